@@ -1,0 +1,48 @@
+# Everything runs in .venv, which the first command builds and later ones reuse.
+
+PYTHON ?= python3
+DEMO_BUDGET ?= full
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+STAMP := .venv/.complete
+
+.PHONY: help setup demo test bench docs lint clean
+.DEFAULT_GOAL := help
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-6s  %s\n' "$$name" "$$text"; done
+
+setup: $(STAMP)  ## build .venv with the pinned versions (every command below does it when needed)
+
+# torch comes first and alone: a later requirement is then met by what is there and cannot replace it.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "harmonium needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@touch $@
+
+demo: $(STAMP)  ## train, evaluate and sample a real machine (DEMO_BUDGET=small for a short run)
+	DEMO_BUDGET=$(DEMO_BUDGET) $(BIN)/python examples/demo.py
+
+test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+bench: $(STAMP)  ## time harmonium beside its peers
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)  ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+lint: $(STAMP)  ## check style, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## remove what the commands left, except .venv
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
