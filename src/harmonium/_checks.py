@@ -1,0 +1,46 @@
+"""Checks of arguments: every message names the argument, what came and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def positive_int(value: Any, name: str, minimum: int = 1) -> int:
+    """``value`` as an int of at least ``minimum``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: expected an int, received {type(value).__name__} ({value!r})")
+    number = int(value)
+    if number < minimum:
+        raise ValueError(f"{name}: expected an int of at least {minimum}, received {number}")
+    return number
+
+
+def real(value: Any, name: str, low: float = -float("inf"), high: float = float("inf")) -> float:
+    """``value`` as a finite float in [low, high]."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}: expected a number, received {type(value).__name__} ({value!r})")
+    number = float(value)
+    if not low <= number <= high or number in (float("inf"), -float("inf")):
+        raise ValueError(f"{name}: expected a finite number in [{low}, {high}], received {number}")
+    return number
+
+
+def one_of(value: Any, name: str, known: Iterable[str]) -> str:
+    """``value`` as one of the known words."""
+    words = sorted(known)
+    if not isinstance(value, str) or value not in words:
+        raise ValueError(f"{name}: expected one of {', '.join(words)}; received {value!r}")
+    return value
+
+
+def finite(x: Tensor, name: str) -> None:
+    """Refuses NaN and infinity, naming the first place."""
+    bad = ~torch.isfinite(x)
+    if bool(bad.any()):
+        place = tuple(torch.nonzero(bad)[0].tolist())
+        raise ValueError(f"{name}: expected finite values, received {x[place].item()} at {place}")

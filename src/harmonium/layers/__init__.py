@@ -1,0 +1,9 @@
+"""Layers: one file for each kind of unit."""
+
+from harmonium.layers.bernoulli import Bernoulli
+from harmonium.layers.categorical import Categorical
+from harmonium.layers.gaussian import Gaussian
+from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.spin import Spin
+
+__all__ = ["Bernoulli", "Categorical", "Gaussian", "Layer", "Moments", "Spin", "Theta"]

@@ -1,0 +1,84 @@
+"""Units in {0, 1}."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from harmonium import _random
+from harmonium.layers.layer import Layer, Moments, Theta
+
+
+@final
+class Bernoulli(Layer):
+    """Units with states 0 and 1; θ = bias, t(x) = x, ψ = softplus(bias + B - A/2).
+
+    Args:
+        n_units: number of units, at least 1.
+
+    Attributes:
+        bias: learnable, (n_units,), zero at first.
+    """
+
+    kind: ClassVar[str] = "bernoulli"
+    location: ClassVar[str] = "bias"
+
+    def __init__(self, n_units: int) -> None:
+        super().__init__(n_units)
+        self.bias = nn.Parameter(torch.zeros(self.n_units))
+
+    @property
+    def n_states(self) -> int:
+        return 2
+
+    def natural(self) -> Theta:
+        return (self.bias,)
+
+    def reference(self) -> Theta:
+        return (torch.zeros_like(self.bias),)
+
+    def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
+        return softplus(self._logit(B, A, theta), threshold=40)
+
+    def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
+        logit = self._logit(B, A, theta)
+        mean = torch.sigmoid(logit)
+        return Moments(mean, mean * torch.sigmoid(-logit))
+
+    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
+        return (torch.sigmoid(self._logit(B, A, theta)),)
+
+    def statistics(self, x: Tensor) -> Theta:
+        return (x,)
+
+    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
+        return _random.uniform(shape, generator, self.bias.dtype)
+
+    def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
+        probability = torch.sigmoid(self._logit(field, 0.0, theta))
+        return torch.lt(noise, probability, out=torch.empty_like(probability))
+
+    def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
+        return (self._logit(field, 0.0, theta) >= 0).to(field.dtype)
+
+    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
+        return (noise < 0.5).to(x.dtype)
+
+    def from_digits(self, digits: Tensor) -> Tensor:
+        return digits.to(self.bias.dtype)
+
+    @torch.no_grad()
+    def fit_(self, mean: Tensor, variance: Tensor) -> None:
+        self.bias.copy_(torch.logit(mean))
+
+    def misfit(self, x: Tensor) -> tuple[Tensor, str]:
+        return (x != 0) & (x != 1), "values in {0, 1}"
+
+    def _logit(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
+        (bias,) = theta or self.natural()
+        logit = B + bias
+        return logit if isinstance(A, float) and A == 0.0 else logit - A / 2

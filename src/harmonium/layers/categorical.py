@@ -1,0 +1,95 @@
+"""Units with one of q states (Potts), held as one-hot columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+
+from harmonium import _checks, _random
+from harmonium.layers.layer import Layer, Moments, Theta
+
+
+@final
+class Categorical(Layer):
+    """Units with q states; θ = bias, t(x) = x one-hot, ψ = logsumexp(bias + B - A/2) over a unit's states.
+
+    A state matrix has n_units · n_states columns, unit by unit; ``from_digits`` makes it from integer labels.
+
+    Args:
+        n_units: number of units, at least 1.
+        n_states: states of each unit, at least 2.
+
+    Attributes:
+        bias: learnable, (n_units, n_states), zero at first.
+    """
+
+    kind: ClassVar[str] = "categorical"
+    location: ClassVar[str] = "bias"
+
+    def __init__(self, n_units: int, n_states: int) -> None:
+        self._n_states = _checks.positive_int(n_states, "n_states", minimum=2)
+        super().__init__(n_units, columns=self._n_states)
+        self.bias = nn.Parameter(torch.zeros(self.n_units, self._n_states))
+
+    @property
+    def n_states(self) -> int:
+        return self._n_states
+
+    def config(self) -> dict[str, Any]:
+        return {"n_units": self.n_units, "n_states": self.n_states}
+
+    def natural(self) -> Theta:
+        return (self.bias.flatten(),)
+
+    def reference(self) -> Theta:
+        return (torch.zeros_like(self.bias).flatten(),)
+
+    def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
+        return torch.logsumexp(self._logits(B, A, theta), -1)
+
+    def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
+        mean = torch.softmax(self._logits(B, A, theta), -1).flatten(-2)
+        return Moments(mean, mean * (1 - mean))
+
+    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
+        return (self.moments(B, A, theta).mean,)
+
+    def statistics(self, x: Tensor) -> Theta:
+        return (x,)
+
+    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
+        return _random.uniform((*shape[:-1], self.n_units), generator, self.bias.dtype)
+
+    def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
+        cumulative = torch.softmax(self._logits(field, 0.0, theta), -1).cumsum(-1)
+        # Scaled by the rounded total, the noise stays below it, and a state of probability zero is never drawn.
+        threshold = (noise * cumulative[..., -1]).unsqueeze(-1)
+        return self._one_hot((cumulative[..., :-1] <= threshold).sum(-1), field.dtype)
+
+    def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
+        logits = self._logits(field, 0.0, theta)
+        return self._one_hot(self.n_states - 1 - logits.flip(-1).argmax(-1), field.dtype)
+
+    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
+        return self._one_hot((noise * self.n_states).long().clamp_(max=self.n_states - 1), x.dtype)
+
+    def from_digits(self, digits: Tensor) -> Tensor:
+        return self._one_hot(digits.long(), self.bias.dtype)
+
+    @torch.no_grad()
+    def fit_(self, mean: Tensor, variance: Tensor) -> None:
+        self.bias.copy_(self.by_unit(mean.log()))
+
+    def misfit(self, x: Tensor) -> tuple[Tensor, str]:
+        one_hot = (self.by_unit(x).sum(-1, keepdim=True) == 1).expand(*x.shape[:-1], -1, self.n_states)
+        return ((x != 0) & (x != 1)) | ~one_hot.flatten(-2), f"one-hot blocks of {self.n_states} columns"
+
+    def _logits(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
+        (bias,) = theta or self.natural()
+        return self.by_unit(B + bias - A / 2)
+
+    def _one_hot(self, digits: Tensor, dtype: torch.dtype) -> Tensor:
+        return nn.functional.one_hot(digits, self.n_states).to(dtype).flatten(-2)

@@ -1,0 +1,181 @@
+"""The one thing a layer knows: the log-partition of its units."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from harmonium import _checks
+
+Theta = tuple[Tensor, ...]
+
+
+class Moments(NamedTuple):
+    """Mean and variance of every column of a layer's state, each of the field's shape."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Layer(nn.Module, ABC):
+    """Units of one kind, independent of each other given the rest of the machine.
+
+    A unit has the law p(x | B, A) ∝ exp(θ·t(x) + B x - A x²/2) with sufficient statistics t, natural parameters θ, a
+    field B from its neighbours and a curvature A (zero but in TAP). Its log-partition ψ(B, A; θ) is the log of the
+    normaliser; means, variances and expected statistics are its derivatives. ψ defines a layer, the closed
+    forms that a subclass adds compute it.
+
+    States are matrices of ``width`` columns: one a unit, or ``n_states`` a unit where the state is one-hot. Every
+    method takes ``theta`` to use in place of the layer's own natural parameters.
+
+    A new kind of unit is one subclass: ``kind``, ``location`` and the abstract methods.
+
+    Args:
+        n_units: number of units, at least 1.
+        columns: columns of the state matrix for each unit.
+    """
+
+    kind: ClassVar[str]
+    """The name of this kind of unit in files, estimators and the command line."""
+    location: ClassVar[str]
+    """The parameter that shifts the field; the target of gradient centring."""
+    registry: ClassVar[dict[str, type[Layer]]] = {}
+    """Every kind of layer by name."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Layer.registry[cls.kind] = cls
+
+    def __init__(self, n_units: int, columns: int = 1) -> None:
+        super().__init__()
+        self.n_units = _checks.positive_int(n_units, "n_units")
+        self.width = self.n_units * columns
+
+    # What a kind of unit must say ----------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def n_states(self) -> int | None:
+        """Number of states of one unit; None for real units."""
+
+    @abstractmethod
+    def natural(self) -> Theta:
+        """The natural parameters θ, each (width,), as differentiable functions of the learnable parameters."""
+
+    @abstractmethod
+    def reference(self) -> Theta:
+        """The natural parameters of pure noise: uniform for discrete units, standard normal for real ones."""
+
+    @abstractmethod
+    def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
+        """ψ(B, A) of every unit (FORMULAS §1).
+
+        Args:
+            B: field, (..., width).
+            A: curvature, broadcast against B.
+
+        Returns:
+            (..., n_units).
+        """
+
+    @abstractmethod
+    def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
+        """Mean ∂ψ/∂B and variance ∂²ψ/∂B² of every column, each (..., width)."""
+
+    @abstractmethod
+    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
+        """E[t(x)] = ∂ψ/∂θ, in the order of ``natural``, each (..., width)."""
+
+    @abstractmethod
+    def statistics(self, x: Tensor) -> Theta:
+        """t(x) in the order of ``natural``, each (..., width); the first is x itself."""
+
+    @abstractmethod
+    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
+        """The noise that ``sample`` consumes for a field of this shape: a number a unit, (..., n_units)."""
+
+    @abstractmethod
+    def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
+        """A state drawn from p(x | field), a deterministic and monotone function of the noise: (..., width)."""
+
+    @abstractmethod
+    def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
+        """The most probable state given the field, (..., width); ties go to the upper value."""
+
+    @abstractmethod
+    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
+        """A symmetric proposal from x: uniform over the states of a discrete unit, x + noise for a real one."""
+
+    @abstractmethod
+    def fit_(self, mean: Tensor, variance: Tensor) -> None:
+        """Sets the parameters so that the units, without couplings, have these moments (each (width,))."""
+
+    @abstractmethod
+    def misfit(self, x: Tensor) -> tuple[Tensor, str]:
+        """Which entries are not in the support, as booleans of x's shape, and the support in words."""
+
+    # What follows for every kind -----------------------------------------------------------------------------
+
+    @property
+    def discrete(self) -> bool:
+        """Whether a unit has finitely many states."""
+        return self.n_states is not None
+
+    @property
+    def scale(self) -> Tensor | None:
+        """The factor of this side of a coupling, J = W · scale, (width,); None where J = W."""
+        return None
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that rebuild the layer."""
+        return {"n_units": self.n_units}
+
+    def from_digits(self, digits: Tensor) -> Tensor:
+        """States from the integer labels 0..n_states-1 of discrete units: (..., n_units) to (..., width)."""
+        raise TypeError(f"{self.kind} units have no finite list of states")
+
+    def log_weight(self, x: Tensor, theta: Theta | None = None) -> Tensor:
+        """θ·t(x) summed over the units, (...,)."""
+        terms = zip(self.statistics(x), theta or self.natural(), strict=True)
+        return torch.stack([t @ parameter for t, parameter in terms]).sum(0)
+
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        """ln p(x | field) of every unit (a density for real units), (..., n_units)."""
+        theta = theta or self.natural()
+        exponent = field * x
+        for t, parameter in zip(self.statistics(x), theta, strict=True):
+            exponent = exponent + t * parameter
+        return self.by_unit(exponent).sum(-1) - self.log_partition(field, theta=theta)
+
+    def by_unit(self, x: Tensor) -> Tensor:
+        """(..., width) as (..., n_units, columns)."""
+        return x.unflatten(-1, (self.n_units, -1))
+
+    def check(self, x: Tensor, name: str) -> None:
+        """Refuses states of the wrong shape, type or support.
+
+        Args:
+            x: states, (..., width).
+            name: what to call them in the message.
+
+        Raises:
+            TypeError: not a floating tensor.
+            ValueError: another width, NaN, or a value outside the support; the message names the place.
+        """
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            received = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"{name}: expected a floating torch tensor, received {received}")
+        if x.dim() == 0 or x.shape[-1] != self.width:
+            raise ValueError(f"{name}: expected {self.width} columns for {self}, received shape {tuple(x.shape)}")
+        _checks.finite(x, name)
+        bad, support = self.misfit(x)
+        if bool(bad.any()):
+            place = tuple(torch.nonzero(bad)[0].tolist())
+            raise ValueError(f"{name}: expected {support} for {self}, received {x[place].item():g} at {place}")
+
+    def extra_repr(self) -> str:
+        return ", ".join(str(value) for value in self.config().values())

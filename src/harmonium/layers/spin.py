@@ -1,0 +1,86 @@
+"""Units in {-1, +1}."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from harmonium import _random
+from harmonium.layers.layer import Layer, Moments, Theta
+
+
+@final
+class Spin(Layer):
+    """Units with states -1 and +1; θ = bias, t(x) = x, ψ = ln 2cosh(bias + B) - A/2.
+
+    P(x = +1 | B) = σ(2(bias + B)).
+
+    Args:
+        n_units: number of units, at least 1.
+
+    Attributes:
+        bias: learnable, (n_units,), zero at first.
+    """
+
+    kind: ClassVar[str] = "spin"
+    location: ClassVar[str] = "bias"
+
+    def __init__(self, n_units: int) -> None:
+        super().__init__(n_units)
+        self.bias = nn.Parameter(torch.zeros(self.n_units))
+
+    @property
+    def n_states(self) -> int:
+        return 2
+
+    def natural(self) -> Theta:
+        return (self.bias,)
+
+    def reference(self) -> Theta:
+        return (torch.zeros_like(self.bias),)
+
+    def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
+        local = self._local(B, theta)
+        return softplus(2 * local, threshold=40) - local - A / 2
+
+    def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
+        local = self._local(B, theta)
+        return Moments(torch.tanh(local), 4 * torch.sigmoid(2 * local) * torch.sigmoid(-2 * local))
+
+    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
+        return (torch.tanh(self._local(B, theta)),)
+
+    def statistics(self, x: Tensor) -> Theta:
+        return (x,)
+
+    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
+        return _random.uniform(shape, generator, self.bias.dtype)
+
+    def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
+        probability = torch.sigmoid(2 * self._local(field, theta))
+        up = torch.lt(noise, probability, out=torch.empty_like(probability))
+        return up.mul_(2).sub_(1)
+
+    def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
+        return (self._local(field, theta) >= 0).to(field.dtype) * 2 - 1
+
+    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
+        return (noise < 0.5).to(x.dtype) * 2 - 1
+
+    def from_digits(self, digits: Tensor) -> Tensor:
+        return digits.to(self.bias.dtype) * 2 - 1
+
+    @torch.no_grad()
+    def fit_(self, mean: Tensor, variance: Tensor) -> None:
+        self.bias.copy_(torch.atanh(mean))
+
+    def misfit(self, x: Tensor) -> tuple[Tensor, str]:
+        return (x != -1) & (x != 1), "values in {-1, +1}"
+
+    def _local(self, B: Tensor, theta: Theta | None) -> Tensor:
+        (bias,) = theta or self.natural()
+        return B + bias
