@@ -1,0 +1,9 @@
+"""Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
+
+from harmonium.chains.gibbs import Gibbs
+from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.metropolis import Metropolis
+from harmonium.chains.run import Observer, advance, complete, run
+from harmonium.chains.tempering import Tempering
+
+__all__ = ["Gibbs", "Kernel", "Metropolis", "Observer", "Step", "Tempering", "advance", "complete", "run"]

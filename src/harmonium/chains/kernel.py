@@ -1,0 +1,47 @@
+"""What moves a chain."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium.machine import Clamp, Hamiltonian, States
+
+
+class Step(NamedTuple):
+    """One sweep of a kernel.
+
+    Attributes:
+        states: for each layer (batch, width_l).
+        fields: fields of the odd layers given the even layers of ``states``, where the sweep computed them.
+        diagnostics: numbers about the sweep, such as an acceptance rate.
+    """
+
+    states: States
+    fields: dict[int, Tensor]
+    diagnostics: dict[str, float]
+
+
+class Kernel(ABC):
+    """A Markov kernel on the states of a machine that leaves its law invariant (or says that it does not).
+
+    A kernel holds settings only. What a sweep needs comes in, what it made goes out.
+    """
+
+    @abstractmethod
+    def sweep(
+        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
+    ) -> Step:
+        """Moves every chain once; the given tensors are not changed."""
+
+    def expand(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> States:
+        """The states that the kernel moves, from one state for each chain; more rows where it keeps replicas."""
+        return list(states)
+
+    def target(self, states: Sequence[Tensor], chains: int) -> States:
+        """The rows of moved states that follow the machine's own law, one for each chain."""
+        return list(states)

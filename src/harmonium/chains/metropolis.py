@@ -1,0 +1,77 @@
+"""Metropolis sampling with uniform proposals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.chains.kernel import Kernel, Step
+from harmonium.machine import Clamp, Hamiltonian
+
+
+@final
+class Metropolis(Kernel):
+    """Metropolis moves with symmetric proposals: a discrete unit proposes any of its states, a real one x + step·N(0, 1).
+
+    Args:
+        scope: "unit": every unit of a parity accepts or refuses on its own, even layers then odd layers (units of a
+            layer are independent given the rest, so all of them may move at once). "state": one proposal and one decision for
+            the whole state, A = min(1, exp(E(x) - E(x'))) (Taniguchi et al. 2023, §3.2).
+        step: standard deviation of the proposals of real units, > 0.
+    """
+
+    def __init__(self, scope: Literal["unit", "state"] = "unit", *, step: float = 1.0) -> None:
+        self.scope = _checks.one_of(scope, "scope", ("unit", "state"))
+        self.step = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
+
+    def sweep(
+        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
+    ) -> Step:
+        if self.scope == "state":
+            return self._whole(hamiltonian, states, clamp, generator)
+        moved = list(states)
+        fields: dict[int, Tensor] = {}
+        accepted = []
+        for parity in ("even", "odd"):
+            for l in hamiltonian.parity(parity):
+                if clamp.fixes(l):
+                    continue
+                field = hamiltonian.field(l, moved)
+                layer, theta = hamiltonian.layers[l], hamiltonian.thetas[l]
+                proposal = clamp.apply(l, self._propose(hamiltonian, l, moved[l], generator))
+                # Normalisers cancel in the difference.
+                gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(moved[l], field, theta)
+                accept = _accept(gain, generator)
+                accepted.append(accept.float().mean())
+                by_unit = torch.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(moved[l]))
+                moved[l] = by_unit.flatten(-2)
+                if parity == "odd":
+                    fields[l] = field
+        return Step(moved, fields, {"acceptance": float(torch.stack(accepted).mean()) if accepted else 1.0})
+
+    def _whole(
+        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
+    ) -> Step:
+        proposal = [self._propose(hamiltonian, l, x, generator) for l, x in enumerate(states)]
+        proposal = clamp.apply_all(proposal)
+        accept = _accept(hamiltonian.energy(states) - hamiltonian.energy(proposal), generator)
+        moved = [torch.where(accept.unsqueeze(-1), new, old) for new, old in zip(proposal, states, strict=True)]
+        return Step(moved, {}, {"acceptance": float(accept.float().mean())})
+
+    def _propose(self, hamiltonian: Hamiltonian, l: int, x: Tensor, generator: torch.Generator) -> Tensor:
+        layer = hamiltonian.layers[l]
+        noise = hamiltonian.noise(l, len(x), generator)
+        return layer.propose(x, noise if layer.discrete else noise * self.step)
+
+    def __repr__(self) -> str:
+        return f"Metropolis({self.scope!r}, step={self.step:g})"
+
+
+def _accept(gain: Tensor, generator: torch.Generator) -> Tensor:
+    # u < exp(gain) in log space; u is never 0 as 1 - u is never 0.
+    u = _random.uniform(gain.shape, generator, torch.float64)
+    return torch.log1p(-u) < gain

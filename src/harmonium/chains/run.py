@@ -1,0 +1,95 @@
+"""The one loop that runs chains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.chains.kernel import Kernel, Step
+from harmonium.machine import BoltzmannMachine, Clamp, ClampLike, Hamiltonian, States
+
+Observer = Callable[[int, Step], None]
+
+
+@torch.no_grad()
+def run(
+    machine: BoltzmannMachine,
+    kernel: Kernel,
+    states: Sequence[Tensor] | Tensor,
+    sweeps: int,
+    clamp: ClampLike = None,
+    *,
+    generator: torch.Generator,
+    observer: Observer | None = None,
+) -> States:
+    """Runs independent chains, one a row.
+
+    Args:
+        machine: whose law to follow.
+        kernel: what moves the chains.
+        states: for each layer (batch, width_l); or visible states alone, from which the hidden layers are drawn upwards.
+        sweeps: at least 0.
+        clamp: entries to hold: visible values (batch, width_0) or a mapping from layers to values, NaN where free.
+        generator: source of all noise.
+        observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
+            kernel the step holds all replicas.
+
+    Returns:
+        For each layer (batch, width_l), new tensors.
+
+    Raises:
+        ValueError: states or clamp of the wrong shape or support.
+    """
+    _checks.positive_int(sweeps, "sweeps", minimum=0)
+    hamiltonian = machine.hamiltonian()
+    if isinstance(states, Tensor):
+        machine.layers[0].check(states, "states")
+        states = complete(hamiltonian, states, generator)
+    machine.check_states(states)
+    rows = len(states[0])
+    held = Clamp(hamiltonian, clamp, rows)
+    current = kernel.expand(hamiltonian, held.apply_all(states), generator)
+    if clamp is not None and len(current[0]) != rows:
+        copies = len(current[0]) // rows
+        values = {0: clamp} if isinstance(clamp, Tensor) else clamp
+        held = Clamp(hamiltonian, {l: x.repeat(copies, 1) for l, x in values.items()}, rows * copies)
+    current = advance(hamiltonian, kernel, current, sweeps, held, generator, observer)
+    return [x.clone() if x is y else x for x, y in zip(kernel.target(current, rows), states, strict=True)]
+
+
+def advance(
+    hamiltonian: Hamiltonian,
+    kernel: Kernel,
+    states: States,
+    sweeps: int,
+    clamp: Clamp,
+    generator: torch.Generator,
+    observer: Observer | None = None,
+) -> States:
+    """``run`` on states that the kernel has expanded; every chain in harmonium moves through this loop."""
+    for number in range(1, sweeps + 1):
+        step = kernel.sweep(hamiltonian, states, clamp, generator)
+        states = step.states
+        if observer is not None:
+            observer(number, step)
+    return states
+
+
+def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:
+    """Hidden layers drawn upwards from visible states, each given the layer below alone.
+
+    With one hidden layer that is an exact draw from p(h | v); deeper, it is a start.
+
+    Args:
+        hamiltonian: the machine.
+        v: visible states, (batch, width_0).
+        generator: source of noise.
+    """
+    states = [v]
+    for l in range(1, len(hamiltonian.layers)):
+        lower = Hamiltonian(hamiltonian.layers[: l + 1], hamiltonian.thetas[: l + 1], hamiltonian.couplings[:l])
+        states.append(hamiltonian.sample(l, lower.field(l, states), generator))
+    return states

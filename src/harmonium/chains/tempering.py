@@ -1,0 +1,79 @@
+"""Parallel tempering over the strength of the couplings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.chains.gibbs import Gibbs
+from harmonium.chains.kernel import Kernel, Step
+from harmonium.machine import Clamp, Hamiltonian, States
+
+
+@final
+class Tempering(Kernel):
+    """Replicas of every chain at inverse temperatures β of the couplings, with swaps between neighbours.
+
+    A sweep moves every replica by the inner kernel, then offers all swaps (1,2), (3,4), … and all swaps (2,3), (4,5), …, each
+    accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ_l x_lᵀ J_l x_{l+1}. At β = 0 units are independent.
+
+    Args:
+        replicas: number of inverse temperatures, evenly spaced from 1 to 0, at least 2.
+        betas: the inverse temperatures themselves, from 1 strictly downwards to no less than 0; overrides ``replicas``.
+        kernel: what moves each replica; Gibbs by default.
+
+    Raises:
+        ValueError: betas that do not start at 1 or do not decrease.
+    """
+
+    def __init__(
+        self, replicas: int = 10, *, betas: Sequence[float] | None = None, kernel: Kernel | None = None
+    ) -> None:
+        if betas is None:
+            _checks.positive_int(replicas, "replicas", minimum=2)
+            betas = torch.linspace(1, 0, replicas, dtype=torch.float64).tolist()
+        values = [float(beta) for beta in betas]
+        falling = all(a > b for a, b in zip(values, values[1:], strict=False))
+        if len(values) < 2 or values[0] != 1.0 or values[-1] < 0 or not falling:
+            raise ValueError(f"betas: expected numbers that start at 1 and decrease to no less than 0, received {values}")
+        self.betas = tuple(values)
+        self.kernel = kernel or Gibbs()
+
+    def expand(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> States:
+        return [x.repeat(len(self.betas), 1) for x in states]
+
+    def target(self, states: Sequence[Tensor], chains: int) -> States:
+        return [x[:chains] for x in states]
+
+    def sweep(
+        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
+    ) -> Step:
+        replicas = len(self.betas)
+        rows = len(states[0])
+        chains = rows // replicas
+        betas = torch.tensor(self.betas, dtype=hamiltonian.dtype, device=hamiltonian.device)
+        tempered = hamiltonian.tempered(betas.repeat_interleave(chains).unsqueeze(-1))
+        step = self.kernel.sweep(tempered, states, clamp, generator)
+
+        coupling = hamiltonian.coupling_energy(step.states).view(replicas, chains)
+        order = torch.arange(rows, device=hamiltonian.device).view(replicas, chains)
+        gaps = (betas[:-1] - betas[1:]).double().unsqueeze(-1)
+        accepted = torch.zeros((), device=hamiltonian.device)
+        for first in (0, 1):
+            lower, upper = slice(first, replicas - 1, 2), slice(first + 1, replicas, 2)
+            gain = gaps[lower] * (coupling[upper] - coupling[lower])
+            u = _random.uniform(gain.shape, generator, torch.float64)
+            swap = torch.log1p(-u) < gain
+            accepted = accepted + swap.sum()
+            for values in (coupling, order):
+                low, high = values[lower].clone(), values[upper].clone()
+                values[lower], values[upper] = torch.where(swap, high, low), torch.where(swap, low, high)
+        moved = [x[order.view(-1)] for x in step.states]
+        return Step(moved, {}, {"swap_rate": float(accepted) / ((replicas - 1) * chains)})
+
+    def __repr__(self) -> str:
+        return f"Tempering(betas={self.betas}, kernel={self.kernel!r})"

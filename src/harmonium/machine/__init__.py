@@ -1,0 +1,29 @@
+"""The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
+
+from harmonium.machine.boltzmann import BoltzmannMachine, load
+from harmonium.machine.clamp import Clamp, ClampLike
+from harmonium.machine.hamiltonian import Hamiltonian, Parity, States
+from harmonium.machine.initialisation import (
+    fit_,
+    logistic_biases_,
+    normal_,
+    orthogonal_,
+    visible_from_data_,
+)
+from harmonium.machine.statistics import Statistics
+
+__all__ = [
+    "BoltzmannMachine",
+    "Clamp",
+    "ClampLike",
+    "Hamiltonian",
+    "Parity",
+    "States",
+    "Statistics",
+    "fit_",
+    "load",
+    "logistic_biases_",
+    "normal_",
+    "orthogonal_",
+    "visible_from_data_",
+]

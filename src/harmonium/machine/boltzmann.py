@@ -1,0 +1,184 @@
+"""The Boltzmann machine: layers joined by couplings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from harmonium import _checks, _random
+from harmonium.layers import Layer
+from harmonium.machine import storage
+from harmonium.machine.hamiltonian import Hamiltonian, Parity, States
+from harmonium.machine.initialisation import normal_
+
+
+@final
+class BoltzmannMachine(nn.Module):
+    """A Boltzmann machine of any depth and with any kind of unit; one hidden layer makes it an RBM.
+
+    Layer 0 is visible. Even and odd layers are independent given each other.
+
+    Args:
+        layers: the visible layer and at least one hidden layer.
+        seed: where the first couplings come from, N(0, 0.01²): an int or a generator. See
+            ``harmonium.machine`` for other initialisers.
+
+    Attributes:
+        layers: the layers, which own their parameters.
+        couplings: learnable W_l, (width_l, width_{l+1}); J_l = W_l, divided by σ² on every Gaussian side (Liao, Eq. 1).
+        metadata: JSON-like values that travel with the machine's file, such as how its data were encoded.
+
+    Raises:
+        TypeError: something that is not a layer.
+        ValueError: fewer than two layers, or one layer object used twice.
+    """
+
+    def __init__(self, layers: Iterable[Layer], *, seed: int | torch.Generator = 0) -> None:
+        super().__init__()
+        given = list(layers)
+        for i, layer in enumerate(given):
+            if not isinstance(layer, Layer):
+                raise TypeError(f"layers[{i}]: expected a harmonium layer, received {type(layer).__name__}")
+        if len(given) < 2:
+            raise ValueError(
+                f"layers: expected a visible layer and at least one hidden layer, received {len(given)} layer(s)"
+            )
+        if len({id(layer) for layer in given}) < len(given):
+            raise ValueError("layers: expected distinct layer objects, received the same object twice")
+        self.layers = nn.ModuleList(given)
+        self.couplings = nn.ParameterList(
+            torch.zeros(below.width, above.width) for below, above in zip(given, given[1:], strict=False)
+        )
+        self.metadata: dict[str, Any] = {}
+        normal_(self, 0.01, _random.as_generator(seed))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.couplings[0].dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.couplings[0].device
+
+    def hamiltonian(self) -> Hamiltonian:
+        """The machine in natural parameters, differentiable in the learnable ones."""
+        layers: tuple[Layer, ...] = tuple(self.layers)  # type: ignore[arg-type]
+        scales = [layer.scale for layer in layers]
+        couplings = []
+        for W, below, above in zip(self.couplings, scales, scales[1:], strict=False):
+            J = W if below is None else W * below.unsqueeze(-1)
+            couplings.append(J if above is None else J * above)
+        return Hamiltonian(layers, tuple(layer.natural() for layer in layers), tuple(couplings))
+
+    def energy(self, states: Sequence[Tensor]) -> Tensor:
+        """E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.
+
+        Args:
+            states: for each layer (batch, width_l).
+
+        Returns:
+            (batch,), float64.
+        """
+        self.check_states(states)
+        return self.hamiltonian().energy(states)
+
+    def free_energy(self, states: Sequence[Tensor] | Tensor, summed: Parity = "odd") -> Tensor:
+        """F = -ln Σ exp(-E), summed over all states of the odd or of the even layers.
+
+        Args:
+            states: for each layer (batch, width_l), entries of summed layers are not read and may be None; or, with one
+                hidden layer and ``summed="odd"``, the visible states alone.
+            summed: the parity summed out.
+
+        Returns:
+            (batch,), float64.
+        """
+        _checks.one_of(summed, "summed", ("even", "odd"))
+        if isinstance(states, Tensor):
+            if len(self.layers) != 2 or summed != "odd":
+                raise ValueError(
+                    "states: expected one tensor for each layer (visible states alone give a free energy "
+                    f'only with one hidden layer and summed="odd"), received one tensor for {len(self.layers)} layers'
+                )
+            states = [states, states]
+        hamiltonian = self.hamiltonian()
+        out = hamiltonian.parity(summed)
+        self.check_states(states, skip=out)
+        return hamiltonian.free_energy(states, out)
+
+    def check_states(self, states: Sequence[Tensor], skip: Sequence[int] = ()) -> None:
+        """Refuses states of the wrong number of layers, shape, type or support, naming the place."""
+        if isinstance(states, Tensor) or len(states) != len(self.layers):
+            received = "one tensor" if isinstance(states, Tensor) else f"{len(states)} entries"
+            raise ValueError(f"states: expected one tensor for each of {len(self.layers)} layers, received {received}")
+        rows = None
+        for l, (layer, x) in enumerate(zip(self.layers, states, strict=True)):
+            if l in skip:
+                continue
+            layer.check(x, f"states[{l}]")
+            if x.dtype != self.dtype:
+                raise TypeError(f"states[{l}]: expected the machine's {self.dtype}, received {x.dtype}")
+            if rows is not None and len(x) != rows:
+                raise ValueError(f"states[{l}]: expected {rows} rows as in the other layers, received {len(x)}")
+            rows = len(x)
+
+    @torch.no_grad()
+    def random_states(self, rows: int, *, generator: torch.Generator) -> States:
+        """Pure noise: uniform discrete units, standard normal real ones; for each layer (rows, width_l)."""
+        hamiltonian = self.hamiltonian()
+        return [
+            layer.sample(
+                torch.zeros(rows, layer.width, dtype=self.dtype, device=self.device),
+                hamiltonian.noise(l, rows, generator),
+                layer.reference(),
+            )
+            for l, layer in enumerate(hamiltonian.layers)
+        ]
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes the machine to a safetensors file with a JSON header.
+
+        Args:
+            path: the file; its folder must exist.
+            overwrite: whether a file already there may be replaced.
+
+        Raises:
+            FileExistsError: the file exists and ``overwrite`` is False.
+            OSError: it cannot be written; a file already there stays as it was.
+        """
+        header = {
+            "layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers],
+            "metadata": self.metadata,
+        }
+        storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
+
+
+def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMachine:
+    """A machine from the file that ``BoltzmannMachine.save`` wrote.
+
+    Args:
+        path: the file.
+        device: where to put it.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a harmonium file, of an unknown version, or damaged; the message says which.
+    """
+    tensors, header = storage.read(Path(path))
+    try:
+        layers = []
+        for config in header["layers"]:
+            arguments = {key: value for key, value in config.items() if key != "kind"}
+            layers.append(Layer.registry[config["kind"]](**arguments))
+        machine = BoltzmannMachine(layers).to(device=device, dtype=tensors["couplings.0"].dtype)
+        machine.load_state_dict(tensors)
+    except KeyError as error:
+        raise ValueError(f"{path}: this version of harmonium knows no layer or header entry {error}") from error
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged harmonium file, {error}") from error
+    machine.metadata = header.get("metadata", {})
+    return machine

@@ -1,0 +1,65 @@
+"""Which entries of a machine's state are held fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium.machine.hamiltonian import Hamiltonian, States
+
+ClampLike = Tensor | Mapping[int, Tensor] | None
+
+
+@final
+class Clamp:
+    """Held entries of the state.
+
+    Written by users as the visible values (batch, width_0), or as a mapping from layers to values; NaN marks an
+    entry that is free. ``None`` holds nothing.
+
+    Raises:
+        TypeError: neither a tensor, a mapping nor None.
+        ValueError: an unknown layer, another shape, or a held value outside the support.
+    """
+
+    def __init__(self, hamiltonian: Hamiltonian, clamp: ClampLike, rows: int) -> None:
+        self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
+        if clamp is None:
+            return
+        values = {0: clamp} if isinstance(clamp, Tensor) else clamp
+        if not isinstance(values, Mapping):
+            raise TypeError(
+                f"clamp: expected a tensor of visible values, a mapping or None, received {type(clamp).__name__}"
+            )
+        for l, x in values.items():
+            name = f"clamp[{l}]"
+            if not 0 <= l < len(hamiltonian.layers):
+                raise ValueError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l}")
+            expected = (rows, hamiltonian.layers[l].width)
+            if tuple(x.shape) != expected:
+                raise ValueError(f"{name}: expected shape {expected}, received {tuple(x.shape)}")
+            x = x.to(dtype=hamiltonian.dtype, device=hamiltonian.device)
+            free = torch.isnan(x)
+            if not bool(free.any()):
+                hamiltonian.layers[l].check(x, name)
+                self._held[l] = (None, x)
+            else:
+                self._held[l] = (~free, x)
+
+    def fixes(self, layer: int) -> bool:
+        """Whether every entry of the layer is held."""
+        return layer in self._held and self._held[layer][0] is None
+
+    def apply(self, layer: int, x: Tensor) -> Tensor:
+        """x with the held entries of the layer put back."""
+        if layer not in self._held:
+            return x
+        held, values = self._held[layer]
+        return values if held is None else torch.where(held, values, x)
+
+    def apply_all(self, states: Sequence[Tensor]) -> States:
+        """All layers with their held entries put back."""
+        return [self.apply(l, x) for l, x in enumerate(states)]

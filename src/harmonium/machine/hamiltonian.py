@@ -1,0 +1,130 @@
+"""A machine in natural parameters: what every sampler, solver and estimator works on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from harmonium._products import product
+from harmonium.layers import Layer, Theta
+
+States = list[Tensor]
+Parity = Literal["even", "odd"]
+
+
+@final
+@dataclass(frozen=True)
+class Hamiltonian:
+    """-E(x) = Σ_l θ_l·t_l(x_l) + β Σ_l x_lᵀ J_l x_{l+1} (FORMULAS §1).
+
+    A machine's learnable parameters map to one of these (``BoltzmannMachine.hamiltonian``); tempering and annealing
+    make others from it without touching the machine.
+
+    Attributes:
+        layers: the kinds of units; their own parameters are not used here.
+        thetas: natural parameters of each layer.
+        couplings: J_l, (width_l, width_{l+1}).
+        beta: inverse temperature of the couplings; a number, or one for each chain as (batch, 1).
+    """
+
+    layers: tuple[Layer, ...]
+    thetas: tuple[Theta, ...]
+    couplings: tuple[Tensor, ...]
+    beta: float | Tensor = 1.0
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.couplings[0].dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.couplings[0].device
+
+    def parity(self, parity: Parity) -> tuple[int, ...]:
+        """The indices of the even layers (the visible one among them) or of the odd layers."""
+        return tuple(range(1 if parity == "odd" else 0, len(self.layers), 2))
+
+    def tempered(self, beta: float | Tensor) -> Hamiltonian:
+        """The same layers with all couplings multiplied by beta."""
+        return replace(self, beta=beta)
+
+    def with_layers(self, layers: Sequence[Layer]) -> Hamiltonian:
+        """The same couplings between layers with other natural parameters, taken from ``layers``."""
+        return replace(self, thetas=tuple(layer.natural() for layer in layers))
+
+    def to(self, dtype: torch.dtype) -> Hamiltonian:
+        """The same in another floating type."""
+        return replace(
+            self,
+            thetas=tuple(tuple(parameter.to(dtype) for parameter in theta) for theta in self.thetas),
+            couplings=tuple(J.to(dtype) for J in self.couplings),
+        )
+
+    def field(self, layer: int, states: Sequence[Tensor]) -> Tensor:
+        """B_l = β (x_{l-1} J_{l-1} + x_{l+1} J_lᵀ), (batch, width_l)."""
+        field: Tensor | None = None
+        if layer > 0:
+            field = product(states[layer - 1], self.couplings[layer - 1])
+        if layer < len(self.couplings):
+            above = product(states[layer + 1], self.couplings[layer].t())
+            field = above if field is None else field.add_(above) if not field.requires_grad else field + above
+        assert field is not None
+        return field if isinstance(self.beta, float) and self.beta == 1.0 else field * self.beta
+
+    def log_weight(self, layer: int, x: Tensor) -> Tensor:
+        """θ_l·t_l(x), (batch,)."""
+        return self.layers[layer].log_weight(x, self.thetas[layer])
+
+    def log_partition(self, layer: int, field: Tensor) -> Tensor:
+        """Σ ψ over the units of a layer, summed in float64: (batch,)."""
+        return self.layers[layer].log_partition(field, theta=self.thetas[layer]).sum(-1, dtype=torch.float64)
+
+    def coupling_energy(self, states: Sequence[Tensor]) -> Tensor:
+        """Σ_l x_lᵀ J_l x_{l+1} without β, in float64: (batch,)."""
+        pairs = (
+            (product(x, J) * y).sum(-1, dtype=torch.float64)
+            for x, J, y in zip(states, self.couplings, states[1:], strict=False)
+        )
+        return torch.stack(list(pairs)).sum(0)
+
+    def energy(self, states: Sequence[Tensor]) -> Tensor:
+        """E(x) in float64: (batch,)."""
+        weights = torch.stack([self.log_weight(l, x).double() for l, x in enumerate(states)]).sum(0)
+        coupling = self.coupling_energy(states)
+        beta = self.beta if isinstance(self.beta, float) else self.beta.squeeze(-1).double()
+        return -weights - beta * coupling
+
+    def free_energy(self, states: Sequence[Tensor], summed: Collection[int]) -> Tensor:
+        """F = -ln Σ exp(-E) over the states of the layers in ``summed``, in float64: (batch,).
+
+        Args:
+            states: one entry for each layer; entries of summed layers are not read.
+            summed: layers to sum out, no two of them neighbours.
+        """
+        given = [l for l in range(len(self.layers)) if l not in summed]
+        total = torch.stack([self.log_weight(l, states[l]).double() for l in given]).sum(0)
+        for l in summed:
+            total = total + self.log_partition(l, self.field(l, states))
+        # Couplings between two given layers (a visible layer clamped beside a given one).
+        for l, J in enumerate(self.couplings):
+            if l in given and l + 1 in given:
+                pair = (product(states[l], J) * states[l + 1]).sum(-1, dtype=torch.float64)
+                beta = self.beta if isinstance(self.beta, float) else self.beta.squeeze(-1).double()
+                total = total + beta * pair
+        return -total
+
+    def noise(self, layer: int, rows: int, generator: torch.Generator) -> Tensor:
+        """Noise for ``rows`` samples of a layer, in the machine's dtype."""
+        return self.layers[layer].noise((rows, self.layers[layer].width), generator=generator).to(self.dtype)
+
+    def sample(self, layer: int, field: Tensor, generator: torch.Generator) -> Tensor:
+        """A draw of a layer given its field, (batch, width_l)."""
+        return self.layers[layer].sample(field, self.noise(layer, len(field), generator), self.thetas[layer])
+
+    def mean(self, layer: int, field: Tensor) -> Tensor:
+        """E[x_l | field], (batch, width_l)."""
+        return self.layers[layer].moments(field, theta=self.thetas[layer]).mean

@@ -1,0 +1,71 @@
+"""Where a machine starts. Every function fills parameters in place and returns nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from harmonium import _checks, _random
+from harmonium.data import Rows
+from harmonium.layers import Layer
+
+if TYPE_CHECKING:
+    from harmonium.machine.boltzmann import BoltzmannMachine
+
+
+@torch.no_grad()
+def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -> None:
+    """Couplings W ~ N(0, std²)."""
+    _checks.real(std, "std", low=0.0)
+    for W in machine.couplings:
+        W.copy_(_random.normal(W.shape, generator, W.dtype) * std)
+
+
+@torch.no_grad()
+def orthogonal_(machine: BoltzmannMachine, gain: float, generator: torch.Generator) -> None:
+    """Couplings with orthogonal rows or columns, whichever are fewer, of norm ``gain`` (Taniguchi et al. 2023)."""
+    _checks.real(gain, "gain", low=0.0)
+    for W in machine.couplings:
+        nn.init.orthogonal_(W, gain=gain, generator=generator)
+
+
+@torch.no_grad()
+def logistic_biases_(
+    machine: BoltzmannMachine, generator: torch.Generator, location: float = 0.0, scale: float = 0.5
+) -> None:
+    """Every layer's bias (the mean, for Gaussian layers) ~ Logistic(location, scale) (Taniguchi et al. 2023)."""
+    _checks.real(scale, "scale", low=0.0)
+    for layer in machine.layers:
+        parameter = getattr(layer, layer.location)
+        noise = _random.uniform(parameter.shape, generator, torch.float64)
+        tiny = torch.finfo(torch.float64).tiny
+        parameter.copy_(location + scale * torch.logit(noise.clamp(min=tiny)))
+
+
+def visible_from_data_(machine: BoltzmannMachine, rows: Rows) -> None:
+    """Visible parameters such that the visible units, without couplings, have the data's moments (see ``fit_``)."""
+    mean, variance = rows.mean_variance()
+    fit_(machine.layers[0], mean, variance, len(rows))
+
+
+@torch.no_grad()
+def fit_(layer: Layer, mean: Tensor, variance: Tensor, rows: int) -> None:
+    """A layer's parameters from moments seen in ``rows`` rows, without couplings.
+
+    Discrete units are smoothed as if one row of uniform noise had been seen too, so that a unit that never changed gets a
+    finite bias; real units that never changed get variance 1.
+
+    Args:
+        layer: what to fill.
+        mean: (width,).
+        variance: (width,).
+        rows: rows that the moments come from.
+    """
+    parameter = next(layer.parameters())
+    mean, variance = mean.to(parameter), variance.to(parameter)
+    if layer.discrete:
+        uniform = layer.moments(torch.zeros_like(mean), theta=layer.reference()).mean
+        mean = (mean * rows + uniform) / (rows + 1)
+    layer.fit_(mean, torch.where(variance > 0, variance, 1.0))

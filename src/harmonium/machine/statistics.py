@@ -1,0 +1,76 @@
+"""Sufficient statistics, summed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium._products import product
+from harmonium.machine.hamiltonian import Hamiltonian
+
+
+@final
+class Statistics:
+    """A weighted sum of S(x) = (t_l(x_l) for every l; x_l ⊗ x_{l+1} for every l) over states.
+
+    The sum is signed and grows in place: adding clamped states with weight +1/batch and free ones with -1/chains
+    leaves the gradient in natural parameters, and nothing else is ever kept.
+
+    Attributes:
+        thetas: sums of t_l, in the order of ``Layer.natural``, each (width_l,).
+        couplings: sums of x_l ⊗ x_{l+1}, each (width_l, width_{l+1}).
+    """
+
+    def __init__(self, hamiltonian: Hamiltonian) -> None:
+        self.thetas = [[torch.zeros_like(p) for p in theta] for theta in hamiltonian.thetas]
+        self.couplings: list[Tensor] = []
+        self._shapes = [J.shape for J in hamiltonian.couplings]
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        states: Sequence[Tensor],
+        weight: float | Tensor,
+        summed: Collection[int] = (),
+        fields: dict[int, Tensor] | None = None,
+    ) -> None:
+        """Adds Σ_rows weight · S(states), in expectation over the layers in ``summed`` given the others.
+
+        Args:
+            hamiltonian: the machine.
+            states: one entry for each layer, (batch, width_l); entries of summed layers are not read.
+            weight: a number, or one for each row (batch,).
+            summed: layers replaced by their conditional expectation (Rao-Blackwell), no two of them neighbours.
+            fields: fields of summed layers where they are already known.
+        """
+        means = list(states)
+        for l, layer in enumerate(hamiltonian.layers):
+            if l in summed:
+                field = fields[l] if fields and l in fields else hamiltonian.field(l, states)
+                terms = layer.expected_statistics(field, theta=hamiltonian.thetas[l])
+                means[l] = terms[0]
+            else:
+                terms = layer.statistics(states[l])
+            for total, term in zip(self.thetas[l], terms, strict=True):
+                total.add_(_weighted_sum(term, weight))
+        for l, (x, y) in enumerate(zip(means, means[1:], strict=False)):
+            # The weight goes into the smaller factor: no pass over the large result.
+            weighted = y * (weight if isinstance(weight, float) else weight.to(y.dtype).unsqueeze(-1))
+            pair = product(x.t(), weighted)
+            if l == len(self.couplings):
+                self.couplings.append(pair)
+            else:
+                self.couplings[l].add_(pair)
+
+    def means(self) -> list[Tensor]:
+        """Copies of the sums of x_l."""
+        return [theta[0].clone() for theta in self.thetas]
+
+
+def _weighted_sum(term: Tensor, weight: float | Tensor) -> Tensor:
+    if isinstance(weight, float):
+        return term.sum(0).mul_(weight)
+    return weight.to(term.dtype) @ term
