@@ -1,0 +1,24 @@
+"""An estimate of ln Z."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class LogPartition(NamedTuple):
+    """ln Z with what is needed to judge it.
+
+    Attributes:
+        value: the estimate, the log of the mean importance weight.
+        standard_error: of the value, by the delta method from the weights' spread.
+        ess: effective sample size of the weights, (Σw)²/Σw², between 1 and the number of chains.
+        lower: value minus three standard errors: the forward estimate is on average not above ln Z.
+        upper: the reverse-annealing estimate plus three of its standard errors, on average not below ln Z when its
+            chains start from the machine's own law; infinite where no reverse run was asked for.
+    """
+
+    value: float
+    standard_error: float
+    ess: float
+    lower: float
+    upper: float
