@@ -1,0 +1,30 @@
+"""harmonium: Boltzmann machines of any depth and with any kind of unit, that you can trust.
+
+A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelihood`` says how good it is, ``chains`` sample
+from it. See DESIGN in the documentation for the idea behind the layout.
+"""
+
+from harmonium import chains, data, layers, learning, likelihood, machine, meanfield, training
+from harmonium.layers import Bernoulli, Categorical, Gaussian, Spin
+from harmonium.learning import rules
+from harmonium.machine import BoltzmannMachine, load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bernoulli",
+    "BoltzmannMachine",
+    "Categorical",
+    "Gaussian",
+    "Spin",
+    "chains",
+    "data",
+    "layers",
+    "learning",
+    "likelihood",
+    "load",
+    "machine",
+    "meanfield",
+    "rules",
+    "training",
+]

@@ -1,0 +1,21 @@
+"""Learning: expectations, rules, and the pullback of gradients to learnable parameters."""
+
+from harmonium.learning import rules
+from harmonium.learning.expectation import Expectation, Outcome
+from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, MeanField
+from harmonium.learning.pullback import centred_pullback, pullback
+from harmonium.learning.rule import Estimate, Rule
+
+__all__ = [
+    "ClampedChains",
+    "Enumeration",
+    "Estimate",
+    "Expectation",
+    "FreeChains",
+    "MeanField",
+    "Outcome",
+    "Rule",
+    "centred_pullback",
+    "pullback",
+    "rules",
+]

@@ -1,0 +1,177 @@
+"""The foundation's expectations: enumeration, chains and naive mean field."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.chains import Gibbs, Kernel, Step, advance, complete
+from harmonium.learning.expectation import Expectation, Outcome
+from harmonium.likelihood import add_exact_expectation
+from harmonium.machine import Clamp, Hamiltonian, States, Statistics
+from harmonium.meanfield import solve
+
+Start = Literal["data", "persistent", "noise"]
+
+
+@final
+class Enumeration(Expectation):
+    """The exact expectation, by enumeration of a small machine (``likelihood.exact_log_partition`` gives the limits).
+
+    Args:
+        clamped: whether the visible layer is clamped to the data.
+    """
+
+    def __init__(self, *, clamped: bool) -> None:
+        self.clamped = clamped
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        into: Statistics,
+        weight: float,
+    ) -> Outcome:
+        if self.clamped:
+            add_exact_expectation(hamiltonian, into, weight / len(v), v)
+        else:
+            add_exact_expectation(hamiltonian, into, weight)
+        return Outcome(None, {})
+
+
+@final
+class ClampedChains(Expectation):
+    """Gibbs chains with the visible layer clamped, one for each datum, with the odd layers summed out at the end.
+
+    With one hidden layer nothing is left to sample and the expectation is exact. Deeper, chains start from hidden layers
+    drawn upwards.
+
+    Args:
+        sweeps: sweeps before the statistics are taken, at least 1.
+    """
+
+    def __init__(self, sweeps: int = 1) -> None:
+        self.sweeps = _checks.positive_int(sweeps, "sweeps")
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        into: Statistics,
+        weight: float,
+    ) -> Outcome:
+        states = [v] * len(hamiltonian.layers)
+        if len(hamiltonian.layers) > 2:
+            states = complete(hamiltonian, v, generator)
+            states = advance(hamiltonian, Gibbs(), states, self.sweeps, Clamp(hamiltonian, v, len(v)), generator)
+        into.add(hamiltonian, states, weight / len(v), summed=hamiltonian.parity("odd"))
+        return Outcome(None, {})
+
+
+@final
+class MeanField(Expectation):
+    """Naive mean field with the visible layer clamped: E[S] ≈ S at the means (Salakhutdinov & Hinton 2009).
+
+    Args:
+        tolerance: see ``meanfield.naive``.
+        max_sweeps: see ``meanfield.naive``.
+    """
+
+    def __init__(self, tolerance: float = 1e-4, max_sweeps: int = 50) -> None:
+        self.tolerance = _checks.real(tolerance, "tolerance", low=torch.finfo(torch.float64).tiny)
+        self.max_sweeps = _checks.positive_int(max_sweeps, "max_sweeps")
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        into: Statistics,
+        weight: float,
+    ) -> Outcome:
+        solution = solve(
+            hamiltonian, v, clamped=True, tolerance=self.tolerance, damping=0.0, max_sweeps=self.max_sweeps
+        )
+        # Under a factorised law the expectation given the even layers' means is the expectation given the means.
+        into.add(hamiltonian, solution.means, weight / len(v), summed=hamiltonian.parity("odd"))
+        return Outcome(
+            None,
+            {
+                "mean_field_sweeps": float(solution.sweeps.double().mean()),
+                "mean_field_converged": float(solution.converged.double().mean()),
+            },
+        )
+
+
+@final
+class FreeChains(Expectation):
+    """The average over chains of the free machine, with the odd layers summed out given the even ones.
+
+    Args:
+        kernel: what moves the chains.
+        sweeps: sweeps of every call, at least 1.
+        start: "data": fresh chains from the batch (CD); "persistent": chains continue from the last call, and begin as independent
+            units at the machine's biases (PCD); "noise": fresh chains from uniform or standard normal noise.
+        chains: how many; None is as many as the batch has rows. Chains from data always are.
+        burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep only.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        sweeps: int = 1,
+        *,
+        start: Start = "persistent",
+        chains: int | None = None,
+        burn_in: int | None = None,
+    ) -> None:
+        self.kernel = kernel or Gibbs()
+        self.sweeps = _checks.positive_int(sweeps, "sweeps")
+        self.start = _checks.one_of(start, "start", ("data", "persistent", "noise"))
+        self.chains = None if chains is None else _checks.positive_int(chains, "chains")
+        self.burn_in = self.sweeps - 1 if burn_in is None else _checks.positive_int(burn_in, "burn_in", minimum=0)
+        if self.burn_in >= self.sweeps:
+            raise ValueError(f"burn_in: expected fewer than the {self.sweeps} sweeps, received {burn_in}")
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        into: Statistics,
+        weight: float,
+    ) -> Outcome:
+        chains = len(v) if self.chains is None or self.start == "data" else self.chains
+        states = state if state is not None else self._begin(hamiltonian, v, chains, generator)
+        odd = hamiltonian.parity("odd")
+        each = weight / (chains * (self.sweeps - self.burn_in))
+        diagnostics: dict[str, float] = {}
+
+        def observe(number: int, step: Step) -> None:
+            diagnostics.update(step.diagnostics)
+            if number > self.burn_in:
+                into.add(hamiltonian, self.kernel.target(step.states, chains), each, summed=odd, fields=step.fields)
+
+        free = Clamp(hamiltonian, None, chains)
+        states = advance(hamiltonian, self.kernel, states, self.sweeps, free, generator, observe)
+        return Outcome(states if self.start == "persistent" else None, diagnostics)
+
+    def _begin(self, hamiltonian: Hamiltonian, v: Tensor, chains: int, generator: torch.Generator) -> States:
+        if self.start == "data":
+            states = complete(hamiltonian, v, generator)
+        else:
+            states = []
+            for l, layer in enumerate(hamiltonian.layers):
+                zero = torch.zeros(chains, layer.width, dtype=hamiltonian.dtype, device=hamiltonian.device)
+                theta = layer.reference() if self.start == "noise" else hamiltonian.thetas[l]
+                states.append(layer.sample(zero, hamiltonian.noise(l, chains, generator), theta))
+        return self.kernel.expand(hamiltonian, states, generator)

@@ -1,0 +1,84 @@
+"""A learning rule: a pair of expectations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from harmonium.learning.expectation import Expectation
+from harmonium.learning.pullback import centred_pullback, pullback
+from harmonium.machine import BoltzmannMachine, Statistics
+
+Bias = Literal["exact", "unbiased", "asymptotic", "biased"]
+
+
+class Estimate(NamedTuple):
+    """An estimated gradient.
+
+    Attributes:
+        parameters: for the name of every learnable parameter, the gradient of the mean log-likelihood of the batch
+            (ascent direction), in the parameter's shape.
+        diagnostics: numbers about the estimate.
+        state: what to hand to the next call; None where the rule keeps nothing.
+    """
+
+    parameters: dict[str, Tensor]
+    diagnostics: dict[str, float]
+    state: Any
+
+
+@final
+@dataclass(frozen=True)
+class Rule:
+    """∇ log p(v) = E[S | v] - E[S] with a way to estimate each side.
+
+    Attributes:
+        name: how it is called in files and on the command line, with its settings.
+        clamped: the expectation with the visible layer clamped to data.
+        free: the expectation of the free machine.
+        bias: "exact"; "unbiased": noisy but right on average; "asymptotic": right in the limit of many sweeps
+            at a slow learning rate; "biased".
+        centred: whether the enhanced gradient is returned in place of the gradient.
+    """
+
+    name: str
+    clamped: Expectation
+    free: Expectation
+    bias: Bias
+    centred: bool = False
+
+    @torch.no_grad()
+    def gradient(
+        self, machine: BoltzmannMachine, v: Tensor, state: Any = None, *, generator: torch.Generator
+    ) -> Estimate:
+        """Estimates the gradient of the mean log-likelihood of a batch.
+
+        Args:
+            machine: the machine; it is not changed.
+            v: data, (batch, width_0), in the machine's dtype and on its device.
+            state: ``Estimate.state`` of the last call, None at first.
+            generator: source of all noise, on the machine's device.
+
+        Raises:
+            ValueError: v of the wrong shape, or empty.
+            TypeError: v of another dtype than the machine.
+        """
+        width = machine.layers[0].width
+        if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
+            raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
+        if v.dtype != machine.dtype:
+            raise TypeError(f"v: expected the machine's {machine.dtype}, received {v.dtype}")
+        hamiltonian = machine.hamiltonian()
+        delta = Statistics(hamiltonian)
+        # A clamped estimate keeps no state: every batch brings other data.
+        _, diagnostics = self.clamped.add(hamiltonian, v, None, generator, delta, 1.0)
+        means = delta.means() if self.centred else []
+        state, free_diagnostics = self.free.add(hamiltonian, v, state, generator, delta, -1.0)
+        direction = centred_pullback(machine, delta, means) if self.centred else pullback(machine, delta)
+        return Estimate(direction, {**diagnostics, **free_diagnostics}, state)
+
+    def __repr__(self) -> str:
+        return self.name
