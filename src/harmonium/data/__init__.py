@@ -1,0 +1,49 @@
+"""Data: toy sets, file readers, encoders and one face over all that can hold rows.
+
+- :func:`read` opens a file, a folder of images or a built-in name as a :class:`DataSet`.
+- :class:`Rows` hands out batches from arrays, tensors, sparse matrices and files larger than memory.
+- :class:`Encoder` and its kinds turn data into machine states, and samples back into the data's own units.
+"""
+
+from harmonium.data.dataset import DataSet
+from harmonium.data.encoders import (
+    BernoulliBinarise,
+    BitPlanes,
+    Compose,
+    Encoder,
+    Identity,
+    OneHot,
+    Scale,
+    Standardise,
+    Threshold,
+    encoder_from_dict,
+)
+from harmonium.data.files import BUILT_IN, read
+from harmonium.data.rows import Rows
+from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
+from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
+
+__all__ = [
+    "BUILT_IN",
+    "BernoulliBinarise",
+    "BitPlanes",
+    "Compose",
+    "DataSet",
+    "Encoder",
+    "Identity",
+    "OneHot",
+    "Rows",
+    "Scale",
+    "Standardise",
+    "Threshold",
+    "bars_and_stripes",
+    "bernoulli_binarise",
+    "digits",
+    "encoder_from_dict",
+    "from_bit_planes",
+    "gaussian_mixture",
+    "gaussian_mixture_log_density",
+    "read",
+    "threshold",
+    "to_bit_planes",
+]

@@ -1,0 +1,60 @@
+"""What a reader returns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from harmonium.data._arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Samples as rows, with what is known about them.
+
+    Attributes:
+        samples: (rows, columns), in the dtype of its file: a NumPy array, a read-only memory map, a scipy CSR
+            matrix or an h5py dataset. :class:`harmonium.data.Rows` reads them all alike.
+        labels: (rows,) or None.
+        image_shape: the shape that one row had before it was flattened, or None.
+        name: the file's name, or the built-in name.
+    """
+
+    samples: Any
+    labels: Array | None
+    image_shape: tuple[int, ...] | None
+    name: str
+
+    @classmethod
+    def of(cls, samples: Any, labels: Any, name: str) -> DataSet:
+        """Flatten samples of any shape (rows, ...) to (rows, columns) and check them against the labels.
+
+        Raises:
+            ValueError: no rows or columns, a dtype that is not numeric, or labels that do not fit.
+        """
+        if samples.dtype.kind not in "biuf":
+            raise ValueError(f"samples: expected a numeric or boolean dtype, received {samples.dtype}")
+        if samples.ndim < 2 or 0 in samples.shape:
+            raise ValueError(
+                f"samples: expected (rows, columns) or (rows, ...) with at least one of each, "
+                f"received shape {tuple(samples.shape)}"
+            )
+        image_shape = None
+        if samples.ndim > 2:
+            image_shape = tuple(int(side) for side in samples.shape[1:])
+            # An h5py dataset cannot be reshaped in its file, so images stored there are read whole.
+            samples = samples if isinstance(samples, np.ndarray) else samples[()]
+            samples = samples.reshape(len(samples), math.prod(image_shape))
+        if sparse.issparse(samples):
+            samples = samples.tocsr()
+        if labels is not None:
+            labels = np.asarray(labels)
+            if labels.shape != (samples.shape[0],):
+                raise ValueError(
+                    f"labels: expected shape ({samples.shape[0]},), one per sample, received {labels.shape}"
+                )
+        return cls(samples, labels, image_shape, name)

@@ -1,0 +1,391 @@
+"""Encoders: how data become the states of a machine, and how samples come back in the data's own units.
+
+An encoder is a small immutable value that is stored with the model (``to_dict``, ``encoder_from_dict``). All
+take NumPy arrays and torch tensors of shape (rows, columns) and return the kind they were given.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from harmonium._checks import positive_int
+from harmonium._random import as_generator
+from harmonium.data._arrays import (
+    Values,
+    cast,
+    check_numeric,
+    check_uint8,
+    is_floating,
+    library,
+    like,
+    refuse_where,
+)
+from harmonium.data.rows import Rows
+from harmonium.data.transforms import (
+    bernoulli_binarise,
+    from_bit_planes,
+    threshold,
+    to_bit_planes,
+)
+
+
+class Encoder(ABC):
+    """A map from data to machine states with a way back."""
+
+    draws: ClassVar[bool] = False
+    """Whether ``encode`` draws noise, so that a row's states depend on its place among the others."""
+
+    @abstractmethod
+    def encode(self, X: Values) -> Values:
+        """Data (rows, columns) as machine states."""
+
+    @abstractmethod
+    def decode(self, X: Values) -> Values:
+        """Machine states in the units of the data; each encoder says what is restored and what is lost."""
+
+    @abstractmethod
+    def log_abs_det(self, width: int) -> float:
+        """ln |det| of ``encode`` on rows of ``width`` columns.
+
+        Add it to a log-likelihood of encoded rows to have it in the units of the data. It is 0 for encoders
+        into binary states, where probabilities are of the binary states themselves.
+        """
+
+    def to_dict(self) -> dict[str, Any]:
+        """The encoder in plain JSON types, for :func:`encoder_from_dict`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {"kind": type(self).__name__, **{name: _plain(value) for name, value in values.items()}}
+
+
+@dataclass(frozen=True)
+class Identity(Encoder):
+    """The data as they are. ``decode`` restores everything."""
+
+    def encode(self, X: Values) -> Values:
+        check_numeric(X)
+        return X
+
+    def decode(self, X: Values) -> Values:
+        check_numeric(X)
+        return X
+
+    def log_abs_det(self, width: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Standardise(Encoder):
+    """``(X - mean) / scale``, per column or with one mean and scale for all.
+
+    Floating dtypes are kept, integers become float32. ``decode`` restores the data up to rounding, as
+    floating numbers.
+
+    Args:
+        mean: a number, or one per column.
+        scale: positive, in the same form as ``mean``.
+
+    Raises:
+        ValueError: values that are not finite, a scale that is not positive, or forms that differ.
+    """
+
+    mean: float | tuple[float, ...]
+    scale: float | tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        mean, scale = np.asarray(self.mean, dtype=np.float64), np.asarray(self.scale, dtype=np.float64)
+        if mean.shape != scale.shape or mean.ndim > 1 or mean.size == 0:
+            raise ValueError(
+                f"mean, scale: expected two numbers or two equally long vectors, "
+                f"received shapes {mean.shape} and {scale.shape}"
+            )
+        if not np.isfinite(mean).all():
+            raise ValueError("mean: expected finite numbers, received NaN or infinity")
+        if not (np.isfinite(scale) & (scale > 0)).all():
+            raise ValueError("scale: expected finite positive numbers, received another value")
+        for name, value in (("mean", mean), ("scale", scale)):
+            object.__setattr__(self, name, tuple(value.tolist()) if value.ndim else float(value))
+
+    @classmethod
+    def fit(cls, X: Any, per_column: bool = True) -> Standardise:
+        """Mean and standard deviation of data; a deviation of zero becomes a scale of 1.
+
+        Args:
+            X: whatever :meth:`Rows.of` takes, or a :class:`Rows`; read once, in bounded memory.
+            per_column: one mean and scale per column, or one of each for all columns together.
+
+        Raises:
+            TypeError, ValueError: as :meth:`Rows.of`.
+        """
+        mean, variance = (X if isinstance(X, Rows) else Rows.of(X)).mean_variance()
+        if not per_column:
+            mean, variance = mean.mean(), variance.mean() + mean.var(correction=0)
+        scale = torch.where(variance > 0, variance.sqrt(), 1.0)
+        return cls(mean.cpu().numpy(), scale.cpu().numpy())  # type: ignore[arg-type]
+
+    def encode(self, X: Values) -> Values:
+        values = self._floating(X)
+        return _float_like((values - like(self.mean, values)) / like(self.scale, values), X)
+
+    def decode(self, X: Values) -> Values:
+        values = self._floating(X)
+        return _float_like(values * like(self.scale, values) + like(self.mean, values), X)
+
+    def log_abs_det(self, width: int) -> float:
+        if isinstance(self.scale, float):
+            return -width * math.log(self.scale)
+        if width != len(self.scale):
+            raise ValueError(f"width: expected {len(self.scale)}, received {width}")
+        return -math.fsum(map(math.log, self.scale))
+
+    def _floating(self, X: Any) -> Any:
+        check_numeric(X)
+        if isinstance(self.mean, tuple) and (X.ndim != 2 or X.shape[1] != len(self.mean)):
+            raise ValueError(f"X: expected {len(self.mean)} columns, received shape {tuple(X.shape)}")
+        # Integers may need more digits than float32 has until the mean is taken off.
+        return cast(X, X.dtype if is_floating(X) else library(X).float64)
+
+
+@dataclass(frozen=True)
+class Scale(Encoder):
+    """uint8 grey levels 0..255 as float32 intensities in [0, 1].
+
+    ``decode`` rounds to the nearest level and clips to 0..255; it restores every level exactly.
+    """
+
+    def encode(self, X: Values) -> Values:
+        check_numeric(X)
+        check_uint8(X)
+        intensities: Values = cast(X, library(X).float32) / 255
+        return intensities
+
+    def decode(self, X: Values) -> Values:
+        check_numeric(X)
+        values: Any = cast(X, library(X).float32)
+        refuse_where(values != values, X, "numbers")
+        # Clipped first: what lies beyond 0..255, infinity included, has no defined cast to uint8.
+        levels: Values = cast((values.clip(0, 1) * 255).round(), library(X).uint8)
+        return levels
+
+    def log_abs_det(self, width: int) -> float:
+        return -width * math.log(255)
+
+
+@dataclass(frozen=True)
+class Threshold(Encoder):
+    """1 above the cut, else 0, as :func:`harmonium.data.threshold` does.
+
+    ``decode`` returns its argument: which side of the cut is known, the intensity is lost.
+
+    Args:
+        at: the cut, in the units of the data; for uint8 as a fraction of 255.
+
+    Raises:
+        ValueError: a cut that is not finite.
+    """
+
+    at: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.at):
+            raise ValueError(f"at: expected a finite number, received {self.at}")
+
+    def encode(self, X: Values) -> Values:
+        return threshold(X, self.at)
+
+    def decode(self, X: Values) -> Values:
+        check_numeric(X)
+        return X
+
+    def log_abs_det(self, width: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class BernoulliBinarise(Encoder):
+    """1 with the intensity as its probability, as :func:`harmonium.data.bernoulli_binarise` does.
+
+    Every call starts from the seed, so the same data give the same bits, and two batches encoded apart share
+    their noise: encode a whole set in one call. ``decode`` returns its argument: a mean state is an intensity
+    in [0, 1]; the intensity behind a single 0 or 1 is lost.
+
+    Args:
+        seed: an int in [0, 2**63).
+
+    Raises:
+        TypeError, ValueError: another seed.
+    """
+
+    draws: ClassVar[bool] = True
+    seed: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, torch.Generator):
+            raise TypeError("seed: expected an int, which can be stored, received a torch.Generator")
+        as_generator(self.seed)
+
+    def encode(self, X: Values) -> Values:
+        return bernoulli_binarise(X, self.seed)
+
+    def decode(self, X: Values) -> Values:
+        check_numeric(X)
+        return X
+
+    def log_abs_det(self, width: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class BitPlanes(Encoder):
+    """The eight bit-planes of uint8 grey levels, (rows, d) -> (rows, 8 * d), most significant plane first.
+
+    ``decode`` restores every level exactly, from values 0 and 1 only.
+    """
+
+    def encode(self, X: Values) -> Values:
+        return to_bit_planes(X)
+
+    def decode(self, X: Values) -> Values:
+        return from_bit_planes(X)
+
+    def log_abs_det(self, width: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class OneHot(Encoder):
+    """Integers 0..q-1 as one-hot blocks, (rows, d) -> (rows, d * q), the states of a Categorical layer.
+
+    ``decode`` returns the place of the largest entry of each block, as int64, so that it also takes
+    probabilities.
+
+    Args:
+        n_states: q, at least 2.
+
+    Raises:
+        TypeError, ValueError: another number of states.
+    """
+
+    n_states: int
+
+    def __post_init__(self) -> None:
+        positive_int(self.n_states, "n_states", minimum=2)
+
+    def encode(self, X: Values) -> Values:
+        check_numeric(X)
+        values: Any = X
+        if is_floating(X):
+            refuse_where(
+                ~library(X).isfinite(values) | (values.round() != values),
+                X,
+                f"integers 0..{self.n_states - 1}",
+            )
+        digits: Any = cast(X, library(X).int64)
+        refuse_where((digits < 0) | (digits >= self.n_states), X, f"integers 0..{self.n_states - 1}")
+        blocks: Any = digits[..., None] == like(range(self.n_states), digits)
+        flat: Values = cast(blocks.reshape(len(X), -1), library(X).float32)
+        return flat
+
+    def decode(self, X: Values) -> Values:
+        check_numeric(X)
+        if X.ndim != 2 or X.shape[1] % self.n_states:
+            raise ValueError(
+                f"X: expected blocks of {self.n_states} columns, received shape {tuple(X.shape)}"
+            )
+        blocks: Any = X.reshape(len(X), -1, self.n_states)
+        largest: Values = blocks.argmax(-1)
+        return largest
+
+    def log_abs_det(self, width: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Compose(Encoder):
+    """Encoders one after the other; ``decode`` goes back through them in reverse and loses what each loses.
+
+    Args:
+        encoders: at least one; those that change the number of columns only in the last place.
+
+    Raises:
+        TypeError: something that is not an encoder.
+        ValueError: none, or bit-planes or one-hot blocks before the last place.
+    """
+
+    encoders: tuple[Encoder, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoders", tuple(self.encoders))
+        for encoder in self.encoders:
+            if not isinstance(encoder, Encoder):
+                raise TypeError(f"encoders: expected encoders, received {type(encoder).__name__}")
+        if not self.encoders:
+            raise ValueError("encoders: expected at least one, received none")
+        if any(isinstance(encoder, (BitPlanes, OneHot)) for encoder in self.encoders[:-1]):
+            raise ValueError("encoders: expected BitPlanes or OneHot in the last place only")
+        object.__setattr__(self, "draws", any(encoder.draws for encoder in self.encoders))
+
+    def encode(self, X: Values) -> Values:
+        for encoder in self.encoders:
+            X = encoder.encode(X)
+        return X
+
+    def decode(self, X: Values) -> Values:
+        for encoder in reversed(self.encoders):
+            X = encoder.decode(X)
+        return X
+
+    def log_abs_det(self, width: int) -> float:
+        return math.fsum(encoder.log_abs_det(width) for encoder in self.encoders)
+
+
+_KINDS: dict[str, type[Encoder]] = {
+    kind.__name__: kind
+    for kind in (Identity, Standardise, Scale, Threshold, BernoulliBinarise, BitPlanes, OneHot, Compose)
+}
+
+
+def encoder_from_dict(description: Mapping[str, Any]) -> Encoder:
+    """The encoder that ``to_dict`` described, also after a round trip through JSON.
+
+    Raises:
+        TypeError: not a mapping.
+        ValueError: an unknown kind, or fields that are missing, unknown or out of range.
+    """
+    if not isinstance(description, Mapping):
+        raise TypeError(f"description: expected a mapping, received {type(description).__name__}")
+    values = dict(description)
+    kind = _KINDS.get(str(values.pop("kind", None)))
+    if kind is None:
+        raise ValueError(
+            f"description: expected a kind among {', '.join(_KINDS)}, received {description.get('kind')!r}"
+        )
+    expected = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if set(values) != expected:
+        raise ValueError(
+            f"description: expected {kind.__name__} with fields {sorted(expected)}, received {sorted(values)}"
+        )
+    try:
+        if kind is Compose:
+            values["encoders"] = tuple(encoder_from_dict(item) for item in values["encoders"])
+        return kind(**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"description: {kind.__name__}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Encoder):
+        return value.to_dict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _float_like(result: Any, X: Values) -> Values:
+    """The floating dtype of ``X``, or float32 where ``X`` held integers."""
+    floating: Values = cast(result, X.dtype if is_floating(X) else library(X).float32)
+    return floating

@@ -1,0 +1,133 @@
+"""One door to data: a file of any known format, a folder of images, or a built-in name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harmonium.data import toy
+from harmonium.data._read_arrays import read_hdf5, read_npy, read_npz
+from harmonium.data._read_csv import read_csv
+from harmonium.data._read_idx import read_idx
+from harmonium.data._read_images import read_images
+from harmonium.data.dataset import DataSet
+
+Reader = Callable[[Path], tuple[Any, Any]]
+
+_FORMATS: list[tuple[str, str, Reader]] = [
+    (r"\.npy", "a NumPy array", read_npy),
+    (r"\.npz", "a NumPy or scipy sparse archive", read_npz),
+    (r"\.csv", "comma-separated numbers", read_csv),
+    (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),
+    (r"\.(h5|hdf5)", "HDF5", read_hdf5),
+]
+
+
+def read(source: str | os.PathLike[str]) -> DataSet:
+    """Read samples, one per row, with labels where the source has them.
+
+    - ``.npy``: mapped from the file, not read.
+    - ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the only array; labels under
+      ``labels`` or ``y``. Or a matrix written by ``scipy.sparse.save_npz``.
+    - ``.csv``: numbers with an optional header line; a column headed ``label`` or ``labels`` becomes labels.
+    - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
+      ``labels`` for ``images`` (and ``idx1`` for ``idx3``).
+    - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` (needs h5py). Two-dimensional samples
+      stay in the file, others are read.
+    - a folder: its images in the order of their names, all of one size and kind.
+    - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
+      ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``mnist`` and ``mnist-test``, whose files
+      are looked for in ``$HARMONIUM_DATA``, its ``mnist/`` and ``../shared/data/mnist``. A file of that name
+      is read as ``./name``.
+
+    Samples with more than two dimensions are flattened to rows. The dtype stays the file's: uint8 images
+    are 0..255.
+
+    Raises:
+        FileNotFoundError: no such path, or MNIST is nowhere.
+        ImportError: HDF5 without h5py.
+        ValueError: an unknown format, or a file that is empty, damaged, foreign or without samples; the text
+            names the file and the reason.
+    """
+    if isinstance(source, str) and source in BUILT_IN:
+        return BUILT_IN[source]()
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{source}: no such file or folder, and not a built-in name ({', '.join(BUILT_IN)})"
+        )
+    form, reader = _format(path)
+    try:
+        if path.is_file() and path.stat().st_size == 0:
+            raise ValueError("the file is empty")
+        samples, labels = reader(path)
+        return DataSet.of(samples, labels, path.name)
+    except ImportError:
+        raise
+    except Exception as error:  # decoders of damaged files raise almost anything
+        raise ValueError(f"{path}: cannot be read as {form}: {error or type(error).__name__}") from error
+
+
+def _format(path: Path) -> tuple[str, Reader]:
+    if path.is_dir():
+        return "a folder of images", read_images
+    for pattern, form, reader in _FORMATS:
+        if re.search(pattern + "$", path.name, re.IGNORECASE):
+            return form, reader
+    raise ValueError(
+        f"{path}: expected a name that ends in .npy, .npz, .csv, .idx[.gz], idx3-ubyte[.gz], .h5 or .hdf5, "
+        f"or a folder of images"
+    )
+
+
+def _digits() -> DataSet:
+    samples, labels = toy.digits()
+    return DataSet(samples, labels, (8, 8), "digits")
+
+
+def _bars_and_stripes() -> DataSet:
+    return DataSet(toy.bars_and_stripes(), None, (4, 4), "bars-and-stripes")
+
+
+def _gaussian_mixture() -> DataSet:
+    return DataSet(toy.gaussian_mixture(1000), None, None, "gaussian-mixture")
+
+
+def _gaussian_mixture_anisotropic() -> DataSet:
+    return DataSet(toy.gaussian_mixture(1000, "anisotropic"), None, None, "gaussian-mixture-anisotropic")
+
+
+def _mnist() -> DataSet:
+    return _read_mnist("train-images-idx3-ubyte", "mnist")
+
+
+def _mnist_test() -> DataSet:
+    return _read_mnist("t10k-images-idx3-ubyte", "mnist-test")
+
+
+def _read_mnist(file: str, name: str) -> DataSet:
+    variable = os.environ.get("HARMONIUM_DATA")
+    given = [Path(variable), Path(variable, "mnist")] if variable else []
+    folders = [*given, Path("../shared/data/mnist")]
+    for folder in folders:
+        for path in (folder / f"{file}.gz", folder / file):
+            if path.is_file():
+                return replace(read(path), name=name)
+    unset = "" if variable else " ($HARMONIUM_DATA is not set)"
+    raise FileNotFoundError(
+        f"{name}: {file}[.gz] was looked for in {', '.join(map(str, folders))} and not found{unset}"
+    )
+
+
+BUILT_IN: dict[str, Callable[[], DataSet]] = {
+    "digits": _digits,
+    "bars-and-stripes": _bars_and_stripes,
+    "gaussian-mixture": _gaussian_mixture,
+    "gaussian-mixture-anisotropic": _gaussian_mixture_anisotropic,
+    "mnist": _mnist,
+    "mnist-test": _mnist_test,
+}

@@ -1,0 +1,256 @@
+"""One face over data in memory, in a sparse matrix or in a file larger than memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from harmonium.data._arrays import check_numeric
+
+if TYPE_CHECKING:
+    from harmonium.data.encoders import Encoder
+
+Index = NDArray[np.int64] | slice
+Fetch = Callable[[Any, Index], Any]
+
+# The elements that one chunk of a whole pass holds: 8 MB in float64.
+_CHUNK = 1 << 20
+# NumPy has no bfloat16; such batches pass through float32.
+_NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
+
+
+class Rows:
+    """Rows of a matrix as floating tensors, a batch at a time, wherever the matrix lives.
+
+    Only what is asked for is converted: a memory map is never copied, integers are never kept as floats.
+    Make one with :meth:`of`.
+
+    Attributes:
+        width: number of columns.
+        dtype: of the tensors returned.
+        in_memory: False for memory maps and h5py datasets.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        fetch: Fetch,
+        in_memory: bool,
+        dtype: torch.dtype = torch.float32,
+        name: str = "X",
+        width: int | None = None,
+    ) -> None:
+        self._X = X
+        self._fetch = fetch
+        self._name = name
+        self._length, columns = (int(side) for side in X.shape)
+        self.width = columns if width is None else width
+        self.in_memory = in_memory
+        self.dtype = dtype
+
+    @classmethod
+    def of(cls, X: Any, dtype: torch.dtype = torch.float32, name: str = "X") -> Rows:
+        """Check a matrix and wrap it.
+
+        Args:
+            X: (rows, columns) numbers or booleans, at least one of each: a NumPy array or memory map, a dense
+                torch tensor (batches stay on its device), a scipy sparse matrix (converted once to CSR), an
+                h5py dataset (whose file must stay open), or rows already wrapped.
+            dtype: floating dtype of the tensors returned.
+            name: what error messages call ``X``.
+
+        Raises:
+            TypeError: another type of object, a dtype that is not numeric, or ``dtype`` not floating.
+            ValueError: not two-dimensional, or no rows or no columns.
+        """
+        if not dtype.is_floating_point:
+            raise TypeError(f"dtype: expected a floating dtype, received {dtype}")
+        if isinstance(X, Rows):
+            return cls(X._X, X._fetch, X.in_memory, dtype, name, width=X.width)
+        fetch: Fetch
+        in_memory = True
+        if sparse.issparse(X):
+            fetch = _from_sparse
+        elif type(X).__module__.partition(".")[0] == "h5py":
+            fetch, in_memory = _from_file, False
+        elif isinstance(X, Tensor):
+            fetch = _from_tensor
+        elif isinstance(X, np.ndarray):
+            in_memory = not _is_mapped(X)
+            fetch = _from_array if in_memory else _from_file
+        else:
+            raise TypeError(
+                f"{name}: expected a numpy array, torch tensor, scipy sparse matrix, memory map or h5py "
+                f"dataset, received {type(X).__name__}"
+            )
+        if isinstance(X, (Tensor, np.ndarray)):
+            check_numeric(X, name)
+        elif getattr(getattr(X, "dtype", None), "kind", None) not in tuple("biuf"):
+            received = getattr(X, "dtype", type(X).__name__)
+            raise TypeError(f"{name}: expected a numeric or boolean dtype, received {received}")
+        if len(X.shape) != 2:
+            raise ValueError(
+                f"{name}: expected two dimensions (rows, columns), received shape {tuple(X.shape)}"
+            )
+        if 0 in X.shape:
+            raise ValueError(
+                f"{name}: expected at least one row and one column, received shape {tuple(X.shape)}"
+            )
+        if sparse.issparse(X):
+            X = X.tocsr()
+        elif isinstance(X, Tensor):
+            X = X.detach()
+        return cls(X, fetch, in_memory, dtype, name)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, indices: Tensor) -> Tensor:
+        """The rows at ``indices``, in that order, repetitions included.
+
+        Args:
+            indices: (k,) int64, each in [0, len(self)).
+
+        Returns:
+            (k, width) of ``dtype``, a fresh tensor.
+
+        Raises:
+            TypeError: indices of another dtype.
+            ValueError: indices of another shape or out of range, or a row that holds NaN or infinity.
+        """
+        if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
+            received = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
+            raise TypeError(f"indices: expected a tensor of dtype int64, received {received}")
+        if indices.ndim != 1:
+            raise ValueError(f"indices: expected one dimension, received shape {tuple(indices.shape)}")
+        positions = indices.cpu().numpy()
+        if positions.size and not (positions.min() >= 0 and positions.max() < self._length):
+            raise ValueError(
+                f"indices: expected values in [0, {self._length}), "
+                f"received {positions.min()} to {positions.max()}"
+            )
+        return self._checked(_tensor(self._fetch(self._X, positions), self.dtype), positions)
+
+    def encoded(self, encoder: Encoder) -> Rows:
+        """The same rows through an encoder, a batch at a time.
+
+        Args:
+            encoder: one that treats every row alike wherever it stands; not ``BernoulliBinarise``, whose
+                draws belong to a whole set.
+
+        Raises:
+            ValueError: an encoder that draws, or data that it does not take.
+        """
+        if encoder.draws:
+            raise ValueError("encoder: expected one without random draws; encode the whole set at once")
+        fetch = self._fetch
+        first = encoder.encode(fetch(self._X, slice(0, 1)))
+
+        def fetch_encoded(X: Any, index: Index) -> Any:
+            return encoder.encode(fetch(X, index))
+
+        return Rows(self._X, fetch_encoded, self.in_memory, self.dtype, self._name, int(first.shape[1]))
+
+    def chunks(self, size: int) -> Iterator[Tensor]:
+        """All rows in their order, as fresh tensors of ``size`` rows; the last may be shorter.
+
+        Raises:
+            ValueError: a size below 1, or a row that holds NaN or infinity.
+        """
+        if size < 1:
+            raise ValueError(f"size: expected at least 1, received {size}")
+        return self._chunks(size, self.dtype)
+
+    def mean_variance(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance (divided by the number of rows) of each column, both (width,) float64.
+
+        One pass in bounded memory, at the first call only. A constant column has variance exactly zero.
+
+        Raises:
+            ValueError: a row that holds NaN or infinity.
+        """
+        mean, variance = self._moments
+        return mean.clone(), variance.clone()
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """Chunks merged as by Chan, Golub and LeVeque (1983), equations 2.1."""
+        size = max(1, _CHUNK // self.width)
+        # Measured from the first row, a constant column is exactly zero and stays so.
+        origin = next(self._chunks(1, torch.float64))[0]
+        seen, mean, squares = 0, torch.zeros_like(origin), torch.zeros_like(origin)
+        for chunk in self._chunks(size, torch.float64):
+            chunk -= origin
+            total = seen + len(chunk)
+            chunk_mean = chunk.mean(0)
+            step = chunk_mean - mean
+            squares += (chunk - chunk_mean).square_().sum(0) + step.square() * (seen * len(chunk) / total)
+            mean += step * (len(chunk) / total)
+            seen = total
+        return mean + origin, squares / seen
+
+    def _chunks(self, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
+        for start in range(0, self._length, size):
+            span = slice(start, min(start + size, self._length))
+            yield self._checked(_tensor(self._fetch(self._X, span), dtype), span)
+
+    def _checked(self, batch: Tensor, index: Index) -> Tensor:
+        # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.
+        if math.isfinite(batch.sum().item()):
+            return batch
+        wrong = (~torch.isfinite(batch)).nonzero()
+        if len(wrong):
+            i, column = wrong[0].tolist()
+            row = index.start + i if isinstance(index, slice) else index[i]
+            raise ValueError(
+                f"{self._name}: expected finite values in {batch.dtype}, "
+                f"received {batch[i, column].item()} at row {row}, column {column}"
+            )
+        return batch
+
+
+def _from_tensor(X: Tensor, index: Index) -> Tensor:
+    if isinstance(index, slice):
+        return X[index].clone()
+    return X.index_select(0, torch.from_numpy(index).to(X.device))
+
+
+def _from_array(X: Any, index: Index) -> Any:
+    return X[index].copy() if isinstance(index, slice) else X[index]
+
+
+def _from_file(X: Any, index: Index) -> Any:
+    if isinstance(index, slice):
+        return np.array(X[index])
+    # Files are read forwards, and h5py takes nothing but strictly increasing positions.
+    positions, inverse = np.unique(index, return_inverse=True)
+    return np.asarray(X[positions])[inverse]
+
+
+def _from_sparse(X: Any, index: Index) -> Any:
+    return X[index].toarray()
+
+
+def _tensor(batch: Any, dtype: torch.dtype) -> Tensor:
+    if isinstance(batch, Tensor):
+        return batch.to(dtype)
+    # NumPy converts, since torch takes neither foreign byte orders nor every integer.
+    with np.errstate(over="ignore"):
+        native = np.ascontiguousarray(batch, dtype=_NUMPY_DTYPES.get(dtype, np.float32))
+    return torch.from_numpy(native).to(dtype)
+
+
+def _is_mapped(X: Any) -> bool:
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return False

@@ -1,0 +1,107 @@
+"""Small sets that need no file."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from harmonium._random import as_generator, normal, uniform
+from harmonium.data._arrays import Array
+
+_WEIGHTS = np.array([0.33, 0.33, 0.34])
+_MEANS = np.array([(-5.0, -5.0), (5.0, -5.0), (0.0, 5.0)])
+_STANDARD_DEVIATIONS = {
+    "isotropic": np.ones((3, 2)),
+    "anisotropic": np.array([(1.25, 0.5), (1.25, 0.5), (0.5, 1.25)]),
+}
+
+
+def bars_and_stripes(size: int = 4) -> Array:
+    """Every picture of full columns (bars), then every picture of full rows (stripes).
+
+    The all-zero and the all-one picture belong to both kinds and so come twice; under the uniform law over
+    the rows they weigh double.
+
+    Args:
+        size: side of the square picture, 1 to 16.
+
+    Returns:
+        (2 * 2**size, size * size) float32 of 0 and 1; pixel (r, c) of a picture is column r * size + c.
+
+    Raises:
+        ValueError: a size outside 1 to 16.
+    """
+    if not 1 <= size <= 16:
+        raise ValueError(f"size: expected 1 to 16, received {size}")
+    patterns = (np.arange(2**size)[:, None] >> np.arange(size)[::-1]) & 1
+    bars, stripes = np.tile(patterns, size), np.repeat(patterns, size, axis=1)
+    return np.concatenate([bars, stripes]).astype(np.float32)
+
+
+def gaussian_mixture(n: int, kind: str = "isotropic", seed: int | torch.Generator = 0) -> Array:
+    """Draws from a mixture of three Gaussians in the plane (Liao et al. 2022, Fig. 1).
+
+    Weights 0.33, 0.33, 0.34; means (-5, -5), (5, -5), (0, 5); standard deviations 1 ("isotropic") or
+    (1.25, 0.5), (1.25, 0.5), (0.5, 1.25) ("anisotropic").
+
+    Args:
+        n: number of draws, at least 1.
+        kind: "isotropic" or "anisotropic".
+        seed: an int, or a ``torch.Generator`` to advance.
+
+    Returns:
+        (n, 2) float32.
+
+    Raises:
+        ValueError: n below 1 or an unknown kind.
+    """
+    deviations = _deviations(kind)
+    if n < 1:
+        raise ValueError(f"n: expected at least 1, received {n}")
+    generator = as_generator(seed)
+    level = uniform((n,), generator, dtype=torch.float64).cpu().numpy()
+    component = np.searchsorted(_WEIGHTS.cumsum()[:-1], level, side="right")
+    noise = normal((n, 2), generator, dtype=torch.float64).cpu().numpy()
+    return np.asarray(_MEANS[component] + deviations[component] * noise, dtype=np.float32)
+
+
+def gaussian_mixture_log_density(X: Array, kind: str = "isotropic") -> Array:
+    """Exact log density, in nats, of the law that :func:`gaussian_mixture` draws from.
+
+    Args:
+        X: (rows, 2).
+        kind: "isotropic" or "anisotropic".
+
+    Returns:
+        (rows,) float64.
+
+    Raises:
+        ValueError: another shape or an unknown kind.
+    """
+    deviations = _deviations(kind)
+    X = np.asarray(X, dtype=np.float64)
+    if X.ndim != 2 or X.shape[1] != 2:
+        raise ValueError(f"X: expected shape (rows, 2), received {X.shape}")
+    distances = (((X[:, None] - _MEANS) / deviations) ** 2).sum(axis=-1)
+    terms = np.log(_WEIGHTS) - math.log(2 * math.pi) - np.log(deviations).sum(axis=-1) - distances / 2
+    return np.asarray(np.logaddexp.reduce(terms, axis=1))
+
+
+def digits() -> tuple[Array, Array]:
+    """The 8 by 8 handwritten digits that come with scikit-learn.
+
+    Returns:
+        (1797, 64) float32 intensities in [0, 1] (seventeen levels), and (1797,) int64 labels 0 to 9.
+    """
+    from sklearn.datasets import load_digits  # slow to import, and only needed here
+
+    images, labels = load_digits(return_X_y=True)
+    return (images / 16).astype(np.float32), labels.astype(np.int64)
+
+
+def _deviations(kind: str) -> Array:
+    if kind not in _STANDARD_DEVIATIONS:
+        raise ValueError(f"kind: expected one of {', '.join(_STANDARD_DEVIATIONS)}, received {kind!r}")
+    return _STANDARD_DEVIATIONS[kind]

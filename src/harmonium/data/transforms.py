@@ -1,0 +1,148 @@
+"""Binary views of grey levels: threshold, Bernoulli draws, bit-planes.
+
+All take NumPy arrays and torch tensors and return the kind they were given, on the same device.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from harmonium._random import as_generator, uniform
+from harmonium.data._arrays import (
+    Values,
+    cast,
+    check_numeric,
+    check_uint8,
+    is_floating,
+    is_uint8,
+    library,
+    like,
+    refuse_where,
+)
+
+
+def threshold(X: Values, at: float = 0.5) -> Values:
+    """1 where ``X > at``, else 0.
+
+    Args:
+        X: numbers of any shape. uint8 is read as intensity 0..255, so that ``at=0.5`` cuts between 127 and
+            128; every other dtype is compared in its own units.
+        at: the cut; a value equal to it becomes 0.
+
+    Returns:
+        0 and 1 in the shape and dtype of ``X``.
+
+    Raises:
+        TypeError: not a NumPy array or torch tensor of numbers.
+        ValueError: NaN in ``X``, a cut that is not finite, or uint8 that holds nothing but 0 and 1 and so is
+            binary already.
+    """
+    check_numeric(X)
+    if not math.isfinite(at):
+        raise ValueError(f"at: expected a finite number, received {at}")
+    values: Any = X
+    if is_floating(X):
+        refuse_where(values != values, X, "numbers")
+    return _binary(values > at * _full_intensity(X), X)
+
+
+def bernoulli_binarise(X: Values, seed_or_generator: int | torch.Generator) -> Values:
+    """1 with probability ``X``, else 0, each element on its own.
+
+    Args:
+        X: intensities in [0, 1], any shape. uint8 is read as 0..255.
+        seed_or_generator: an int, or a ``torch.Generator`` to advance. The same one gives the same draws for
+            a NumPy array and a torch tensor.
+
+    Returns:
+        0 and 1 in the shape and dtype of ``X``.
+
+    Raises:
+        TypeError: not a NumPy array or torch tensor of numbers, or not a seed.
+        ValueError: an intensity outside [0, 1], or uint8 that holds nothing but 0 and 1 and so is binary
+            already.
+    """
+    check_numeric(X)
+    values: Any = X
+    if not is_uint8(X):
+        refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
+    noise: Any = uniform(tuple(X.shape), as_generator(seed_or_generator)) * _full_intensity(X)
+    return _binary(values > (noise.cpu().numpy() if isinstance(X, np.ndarray) else noise.to(X.device)), X)
+
+
+def to_bit_planes(X: Values) -> Values:
+    """The eight binary digits of every grey level, as eight binary pictures side by side.
+
+    Planes follow each other from the most to the least significant: with d columns in ``X``, column
+    ``p * d + j`` of the result is bit ``7 - p`` of ``X[:, j]``. The first d columns are thus the picture cut
+    between 127 and 128.
+
+    Args:
+        X: (rows, d) uint8.
+
+    Returns:
+        (rows, 8 * d) uint8 of 0 and 1.
+
+    Raises:
+        TypeError: not a NumPy array or torch tensor of dtype uint8.
+        ValueError: not two-dimensional.
+    """
+    check_numeric(X)
+    check_uint8(X)
+    values: Any = X
+    bits = (_two_dimensional(values)[:, None, :] >> _shifts(X)) & 1
+    planes: Values = bits.reshape(X.shape[0], 8 * X.shape[1])
+    return planes
+
+
+def from_bit_planes(planes: Values) -> Values:
+    """The grey levels whose bit-planes are given; the exact inverse of :func:`to_bit_planes`.
+
+    Args:
+        planes: (rows, 8 * d) of 0 and 1, any dtype.
+
+    Returns:
+        (rows, d) uint8.
+
+    Raises:
+        TypeError: not a NumPy array or torch tensor of numbers.
+        ValueError: another shape, or a value that is neither 0 nor 1.
+    """
+    check_numeric(planes)
+    values = _two_dimensional(planes, "planes")
+    rows, width = values.shape
+    if width % 8:
+        raise ValueError(f"planes: expected a multiple of 8 columns, received {width}")
+    refuse_where((values != 0) & (values != 1), values, "values in {0, 1}", "planes")
+    uint8 = library(planes).uint8
+    bits = cast(values, uint8).reshape(rows, 8, width // 8)
+    levels: Values = (bits << _shifts(bits)).sum(1, dtype=uint8)
+    return levels
+
+
+def _binary(chosen: Any, X: Values) -> Values:
+    binary: Values = cast(chosen, X.dtype)
+    return binary
+
+
+def _full_intensity(X: Any) -> float:
+    if not is_uint8(X):
+        return 1.0
+    # Read as 0..255, a set of bytes 0 and 1 would turn all black without a word.
+    if 0 not in X.shape and int(X.max()) == 1:
+        raise ValueError("X: expected uint8 intensities 0..255, received only 0 and 1; it is binary already")
+    return 255.0
+
+
+def _shifts(X: Any) -> Any:
+    return like(np.arange(7, -1, -1, dtype=np.uint8)[:, None], X)
+
+
+def _two_dimensional(X: Any, name: str = "X") -> Any:
+    if X.ndim != 2:
+        raise ValueError(f"{name}: expected shape (rows, columns), received {tuple(X.shape)}")
+    return X

@@ -1,0 +1,246 @@
+"""Encoders go there and back, keep the kind of array, and survive JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse, stats
+
+from harmonium.data import (
+    BernoulliBinarise,
+    BitPlanes,
+    Compose,
+    Identity,
+    OneHot,
+    Rows,
+    Scale,
+    Standardise,
+    Threshold,
+    encoder_from_dict,
+)
+
+torch.set_num_threads(1)
+
+KINDS = pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+LEVELS = np.arange(256, dtype=np.uint8).reshape(32, 8)
+POINTS = np.random.Generator(np.random.PCG64(0)).normal((3, -40, 0), (2, 0.1, 7), (500, 3))
+ALL = [
+    Identity(),
+    Standardise(0.1, 3.0),
+    Standardise((0.1, -1 / 3), (1e-9, 2.0)),
+    Scale(),
+    Threshold(0.3),
+    BernoulliBinarise(11),
+    BitPlanes(),
+    Compose((Scale(), Standardise(0.5, 0.25))),
+    Compose((Identity(), Compose((Threshold(),)))),
+]
+
+
+@pytest.mark.parametrize("encoder", ALL, ids=repr)
+def test_stored_and_restored(encoder):
+    text = json.dumps(encoder.to_dict())
+    assert encoder_from_dict(json.loads(text)) == encoder
+    assert encoder_from_dict(encoder.to_dict()) == encoder
+    assert pickle.loads(pickle.dumps(encoder)) == encoder
+    assert hash(encoder_from_dict(json.loads(text))) == hash(encoder)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    "encoder", [Identity(), Scale(), BitPlanes(), Compose((Scale(), Identity()))], ids=repr
+)
+def test_all_levels_come_back_exactly(kind, encoder):
+    X = kind(LEVELS)
+    back = encoder.decode(encoder.encode(X))
+    assert type(back) is type(X)
+    assert back.dtype == X.dtype
+    assert np.array_equal(np.asarray(back), LEVELS)
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("per_column", [True, False])
+def test_standardise_and_back(kind, dtype, per_column):
+    X = kind(POINTS.astype(dtype))
+    encoder = Standardise.fit(X, per_column)
+    states = encoder.encode(X)
+    assert type(states) is type(X)
+    assert states.dtype == X.dtype
+    axis = 0 if per_column else None
+    tolerance = 1e-10 if dtype == np.float64 else 1e-3
+    np.testing.assert_allclose(np.asarray(states, dtype=np.float64).mean(axis=axis), 0, atol=tolerance)
+    np.testing.assert_allclose(np.asarray(states, dtype=np.float64).std(axis=axis), 1, atol=tolerance)
+    back = encoder.decode(states)
+    assert back.dtype == X.dtype
+    np.testing.assert_allclose(np.asarray(back), np.asarray(X), rtol=10 * np.finfo(dtype).eps, atol=1e-5)
+
+
+@KINDS
+def test_standardise_takes_integers_larger_than_float32_can_tell_apart(kind):
+    X = kind(np.array([[1_700_000_000], [1_700_000_001], [1_700_000_002]]))
+    states = Standardise.fit(X).encode(X)
+    assert str(states.dtype).endswith("float32")
+    np.testing.assert_allclose(np.asarray(states)[:, 0], np.array([-1, 0, 1]) * math.sqrt(1.5), rtol=1e-6)
+
+
+@KINDS
+def test_standardise_takes_booleans_and_bytes(kind):
+    X = kind(np.array([[True, False], [False, False]]))
+    assert Standardise.fit(X).encode(X).tolist() == [[1, 0], [-1, 0]]
+    X = kind(np.array([[255], [0]], dtype=np.uint8))
+    assert Standardise.fit(X).encode(X).tolist() == [[1], [-1]]
+
+
+def test_a_constant_column_gets_scale_one():
+    X = np.column_stack([np.full(1000, 0.1), np.full(1000, 1e8 + 0.3), np.arange(1000.0)])
+    encoder = Standardise.fit(X)
+    assert encoder.scale[:2] == (1.0, 1.0)
+    assert encoder.scale[2] == pytest.approx(X[:, 2].std())
+    assert np.array_equal(encoder.encode(X)[:, :2], np.zeros((1000, 2)))
+    assert Standardise.fit(np.full((3, 2), 7.0), per_column=False) == Standardise(7.0, 1.0)
+
+
+def test_fit_reads_whatever_rows_reads():
+    expected = Standardise.fit(LEVELS)
+    for X in (sparse.csr_matrix(LEVELS), torch.from_numpy(LEVELS), Rows.of(LEVELS)):
+        assert Standardise.fit(X) == expected
+
+
+def test_log_abs_det_carries_a_density_into_data_units():
+    encoder = Standardise.fit(POINTS)
+    standard = stats.norm.logpdf(encoder.encode(POINTS)).sum(axis=1) + encoder.log_abs_det(3)
+    direct = stats.norm.logpdf(POINTS, encoder.mean, encoder.scale).sum(axis=1)
+    np.testing.assert_allclose(standard, direct, rtol=1e-12)
+    assert Standardise(0.0, 4.0).log_abs_det(5) == pytest.approx(-5 * math.log(4))
+    assert Scale().log_abs_det(2) == pytest.approx(-2 * math.log(255))
+    assert Compose((Scale(), Standardise(0.0, 4.0))).log_abs_det(2) == pytest.approx(-2 * math.log(1020))
+    for encoder in (Identity(), Threshold(), BernoulliBinarise(0), BitPlanes()):
+        assert encoder.log_abs_det(3) == 0
+
+
+@KINDS
+def test_scale_rounds_and_clips_samples(kind):
+    samples = kind(np.array([[-0.2, 0.0, 0.4999, 1.0, 1.3, -math.inf, math.inf]], dtype=np.float32))
+    assert Scale().decode(samples).tolist() == [[0, 0, 127, 255, 255, 0, 255]]
+    with pytest.raises(ValueError, match="received nan at row 0, column 0"):
+        Scale().decode(kind(np.array([[math.nan]])))
+
+
+@KINDS
+def test_lossy_encoders_leave_states_as_they_are(kind):
+    X = kind(LEVELS)
+    for encoder in (Threshold(), BernoulliBinarise(5)):
+        states = encoder.encode(X)
+        assert set(np.unique(np.asarray(states)).tolist()) == {0, 1}
+        assert encoder.decode(states) is states
+    assert np.array_equal(
+        np.asarray(BernoulliBinarise(5).encode(X)), np.asarray(BernoulliBinarise(5).encode(X))
+    )
+    assert not np.array_equal(BernoulliBinarise(5).encode(LEVELS), BernoulliBinarise(6).encode(LEVELS))
+
+
+@KINDS
+def test_compose_goes_in_order_and_back_in_reverse(kind):
+    first, second = Standardise(1.0, 2.0), Standardise(10.0, 5.0)
+    X = kind(np.array([[3.0, 5.0]]))
+    both = Compose([first, second])
+    assert both.encode(X).tolist() == second.encode(first.encode(X)).tolist() == [[-1.8, -1.6]]
+    np.testing.assert_allclose(np.asarray(both.decode(both.encode(X))), np.asarray(X))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: Standardise(0.0, 0.0), ValueError, "scale: expected finite positive"),
+        (lambda: Standardise(0.0, math.nan), ValueError, "scale: expected finite positive"),
+        (lambda: Standardise(math.inf, 1.0), ValueError, "mean: expected finite"),
+        (lambda: Standardise((0.0, 1.0), (1.0,)), ValueError, "two equally long vectors"),
+        (lambda: Standardise(0.0, (1.0,)), ValueError, "two equally long vectors"),
+        (lambda: Standardise((), ()), ValueError, "two equally long vectors"),
+        (lambda: Threshold(math.nan), ValueError, "at: expected a finite number"),
+        (lambda: BernoulliBinarise(-1), ValueError, "seed: expected"),
+        (lambda: BernoulliBinarise(0.5), TypeError, "seed: expected"),
+        (
+            lambda: BernoulliBinarise(torch.Generator()),
+            TypeError,
+            "seed: expected an int, which can be stored",
+        ),
+        (lambda: BernoulliBinarise(), TypeError, "seed"),
+        (lambda: Compose(()), ValueError, "encoders: expected at least one"),
+        (lambda: Compose((Scale,)), TypeError, "encoders: expected encoders, received"),
+        (lambda: Compose((BitPlanes(), Identity())), ValueError, "in the last place only"),
+        (lambda: Standardise.fit(np.array([[math.nan]])), ValueError, "row 0, column 0"),
+        (
+            lambda: Standardise((0.0, 0.0), (1.0, 1.0)).encode(np.zeros((4, 3))),
+            ValueError,
+            "expected 2 columns",
+        ),
+        (lambda: Standardise((0.0, 0.0), (1.0, 1.0)).decode(np.zeros(2)), ValueError, "expected 2 columns"),
+        (lambda: Standardise((0.0, 0.0), (1.0, 1.0)).log_abs_det(3), ValueError, "width: expected 2"),
+        (lambda: Scale().encode(np.zeros((2, 2))), TypeError, "expected dtype uint8"),
+        (lambda: Identity().encode([[1]]), TypeError, "received list"),
+        (lambda: Identity().decode("x"), TypeError, "received str"),
+    ],
+)
+def test_errors_name_the_argument(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("description", "error", "text"),
+    [
+        ("Scale", TypeError, "description: expected a mapping, received str"),
+        ({}, ValueError, "expected a kind among Identity, Standardise.*received None"),
+        ({"kind": "Whiten"}, ValueError, "received 'Whiten'"),
+        ({"kind": ["Scale"]}, ValueError, "expected a kind among"),
+        ({"kind": "Scale", "low": 0}, ValueError, r"expected Scale with fields \[\], received \['low'\]"),
+        (
+            {"kind": "Standardise", "mean": 0.0},
+            ValueError,
+            r"expected Standardise with fields \['mean', 'scale'\]",
+        ),
+        ({"kind": "Standardise", "mean": 0.0, "scale": -1.0}, ValueError, "scale: expected"),
+        ({"kind": "Standardise", "mean": None, "scale": "x"}, ValueError, "Standardise"),
+        ({"kind": "BernoulliBinarise", "seed": "x"}, ValueError, "BernoulliBinarise: seed: expected"),
+        ({"kind": "Threshold", "at": "x"}, ValueError, "Threshold"),
+        ({"kind": "Compose", "encoders": 3}, ValueError, "Compose"),
+        ({"kind": "Compose", "encoders": [{"kind": "Whiten"}]}, ValueError, "received 'Whiten'"),
+    ],
+)
+def test_damaged_descriptions_are_refused(description, error, text):
+    with pytest.raises(error, match=text):
+        encoder_from_dict(description)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32"])
+def test_one_hot_goes_there_and_back(library, dtype):
+    q = 3
+    values = np.array([[0, 1], [1, 0]] if dtype == "bool" else [[0, 2], [1, 1]]).astype(dtype)
+    X = torch.from_numpy(values) if library == "torch" else values
+    encoder = OneHot(q)
+    encoded = encoder.encode(X)
+    assert encoded.shape == (2, 6)
+    blocks = np.asarray(encoded).reshape(2, 2, 3)
+    assert (blocks.sum(-1) == 1).all()
+    assert (blocks.argmax(-1) == values).all()
+    assert (np.asarray(encoder.decode(encoded)) == values).all()
+    assert encoder_from_dict(json.loads(json.dumps(encoder.to_dict()))) == encoder
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 3.0, 0.5, np.nan, np.inf])
+def test_one_hot_refuses_what_is_no_label(wrong):
+    with pytest.raises(ValueError, match=r"X: expected integers 0\.\.2, received .* row 1, column 0"):
+        OneHot(3).encode(np.array([[0.0, 1.0], [wrong, 2.0]]))
+
+
+def test_one_hot_takes_more_states_than_its_dtype_counts():
+    encoded = OneHot(300).encode(np.array([[255, 0]], dtype=np.uint8))
+    assert encoded.shape == (1, 600) and encoded.sum() == 2

@@ -1,0 +1,167 @@
+"""Thresholds, Bernoulli draws and bit-planes, for NumPy arrays and torch tensors alike."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from harmonium.data import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
+
+torch.set_num_threads(1)
+
+KINDS = pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+LEVELS = np.arange(256, dtype=np.uint8)
+
+
+def same_kind(result, argument):
+    return type(result) is type(argument) and result.dtype == argument.dtype
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threshold_is_strictly_above(kind, dtype):
+    X = kind(np.array([[0, 0.5, 0.51], [-3, 1, 7]], dtype=dtype))
+    result = threshold(X)
+    assert same_kind(result, X)
+    assert result.tolist() == [[0, 0, 1], [0, 1, 1]]
+    assert threshold(X, at=1).tolist() == [[0, 0, 0], [0, 0, 1]]
+
+
+@KINDS
+def test_threshold_reads_bytes_as_intensities(kind):
+    X = kind(LEVELS)
+    result = threshold(X)
+    assert same_kind(result, X)
+    assert np.array_equal(np.asarray(result), LEVELS >= 128)
+    assert np.array_equal(np.asarray(threshold(X, at=0.2)), LEVELS > 51)
+
+
+@KINDS
+def test_threshold_leaves_booleans_and_other_integers_in_their_units(kind):
+    assert threshold(kind(np.array([True, False]))).tolist() == [True, False]
+    assert threshold(kind(np.array([-1, 0, 1, 9])), at=0).tolist() == [0, 0, 1, 1]
+
+
+@KINDS
+@pytest.mark.parametrize("binarise", [threshold, lambda X: bernoulli_binarise(X, 0)])
+def test_bytes_that_are_binary_already_are_not_darkened(kind, binarise):
+    with pytest.raises(ValueError, match="received only 0 and 1; it is binary already"):
+        binarise(kind(np.array([[0, 1]], dtype=np.uint8)))
+    assert binarise(kind(np.zeros((1, 2), dtype=np.uint8))).tolist() == [[0, 0]]
+
+
+@KINDS
+def test_threshold_refuses_nan(kind):
+    with pytest.raises(ValueError, match="X: expected numbers, received nan at row 0, column 1"):
+        threshold(kind(np.array([[0, math.nan]])))
+    with pytest.raises(ValueError, match="at: expected a finite number, received nan"):
+        threshold(kind(np.zeros((1, 1))), at=math.nan)
+
+
+@KINDS
+def test_bernoulli_is_certain_at_the_ends_and_keeps_the_kind(kind):
+    for X in (np.array([[0.0, 1.0]]), np.array([[0, 255]], dtype=np.uint8), np.array([[False, True]])):
+        X = kind(np.repeat(X, 1000, axis=0))
+        result = bernoulli_binarise(X, 0)
+        assert same_kind(result, X)
+        assert np.array_equal(np.asarray(result), np.asarray(X) > 0)
+
+
+def test_bernoulli_frequencies():
+    n = 20_000
+    for X in (np.tile([0.1, 0.5, 0.9], (n, 1)), np.tile(np.array([26, 128, 229], dtype=np.uint8), (n, 1))):
+        p = X[0] / (255 if X.dtype == np.uint8 else 1)
+        frequencies = bernoulli_binarise(X, 7).mean(axis=0)
+        # Failure rate below 1e-3: six comparisons at 4 standard errors.
+        assert (np.abs(frequencies - p) < 4 * np.sqrt(p * (1 - p) / n)).all()
+
+
+def test_bernoulli_draws_depend_on_the_seed_alone():
+    X = np.full((20, 30), 0.5, dtype=np.float32)
+    draws = bernoulli_binarise(X, 3)
+    assert np.array_equal(draws, bernoulli_binarise(torch.from_numpy(X), 3).numpy())
+    assert np.array_equal(draws, bernoulli_binarise(X, torch.Generator().manual_seed(3)))
+    assert not np.array_equal(draws, bernoulli_binarise(X, 4))
+    generator = torch.Generator().manual_seed(3)
+    bernoulli_binarise(X, generator)
+    assert not np.array_equal(draws, bernoulli_binarise(X, generator))
+
+
+@KINDS
+@pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan, math.inf])
+def test_bernoulli_refuses_what_is_no_intensity(kind, wrong):
+    X = np.full((4, 5), 0.5)
+    X[2, 3] = wrong
+    with pytest.raises(ValueError, match=rf"X: expected intensities in \[0, 1\].*{wrong} at row 2, column 3"):
+        bernoulli_binarise(kind(X), 0)
+
+
+@KINDS
+def test_bit_planes_of_all_levels_and_back(kind):
+    X = kind(np.stack([LEVELS, LEVELS[::-1], np.roll(LEVELS, 77)], axis=1))
+    planes = to_bit_planes(X)
+    assert same_kind(planes, X)
+    assert tuple(planes.shape) == (256, 24)
+    assert set(np.unique(np.asarray(planes)).tolist()) == {0, 1}
+    levels = from_bit_planes(planes)
+    assert same_kind(levels, X)
+    assert np.array_equal(np.asarray(levels), np.asarray(X))
+
+
+@KINDS
+def test_bit_planes_come_most_significant_first(kind):
+    X = kind(np.array([[128, 1, 6]], dtype=np.uint8))
+    planes = np.asarray(to_bit_planes(X)).reshape(8, 3)
+    assert planes[:, 0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
+    assert planes[:, 1].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
+    assert planes[:, 2].tolist() == [0, 0, 0, 0, 0, 1, 1, 0]
+    full = kind(LEVELS[:, None].copy())
+    assert np.array_equal(np.asarray(to_bit_planes(full))[:, :1], np.asarray(threshold(full)))
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.bool_])
+def test_planes_of_any_dtype_go_back(kind, dtype):
+    planes = np.asarray(to_bit_planes(LEVELS.reshape(64, 4))).astype(dtype)
+    assert np.array_equal(np.asarray(from_bit_planes(kind(planes))), LEVELS.reshape(64, 4))
+
+
+@KINDS
+def test_bit_plane_errors(kind):
+    with pytest.raises(TypeError, match="X: expected dtype uint8"):
+        to_bit_planes(kind(np.zeros((2, 3), dtype=np.float32)))
+    with pytest.raises(ValueError, match=r"X: expected shape \(rows, columns\), received \(3,\)"):
+        to_bit_planes(kind(np.zeros(3, dtype=np.uint8)))
+    with pytest.raises(ValueError, match="planes: expected a multiple of 8 columns, received 12"):
+        from_bit_planes(kind(np.zeros((2, 12))))
+    with pytest.raises(
+        ValueError, match=r"planes: expected values in \{0, 1\}, received 0.5 at row 1, column 9"
+    ):
+        from_bit_planes(kind(np.where(np.arange(32).reshape(2, 16) == 25, 0.5, 0.0)))
+
+
+@pytest.mark.parametrize(
+    ("X", "text"),
+    [
+        ([[0, 1]], "received list"),
+        (np.array([["a"]]), "numeric or boolean dtype"),
+        (np.array([[1j]]), "numeric or boolean dtype"),
+        (np.ma.masked_array([[1.0]], [[True]]), "masked array"),
+        (torch.zeros(2, 2, dtype=torch.complex64), "dense real tensor"),
+        (torch.zeros(2, 2).to_sparse(), "dense real tensor"),
+    ],
+    ids=["list", "text", "complex", "masked", "complex tensor", "sparse tensor"],
+)
+def test_other_objects_are_refused(X, text):
+    for transform in (threshold, lambda X: bernoulli_binarise(X, 0), to_bit_planes, from_bit_planes):
+        with pytest.raises(TypeError, match=text):
+            transform(X)
+
+
+def test_foreign_byte_order_comes_back_native():
+    X = np.array([[0.0, 1.0]], dtype=">f4")
+    assert threshold(X).dtype.isnative
+    assert bernoulli_binarise(X, 0).tolist() == [[0, 1]]
