@@ -1,13 +1,14 @@
 """harmonium: Boltzmann machines of any depth and with any kind of unit, that you can trust.
 
-A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelihood`` says how good it is, ``chains`` sample
-from it. See DESIGN in the documentation for the idea behind the layout.
+A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelihood`` says how good it is,
+``chains`` sample from it. See DESIGN in the documentation for the idea behind the layout.
 """
 
 from harmonium import chains, data, layers, learning, likelihood, machine, meanfield, training
 from harmonium.layers import Bernoulli, Categorical, Gaussian, Spin
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine, load
+from harmonium.training import TrainingRun, train
 
 __version__ = "0.1.0"
 
@@ -17,6 +18,7 @@ __all__ = [
     "Categorical",
     "Gaussian",
     "Spin",
+    "TrainingRun",
     "chains",
     "data",
     "layers",
@@ -26,5 +28,6 @@ __all__ = [
     "machine",
     "meanfield",
     "rules",
+    "train",
     "training",
 ]

@@ -1,8 +1,8 @@
 """Matrix products: the one place that decides which library multiplies.
 
 On CPUs where torch's default library leaves wide vector units idle, the oneDNN path is twice as fast in
-float32 at the same precision. It has no derivative and some overhead, so it serves large products outside autograd;
-everything else is a plain ``torch`` product. ``docs/design_notes.md`` holds the measurements.
+float32 at the same precision. It has no derivative and some overhead, so it serves large products outside
+autograd; everything else is a plain ``torch`` product. ``docs/design_notes.md`` holds the measurements.
 """
 
 from __future__ import annotations
@@ -34,12 +34,17 @@ def _onednn(x: Tensor, y: Tensor) -> Tensor:
 
 def _onednn_works() -> bool:
     # The operator is not part of torch's public surface, so it is tried before it is trusted.
-    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+    if not (
+        torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    ):
         return False
     x = torch.arange(12, dtype=torch.float32).view(3, 4)
     y = torch.arange(20, dtype=torch.float32).view(4, 5)
     try:
-        return bool(torch.equal(_onednn(x, y), x @ y) and torch.equal(_onednn(x, y.t().contiguous().t()), x @ y))
+        return bool(
+            torch.equal(_onednn(x, y), x @ y) and torch.equal(_onednn(x, y.t().contiguous().t()), x @ y)
+        )
     except (RuntimeError, TypeError, NotImplementedError):
         return False
 

@@ -1,8 +1,8 @@
 """Noise: the one place where harmonium draws random numbers.
 
 Every draw takes a ``torch.Generator``. On the CPU a large uniform draw advances that generator once, for a
-key, and the key opens fresh SFC64 streams that fill the array. This is several times faster than torch's serial
-generator, the state to save for a bit-exact resume stays the generator's own, and because the streams
+key, and the key opens fresh SFC64 streams that fill the array. This is several times faster than torch's
+serial generator, the state to save for a bit-exact resume stays the generator's own, and because the streams
 belong to fixed chunks of the array the bits do not depend on the number of threads.
 """
 
@@ -43,9 +43,7 @@ def as_generator(seed: int | torch.Generator, device: torch.device | str = "cpu"
     return torch.Generator(device=device).manual_seed(int(seed))
 
 
-def uniform(
-    shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32
-) -> Tensor:
+def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
     """Uniform noise in [0, 1), on the generator's device; float32 noise has 24 bits, float64 noise 53."""
     shape = tuple(shape)
     if generator.device.type != "cpu" or prod(shape) < _SMALL or dtype not in _NUMPY_DTYPES:
@@ -56,9 +54,7 @@ def uniform(
     return out
 
 
-def normal(
-    shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32
-) -> Tensor:
+def normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
     """Standard normal noise, on the generator's device (torch's own is vectorised, and the fastest)."""
     return torch.randn(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
 

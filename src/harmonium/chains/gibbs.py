@@ -14,10 +14,10 @@ from harmonium.machine import Clamp, Hamiltonian
 
 @final
 class Gibbs(Kernel):
-    """All even layers drawn from their conditional given the odd ones, then all odd layers given the even ones.
+    """All even layers drawn given the odd ones, then all odd layers given the even ones.
 
-    One sweep is these two half-steps at any depth. Chains that start from visible data first draw the hidden layers
-    (``chains.complete``).
+    One sweep is these two half-steps at any depth. Chains that start from visible data first draw the hidden
+    layers (``chains.complete``).
     """
 
     def sweep(

@@ -38,8 +38,10 @@ class Kernel(ABC):
     ) -> Step:
         """Moves every chain once; the given tensors are not changed."""
 
-    def expand(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> States:
-        """The states that the kernel moves, from one state for each chain; more rows where it keeps replicas."""
+    def expand(
+        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
+    ) -> States:
+        """The states that the kernel moves, from one for each chain; more rows if it keeps replicas."""
         return list(states)
 
     def target(self, states: Sequence[Tensor], chains: int) -> States:

@@ -15,12 +15,15 @@ from harmonium.machine import Clamp, Hamiltonian
 
 @final
 class Metropolis(Kernel):
-    """Metropolis moves with symmetric proposals: a discrete unit proposes any of its states, a real one x + step·N(0, 1).
+    """Metropolis moves with symmetric proposals.
+
+    A discrete unit proposes any of its states, a real one x + step·N(0, 1).
 
     Args:
-        scope: "unit": every unit of a parity accepts or refuses on its own, even layers then odd layers (units of a
-            layer are independent given the rest, so all of them may move at once). "state": one proposal and one decision for
-            the whole state, A = min(1, exp(E(x) - E(x'))) (Taniguchi et al. 2023, §3.2).
+        scope: "unit": every unit of a parity accepts or refuses on its own, even layers then odd layers
+            (units of a layer are independent given the rest, so all of them may move at once). "state": one
+            proposal and one decision for the whole state, A = min(1, exp(E(x) - E(x'))) (Taniguchi et al.
+            2023, §3.2).
         step: standard deviation of the proposals of real units, > 0.
     """
 
@@ -44,7 +47,9 @@ class Metropolis(Kernel):
                 layer, theta = hamiltonian.layers[l], hamiltonian.thetas[l]
                 proposal = clamp.apply(l, self._propose(hamiltonian, l, moved[l], generator))
                 # Normalisers cancel in the difference.
-                gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(moved[l], field, theta)
+                gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(
+                    moved[l], field, theta
+                )
                 accept = _accept(gain, generator)
                 accepted.append(accept.float().mean())
                 by_unit = torch.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(moved[l]))
@@ -59,7 +64,9 @@ class Metropolis(Kernel):
         proposal = [self._propose(hamiltonian, l, x, generator) for l, x in enumerate(states)]
         proposal = clamp.apply_all(proposal)
         accept = _accept(hamiltonian.energy(states) - hamiltonian.energy(proposal), generator)
-        moved = [torch.where(accept.unsqueeze(-1), new, old) for new, old in zip(proposal, states, strict=True)]
+        moved = [
+            torch.where(accept.unsqueeze(-1), new, old) for new, old in zip(proposal, states, strict=True)
+        ]
         return Step(moved, {}, {"acceptance": float(accept.float().mean())})
 
     def _propose(self, hamiltonian: Hamiltonian, l: int, x: Tensor, generator: torch.Generator) -> Tensor:

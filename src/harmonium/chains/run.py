@@ -30,9 +30,11 @@ def run(
     Args:
         machine: whose law to follow.
         kernel: what moves the chains.
-        states: for each layer (batch, width_l); or visible states alone, from which the hidden layers are drawn upwards.
+        states: for each layer (batch, width_l); or visible states alone, from which the hidden layers are
+            drawn upwards.
         sweeps: at least 0.
-        clamp: entries to hold: visible values (batch, width_0) or a mapping from layers to values, NaN where free.
+        clamp: entries to hold: visible values (batch, width_0) or a mapping from layers to values, NaN where
+            free.
         generator: source of all noise.
         observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
             kernel the step holds all replicas.
@@ -90,6 +92,8 @@ def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) ->
     """
     states = [v]
     for l in range(1, len(hamiltonian.layers)):
-        lower = Hamiltonian(hamiltonian.layers[: l + 1], hamiltonian.thetas[: l + 1], hamiltonian.couplings[:l])
+        lower = Hamiltonian(
+            hamiltonian.layers[: l + 1], hamiltonian.thetas[: l + 1], hamiltonian.couplings[:l]
+        )
         states.append(hamiltonian.sample(l, lower.field(l, states), generator))
     return states

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import final
 
 import torch
@@ -18,12 +19,14 @@ from harmonium.machine import Clamp, Hamiltonian, States
 class Tempering(Kernel):
     """Replicas of every chain at inverse temperatures β of the couplings, with swaps between neighbours.
 
-    A sweep moves every replica by the inner kernel, then offers all swaps (1,2), (3,4), … and all swaps (2,3), (4,5), …, each
-    accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ_l x_lᵀ J_l x_{l+1}. At β = 0 units are independent.
+    A sweep moves every replica by the inner kernel, then offers all swaps (1,2), (3,4), … and all swaps
+    (2,3), (4,5), …, each accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ_l x_lᵀ J_l
+    x_{l+1}. At β = 0 units are independent.
 
     Args:
         replicas: number of inverse temperatures, evenly spaced from 1 to 0, at least 2.
-        betas: the inverse temperatures themselves, from 1 strictly downwards to no less than 0; overrides ``replicas``.
+        betas: the inverse temperatures themselves, from 1 strictly downwards to no less than 0; overrides
+            ``replicas``.
         kernel: what moves each replica; Gibbs by default.
 
     Raises:
@@ -37,13 +40,17 @@ class Tempering(Kernel):
             _checks.positive_int(replicas, "replicas", minimum=2)
             betas = torch.linspace(1, 0, replicas, dtype=torch.float64).tolist()
         values = [float(beta) for beta in betas]
-        falling = all(a > b for a, b in zip(values, values[1:], strict=False))
+        falling = all(a > b for a, b in pairwise(values))
         if len(values) < 2 or values[0] != 1.0 or values[-1] < 0 or not falling:
-            raise ValueError(f"betas: expected numbers that start at 1 and decrease to no less than 0, received {values}")
+            raise ValueError(
+                f"betas: expected numbers that start at 1 and decrease to no less than 0, received {values}"
+            )
         self.betas = tuple(values)
         self.kernel = kernel or Gibbs()
 
-    def expand(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> States:
+    def expand(
+        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
+    ) -> States:
         return [x.repeat(len(self.betas), 1) for x in states]
 
     def target(self, states: Sequence[Tensor], chains: int) -> States:

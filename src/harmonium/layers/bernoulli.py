@@ -65,6 +65,9 @@ class Bernoulli(Layer):
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
         return (self._logit(field, 0.0, theta) >= 0).to(field.dtype)
 
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        return -softplus((1 - 2 * x) * self._logit(field, 0.0, theta), threshold=40)
+
     def propose(self, x: Tensor, noise: Tensor) -> Tensor:
         return (noise < 0.5).to(x.dtype)
 

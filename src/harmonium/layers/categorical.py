@@ -65,13 +65,17 @@ class Categorical(Layer):
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         cumulative = torch.softmax(self._logits(field, 0.0, theta), -1).cumsum(-1)
-        # Scaled by the rounded total, the noise stays below it, and a state of probability zero is never drawn.
+        # Scaled by the rounded total, the noise stays below it, and a state of probability zero is never
+        # drawn.
         threshold = (noise * cumulative[..., -1]).unsqueeze(-1)
         return self._one_hot((cumulative[..., :-1] <= threshold).sum(-1), field.dtype)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
         logits = self._logits(field, 0.0, theta)
         return self._one_hot(self.n_states - 1 - logits.flip(-1).argmax(-1), field.dtype)
+
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        return (self.by_unit(x) * torch.log_softmax(self._logits(field, 0.0, theta), -1)).sum(-1)
 
     def propose(self, x: Tensor, noise: Tensor) -> Tensor:
         return self._one_hot((noise * self.n_states).long().clamp_(max=self.n_states - 1), x.dtype)

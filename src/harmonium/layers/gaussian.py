@@ -17,8 +17,8 @@ from harmonium.layers.layer import Layer, Moments, Theta
 class Gaussian(Layer):
     """Real units in Liao's parametrisation: x ~ N(mean + W·neighbours, σ²) given the layers beside it.
 
-    θ = (U, V) = (mean/σ², 1/σ²), t(x) = (x, -x²/2), ψ = (U+B)²/(2(V+A)) + ½ ln(2π/(V+A)), infinite for V + A ≤ 0.
-    Couplings on this layer's side are divided by σ²: J = W/σ² (Liao et al. 2022, Eq. 1).
+    θ = (U, V) = (mean/σ², 1/σ²), t(x) = (x, -x²/2), ψ = (U+B)²/(2(V+A)) + ½ ln(2π/(V+A)), infinite for V + A
+    ≤ 0. Couplings on this layer's side are divided by σ²: J = W/σ² (Liao et al. 2022, Eq. 1).
 
     Args:
         n_units: number of units, at least 1.
@@ -76,6 +76,11 @@ class Gaussian(Layer):
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
         return self.moments(field, theta=theta).mean
+
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, precision = self._local(field, 0.0, theta)
+        deviation = x - slope / precision
+        return 0.5 * (precision.log() - log(2 * pi) - precision * deviation.square())
 
     def propose(self, x: Tensor, noise: Tensor) -> Tensor:
         return x + noise

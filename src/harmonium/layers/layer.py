@@ -24,13 +24,13 @@ class Moments(NamedTuple):
 class Layer(nn.Module, ABC):
     """Units of one kind, independent of each other given the rest of the machine.
 
-    A unit has the law p(x | B, A) ∝ exp(θ·t(x) + B x - A x²/2) with sufficient statistics t, natural parameters θ, a
-    field B from its neighbours and a curvature A (zero but in TAP). Its log-partition ψ(B, A; θ) is the log of the
-    normaliser; means, variances and expected statistics are its derivatives. ψ defines a layer, the closed
-    forms that a subclass adds compute it.
+    A unit has the law p(x | B, A) ∝ exp(θ·t(x) + B x - A x²/2) with sufficient statistics t, natural
+    parameters θ, a field B from its neighbours and a curvature A (zero but in TAP). Its log-partition ψ(B, A;
+    θ) is the log of the normaliser; means, variances and expected statistics are its derivatives. ψ defines a
+    layer, the closed forms that a subclass adds compute it.
 
-    States are matrices of ``width`` columns: one a unit, or ``n_states`` a unit where the state is one-hot. Every
-    method takes ``theta`` to use in place of the layer's own natural parameters.
+    States are matrices of ``width`` columns: one a unit, or ``n_states`` a unit where the state is one-hot.
+    Every method takes ``theta`` to use in place of the layer's own natural parameters.
 
     A new kind of unit is one subclass: ``kind``, ``location`` and the abstract methods.
 
@@ -55,7 +55,8 @@ class Layer(nn.Module, ABC):
         self.n_units = _checks.positive_int(n_units, "n_units")
         self.width = self.n_units * columns
 
-    # What a kind of unit must say ----------------------------------------------------------------------------
+    # What a kind of unit must say
+    # ----------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -64,7 +65,7 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def natural(self) -> Theta:
-        """The natural parameters θ, each (width,), as differentiable functions of the learnable parameters."""
+        """The natural parameters θ, each (width,), differentiable in the learnable parameters."""
 
     @abstractmethod
     def reference(self) -> Theta:
@@ -100,15 +101,19 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        """A state drawn from p(x | field), a deterministic and monotone function of the noise: (..., width)."""
+        """A state drawn from p(x | field), (..., width): deterministic given the noise."""
 
     @abstractmethod
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
         """The most probable state given the field, (..., width); ties go to the upper value."""
 
     @abstractmethod
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        """ln p(x | field) of every unit (a density for real ones), (..., n_units)."""
+
+    @abstractmethod
     def propose(self, x: Tensor, noise: Tensor) -> Tensor:
-        """A symmetric proposal from x: uniform over the states of a discrete unit, x + noise for a real one."""
+        """A symmetric proposal: uniform over the states of a discrete unit, x + noise for a real one."""
 
     @abstractmethod
     def fit_(self, mean: Tensor, variance: Tensor) -> None:
@@ -118,7 +123,8 @@ class Layer(nn.Module, ABC):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         """Which entries are not in the support, as booleans of x's shape, and the support in words."""
 
-    # What follows for every kind -----------------------------------------------------------------------------
+    # What follows for every kind
+    # -----------------------------------------------------------------------------
 
     @property
     def discrete(self) -> bool:
@@ -143,17 +149,9 @@ class Layer(nn.Module, ABC):
         terms = zip(self.statistics(x), theta or self.natural(), strict=True)
         return torch.stack([t @ parameter for t, parameter in terms]).sum(0)
 
-    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        """ln p(x | field) of every unit (a density for real units), (..., n_units)."""
-        theta = theta or self.natural()
-        exponent = field * x
-        for t, parameter in zip(self.statistics(x), theta, strict=True):
-            exponent = exponent + t * parameter
-        return self.by_unit(exponent).sum(-1) - self.log_partition(field, theta=theta)
-
     def by_unit(self, x: Tensor) -> Tensor:
         """(..., width) as (..., n_units, columns)."""
-        return x.unflatten(-1, (self.n_units, -1))
+        return x.reshape(*x.shape[:-1], self.n_units, -1)
 
     def check(self, x: Tensor, name: str) -> None:
         """Refuses states of the wrong shape, type or support.
@@ -170,12 +168,16 @@ class Layer(nn.Module, ABC):
             received = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"{name}: expected a floating torch tensor, received {received}")
         if x.dim() == 0 or x.shape[-1] != self.width:
-            raise ValueError(f"{name}: expected {self.width} columns for {self}, received shape {tuple(x.shape)}")
+            raise ValueError(
+                f"{name}: expected {self.width} columns for {self}, received shape {tuple(x.shape)}"
+            )
         _checks.finite(x, name)
         bad, support = self.misfit(x)
         if bool(bad.any()):
             place = tuple(torch.nonzero(bad)[0].tolist())
-            raise ValueError(f"{name}: expected {support} for {self}, received {x[place].item():g} at {place}")
+            raise ValueError(
+                f"{name}: expected {support} for {self}, received {x[place].item():g} at {place}"
+            )
 
     def extra_repr(self) -> str:
         return ", ".join(str(value) for value in self.config().values())

@@ -68,6 +68,9 @@ class Spin(Layer):
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
         return (self._local(field, theta) >= 0).to(field.dtype) * 2 - 1
 
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        return -softplus(-2 * x * self._local(field, theta), threshold=40)
+
     def propose(self, x: Tensor, noise: Tensor) -> Tensor:
         return (noise < 0.5).to(x.dtype) * 2 - 1
 

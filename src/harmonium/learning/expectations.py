@@ -19,7 +19,7 @@ Start = Literal["data", "persistent", "noise"]
 
 @final
 class Enumeration(Expectation):
-    """The exact expectation, by enumeration of a small machine (``likelihood.exact_log_partition`` gives the limits).
+    """The exact expectation, by enumeration; ``likelihood.exact_log_partition`` gives the limits.
 
     Args:
         clamped: whether the visible layer is clamped to the data.
@@ -46,10 +46,10 @@ class Enumeration(Expectation):
 
 @final
 class ClampedChains(Expectation):
-    """Gibbs chains with the visible layer clamped, one for each datum, with the odd layers summed out at the end.
+    """Gibbs chains with the visible layer clamped, one for each datum, odd layers summed out.
 
-    With one hidden layer nothing is left to sample and the expectation is exact. Deeper, chains start from hidden layers
-    drawn upwards.
+    With one hidden layer nothing is left to sample and the expectation is exact. Deeper, chains start from
+    hidden layers drawn upwards.
 
     Args:
         sweeps: sweeps before the statistics are taken, at least 1.
@@ -70,7 +70,9 @@ class ClampedChains(Expectation):
         states = [v] * len(hamiltonian.layers)
         if len(hamiltonian.layers) > 2:
             states = complete(hamiltonian, v, generator)
-            states = advance(hamiltonian, Gibbs(), states, self.sweeps, Clamp(hamiltonian, v, len(v)), generator)
+            states = advance(
+                hamiltonian, Gibbs(), states, self.sweeps, Clamp(hamiltonian, v, len(v)), generator
+            )
         into.add(hamiltonian, states, weight / len(v), summed=hamiltonian.parity("odd"))
         return Outcome(None, {})
 
@@ -100,7 +102,8 @@ class MeanField(Expectation):
         solution = solve(
             hamiltonian, v, clamped=True, tolerance=self.tolerance, damping=0.0, max_sweeps=self.max_sweeps
         )
-        # Under a factorised law the expectation given the even layers' means is the expectation given the means.
+        # Under a factorised law the expectation given the even layers' means is the expectation given the
+        # means.
         into.add(hamiltonian, solution.means, weight / len(v), summed=hamiltonian.parity("odd"))
         return Outcome(
             None,
@@ -118,10 +121,12 @@ class FreeChains(Expectation):
     Args:
         kernel: what moves the chains.
         sweeps: sweeps of every call, at least 1.
-        start: "data": fresh chains from the batch (CD); "persistent": chains continue from the last call, and begin as independent
-            units at the machine's biases (PCD); "noise": fresh chains from uniform or standard normal noise.
+        start: "data": fresh chains from the batch (CD); "persistent": chains continue from the last call, and
+            begin as independent units at the machine's biases (PCD); "noise": fresh chains from uniform or
+            standard normal noise.
         chains: how many; None is as many as the batch has rows. Chains from data always are.
-        burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep only.
+        burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep
+            only.
     """
 
     def __init__(
@@ -137,7 +142,9 @@ class FreeChains(Expectation):
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
         self.start = _checks.one_of(start, "start", ("data", "persistent", "noise"))
         self.chains = None if chains is None else _checks.positive_int(chains, "chains")
-        self.burn_in = self.sweeps - 1 if burn_in is None else _checks.positive_int(burn_in, "burn_in", minimum=0)
+        self.burn_in = (
+            self.sweeps - 1 if burn_in is None else _checks.positive_int(burn_in, "burn_in", minimum=0)
+        )
         if self.burn_in >= self.sweeps:
             raise ValueError(f"burn_in: expected fewer than the {self.sweeps} sweeps, received {burn_in}")
 
@@ -159,7 +166,9 @@ class FreeChains(Expectation):
         def observe(number: int, step: Step) -> None:
             diagnostics.update(step.diagnostics)
             if number > self.burn_in:
-                into.add(hamiltonian, self.kernel.target(step.states, chains), each, summed=odd, fields=step.fields)
+                into.add(
+                    hamiltonian, self.kernel.target(step.states, chains), each, summed=odd, fields=step.fields
+                )
 
         free = Clamp(hamiltonian, None, chains)
         states = advance(hamiltonian, self.kernel, states, self.sweeps, free, generator, observe)

@@ -19,8 +19,8 @@ class Estimate(NamedTuple):
     """An estimated gradient.
 
     Attributes:
-        parameters: for the name of every learnable parameter, the gradient of the mean log-likelihood of the batch
-            (ascent direction), in the parameter's shape.
+        parameters: for the name of every learnable parameter, the gradient of the mean log-likelihood of the
+            batch (ascent direction), in the parameter's shape.
         diagnostics: numbers about the estimate.
         state: what to hand to the next call; None where the rule keeps nothing.
     """

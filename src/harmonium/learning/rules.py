@@ -44,11 +44,15 @@ def tempered_pcd(k: int = 1, chains: int | None = None, *, replicas: int = 10) -
         replicas: inverse temperatures, evenly spaced from 1 to 0.
     """
     free = FreeChains(Tempering(replicas), k, chains=chains)
-    return Rule(f"tempered_pcd({k}, chains={chains}, replicas={replicas})", ClampedChains(k), free, "asymptotic")
+    return Rule(
+        f"tempered_pcd({k}, chains={chains}, replicas={replicas})", ClampedChains(k), free, "asymptotic"
+    )
 
 
-def noise_cd(k: int = 100, *, kernel: Kernel | None = None, burn_in: int = 0, chains: int | None = None) -> Rule:
-    """Modified contrastive divergence: fresh chains from noise, all sweeps after burn-in averaged (Liao et al. 2022, Alg. 3).
+def noise_cd(
+    k: int = 100, *, kernel: Kernel | None = None, burn_in: int = 0, chains: int | None = None
+) -> Rule:
+    """Modified contrastive divergence: chains from noise, averaged after burn-in (Liao et al. 2022, Alg. 3).
 
     Args:
         k: sweeps, at least 1.
@@ -57,15 +61,20 @@ def noise_cd(k: int = 100, *, kernel: Kernel | None = None, burn_in: int = 0, ch
         chains: how many; None is as many as the batch has rows.
     """
     free = FreeChains(kernel, k, start="noise", chains=chains, burn_in=burn_in)
-    return Rule(f"noise_cd({k}, kernel={free.kernel!r}, burn_in={burn_in}, chains={chains})", ClampedChains(k), free, "biased")
+    return Rule(
+        f"noise_cd({k}, kernel={free.kernel!r}, burn_in={burn_in}, chains={chains})",
+        ClampedChains(k),
+        free,
+        "biased",
+    )
 
 
 def mean_field_pcd(
     k: int = 1, chains: int | None = None, *, tolerance: float = 1e-4, max_sweeps: int = 50
 ) -> Rule:
-    """Naive mean field with clamped data, persistent chains free (Salakhutdinov & Hinton 2009); for deep machines.
+    """Mean field with clamped data, persistent chains free (Salakhutdinov & Hinton 2009).
 
-    With one hidden layer mean field is exact and this is ``pcd``.
+    For deep machines. With one hidden layer mean field is exact and this is ``pcd``.
 
     Args:
         k: sweeps of the free chains, at least 1.

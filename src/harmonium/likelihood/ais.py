@@ -12,8 +12,8 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains import Gibbs, advance, complete
-from harmonium.likelihood.log_partition import LogPartition
 from harmonium.layers import Theta
+from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, States, fit_
 
 _PILOT_SWEEPS = 100
@@ -29,14 +29,16 @@ def ais(
     reverse: bool = True,
     seed: int | torch.Generator = 0,
 ) -> LogPartition:
-    """Estimates ln Z of any machine by annealing from independent units (FORMULAS §7; Salakhutdinov & Murray 2008).
+    """Estimates ln Z of any machine by annealing from independent units (Salakhutdinov & Murray 2008).
 
-    The path is geometric: couplings βJ, natural parameters (1-β)θ_base + βθ. The base has no couplings and every layer's
-    marginal moments, taken from ``data`` or from a pilot run. The odd layers are summed out with ψ at every β, so
-    that a temperature costs one Gibbs sweep, two matrix products in a machine with one hidden layer.
+    The path is geometric: couplings βJ, natural parameters (1-β)θ_base + βθ. The base has no couplings and
+        every layer's
+    marginal moments, taken from ``data`` or from a pilot run. The odd layers are summed out with ψ at every
+    β, so that a temperature costs one Gibbs sweep, two matrix products in a machine with one hidden layer.
 
-    The reverse run anneals from the machine's own law to the base and bounds ln Z from the other side. Its start
-    is ``data`` (or the pilot run) after 100 Gibbs sweeps of the machine, so the bound is as good as those chains are mixed.
+    The reverse run anneals from the machine's own law to the base and bounds ln Z from the other side. Its
+    start is ``data`` (or the pilot run) after 100 Gibbs sweeps of the machine, so the bound is as good as
+    those chains are mixed.
 
     Args:
         machine: the machine.
@@ -80,7 +82,7 @@ def ais(
 def _anneal(
     base: Hamiltonian, target: Hamiltonian, betas: Sequence[float], states: States, generator: torch.Generator
 ) -> Tensor:
-    """Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, x moved by a Gibbs sweep at each β in between: (chains,).
+    """Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, x moved by a Gibbs sweep in between: (chains,).
 
     Serves both directions: the given states follow the law at the first of the betas.
     """

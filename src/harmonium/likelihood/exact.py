@@ -19,7 +19,8 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
     """ln Z in float64: the states of one parity are enumerated, the other parity is summed out with ψ.
 
     Args:
-        machine: one parity must be discrete throughout, with at most 2^26 joint states; the parity with fewer is taken.
+        machine: one parity must be discrete throughout, with at most 2^26 joint states; the parity with fewer
+            is taken.
 
     Returns:
         ln Z of exp(-E), with E as in ``BoltzmannMachine.energy``.
@@ -85,8 +86,8 @@ def _split(hamiltonian: Hamiltonian, *, clamped: bool) -> tuple[tuple[int, ...],
     if sizes[smaller] > MAX_LOG2_STATES:
         raise ValueError(
             "machine: expected one parity of discrete layers with at most "
-            f"2^{MAX_LOG2_STATES} joint states, received 2^{sizes[0]:.4g} even and 2^{sizes[1]:.4g} odd states "
-            "(2^inf: real units); use harmonium.likelihood.ais"
+            f"2^{MAX_LOG2_STATES} joint states, received 2^{sizes[0]:.4g} even and 2^{sizes[1]:.4g} odd "
+            "states (2^inf: real units); use harmonium.likelihood.ais"
         )
     return parities[smaller], parities[1 - smaller]
 
@@ -97,7 +98,7 @@ def _log2_states(hamiltonian: Hamiltonian, l: int) -> float:
 
 
 def _blocks(hamiltonian: Hamiltonian, enumerated: tuple[int, ...], v: Tensor | None) -> Iterator[States]:
-    """All states of the enumerated layers, beside every row of v (row-major); summed layers are left empty."""
+    """All states of the enumerated layers beside every row of v, row-major; summed layers empty."""
     layers = hamiltonian.layers
     radices = [n for l in enumerated for n in [layers[l].n_states or 0] * layers[l].n_units]
     count = prod(radices)

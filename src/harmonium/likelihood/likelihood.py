@@ -34,5 +34,5 @@ def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | 
     machine.layers[0].check(X, "X")
     value = log_partition.value if isinstance(log_partition, LogPartition) else float(log_partition)
     hamiltonian = machine.hamiltonian()
-    parts = [-hamiltonian.free_energy([rows, rows], (1,)) for rows in X.to(machine.dtype).split(_ROWS)]
+    parts = [-hamiltonian.free_energy([rows, rows], (1,)) for rows in torch.split(X.to(machine.dtype), _ROWS)]
     return torch.cat(parts) - value

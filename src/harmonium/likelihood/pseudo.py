@@ -22,8 +22,8 @@ def pseudo_log_likelihood(
     Args:
         machine: one hidden layer and discrete visible units.
         X: visible states, (batch, width_0).
-        sampled: how many units to draw for every row (with replacement); the sum is scaled up, so that its mean over
-            draws is the exact value. None: all units, exactly.
+        sampled: how many units to draw for every row (with replacement); the sum is scaled up, so that its
+            mean over draws is the exact value. None: all units, exactly.
         generator: source of the drawn units; needed if ``sampled`` is given.
 
     Returns:
@@ -47,7 +47,9 @@ def pseudo_log_likelihood(
         return total
     _checks.positive_int(sampled, "sampled")
     if generator is None:
-        raise ValueError("generator: expected a torch.Generator for a sampled pseudo-likelihood, received None")
+        raise ValueError(
+            "generator: expected a torch.Generator for a sampled pseudo-likelihood, received None"
+        )
     for _ in range(sampled):
         total += _log_conditional(hamiltonian, X, _random.integers(visible.n_units, (len(X),), generator))
     return total * (visible.n_units / sampled)

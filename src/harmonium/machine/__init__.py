@@ -11,8 +11,10 @@ from harmonium.machine.initialisation import (
     visible_from_data_,
 )
 from harmonium.machine.statistics import Statistics
+from harmonium.machine.visible import VISIBLE_KINDS, visible_for
 
 __all__ = [
+    "VISIBLE_KINDS",
     "BoltzmannMachine",
     "Clamp",
     "ClampLike",
@@ -25,5 +27,6 @@ __all__ = [
     "logistic_biases_",
     "normal_",
     "orthogonal_",
+    "visible_for",
     "visible_from_data_",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
@@ -29,7 +30,8 @@ class BoltzmannMachine(nn.Module):
 
     Attributes:
         layers: the layers, which own their parameters.
-        couplings: learnable W_l, (width_l, width_{l+1}); J_l = W_l, divided by σ² on every Gaussian side (Liao, Eq. 1).
+        couplings: learnable W_l, (width_l, width_{l+1}); J_l = W_l, divided by σ² on every Gaussian side
+            (Liao, Eq. 1).
         metadata: JSON-like values that travel with the machine's file, such as how its data were encoded.
 
     Raises:
@@ -45,13 +47,13 @@ class BoltzmannMachine(nn.Module):
                 raise TypeError(f"layers[{i}]: expected a harmonium layer, received {type(layer).__name__}")
         if len(given) < 2:
             raise ValueError(
-                f"layers: expected a visible layer and at least one hidden layer, received {len(given)} layer(s)"
+                f"layers: expected a visible and at least one hidden layer, received {len(given)} layer(s)"
             )
         if len({id(layer) for layer in given}) < len(given):
             raise ValueError("layers: expected distinct layer objects, received the same object twice")
-        self.layers = nn.ModuleList(given)
-        self.couplings = nn.ParameterList(
-            torch.zeros(below.width, above.width) for below, above in zip(given, given[1:], strict=False)
+        self.layers: Sequence[Layer] = nn.ModuleList(given)  # type: ignore[assignment]
+        self.couplings: Sequence[nn.Parameter] = nn.ParameterList(  # type: ignore[assignment]
+            torch.zeros(below.width, above.width) for below, above in pairwise(given)
         )
         self.metadata: dict[str, Any] = {}
         normal_(self, 0.01, _random.as_generator(seed))
@@ -66,10 +68,10 @@ class BoltzmannMachine(nn.Module):
 
     def hamiltonian(self) -> Hamiltonian:
         """The machine in natural parameters, differentiable in the learnable ones."""
-        layers: tuple[Layer, ...] = tuple(self.layers)  # type: ignore[arg-type]
+        layers = tuple(self.layers)
         scales = [layer.scale for layer in layers]
         couplings = []
-        for W, below, above in zip(self.couplings, scales, scales[1:], strict=False):
+        for W, (below, above) in zip(self.couplings, pairwise(scales), strict=True):
             J = W if below is None else W * below.unsqueeze(-1)
             couplings.append(J if above is None else J * above)
         return Hamiltonian(layers, tuple(layer.natural() for layer in layers), tuple(couplings))
@@ -90,8 +92,8 @@ class BoltzmannMachine(nn.Module):
         """F = -ln Σ exp(-E), summed over all states of the odd or of the even layers.
 
         Args:
-            states: for each layer (batch, width_l), entries of summed layers are not read and may be None; or, with one
-                hidden layer and ``summed="odd"``, the visible states alone.
+            states: for each layer (batch, width_l), entries of summed layers are not read and may be None;
+                or, with one hidden layer and ``summed="odd"``, the visible states alone.
             summed: the parity summed out.
 
         Returns:
@@ -101,8 +103,8 @@ class BoltzmannMachine(nn.Module):
         if isinstance(states, Tensor):
             if len(self.layers) != 2 or summed != "odd":
                 raise ValueError(
-                    "states: expected one tensor for each layer (visible states alone give a free energy "
-                    f'only with one hidden layer and summed="odd"), received one tensor for {len(self.layers)} layers'
+                    'states: expected one tensor for each layer (visible states alone do with summed="odd" '
+                    f"and one hidden layer), received one tensor for {len(self.layers)} layers"
                 )
             states = [states, states]
         hamiltonian = self.hamiltonian()
@@ -114,7 +116,9 @@ class BoltzmannMachine(nn.Module):
         """Refuses states of the wrong number of layers, shape, type or support, naming the place."""
         if isinstance(states, Tensor) or len(states) != len(self.layers):
             received = "one tensor" if isinstance(states, Tensor) else f"{len(states)} entries"
-            raise ValueError(f"states: expected one tensor for each of {len(self.layers)} layers, received {received}")
+            raise ValueError(
+                f"states: expected one tensor for each of {len(self.layers)} layers, received {received}"
+            )
         rows = None
         for l, (layer, x) in enumerate(zip(self.layers, states, strict=True)):
             if l in skip:
@@ -123,7 +127,9 @@ class BoltzmannMachine(nn.Module):
             if x.dtype != self.dtype:
                 raise TypeError(f"states[{l}]: expected the machine's {self.dtype}, received {x.dtype}")
             if rows is not None and len(x) != rows:
-                raise ValueError(f"states[{l}]: expected {rows} rows as in the other layers, received {len(x)}")
+                raise ValueError(
+                    f"states[{l}]: expected {rows} rows as in the other layers, received {len(x)}"
+                )
             rows = len(x)
 
     @torch.no_grad()
@@ -177,7 +183,9 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         machine = BoltzmannMachine(layers).to(device=device, dtype=tensors["couplings.0"].dtype)
         machine.load_state_dict(tensors)
     except KeyError as error:
-        raise ValueError(f"{path}: this version of harmonium knows no layer or header entry {error}") from error
+        raise ValueError(
+            f"{path}: this version of harmonium knows no layer or header entry {error}"
+        ) from error
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged harmonium file, {error}") from error
     machine.metadata = header.get("metadata", {})

@@ -17,8 +17,8 @@ ClampLike = Tensor | Mapping[int, Tensor] | None
 class Clamp:
     """Held entries of the state.
 
-    Written by users as the visible values (batch, width_0), or as a mapping from layers to values; NaN marks an
-    entry that is free. ``None`` holds nothing.
+    Written by users as the visible values (batch, width_0), or as a mapping from layers to values; NaN marks
+    an entry that is free. ``None`` holds nothing.
 
     Raises:
         TypeError: neither a tensor, a mapping nor None.
@@ -32,7 +32,8 @@ class Clamp:
         values = {0: clamp} if isinstance(clamp, Tensor) else clamp
         if not isinstance(values, Mapping):
             raise TypeError(
-                f"clamp: expected a tensor of visible values, a mapping or None, received {type(clamp).__name__}"
+                "clamp: expected a tensor of visible values, a mapping or None, "
+                f"received {type(clamp).__name__}"
             )
         for l, x in values.items():
             name = f"clamp[{l}]"

@@ -21,8 +21,8 @@ Parity = Literal["even", "odd"]
 class Hamiltonian:
     """-E(x) = Σ_l θ_l·t_l(x_l) + β Σ_l x_lᵀ J_l x_{l+1} (FORMULAS §1).
 
-    A machine's learnable parameters map to one of these (``BoltzmannMachine.hamiltonian``); tempering and annealing
-    make others from it without touching the machine.
+    A machine's learnable parameters map to one of these (``BoltzmannMachine.hamiltonian``); tempering and
+    annealing make others from it without touching the machine.
 
     Attributes:
         layers: the kinds of units; their own parameters are not used here.
@@ -71,7 +71,9 @@ class Hamiltonian:
             field = product(states[layer - 1], self.couplings[layer - 1])
         if layer < len(self.couplings):
             above = product(states[layer + 1], self.couplings[layer].t())
-            field = above if field is None else field.add_(above) if not field.requires_grad else field + above
+            field = (
+                above if field is None else field.add_(above) if not field.requires_grad else field + above
+            )
         assert field is not None
         return field if isinstance(self.beta, float) and self.beta == 1.0 else field * self.beta
 

@@ -25,7 +25,7 @@ def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -
 
 @torch.no_grad()
 def orthogonal_(machine: BoltzmannMachine, gain: float, generator: torch.Generator) -> None:
-    """Couplings with orthogonal rows or columns, whichever are fewer, of norm ``gain`` (Taniguchi et al. 2023)."""
+    """Couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023)."""
     _checks.real(gain, "gain", low=0.0)
     for W in machine.couplings:
         nn.init.orthogonal_(W, gain=gain, generator=generator)
@@ -35,7 +35,7 @@ def orthogonal_(machine: BoltzmannMachine, gain: float, generator: torch.Generat
 def logistic_biases_(
     machine: BoltzmannMachine, generator: torch.Generator, location: float = 0.0, scale: float = 0.5
 ) -> None:
-    """Every layer's bias (the mean, for Gaussian layers) ~ Logistic(location, scale) (Taniguchi et al. 2023)."""
+    """Biases (means, for Gaussian layers) ~ Logistic(location, scale) (Taniguchi et al. 2023)."""
     _checks.real(scale, "scale", low=0.0)
     for layer in machine.layers:
         parameter = getattr(layer, layer.location)
@@ -45,7 +45,7 @@ def logistic_biases_(
 
 
 def visible_from_data_(machine: BoltzmannMachine, rows: Rows) -> None:
-    """Visible parameters such that the visible units, without couplings, have the data's moments (see ``fit_``)."""
+    """Visible parameters that give the uncoupled visible units the data's moments (see ``fit_``)."""
     mean, variance = rows.mean_variance()
     fit_(machine.layers[0], mean, variance, len(rows))
 
@@ -54,8 +54,8 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Rows) -> None:
 def fit_(layer: Layer, mean: Tensor, variance: Tensor, rows: int) -> None:
     """A layer's parameters from moments seen in ``rows`` rows, without couplings.
 
-    Discrete units are smoothed as if one row of uniform noise had been seen too, so that a unit that never changed gets a
-    finite bias; real units that never changed get variance 1.
+    Discrete units are smoothed as if one row of uniform noise had been seen too, so that a unit that never
+    changed gets a finite bias; real units that never changed get variance 1.
 
     Args:
         layer: what to fill.

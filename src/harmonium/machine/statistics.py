@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import final
 
 import torch
@@ -16,7 +17,8 @@ from harmonium.machine.hamiltonian import Hamiltonian
 class Statistics:
     """A weighted sum of S(x) = (t_l(x_l) for every l; x_l ⊗ x_{l+1} for every l) over states.
 
-    The sum is signed and grows in place: adding clamped states with weight +1/batch and free ones with -1/chains
+    The sum is signed and grows in place: adding clamped states with weight +1/batch and free ones with
+        -1/chains
     leaves the gradient in natural parameters, and nothing else is ever kept.
 
     Attributes:
@@ -43,7 +45,8 @@ class Statistics:
             hamiltonian: the machine.
             states: one entry for each layer, (batch, width_l); entries of summed layers are not read.
             weight: a number, or one for each row (batch,).
-            summed: layers replaced by their conditional expectation (Rao-Blackwell), no two of them neighbours.
+            summed: layers replaced by their conditional expectation (Rao-Blackwell), no two of them
+                neighbours.
             fields: fields of summed layers where they are already known.
         """
         means = list(states)
@@ -56,7 +59,7 @@ class Statistics:
                 terms = layer.statistics(states[l])
             for total, term in zip(self.thetas[l], terms, strict=True):
                 total.add_(_weighted_sum(term, weight))
-        for l, (x, y) in enumerate(zip(means, means[1:], strict=False)):
+        for l, (x, y) in enumerate(pairwise(means)):
             # The weight goes into the smaller factor: no pass over the large result.
             weighted = y * (weight if isinstance(weight, float) else weight.to(y.dtype).unsqueeze(-1))
             pair = product(x.t(), weighted)

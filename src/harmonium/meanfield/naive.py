@@ -22,9 +22,9 @@ def naive(
 ) -> Solution:
     """Solves a_l = E[x_l | B_l], B_l = the field of the neighbours' means, for every free layer.
 
-    Even and odd layers are updated in turn, which never raises the free energy when undamped. -free_energy is a lower
-    bound on ln Z at every sweep, converged or not; with ``clamp`` it bounds ln p̃(v), so that minus ln Z it is
-    the variational bound on ln p(v) (Salakhutdinov & Larochelle 2010).
+    Even and odd layers are updated in turn, which never raises the free energy when undamped. -free_energy is
+    a lower bound on ln Z at every sweep, converged or not; with ``clamp`` it bounds ln p̃(v), so that minus
+    ln Z it is the variational bound on ln p(v) (Salakhutdinov & Larochelle 2010).
 
     Args:
         machine: the machine.
@@ -62,7 +62,9 @@ def solve(
     means = [v]
     fields: list[Tensor | None] = [None]
     for l in range(1, depth):
-        lower = Hamiltonian(hamiltonian.layers[: l + 1], hamiltonian.thetas[: l + 1], hamiltonian.couplings[:l])
+        lower = Hamiltonian(
+            hamiltonian.layers[: l + 1], hamiltonian.thetas[: l + 1], hamiltonian.couplings[:l]
+        )
         fields.append(lower.field(l, means))
         means.append(hamiltonian.mean(l, lower.field(l, means)))
 
@@ -106,7 +108,8 @@ def _variance(hamiltonian: Hamiltonian, l: int, field: Tensor | None, mean: Tens
 
 
 def _free_energy(hamiltonian: Hamiltonian, means: list[Tensor], fields: list[Tensor | None]) -> Tensor:
-    # -F = Σ_units [ψ(B) - B a] + Σ_pairs J a a (FORMULAS §6, first order), where a = E[x | B] for whatever B made it.
+    # -F = Σ_units [ψ(B) - B a] + Σ_pairs J a a (FORMULAS §6, first order), where a = E[x | B] for whatever B
+    # made it.
     total = hamiltonian.coupling_energy(means)
     for l, field in enumerate(fields):
         if field is None:

@@ -1,0 +1,71 @@
+"""Which visible layer suits data, and how the data become its states."""
+
+from __future__ import annotations
+
+import torch
+
+from harmonium import _checks
+from harmonium.data import Encoder, Identity, OneHot, Rows, Standardise
+from harmonium.layers import Bernoulli, Categorical, Gaussian, Layer, Spin
+
+_ROWS = 4096
+VISIBLE_KINDS = ("auto", "bernoulli", "spin", "categorical", "gaussian")
+
+
+def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
+    """A visible layer for data, and the encoder that turns data into its states and samples back.
+
+    Args:
+        rows: the data.
+        kind: "auto": Bernoulli where every value is 0 or 1, else Gaussian. "bernoulli" takes 0 and 1; "spin"
+            takes -1 and +1, or 0 and 1 which become them; "categorical" takes integers 0..q-1, with q one
+            more than the largest; "gaussian" takes any numbers and standardises the columns.
+
+    Raises:
+        ValueError: an unknown kind, or data that the kind does not take; the message names the value.
+    """
+    _checks.one_of(kind, "visible", VISIBLE_KINDS)
+    if kind == "auto":
+        kind = "bernoulli" if _outside(rows, (0.0, 1.0)) is None else "gaussian"
+    if kind == "gaussian":
+        return Gaussian(rows.width), Standardise.fit(rows)
+    if kind == "categorical":
+        largest = _largest_integer(rows)
+        return Categorical(rows.width, largest + 1), OneHot(largest + 1)
+    wrong = _outside(rows, (0.0, 1.0))
+    if kind == "spin":
+        if wrong is None:
+            return Spin(rows.width), Standardise(0.5, 0.5)
+        wrong = _outside(rows, (-1.0, 1.0))
+        if wrong is None:
+            return Spin(rows.width), Identity()
+        raise ValueError(
+            f'X: expected values in {{-1, 1}} or {{0, 1}} for visible="spin", received {wrong:g}'
+        )
+    if wrong is not None:
+        raise ValueError(
+            f'X: expected values in {{0, 1}} for visible="bernoulli", received {wrong:g}; '
+            "binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)"
+        )
+    return Bernoulli(rows.width), Identity()
+
+
+def _outside(rows: Rows, values: tuple[float, float]) -> float | None:
+    """The first entry that is neither of the two values."""
+    for chunk in rows.chunks(_ROWS):
+        bad = (chunk != values[0]) & (chunk != values[1])
+        if bool(bad.any()):
+            return float(chunk[bad][0])
+    return None
+
+
+def _largest_integer(rows: Rows) -> int:
+    largest = 1.0
+    for chunk in rows.chunks(_ROWS):
+        bad = (chunk < 0) | (chunk != torch.floor(chunk))
+        if bool(bad.any()):
+            raise ValueError(
+                f'X: expected integers 0..q-1 for visible="categorical", received {float(chunk[bad][0]):g}'
+            )
+        largest = max(largest, float(chunk.max()))
+    return int(largest)
