@@ -1,0 +1,400 @@
+"""Independent float64 truth for small machines, by brute force.
+
+Nothing here knows the library: only numpy and the definition
+
+    -E(x) = sum_l theta_l . t_l(x_l) + sum_l x_l^T J_l x_{l+1},        p(x) = exp(-E(x)) / Z.
+
+Every joint state of all discrete layers is enumerated, with no marginalisation of any layer. Given a joint
+discrete state the Gaussian units are one multivariate Gaussian, which is integrated in closed form, or, when
+`quadrature=True`, by the trapezoid rule over a joint grid of all Gaussian units (which for integrands of this
+kind converges faster than any power of the step).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+MAXIMUM_STATES = 2**23
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer in natural parameters.
+
+    `natural` holds (U,) of shape (n,) for "bernoulli" and "spin", (U,) of shape (n, q) for "categorical",
+    and (U, V), each (n,), for "gaussian".
+    """
+
+    kind: str
+    natural: tuple[Array, ...]
+
+    @property
+    def n_units(self) -> int:
+        return int(self.natural[0].shape[0])
+
+    @property
+    def width(self) -> int:
+        return int(self.natural[0].size)
+
+
+@dataclass(frozen=True)
+class Description:
+    """Layers in natural parameters and the couplings J_l, shape (width_l, width_{l+1})."""
+
+    layers: tuple[Layer, ...]
+    couplings: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class LearnableLayer:
+    """One layer as it is learned: {"bias"} for a discrete kind, {"mean", "log_variance"} for "gaussian"."""
+
+    kind: str
+    values: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Learnable:
+    """A machine as it is learned: layers and couplings W_l, shape (width_l, width_{l+1})."""
+
+    layers: tuple[LearnableLayer, ...]
+    couplings: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """ln of the (clamped) sum, E[t_l] in the shape of theta_l and E[x_l (x) x_{l+1}] in that of J_l."""
+
+    log_partition: float
+    statistics: tuple[tuple[Array, ...], ...]
+    products: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class UnitTruth:
+    """One unit in a grid of m fields: psi (m,), mean and variance (m, 1) or (m, q), E[t] likewise."""
+
+    log_partition: Array
+    mean: Array
+    variance: Array
+    statistics: tuple[Array, ...]
+
+
+def log_sum_exp(terms: Array) -> Array:
+    """ln sum exp over the last axis, keeping relative accuracy when the largest term is 0."""
+    ordered = np.sort(terms, axis=-1)
+    largest = ordered[..., -1]
+    total: Array = largest + np.log1p(np.exp(ordered[..., :-1] - largest[..., None]).sum(-1))
+    return total
+
+
+def statistics(layer: Layer, states: Array) -> tuple[Array, ...]:
+    """t(x) for states (batch, width), each statistic in the shape (batch, *theta.shape)."""
+    if layer.kind == "gaussian":
+        return states, -0.5 * states**2
+    return (states.reshape(len(states), *layer.natural[0].shape),)
+
+
+def energy(description: Description, states: Sequence[Array]) -> Array:
+    """E(x), (batch,), for a list of (batch, width_l)."""
+    total = np.zeros(len(states[0]))
+    for layer, x in zip(description.layers, states, strict=True):
+        for theta, t in zip(layer.natural, statistics(layer, x), strict=True):
+            total -= (theta * t).reshape(len(x), -1).sum(1)
+    for coupling, lower, upper in zip(description.couplings, states[:-1], states[1:], strict=True):
+        total -= np.einsum("bi,ij,bj->b", lower, coupling, upper, optimize=True)
+    return total
+
+
+def support(layer: Layer) -> Array:
+    """All states (count, width) of a discrete layer."""
+    if layer.kind == "bernoulli":
+        per_unit = [[[0.0], [1.0]]] * layer.n_units
+    elif layer.kind == "spin":
+        per_unit = [[[-1.0], [1.0]]] * layer.n_units
+    elif layer.kind == "categorical":
+        per_unit = [np.eye(layer.natural[0].shape[1]).tolist()] * layer.n_units
+    else:
+        raise ValueError(f"kind: expected a discrete kind, received {layer.kind!r}")
+    return np.array([np.concatenate(choice) for choice in itertools.product(*per_unit)])
+
+
+def expectations(
+    description: Description,
+    clamp: Mapping[int, Array] | None = None,
+    quadrature: bool = False,
+) -> Expectations:
+    """Sum over every layer that is not clamped.
+
+    Args:
+        description: the machine.
+        clamp: layer index -> its fixed state, (width,); the others are enumerated or integrated.
+        quadrature: integrate the Gaussian units on a joint grid instead of in closed form.
+
+    Returns:
+        ln sum exp(-E) over the free layers, and the expectations under the distribution of the free layers.
+    """
+    clamp = clamp or {}
+    layers, couplings = description.layers, description.couplings
+    gaussian = [i for i, layer in enumerate(layers) if layer.kind == "gaussian" and i not in clamp]
+    grids = _grids(description, clamp, gaussian) if quadrature else {}
+    log_cell = sum(cell for _, cell in grids.values())
+    integrated = [] if quadrature else gaussian
+    choices: list[Array] = []
+    for index, layer in enumerate(layers):
+        if index in clamp:
+            choices.append(np.asarray(clamp[index], dtype=np.float64).reshape(1, layer.width))
+        elif index in grids:
+            choices.append(grids[index][0])
+        elif layer.kind == "gaussian":
+            choices.append(np.zeros((1, layer.width)))
+        else:
+            choices.append(support(layer))
+    count = int(np.prod([len(choice) for choice in choices]))
+    if count > MAXIMUM_STATES:
+        raise ValueError(f"description: expected at most {MAXIMUM_STATES} joint states, received {count}")
+    indices = np.unravel_index(np.arange(count), [len(choice) for choice in choices])
+    states = [choice[index] for choice, index in zip(choices, indices, strict=True)]
+
+    # With the integrated units at zero, `energy` leaves out exactly the terms that touch them.
+    log_weight = -energy(description, states) + log_cell
+    covariance: Array = np.zeros((0, 0))
+    starts: dict[int, int] = {}
+    if integrated:
+        precision, starts = _precision(description, integrated)
+        covariance = np.linalg.inv(precision)
+        linear = np.concatenate(
+            [_field(description, states, i) + layers[i].natural[0] for i in integrated], axis=1
+        )
+        means = linear @ covariance
+        log_weight = log_weight + 0.5 * (linear * means).sum(1)
+        log_weight = log_weight + 0.5 * (len(precision) * np.log(2 * np.pi) - np.linalg.slogdet(precision)[1])
+        for i in integrated:
+            states[i] = means[:, starts[i] : starts[i] + layers[i].width]
+
+    log_partition = float(log_sum_exp(log_weight))
+    probability = np.exp(log_weight - log_partition)
+    expected: list[tuple[Array, ...]] = []
+    for index, layer in enumerate(layers):
+        values = [np.tensordot(probability, t, axes=1) for t in statistics(layer, states[index])]
+        if index in starts:
+            start = starts[index]
+            values[1] = values[1] - 0.5 * np.diag(covariance)[start : start + layer.width]
+        expected.append(tuple(values))
+    products: list[Array] = []
+    for index in range(len(couplings)):
+        product = (states[index] * probability[:, None]).T @ states[index + 1]
+        if index in starts and index + 1 in starts:
+            rows, columns = starts[index], starts[index + 1]
+            product = (
+                product
+                + covariance[rows : rows + layers[index].width, columns : columns + layers[index + 1].width]
+            )
+        products.append(product)
+    return Expectations(log_partition, tuple(expected), tuple(products))
+
+
+def log_partition(description: Description, quadrature: bool = False) -> float:
+    """ln Z."""
+    return expectations(description, quadrature=quadrature).log_partition
+
+
+def log_probability(description: Description, visible: Array, quadrature: bool = False) -> Array:
+    """log p(v), (batch,), for visible states (batch, width_0)."""
+    free = log_partition(description, quadrature)
+    return np.array([expectations(description, {0: row}, quadrature).log_partition for row in visible]) - free
+
+
+def free_energy(description: Description, states: Sequence[Array], summed: str) -> Array:
+    """-ln of the sum of exp(-E) over the layers of one parity, (batch,), the others held at `states`."""
+    kept = 1 if summed == "even" else 0
+    batch = len(states[kept])
+    held = range(kept, len(description.layers), 2)
+    return np.array(
+        [-expectations(description, {i: states[i][row] for i in held}).log_partition for row in range(batch)]
+    )
+
+
+def natural(learnable: Learnable) -> Description:
+    """U = mu / sigma^2, V = 1 / sigma^2 and J = W / (sigma^2 of every Gaussian side)."""
+    layers = []
+    for layer in learnable.layers:
+        if layer.kind == "gaussian":
+            precision = np.exp(-layer.values["log_variance"])
+            layers.append(Layer("gaussian", (layer.values["mean"] * precision, precision)))
+        else:
+            layers.append(Layer(layer.kind, (layer.values["bias"],)))
+    couplings = [
+        weight * _scale(learnable.layers[i])[:, None] * _scale(learnable.layers[i + 1])[None, :]
+        for i, weight in enumerate(learnable.couplings)
+    ]
+    return Description(tuple(layers), tuple(couplings))
+
+
+def gradient(learnable: Learnable, visible: Array) -> dict[str, Array]:
+    """Gradient of the mean of log p(v) over the rows of `visible`, by "layers.l.name" and "couplings.l".
+
+    With D<.> = clamped minus free: dtheta = D<t> and dJ = D<x (x) x'>. W enters J alone, so
+    dW = dJ / sigma^2 (one factor for each Gaussian side). mu enters U alone, so dmu = dU / sigma^2.
+    U, V and every J that touches a Gaussian unit are proportional to exp(-s) with s = log sigma^2, so
+    ds = -(U dU + V dV + sum J dJ), the sum running over the unit's couplings on both sides.
+    """
+    description = natural(learnable)
+    free = expectations(description)
+    clamped = [expectations(description, {0: row}) for row in visible]
+    d_theta = [
+        [
+            np.mean([phase.statistics[i][k] for phase in clamped], axis=0) - free.statistics[i][k]
+            for k in range(len(layer.natural))
+        ]
+        for i, layer in enumerate(description.layers)
+    ]
+    d_coupling = [
+        np.mean([phase.products[i] for phase in clamped], axis=0) - free.products[i]
+        for i in range(len(description.couplings))
+    ]
+    result: dict[str, Array] = {}
+    for i, layer in enumerate(description.layers):
+        if layer.kind != "gaussian":
+            result[f"layers.{i}.bias"] = d_theta[i][0]
+            continue
+        linear, precision = layer.natural
+        d_log_variance = -(linear * d_theta[i][0] + precision * d_theta[i][1])
+        if i < len(description.couplings):
+            d_log_variance = d_log_variance - (description.couplings[i] * d_coupling[i]).sum(1)
+        if i > 0:
+            d_log_variance = d_log_variance - (description.couplings[i - 1] * d_coupling[i - 1]).sum(0)
+        result[f"layers.{i}.mean"] = d_theta[i][0] * precision
+        result[f"layers.{i}.log_variance"] = d_log_variance
+    for i, change in enumerate(d_coupling):
+        scale = _scale(learnable.layers[i])[:, None] * _scale(learnable.layers[i + 1])[None, :]
+        result[f"couplings.{i}"] = change * scale
+    return result
+
+
+def parameters(learnable: Learnable) -> dict[str, Array]:
+    """The learnable arrays themselves (not copies), under the names that `gradient` uses."""
+    named = {
+        f"layers.{i}.{name}": array
+        for i, layer in enumerate(learnable.layers)
+        for name, array in layer.values.items()
+    }
+    return named | {f"couplings.{i}": weight for i, weight in enumerate(learnable.couplings)}
+
+
+def unit_truth(layer: Layer, unit: int, field: Array, second: Array) -> UnitTruth:
+    """One unit in a grid of fields: sums and integrals of exp(theta.t(x) + B.x - A x^2 / 2).
+
+    Args:
+        layer: the layer that the unit belongs to.
+        unit: its index.
+        field: B, (m, 1), or (m, q) for a categorical unit.
+        second: A, the same shape as `field`.
+    """
+    if layer.kind == "gaussian":
+        return _gaussian_truth(layer.natural[0][unit], layer.natural[1][unit], field, second)
+    single = Layer(layer.kind, (layer.natural[0][unit : unit + 1],))
+    values = support(single)
+    theta = single.natural[0].reshape(1, -1)
+    log_weight = ((theta + field)[:, None, :] * values - 0.5 * second[:, None, :] * values**2).sum(-1)
+    log_partition_ = log_sum_exp(log_weight)
+    probability = np.exp(log_weight - log_partition_[:, None])
+    mean = probability @ values
+    # Half the mean squared difference of two draws: no cancellation, so tails keep their relative accuracy.
+    gaps = (values[:, None, :] - values[None, :, :]) ** 2
+    variance = 0.5 * np.einsum("ma,mb,abw->mw", probability, probability, gaps)
+    return UnitTruth(log_partition_, mean, variance, (mean,))
+
+
+def unit_log_conditional(layer: Layer, unit: int, state: Array, field: Array) -> Array:
+    """log p(x | B), (m,), of one unit: a log density for a Gaussian unit.
+
+    `state` is (m, 1) or (m, q), or one state for all rows.
+    """
+    truth = unit_truth(layer, unit, field, np.zeros_like(field))
+    exponent = (layer.natural[0][unit] + field) * state
+    if layer.kind == "gaussian":
+        exponent = exponent - 0.5 * layer.natural[1][unit] * state**2
+    log_conditional: Array = exponent.sum(1) - truth.log_partition
+    return log_conditional
+
+
+def _scale(layer: LearnableLayer) -> Array:
+    if layer.kind == "gaussian":
+        return np.exp(-layer.values["log_variance"])
+    return np.ones(layer.values["bias"].size)
+
+
+def _field(description: Description, states: Sequence[Array], index: int) -> Array:
+    field = np.zeros((len(states[index]), description.layers[index].width))
+    if index > 0:
+        field = field + states[index - 1] @ description.couplings[index - 1]
+    if index < len(description.couplings):
+        field = field + states[index + 1] @ description.couplings[index].T
+    return field
+
+
+def _precision(description: Description, gaussian: Sequence[int]) -> tuple[Array, dict[int, int]]:
+    """Joint precision of the given Gaussian layers and where each starts in it."""
+    widths = [description.layers[i].width for i in gaussian]
+    starts = {i: sum(widths[:k]) for k, i in enumerate(gaussian)}
+    precision = np.diag(np.concatenate([description.layers[i].natural[1] for i in gaussian]))
+    for i in gaussian:
+        if i + 1 in starts:
+            rows = slice(starts[i], starts[i] + description.layers[i].width)
+            columns = slice(starts[i + 1], starts[i + 1] + description.layers[i + 1].width)
+            precision[rows, columns] -= description.couplings[i]
+            precision[columns, rows] -= description.couplings[i].T
+    if np.linalg.eigvalsh(precision)[0] <= 0:
+        raise ValueError("description: the Gaussian units have no normalisable joint distribution")
+    return precision, starts
+
+
+def _grids(
+    description: Description, clamp: Mapping[int, Array], gaussian: Sequence[int]
+) -> dict[int, tuple[Array, float]]:
+    """Per Gaussian layer: grid points (count, width) that hold all the mass, and ln of one cell's volume."""
+    if not gaussian:
+        return {}
+    precision, starts = _precision(description, gaussian)
+    covariance = np.linalg.inv(precision)
+    extremes = []
+    for i, layer in enumerate(description.layers):
+        if i in clamp:
+            extremes.append(np.abs(clamp[i]).reshape(1, -1))
+        else:
+            extremes.append(np.full((1, layer.width), 0.0 if layer.kind == "gaussian" else 1.0))
+    absolute = Description(description.layers, tuple(np.abs(coupling) for coupling in description.couplings))
+    linear = np.concatenate(
+        [_field(absolute, extremes, i)[0] + np.abs(absolute.layers[i].natural[0]) for i in gaussian]
+    )
+    reach = np.abs(covariance) @ linear + 10 * np.sqrt(np.diag(covariance))
+    step = 0.6 / np.sqrt(np.diag(precision))
+    axes = [np.arange(-extent, extent + width, width) for extent, width in zip(reach, step, strict=True)]
+    grids = {}
+    for i in gaussian:
+        units = range(starts[i], starts[i] + description.layers[i].width)
+        points = np.stack(np.meshgrid(*[axes[u] for u in units], indexing="ij"), axis=-1)
+        grids[i] = points.reshape(-1, len(units)), float(np.log(step[list(units)]).sum())
+    return grids
+
+
+def _gaussian_truth(linear: float, precision: float, field: Array, second: Array) -> UnitTruth:
+    """Trapezoid rule on nodes laid around the peak, deliberately not symmetric about it."""
+    total, slope = precision + second, linear + field
+    width = 1 / np.sqrt(total)
+    nodes = slope / total + width * (np.arange(-14, 14, 0.25) + 0.37 * 0.25)
+    exponent = slope * nodes - 0.5 * total * nodes**2
+    log_partition_ = log_sum_exp(exponent) + np.log(0.25 * width[:, 0])
+    probability = np.exp(exponent - log_sum_exp(exponent)[:, None])
+    mean = (probability * nodes).sum(1, keepdims=True)
+    variance = (probability * (nodes - mean) ** 2).sum(1, keepdims=True)
+    square = (probability * nodes**2).sum(1, keepdims=True)
+    return UnitTruth(log_partition_, mean, variance, (mean, -0.5 * square))

@@ -1,0 +1,70 @@
+"""The exact rule against automatic and finite differentiation of the library's own log-likelihood."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import harmonium as hm
+
+from . import oracle
+from .machines import array, build, describe, exact_gradient
+from .specifications import SPECIFICATIONS, Specification, random_states
+
+shallow = pytest.mark.parametrize(
+    "specification", [s for s in SPECIFICATIONS if s.hidden_layers == 1], ids=lambda s: s.name
+)
+
+
+def differentiable_log_partition(machine: hm.BoltzmannMachine) -> Tensor:
+    """ln Z of a one-hidden-layer machine: logsumexp of -F over every state of its discrete layer."""
+    layers = oracle.natural(describe(machine)).layers
+    held = 1 if layers[0].kind == "gaussian" else 0
+    every = torch.from_numpy(oracle.support(layers[held]))
+    states = [torch.zeros(len(every), layer.width, dtype=torch.float64) for layer in layers]
+    states[held] = every
+    return torch.logsumexp(-machine.free_energy(states, summed="even" if held else "odd"), dim=0)
+
+
+@shallow
+def test_autograd_of_the_free_energy(specification: Specification) -> None:
+    """d/dparameter of mean(-F(v)) - ln Z."""
+    machine = build(specification)
+    visible = torch.from_numpy(random_states(specification, 5, layer=0)[0])
+    log_z = differentiable_log_partition(machine)
+    assert float(log_z.detach()) == pytest.approx(hm.likelihood.exact_log_partition(machine), rel=1e-10)
+    objective = (-machine.free_energy(visible)).mean() - log_z
+    named = dict(machine.named_parameters())
+    expected = dict(zip(named, torch.autograd.grad(objective, list(named.values())), strict=True))
+    actual = exact_gradient(machine, visible)
+    assert actual.keys() == expected.keys()
+    for name in named:
+        np.testing.assert_allclose(
+            array(actual[name]), array(expected[name]), rtol=1e-8, atol=1e-8, err_msg=name
+        )
+
+
+@shallow
+def test_finite_differences_of_the_log_likelihood(specification: Specification) -> None:
+    """One random direction through all parameters at once, fourth-order central differences."""
+    machine = build(specification)
+    visible = torch.from_numpy(random_states(specification, 5, layer=0)[0])
+    gradient = exact_gradient(machine, visible)
+    rng = np.random.default_rng(3)
+    kept = {name: parameter.detach().clone() for name, parameter in machine.named_parameters()}
+    direction = {name: torch.from_numpy(rng.normal(size=tuple(value.shape))) for name, value in kept.items()}
+    slope = sum(float((gradient[name] * direction[name]).sum()) for name in kept)
+
+    def mean_log_likelihood(offset: float) -> float:
+        with torch.no_grad():
+            for name, parameter in machine.named_parameters():
+                parameter.copy_(kept[name] + offset * direction[name])
+        log_z = hm.likelihood.exact_log_partition(machine)
+        return float(hm.likelihood.log_likelihood(machine, visible, log_z).mean())
+
+    step = 1e-4
+    values = [mean_log_likelihood(k * step) for k in (-2, -1, 1, 2)]
+    numeric = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
+    assert numeric == pytest.approx(slope, rel=1e-6, abs=1e-6)
