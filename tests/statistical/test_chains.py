@@ -1,0 +1,118 @@
+"""Kernels leave the machine's law where it is: chains that start exactly there do not drift.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.chains import Kernel, Step
+
+from .support import MACHINES, exact_states, exact_statistics, largest_z, machine, row_statistics, z_limit
+
+ROWS = 40_000
+SWEEPS = 4
+DISCRETE = [name for name in MACHINES if "gaussian" not in name]
+
+
+class Simultaneous(Kernel):
+    """A wrong kernel: every layer is drawn from the old state of its neighbours."""
+
+    def sweep(self, hamiltonian, states, clamp, generator):
+        fields = [hamiltonian.field(l, states) for l in range(len(states))]
+        return Step([hamiltonian.sample(l, field, generator) for l, field in enumerate(fields)], {}, {})
+
+
+def drift(name: str, kernel: Kernel) -> tuple[float, float]:
+    made = machine(name)
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(1)
+    start = exact_states(made, ROWS, generator)
+    states = hm.chains.run(made, kernel, start, SWEEPS, generator=generator)
+    return largest_z(row_statistics(hamiltonian, states), exact_statistics(hamiltonian))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_start_is_exact(name):
+    made = machine(name)
+    states = exact_states(made, ROWS, torch.Generator().manual_seed(2))
+    hamiltonian = made.hamiltonian()
+    z, limit = largest_z(row_statistics(hamiltonian, states), exact_statistics(hamiltonian))
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize(
+    "kernel", [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(4)], ids=repr
+)
+def test_no_drift(name, kernel):
+    z, limit = drift(name, kernel)
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_no_drift_with_whole_state_proposals(name):
+    z, limit = drift(name, hm.chains.Metropolis("state", step=0.3))
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_a_wrong_kernel_is_caught(name):
+    z, limit = drift(name, Simultaneous())
+    assert z > limit
+
+
+@pytest.mark.parametrize(
+    "kernel", [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(5)], ids=repr
+)
+def test_chains_reach_the_law_from_noise(kernel):
+    """60 sweeps from noise on a machine that mixes fast: the bias left is far below the Monte-Carlo error."""
+    made = machine("spin-bernoulli-categorical", scale=0.4)
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(3)
+    states = made.random_states(ROWS, generator=generator)
+    states = hm.chains.run(made, kernel, states, 60, generator=generator)
+    z, limit = largest_z(row_statistics(hamiltonian, states), exact_statistics(hamiltonian))
+    assert z < limit
+
+
+@pytest.mark.parametrize(
+    "kernel", [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(4)], ids=repr
+)
+def test_clamped_chains_follow_the_conditional_law(kernel):
+    """Half of the visible units held: the rest follows the law of exact draws that agree with them."""
+    made = machine("bernoulli-spin")
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(4)
+    exact = exact_states(made, 8 * ROWS, generator)
+    kept = (exact[0][:, 0] == 1) & (exact[0][:, 1] == 0)
+    reference = row_statistics(hamiltonian, [x[kept] for x in exact])
+    clamp = torch.full((ROWS, 4), torch.nan, dtype=torch.float64)
+    clamp[:, 0], clamp[:, 1] = 1, 0
+    states = made.random_states(ROWS, generator=generator)
+    states = hm.chains.run(made, kernel, states, 60, clamp, generator=generator)
+    assert bool((states[0][:, 0] == 1).all() and (states[0][:, 1] == 0).all())
+    drawn = row_statistics(hamiltonian, states)
+    error = (drawn.var(0) / len(drawn) + reference.var(0) / len(reference)).sqrt()
+    difference = (drawn.mean(0) - reference.mean(0)).abs()
+    moving = error > 1e-12
+    z = difference[moving] / error[moving]
+    assert float(z.max()) < z_limit(len(z))
+    assert bool((difference[~moving] < 1e-9).all())
+
+
+def test_tempering_crosses_between_modes_that_gibbs_does_not():
+    """Two units in a strong ferromagnet: Gibbs stays where it started, tempering visits both sides."""
+    made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
+    with torch.no_grad():
+        made.couplings[0].fill_(0.6)
+    up = [torch.ones(200, 10), torch.ones(200, 10)]
+    generator = torch.Generator().manual_seed(5)
+    stuck = hm.chains.run(made, hm.chains.Gibbs(), up, 200, generator=generator)
+    free = hm.chains.run(made, hm.chains.Tempering(20), up, 200, generator=generator)
+    assert float((stuck[0].mean(1) > 0).float().mean()) > 0.95
+    # Of 200 chains about half are down: 0.35 is more than four standard errors away.
+    assert 0.35 < float((free[0].mean(1) > 0).float().mean()) < 0.65

@@ -1,0 +1,71 @@
+"""Estimates of ln Z and of the pseudo-likelihood."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.likelihood import ais, exact_log_partition, pseudo_log_likelihood
+
+from .support import MACHINES, largest_z, machine
+
+# 20 machines of 6 kinds. On a fresh seed all 20 lie within 3 standard errors with probability 0.95
+# under normality: the failure rate of this check is 5 %, of one beyond 5 standard errors 1e-5.
+CASES = [(name, seed) for name in MACHINES for seed in range(4)][:20]
+
+
+@pytest.mark.parametrize(("name", "seed"), CASES)
+def test_ais_is_within_three_standard_errors_of_the_exact_value(name, seed):
+    made = machine(name, seed=seed, scale=1.0)
+    estimate = ais(made, chains=200, temperatures=300, seed=seed)
+    exact = exact_log_partition(made)
+    assert abs(estimate.value - exact) < 3 * estimate.standard_error + 1e-12
+    assert estimate.lower <= exact + 1e-12
+    assert estimate.upper >= exact - 1e-12
+    assert 1 <= estimate.ess <= 200 + 1e-6
+
+
+def test_the_standard_error_is_the_spread_of_repeated_estimates():
+    """With 200 repetitions a ratio of standard deviations beyond [0.8, 1.25] has probability below 1e-3."""
+    made = machine("bernoulli-spin", scale=1.5)
+    runs = [ais(made, chains=50, temperatures=30, reverse=False, seed=seed) for seed in range(200)]
+    spread = float(torch.tensor([run.value for run in runs], dtype=torch.float64).std())
+    stated = float(torch.tensor([run.standard_error for run in runs], dtype=torch.float64).mean())
+    assert 0.8 < stated / spread < 1.25
+
+
+def test_the_mean_weight_is_unbiased_even_with_few_temperatures():
+    """E[exp(estimate)] = Z at any number of temperatures; failure rate 1e-3."""
+    made = machine("categorical-bernoulli", scale=0.8)
+    exact = exact_log_partition(made)
+    runs = [ais(made, chains=200, temperatures=3, reverse=False, seed=seed).value for seed in range(100)]
+    ratios = (torch.tensor(runs, dtype=torch.float64) - exact).exp().unsqueeze(-1)
+    z, limit = largest_z(ratios, torch.ones(1, dtype=torch.float64))
+    assert z < limit
+
+
+def test_data_serve_as_base_and_reverse_start():
+    made = machine("gaussian-bernoulli")
+    data = hm.chains.run(
+        made,
+        hm.chains.Gibbs(),
+        made.random_states(500, generator=torch.Generator().manual_seed(0)),
+        50,
+        generator=torch.Generator().manual_seed(1),
+    )[0]
+    estimate = ais(made, chains=200, temperatures=300, data=data, seed=2)
+    exact = exact_log_partition(made)
+    assert abs(estimate.value - exact) < 4 * estimate.standard_error
+    assert estimate.lower < exact < estimate.upper
+
+
+@pytest.mark.parametrize("name", ["bernoulli-spin", "categorical-bernoulli"])
+def test_sampled_pseudo_likelihood_has_the_exact_mean(name):
+    made = machine(name)
+    X = made.random_states(5, generator=torch.Generator().manual_seed(0))[0]
+    exact = pseudo_log_likelihood(made, X)
+    generator = torch.Generator().manual_seed(1)
+    many = pseudo_log_likelihood(made, X.repeat(4000, 1), sampled=2, generator=generator)
+    z, limit = largest_z(many.view(4000, 5), exact)
+    assert z < limit

@@ -1,0 +1,128 @@
+"""Every rule against the enumerated gradient: within standard errors, or its bias measured.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.chains import Metropolis
+from harmonium.learning import FreeChains, Rule
+from harmonium.learning.expectations import ClampedChains
+
+from .support import MACHINES, exact_states, largest_z, machine
+
+CHAINS = 400
+REPLICATES = 60
+
+
+def data_for(made: hm.BoltzmannMachine, rows: int = 50) -> torch.Tensor:
+    """Rows that the machine itself would hardly draw, so that starting from them shows."""
+    generator = torch.Generator().manual_seed(9)
+    noise = made.random_states(rows, generator=generator)[0]
+    return noise if made.layers[0].discrete else noise + 1.5
+
+
+def replicates(made: hm.BoltzmannMachine, rule: Rule, v: torch.Tensor) -> torch.Tensor:
+    """Independent estimates of the gradient, (REPLICATES, parameters)."""
+    rows = []
+    for seed in range(REPLICATES):
+        estimate = rule.gradient(made, v, generator=torch.Generator().manual_seed(100 + seed))
+        assert set(estimate.parameters) == {name for name, _ in made.named_parameters()}
+        rows.append(torch.cat([g.flatten() for g in estimate.parameters.values()]))
+    return torch.stack(rows)
+
+
+def exact(made: hm.BoltzmannMachine, v: torch.Tensor) -> torch.Tensor:
+    gradient = hm.rules.exact().gradient(made, v, generator=torch.Generator()).parameters
+    return torch.cat([g.flatten() for g in gradient.values()])
+
+
+LONG = {
+    "pcd": hm.rules.pcd(50, CHAINS),
+    "pcd metropolis": hm.rules.pcd(80, CHAINS, kernel=Metropolis()),
+    "tempered_pcd": hm.rules.tempered_pcd(40, CHAINS, replicas=4),
+    "noise_cd": hm.rules.noise_cd(80, burn_in=50, chains=CHAINS),
+    "cd": hm.rules.cd(60),
+}
+
+
+@pytest.mark.parametrize("rule", LONG.values(), ids=LONG)
+@pytest.mark.parametrize("name", [name for name in MACHINES if len(MACHINES[name]()) == 2])
+def test_long_chains_give_the_exact_gradient(name, rule):
+    """At a coupling scale that mixes within the sweeps, what bias is left is far below the standard error."""
+    made = machine(name, scale=0.4)
+    v = data_for(made)
+    z, limit = largest_z(replicates(made, rule, v), exact(made, v))
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", ["spin-bernoulli-categorical", "gaussian-spin-gaussian"])
+def test_long_chains_in_both_phases_of_a_deep_machine(name):
+    made = machine(name, scale=0.4)
+    v = data_for(made)
+    rule = Rule("long", ClampedChains(40), FreeChains(sweeps=60, chains=CHAINS), "asymptotic")
+    z, limit = largest_z(replicates(made, rule, v), exact(made, v))
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", ["bernoulli-spin", "categorical-bernoulli", "gaussian-bernoulli"])
+def test_one_step_contrastive_divergence_is_caught_as_biased(name):
+    made = machine(name, scale=1.0)
+    v = data_for(made, 400)
+    z, limit = largest_z(replicates(made, hm.rules.cd(1), v), exact(made, v))
+    assert z > 2 * limit
+
+
+def test_the_bias_of_contrastive_divergence_falls_with_its_sweeps():
+    """On a machine that mixes slowly; the Monte-Carlo error has norm 0.015, the steps are above 0.05."""
+    made = machine("bernoulli-spin", scale=2.0)
+    v = data_for(made, 400)
+    truth = exact(made, v)
+    bias = [float((replicates(made, hm.rules.cd(k), v).mean(0) - truth).norm()) for k in (1, 2, 5, 30)]
+    assert bias[0] > bias[1] > bias[2] > bias[3]
+    assert bias[0] > 5 * bias[3]
+
+
+@pytest.mark.parametrize("name", ["bernoulli-spin", "categorical-bernoulli", "gaussian-bernoulli"])
+def test_persistent_chains_in_the_machines_law_are_unbiased(name):
+    """One sweep from exact draws: nothing is left to the length of the chains."""
+    made = machine(name, scale=1.0)
+    v = data_for(made)
+    rows = []
+    for seed in range(REPLICATES):
+        generator = torch.Generator().manual_seed(seed)
+        state = exact_states(made, CHAINS, generator)
+        estimate = hm.rules.pcd(1, CHAINS).gradient(made, v, state, generator=generator)
+        rows.append(torch.cat([g.flatten() for g in estimate.parameters.values()]))
+    z, limit = largest_z(torch.stack(rows), exact(made, v))
+    assert z < limit
+
+
+def test_mean_field_is_exact_for_one_hidden_layer_and_biased_for_two():
+    generator = torch.Generator().manual_seed(0)
+    for name, scale, is_exact in (("bernoulli-spin", 1.0, True), ("spin-bernoulli-categorical", 1.0, False)):
+        made = machine(name, scale=scale)
+        v = data_for(made)
+        free = hm.learning.Enumeration(clamped=False)
+        clamped = hm.learning.MeanField(tolerance=1e-10, max_sweeps=2000)
+        estimate = Rule("mean field", clamped, free, "biased").gradient(made, v, generator=generator)
+        difference = (torch.cat([g.flatten() for g in estimate.parameters.values()]) - exact(made, v)).norm()
+        assert (float(difference) < 1e-8) == is_exact
+
+
+def test_states_of_rules_that_keep_chains_are_handed_on_and_others_keep_none():
+    made = machine("bernoulli-spin")
+    v = data_for(made)
+    generator = torch.Generator().manual_seed(0)
+    for name, recipe in hm.rules.RECIPES.items():
+        first = recipe().gradient(made, v, generator=generator)
+        keeps = "pcd" in name
+        assert (first.state is not None) == keeps
+        second = recipe().gradient(made, v, first.state, generator=generator)
+        if keeps:
+            assert all(a.shape == b.shape for a, b in zip(first.state, second.state, strict=True))
+            assert any(not torch.equal(a, b) for a, b in zip(first.state, second.state, strict=True))
