@@ -1,0 +1,77 @@
+"""The Python examples of README.md and docs/ run, file by file and in order, each file in an empty directory.
+
+A block is left out only where the line before it says why, `<!-- not run: reason -->`, and counts as skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+BLOCK = re.compile(
+    r"(?:^<!--\s*not run:\s*(?P<reason>.*?)\s*-->\s*\n)?"
+    r"^(?P<indent>[ ]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Block(NamedTuple):
+    line: int  # of its first line of code
+    code: str
+    reason: str | None  # why it is not run
+
+
+def blocks(text: str) -> list[Block]:
+    found = []
+    for match in BLOCK.finditer(text):
+        code = re.sub(rf"^{match['indent']}", "", match["code"], flags=re.MULTILINE)
+        found.append(Block(text.count("\n", 0, match.start("code")) + 1, code, match["reason"]))
+    return found
+
+
+LEFT_OUT = [
+    pytest.param(id=f"{page.relative_to(ROOT)}:{block.line}", marks=pytest.mark.skip(reason=block.reason))
+    for page in PAGES
+    for block in blocks(page.read_text("utf-8"))
+    if block.reason is not None
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page.read_text("utf-8")):
+        if block.reason is None:
+            # The empty lines make a traceback name the line of the page.
+            exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), namespace)
+
+
+if LEFT_OUT:
+
+    @pytest.mark.parametrize((), LEFT_OUT)
+    def test_left_out_example() -> None:
+        """Never runs: it is here so that the blocks that are not run are counted, with their reasons."""
+
+
+def test_readme_has_an_example_that_runs() -> None:
+    assert any(block.reason is None for block in blocks((ROOT / "README.md").read_text("utf-8")))
+
+
+def test_blocks_are_found_with_their_lines_and_reasons() -> None:
+    text = (
+        "# Page\n\n```python\na = 1\n```\n\n```sh\nls\n```\n\n"
+        "<!-- not run: takes an hour -->\n```python title='x'\nb = 2\n```\n"
+        "\n- item\n\n    ```python\n    c = 3\n    ```\n"
+    )
+    assert blocks(text) == [
+        Block(4, "a = 1\n", None),
+        Block(13, "b = 2\n", "takes an hour"),
+        Block(19, "c = 3\n", None),
+    ]

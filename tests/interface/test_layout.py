@@ -1,0 +1,113 @@
+"""The project's outer shape: what can be imported, how long files are, and what the text must not contain."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from functools import reduce
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import harmonium as hm
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+MAX_LINES = 400
+LONG_FILES: dict[str, str] = {}  # path from the root: why it is longer
+
+PUBLIC = [
+    *("Bernoulli", "Categorical", "Gaussian", "Spin"),
+    *(
+        f"Bernoulli.{name}"
+        for name in (
+            *("check", "expected_statistics", "log_conditional", "log_partition", "mode", "moments"),
+            *("natural", "noise", "sample", "statistics"),
+        )
+    ),
+    *("BoltzmannMachine.energy", "BoltzmannMachine.free_energy", "BoltzmannMachine.save", "load"),
+    *(f"chains.{name}" for name in ("Gibbs", "Metropolis", "Tempering", "run")),
+    *(f"rules.{name}" for name in ("cd", "exact", "mean_field_pcd", "noise_cd", "pcd", "tempered_pcd")),
+    *("likelihood.ais", "likelihood.exact_log_partition", "likelihood.log_likelihood"),
+    "likelihood.pseudo_log_likelihood",
+    "train",
+    *(
+        f"RBM.{name}"
+        for name in (
+            *("fit", "partial_fit", "reconstruct", "sample", "score", "score_samples", "transform"),
+            *("get_params", "set_params"),
+        )
+    ),
+    *("data.threshold", "data.bars_and_stripes", "data.read"),
+]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_name_is_importable(name: str) -> None:
+    assert callable(reduce(getattr, name.split("."), hm))
+
+
+def test_all_names_what_is_there() -> None:
+    assert [name for name in hm.__all__ if not hasattr(hm, name)] == []
+
+
+def test_every_public_function_and_class_has_a_docstring() -> None:
+    public = [reduce(getattr, name.split("."), hm) for name in PUBLIC]
+    assert [f"{thing.__module__}.{thing.__qualname__}" for thing in public if not thing.__doc__] == []
+
+
+def test_version_is_stated_once() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert hm.__version__ == version("harmonium") == declared
+    assert f"\nversion: {declared}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"## {declared}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_files_are_short_or_say_why_not() -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
+    long = {path for path, count in lines.items() if count > MAX_LINES}
+    assert long == set(LONG_FILES), f"files over {MAX_LINES} lines and LONG_FILES differ"
+
+
+def project_texts() -> dict[str, str]:
+    """Every text file that git carries or would carry."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("needs a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    contents = {name: (ROOT / name).read_bytes() for name in listed.split("\0") if (ROOT / name).is_file()}
+    return {name: content.decode("utf-8") for name, content in contents.items() if b"\0" not in content}
+
+
+LOCAL_PATH = re.compile(r"(?<![\w.\-/])/(?:work|root|home|tmp|opt)(?:/|\b)")
+REGISTRY_HOST = re.compile(r"pypi\.|pythonhosted\.|npmjs\.|anaconda\.|/whl/c[pu]")
+
+
+def offences(pattern: re.Pattern[str], texts: dict[str, str]) -> list[str]:
+    return [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in texts.items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def test_no_local_path() -> None:
+    texts = {name: text for name, text in project_texts().items() if not name.startswith("tests/")}
+    assert offences(LOCAL_PATH, texts) == []
+
+
+def test_no_registry_host() -> None:
+    assert offences(REGISTRY_HOST, project_texts()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("see /tmp/x", True), ("(/root)", True), ("../shared/work/", False), ("a/home/b", False)],
+)
+def test_local_paths_are_recognised(text: str, found: bool) -> None:
+    assert bool(offences(LOCAL_PATH, {"page": text})) is found
