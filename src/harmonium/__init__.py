@@ -1,7 +1,7 @@
 """harmonium: Boltzmann machines of any depth and with any kind of unit, that you can trust.
 
 A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelihood`` says how good it is,
-``chains`` sample from it. See DESIGN in the documentation for the idea behind the layout.
+``chains`` sample from it. "FORMULAS" in a docstring is the page of that name in the documentation.
 """
 
 from harmonium import chains, data, layers, learning, likelihood, machine, meanfield, training
