@@ -1,0 +1,20 @@
+"""Training: the loop, schedules, optimisers, callbacks, checkpoints and exact resume."""
+
+from harmonium.training import callbacks
+from harmonium.training.callbacks import STOP, Callback, Update
+from harmonium.training.divergence import TrainingDiverged
+from harmonium.training.run import TrainingRun
+from harmonium.training.schedules import SCHEDULES, Schedule
+from harmonium.training.trainer import train
+
+__all__ = [
+    "SCHEDULES",
+    "STOP",
+    "Callback",
+    "Schedule",
+    "TrainingDiverged",
+    "TrainingRun",
+    "Update",
+    "callbacks",
+    "train",
+]

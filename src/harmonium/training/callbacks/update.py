@@ -1,0 +1,47 @@
+"""What a callback is told after an update, and how it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from harmonium.machine import BoltzmannMachine
+
+
+class Signal(Enum):
+    """What a callback may return."""
+
+    STOP = "stop"
+
+
+STOP = Signal.STOP
+"""Returned by a callback, ends the run cleanly after the current update, with status "stopped"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One finished update, as callbacks see it.
+
+    Attributes:
+        step: updates made so far, >= 1.
+        total: updates of the whole run.
+        epoch: passes over the data completed.
+        machine: the machine in training, after the update; to be read, not changed.
+        learning_rate: of the first parameter group in this update.
+        gradient_norm: Euclidean norm over all parameters, with decay terms, before clipping.
+        diagnostics: of the rule, for this update.
+        metrics: evaluated after this update; empty where none were.
+    """
+
+    step: int
+    total: int
+    epoch: int
+    machine: BoltzmannMachine
+    learning_rate: float
+    gradient_norm: float
+    diagnostics: Mapping[str, float]
+    metrics: Mapping[str, float]
+
+
+Callback = Callable[[Update], Signal | None]

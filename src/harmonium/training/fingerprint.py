@@ -1,0 +1,53 @@
+"""Whether a resumed run is the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from harmonium.data import Rows
+from harmonium.machine import BoltzmannMachine
+from harmonium.training.schedules import as_schedule, depends_on_total
+from harmonium.training.settings import Settings
+
+
+def fingerprint(
+    settings: Settings, machine: BoltzmannMachine, rows: Rows, optimizer: torch.optim.Optimizer, total: int
+) -> dict[str, Any]:
+    """Everything that decides the bits of a run, as numbers and strings by the name of the argument."""
+    content = settings.as_dict()
+    del content["updates"], content["epochs"]
+    if not isinstance(settings.optimizer, str):
+        content["optimizer"] = f"{type(optimizer).__name__}({optimizer.defaults})"
+    return {
+        **content,
+        "X": [len(rows), rows.width],
+        "machine": [str(layer) for layer in machine.layers],
+        "requires_grad": [name for name, each in machine.named_parameters() if each.requires_grad],
+        "dtype": str(machine.dtype),
+        "device": machine.device.type,
+        "updates": total,
+    }
+
+
+def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:
+    """Refuse to resume with other settings.
+
+    Raises:
+        ValueError: naming the first setting that differs.
+    """
+    for name, value in now.items():
+        if name != "updates" and saved.get(name) != value:
+            raise ValueError(f"{name}: the run to resume has {saved.get(name)!r}, received {value!r}")
+    before, total = saved["updates"], now["updates"]
+    if before != total and depends_on_total(as_schedule(schedule)):
+        raise ValueError(
+            f"updates: the schedule depends on the length of the run, {before} updates in the run to resume; "
+            f"received {total}. Only under the constant and inverse_sqrt schedules may it change"
+        )
+    if total < step:
+        raise ValueError(
+            f"updates: expected at least the {step} that the run to resume has made, received {total}"
+        )

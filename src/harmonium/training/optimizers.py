@@ -1,0 +1,82 @@
+"""Optimisers by name, or any factory of ``torch.optim`` optimisers, made to ascend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]
+
+OPTIMIZERS = ("adam", "sgd")
+
+
+class Ascent:
+    """An optimiser that climbs the gradients it is given, at scheduled learning rates.
+
+    Args:
+        optimizer: ``"sgd"``, ``"adam"``, or a callable ``parameters -> torch.optim.Optimizer``, which sets
+            its own learning rates and momenta.
+        parameters: what is trained.
+        learning_rate: of the named optimisers.
+        momentum: of ``"sgd"``.
+
+    Attributes:
+        optimizer: the torch optimiser.
+        learning_rate: of its first parameter group, before any schedule.
+
+    Raises:
+        TypeError: the callable returned no optimiser.
+    """
+
+    def __init__(
+        self,
+        optimizer: str | OptimizerFactory,
+        parameters: Iterable[Parameter],
+        learning_rate: float,
+        momentum: float,
+    ) -> None:
+        self._parameters = list(parameters)
+        self.optimizer = _build(optimizer, self._parameters, float(learning_rate), float(momentum))
+        groups = self.optimizer.param_groups
+        self._base_rates = [float(group["lr"]) for group in groups]
+        # Nearly all torch optimisers can climb by themselves, which saves a pass over each gradient.
+        self._climbs = all("maximize" in group for group in groups)
+        if self._climbs:
+            for group in groups:
+                group["maximize"] = True
+
+    @property
+    def learning_rate(self) -> float:
+        return self._base_rates[0]
+
+    def step(self, gradients: list[Tensor], scale: float) -> None:
+        """One update with all learning rates multiplied by ``scale``."""
+        for group, base_rate in zip(self.optimizer.param_groups, self._base_rates, strict=True):
+            group["lr"] = base_rate * scale
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            parameter.grad = gradient if self._climbs else gradient.neg()
+        self.optimizer.step()
+        # The rule is about to need the memory.
+        for parameter in self._parameters:
+            parameter.grad = None
+
+
+def _build(
+    optimizer: str | OptimizerFactory, parameters: list[Parameter], learning_rate: float, momentum: float
+) -> torch.optim.Optimizer:
+    # The fused kernels make one pass over each parameter, also on the CPU.
+    if optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum, fused=True)
+    if optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+    assert not isinstance(optimizer, str)  # the settings refused other names
+    built = optimizer(parameters)
+    if not isinstance(built, torch.optim.Optimizer):
+        raise TypeError(
+            "optimizer: expected the callable to return a torch.optim.Optimizer, "
+            f"received {type(built).__name__}"
+        )
+    return built

@@ -1,0 +1,41 @@
+"""What training returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harmonium.machine import BoltzmannMachine
+from harmonium.training.history import Record
+
+Status = Literal["completed", "stopped", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """The outcome of ``train``.
+
+    Attributes:
+        machine: the trained machine, the object that was passed in.
+        averaged_machine: a machine with the running average of the parameters; None without ``averaging``.
+        history: records in order, dicts with ``step``, ``seconds``, ``learning_rate``, the means since the
+            record before of ``gradient_norm`` and of the rule's diagnostics, and the metrics where they were
+            evaluated.
+        status: "completed"; "stopped" by a callback; "interrupted" by Ctrl-C.
+        updates: updates made, those before a resume included.
+        seconds: time in training, likewise.
+        run_dir: the folder of the run, None where there is none.
+        rule_state: what the rule keeps between updates, such as its chains; pass it to ``rule.gradient``.
+        metrics: the last value of each metric.
+    """
+
+    machine: BoltzmannMachine
+    averaged_machine: BoltzmannMachine | None
+    history: list[Record]
+    status: Status
+    updates: int
+    seconds: float
+    run_dir: Path | None
+    rule_state: Any = field(repr=False)
+    metrics: dict[str, float]

@@ -1,0 +1,61 @@
+"""Learning-rate schedules: the factor that multiplies every learning rate at each update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from harmonium import _checks
+
+Schedule = Callable[[int, int], float]
+
+
+def constant(step: int, total: int) -> float:
+    """1 at every update."""
+    return 1.0
+
+
+def cosine(step: int, total: int) -> float:
+    """Half a cosine, from 1 at the first update to 0 at the end of the run."""
+    return 0.5 * (1.0 + math.cos(math.pi * step / total))
+
+
+def linear(step: int, total: int) -> float:
+    """A straight line, from 1 at the first update to 0 at the end of the run."""
+    return 1.0 - step / total
+
+
+def inverse_sqrt(step: int, total: int) -> float:
+    """``1 / sqrt(1 + step / 1000)``: slow enough for stochastic approximation, whatever the total."""
+    return 1.0 / math.sqrt(1.0 + step / 1000.0)
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "constant": constant,
+    "cosine": cosine,
+    "linear": linear,
+    "inverse_sqrt": inverse_sqrt,
+}
+
+
+def as_schedule(schedule: str | Schedule) -> Schedule:
+    """A schedule from its name; a callable passes through.
+
+    Args:
+        schedule: a name in ``SCHEDULES``, or a callable ``(step, total) -> factor``, where ``step`` counts
+            the updates already made (0 at the first) and the factor is a finite number >= 0.
+
+    Raises:
+        ValueError: an unknown name.
+        TypeError: neither a name nor a callable.
+    """
+    if isinstance(schedule, str):
+        return SCHEDULES[_checks.one_of(schedule, "schedule", SCHEDULES)]
+    if not callable(schedule):
+        raise TypeError(f"schedule: expected a name or a callable, received {type(schedule).__name__}")
+    return schedule
+
+
+def depends_on_total(schedule: Schedule) -> bool:
+    """Whether the length of the run may change the factor of an early update (assumed of any callable)."""
+    return schedule not in (constant, inverse_sqrt)

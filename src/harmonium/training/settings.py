@@ -1,0 +1,84 @@
+"""The settings of a run, checked once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from harmonium import _checks
+from harmonium.learning import Rule
+from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
+from harmonium.training.schedules import Schedule, as_schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What decides the numbers of a run, beside the machine and its data; ``train`` says what each means.
+
+    Raises:
+        TypeError, ValueError: a setting of the wrong type or out of range; the message names it.
+    """
+
+    rule: Rule
+    updates: int | None
+    epochs: int | None
+    batch_size: int
+    optimizer: str | OptimizerFactory
+    learning_rate: float
+    schedule: str | Schedule
+    momentum: float
+    clip_norm: float | None
+    weight_decay: float
+    l1: float
+    averaging: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.rule, "gradient", None)):
+            raise TypeError(
+                f"rule: expected a rule such as harmonium.rules.pcd(), received {type(self.rule).__name__}"
+            )
+        if (self.updates is None) == (self.epochs is None):
+            raise ValueError("updates, epochs: expected exactly one of them")
+        for name in ("updates", "epochs"):
+            if getattr(self, name) is not None:
+                _checks.positive_int(getattr(self, name), name)
+        _checks.positive_int(self.batch_size, "batch_size")
+        if isinstance(self.optimizer, str):
+            _checks.one_of(self.optimizer, "optimizer", OPTIMIZERS)
+        elif not callable(self.optimizer):
+            raise TypeError(
+                f"optimizer: expected a name or a callable, received {type(self.optimizer).__name__}"
+            )
+        _checks.real(self.learning_rate, "learning_rate", low=0.0)
+        as_schedule(self.schedule)
+        if not 0 <= _checks.real(self.momentum, "momentum") < 1:
+            raise ValueError(f"momentum: expected a number in [0, 1), received {self.momentum}")
+        if self.momentum > 0 and self.optimizer != "sgd":
+            raise ValueError('momentum: only optimizer="sgd" takes it; expected 0 with any other')
+        if self.clip_norm is not None and _checks.real(self.clip_norm, "clip_norm") <= 0:
+            raise ValueError(f"clip_norm: expected a number above 0 or None, received {self.clip_norm}")
+        _checks.real(self.weight_decay, "weight_decay", low=0.0)
+        _checks.real(self.l1, "l1", low=0.0)
+        if self.averaging is not None and not 0 < _checks.real(self.averaging, "averaging") < 1:
+            raise ValueError(f"averaging: expected a decay in (0, 1) or None, received {self.averaging}")
+        if _checks.positive_int(self.seed, "seed", minimum=0) >= 1 << 63:
+            raise ValueError(f"seed: expected an int in [0, 2**63), received {self.seed}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as numbers and strings, for ``config.json`` and to recognise them on resuming."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    if hasattr(value, "__index__"):
+        return int(value)
+    if hasattr(value, "__float__"):
+        return float(value)
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    # The address that a default repr ends in changes from process to process.
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))

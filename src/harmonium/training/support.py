@@ -1,0 +1,45 @@
+"""Whether the data lie in the support of the visible units."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from harmonium.data import Rows
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine
+
+# Entries converted at once: bounds the memory of the pass.
+_CHUNK = 1 << 20
+
+
+def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> None:
+    """Refuse rows of another width and, for data in memory, entries outside the support.
+
+    Data in a file are left to ``check_batch``, as a whole pass over them may take long.
+    """
+    width = _visible(machine).width
+    if rows.width != width:
+        raise ValueError(
+            f"{name}: expected {width} columns, one for each visible unit, received {rows.width}"
+        )
+    if rows.in_memory:
+        start = 0
+        for chunk in rows.chunks(max(1, _CHUNK // rows.width)):
+            check_batch(machine, chunk, range(start, start + len(chunk)), name)
+            start += len(chunk)
+
+
+def check_batch(machine: BoltzmannMachine, batch: Tensor, indices: Tensor | range, name: str) -> None:
+    """Refuse entries outside the support, naming the row of the data."""
+    layer = _visible(machine)
+    try:
+        layer.check(batch, name)
+    except ValueError:
+        # The layer counts rows within what it is given; one row at a time tells which of the data it is.
+        for row, index in zip(batch, indices, strict=True):
+            layer.check(row, f"{name}[{int(index)}]")
+        raise
+
+
+def _visible(machine: BoltzmannMachine) -> Layer:
+    return machine.layers[0]

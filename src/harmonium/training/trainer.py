@@ -1,0 +1,291 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from harmonium import _checks, _random
+from harmonium.data import Rows
+from harmonium.learning import Rule
+from harmonium.machine import BoltzmannMachine
+from harmonium.training.averaging import RunningAverage
+from harmonium.training.batches import Batches
+from harmonium.training.callbacks import STOP, Callback, Update
+from harmonium.training.divergence import Fault, FiniteGuard, TrainingDiverged
+from harmonium.training.fingerprint import fingerprint
+from harmonium.training.gradient import ascent, clipped, decayed, global_norm
+from harmonium.training.interruption import Interruption
+from harmonium.training.optimizers import Ascent, OptimizerFactory
+from harmonium.training.progress import ProgressDisplay
+from harmonium.training.run import TrainingRun
+from harmonium.training.run_directory import RunDirectory
+from harmonium.training.schedules import Schedule, as_schedule
+from harmonium.training.seeds import stream_seed
+from harmonium.training.settings import Settings
+from harmonium.training.state import TrainingState
+from harmonium.training.support import check_batch, check_rows
+from harmonium.training.validation import Metric, Validation
+
+_CHECKPOINT_SECONDS = 60.0
+
+
+def train(
+    machine: BoltzmannMachine,
+    X: Any,
+    *,
+    rule: Rule,
+    updates: int | None = None,
+    epochs: int | None = None,
+    batch_size: int = 100,
+    optimizer: str | OptimizerFactory = "sgd",
+    learning_rate: float = 0.05,
+    schedule: str | Schedule = "constant",
+    momentum: float = 0.0,
+    clip_norm: float | None = None,
+    weight_decay: float = 0.0,
+    l1: float = 0.0,
+    averaging: float | None = None,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    validation: Any = None,
+    metrics: Mapping[str, Metric] | None = None,
+    evaluate_every: int | None = None,
+    record_every: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    run_dir: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool | None = None,
+) -> TrainingRun:
+    """Train a machine by stochastic ascent of the mean log-likelihood.
+
+    The same arguments, device and number of threads give the same bits, also across a kill and a resume.
+
+    Args:
+        machine: trained in place; parameters with ``requires_grad=False`` stay as they are.
+        X: (rows, width) data in the support of the visible layer: a NumPy array or memory map, a torch
+            tensor, a scipy sparse matrix or an h5py dataset. Data in memory are checked before the first
+            update, data in a file batch by batch.
+        rule: estimates the gradient, for instance ``harmonium.rules.pcd()``.
+        updates: length of the run, >= 1; or
+        epochs: passes over the data, >= 1. Exactly one of the two.
+        batch_size: rows of each update, >= 1. Batches are cut from a concatenation of random permutations,
+            one an epoch, so that all are full and every row appears once an epoch; a batch of at least all
+            rows is the whole data set in its own order.
+        optimizer: ``"sgd"``, ``"adam"``, or a callable ``parameters -> torch.optim.Optimizer`` that
+            minimises, which then sets its own learning rates.
+        learning_rate: of the named optimisers, >= 0.
+        schedule: multiplies the learning rates: ``"constant"``, ``"cosine"`` and ``"linear"`` (to 0 at the
+            end), ``"inverse_sqrt"`` (1 / sqrt(1 + step / 1000)), or a callable ``(step, total) -> factor``.
+        momentum: of ``"sgd"``, in [0, 1).
+        clip_norm: largest Euclidean norm of the gradient, over all parameters together and after decay terms.
+        weight_decay: >= 0; adds -weight_decay · W to the gradient of the couplings W, and of nothing else.
+        l1: >= 0; adds -l1 · sign(W) to the gradient of the couplings, and of nothing else.
+        averaging: decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
+            that it forgets where the machine started.
+        seed: of the order of the rows and of the rule's noise, in [0, 2**63).
+        device: where to train; the machine is moved there. None: where it is.
+        validation: rows for the metrics, as ``X``, few enough to be held as floats.
+        metrics: callables ``(machine, validation) -> float`` by name.
+        evaluate_every: updates between two evaluations; None: an epoch. The end of the run is always
+            evaluated.
+        record_every: updates between two records of the history; None: 100, or a hundredth of a shorter run.
+        callbacks: called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
+        run_dir: folder for ``config.json``, ``checkpoint.pt``, ``history.jsonl``, and at the end of the run
+            ``machine.safetensors`` and, with averaging, ``averaged.safetensors``.
+        checkpoint_every: updates between two checkpoints; None: about a minute of training. One is also
+            written at the end and on Ctrl-C.
+        resume: continue from the checkpoint in ``run_dir``, or start where it holds none. The settings must
+            be the same; ``updates`` or ``epochs`` may change under a schedule that does not depend on them. A
+            run that a callback stopped stays stopped.
+        overwrite: remove the files of the run that ``run_dir`` holds.
+        progress: True shows a progress bar on stderr, False none; None: where stderr is a terminal.
+
+    Returns:
+        The outcome. After a Ctrl-C the status is "interrupted", and the current update was finished and
+        saved.
+
+    Raises:
+        TypeError, ValueError: a malformed argument, data outside the support, a run that exists, a resume
+            with other settings or from a damaged checkpoint; the message names the argument.
+        TrainingDiverged: something is no longer finite; the machine keeps its last finite parameters.
+        OSError: a file could not be written; the last good checkpoint is kept.
+    """
+    settings = Settings(
+        rule=rule,
+        updates=updates,
+        epochs=epochs,
+        batch_size=batch_size,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        schedule=schedule,
+        momentum=momentum,
+        clip_norm=clip_norm,
+        weight_decay=weight_decay,
+        l1=l1,
+        averaging=averaging,
+        seed=seed,
+    )
+    for name, every in (
+        ("evaluate", evaluate_every),
+        ("record", record_every),
+        ("checkpoint", checkpoint_every),
+    ):
+        if every is not None:
+            _checks.positive_int(every, f"{name}_every")
+    if run_dir is None and (resume or overwrite):
+        raise ValueError("run_dir: expected a folder with resume=True or overwrite=True, received None")
+    if resume and overwrite:
+        raise ValueError("resume, overwrite: expected at most one of them to be True")
+
+    _move(machine, device)
+    rows = Rows.of(X, dtype=machine.dtype, name="X")
+    check_rows(machine, rows, "X")
+    evaluate = Validation(validation, metrics, machine)
+    batches = Batches(len(rows), batch_size, seed)
+    total = int(updates) if updates is not None else batches.updates(int(epochs or 1))
+    evaluate_every = evaluate_every or batches.per_epoch
+    record_every = record_every or max(1, min(100, total // 100))
+
+    parameters = {
+        name: parameter for name, parameter in machine.named_parameters() if parameter.requires_grad
+    }
+    if not parameters:
+        raise ValueError("machine: expected a parameter with requires_grad=True, received none")
+    climber = Ascent(optimizer, parameters.values(), learning_rate, momentum)
+    factor = as_schedule(schedule)
+    average = None if averaging is None else RunningAverage(machine, averaging)
+    generator = _random.as_generator(stream_seed(seed, "rule"), machine.device)
+
+    for callback in callbacks:
+        _offer(callback, "begin", machine, tuple(evaluate.metrics))
+    averaged = average.machine if average else None
+    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks)
+    directory = None
+    if run_dir is not None:
+        identity = fingerprint(settings, machine, rows, climber.optimizer, total)
+        directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
+        if resume:
+            directory.restore(state, schedule)
+        directory.write_config()
+    guard = FiniteGuard(parameters)
+    rate, diagnostics = climber.learning_rate, dict[str, float]()
+    started = time.perf_counter() - state.seconds
+
+    def require_finite(fault: Fault | None) -> None:
+        if fault:
+            checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
+            raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint)
+
+    def record(evaluating: bool) -> dict[str, float]:
+        require_finite(guard.parameter_fault())
+        values = evaluate(machine) if evaluating else {}
+        state.metrics.update(values)
+        entry = state.history.record(state.step, time.perf_counter() - started, rate, values)
+        if directory:
+            directory.append(entry)
+        return values
+
+    def save() -> None:
+        if directory:
+            require_finite(guard.parameter_fault() or state.fault())
+            state.seconds = time.perf_counter() - started
+            directory.save(state)
+
+    try:
+        with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
+            saved_at = time.perf_counter()
+            while state.step < total and not state.stopped and not interruption.requested:
+                indices = batches.indices(state.step)
+                v = rows.take(indices).to(machine.device)
+                if not rows.in_memory:
+                    check_batch(machine, v, indices, "X")
+
+                estimate = rule.gradient(machine, v, state=state.rule_state, generator=generator)
+                diagnostics = estimate.diagnostics
+                gradients = ascent(parameters, estimate.parameters)
+                gradients = decayed(parameters, gradients, weight_decay, l1)
+                norm = global_norm(gradients)
+                scale = _scale(factor, state.step, total)
+                rate = climber.learning_rate * scale
+                require_finite(guard.gradient_fault(gradients, norm, diagnostics))
+                climber.step(clipped(gradients, norm, clip_norm), scale)
+
+                state.step += 1
+                state.rule_state = estimate.state
+                del estimate, gradients  # a copy of the parameters that the next estimate need not wait for
+                state.history.add(norm, diagnostics)
+                if average:
+                    average.update(state.step)
+
+                last = state.step == total
+                evaluating = bool(evaluate.metrics) and (last or state.step % evaluate_every == 0)
+                recording = evaluating or last or state.step % record_every == 0
+                values = record(evaluating) if recording else {}
+                if callbacks:
+                    epoch = batches.epoch(state.step)
+                    update = Update(state.step, total, epoch, machine, rate, norm, diagnostics, values)
+                    state.stopped = any([callback(update) is STOP for callback in callbacks])
+                    if state.stopped and not recording:
+                        record(bool(evaluate.metrics))
+                display.update(state.step, {"gradient_norm": norm, **state.metrics})
+
+                overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
+                if state.step % checkpoint_every == 0 if checkpoint_every else overdue:
+                    save()
+                    saved_at = time.perf_counter()
+
+            save()
+        finished = state.stopped or state.step == total
+        if finished:
+            for callback in callbacks:
+                _offer(callback, "finish", machine)
+            if directory:
+                directory.save_machines(state)
+    finally:
+        for callback in callbacks:
+            _offer(callback, "close")
+
+    return TrainingRun(
+        machine=machine,
+        averaged_machine=averaged,
+        history=state.history.records,
+        status="stopped" if state.stopped else "completed" if finished else "interrupted",
+        updates=state.step,
+        seconds=time.perf_counter() - started,
+        run_dir=directory.path if directory else None,
+        rule_state=state.rule_state,
+        metrics=state.metrics,
+    )
+
+
+def _move(machine: BoltzmannMachine, device: str | torch.device | None) -> None:
+    if not isinstance(machine, BoltzmannMachine):
+        raise TypeError(f"machine: expected a BoltzmannMachine, received {type(machine).__name__}")
+    if device is not None:
+        try:
+            machine.to(torch.device(device))
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device: {device} cannot be used ({str(error).splitlines()[0]})") from error
+
+
+def _scale(factor: Schedule, step: int, total: int) -> float:
+    scale = float(factor(step, total))
+    if not 0 <= scale < math.inf:
+        raise ValueError(
+            f"schedule: expected a finite factor >= 0, received {scale} at step {step} of {total}"
+        )
+    return scale
+
+
+def _offer(callback: Callback, method: str, *arguments: Any) -> None:
+    """Call a method that a callback may have."""
+    if hasattr(callback, method):
+        getattr(callback, method)(*arguments)

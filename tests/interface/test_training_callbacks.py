@@ -1,0 +1,234 @@
+"""Callbacks: what they are told, early stopping, TensorBoard; and the progress bar."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.training import STOP, TrainingRun, Update, callbacks, train
+
+VISIBLE, HIDDEN = 6, 4
+X = torch.eye(VISIBLE)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def run(**settings: Any) -> TrainingRun:
+    """A short run of CD, with other settings where given."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(VISIBLE), hm.Bernoulli(HIDDEN)])
+    return train(machine, X, **{"rule": hm.rules.cd(1), "updates": 12, "batch_size": 2, **settings})
+
+
+def scripted(values: list[float]) -> dict[str, Any]:
+    """A metric with these values, evaluated at every update."""
+    script = iter(values)
+    return {
+        "validation": X,
+        "metrics": {"score": lambda machine, X: next(script)},
+        "evaluate_every": 1,
+        "updates": len(values),
+    }
+
+
+def test_callbacks_are_told_of_every_update() -> None:
+    told: list[Update] = []
+    outcome = run(callbacks=[told.append], schedule="linear")
+    assert [update.step for update in told] == list(range(1, 13))
+    assert [update.epoch for update in told] == [step // 3 for step in range(1, 13)]
+    assert {update.total for update in told} == {12} and told[-1].machine is outcome.machine
+    assert [update.learning_rate for update in told] == pytest.approx(
+        [0.05 * (1 - step / 12) for step in range(12)]
+    )
+    assert all(update.gradient_norm > 0 and update.metrics == {} for update in told)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        told[0].step = 3  # type: ignore[misc]
+
+
+def test_all_callbacks_see_the_update_that_one_stops_at() -> None:
+    told: list[int] = []
+    outcome = run(
+        callbacks=[
+            lambda update: STOP if update.step == 5 else None,
+            lambda update: told.append(update.step),
+        ]
+    )
+    assert (outcome.status, outcome.updates, told) == ("stopped", 5, [1, 2, 3, 4, 5])
+    assert outcome.history[-1]["step"] == 5
+
+
+def test_hooks_are_called_in_their_order() -> None:
+    calls: list[Any] = []
+
+    class Hooks:
+        def begin(self, machine: Any, metrics: Any) -> None:
+            calls.append(("begin", metrics))
+
+        def __call__(self, update: Update) -> None:
+            calls.append(update.step)
+
+        def finish(self, machine: Any) -> None:
+            calls.append("finish")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    run(callbacks=[Hooks()], **{**scripted([0.0, 0.0])})
+    assert calls == [("begin", ("score",)), 1, 2, "finish", "close"]
+    calls.clear()
+
+    def fail(update: Update) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run(callbacks=[Hooks(), fail])
+    assert calls == [("begin", ()), 1, "close"]
+
+
+# Early stopping --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "updates", "best_step"),
+    [
+        ([1, 2, 3, 2, 1, 0, 0], {"patience": 2}, 5, 3),
+        ([1, 2, 3, 3, 3, 3, 3], {"patience": 3}, 6, 3),
+        ([3, 2, 1, 2, 3, 4, 5], {"patience": 2, "larger_is_better": False}, 5, 3),
+        ([1, 1.4, 1.8, 2.2, 2.3], {"patience": 2, "minimum_change": 0.5}, 5, 3),
+        ([1, 2, 3, 4, 5], {"patience": 1}, 5, 5),
+        ([math.nan, 1, math.nan, math.nan, 9], {"patience": 2}, 4, 2),
+    ],
+)
+def test_early_stopping(values: list[float], settings: dict[str, Any], updates: int, best_step: int) -> None:
+    stopping = callbacks.EarlyStopping("score", **settings)
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(update: Update) -> None:
+        kept[update.step] = update.machine.couplings[0].detach().clone()
+
+    outcome = run(callbacks=[keep, stopping], **scripted(values))
+    assert outcome.updates == updates and stopping.best_step == best_step
+    assert stopping.best == values[best_step - 1]
+    assert torch.equal(outcome.machine.couplings[0], kept[best_step])
+
+
+def test_early_stopping_may_keep_the_last_parameters() -> None:
+    kept: list[torch.Tensor] = []
+    stopping = callbacks.EarlyStopping("score", patience=2, restore_best=False)
+    outcome = run(
+        callbacks=[stopping, lambda update: kept.append(update.machine.couplings[0].detach().clone())],
+        **scripted([3, 2, 1, 0]),
+    )
+    assert outcome.status == "stopped" and torch.equal(outcome.machine.couplings[0], kept[-1])
+
+
+def test_early_stopping_forgets_between_runs() -> None:
+    stopping = callbacks.EarlyStopping("score", patience=2)
+    assert run(callbacks=[stopping], **scripted([9, 1, 1, 1])).updates == 3
+    assert run(callbacks=[stopping], **scripted([1, 2, 3, 4])).updates == 4
+    assert stopping.best == 4
+
+
+def test_early_stopping_refuses_malformed_arguments() -> None:
+    with pytest.raises(ValueError, match=r"^patience"):
+        callbacks.EarlyStopping("score", patience=0)
+    with pytest.raises(ValueError, match=r"^minimum_change"):
+        callbacks.EarlyStopping("score", patience=1, minimum_change=-1.0)
+    with pytest.raises(ValueError, match=r"\['score'\], received 'scroe'"):
+        run(callbacks=[callbacks.EarlyStopping("scroe", patience=1)], **scripted([1.0]))
+    with pytest.raises(ValueError, match=r"\[\], received 'score'"):
+        run(callbacks=[callbacks.EarlyStopping("score", patience=1)])
+
+
+# TensorBoard -----------------------------------------------------------------------------------------------
+
+
+def curves(folder: Path) -> dict[str, list[int]]:
+    """The steps of every curve in a folder of events."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {tag: [event.step for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_holds_the_curves_also_across_a_resume(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+
+    def crash(update: Update) -> None:
+        if update.step == 9:
+            raise RuntimeError
+
+    settings: dict[str, Any] = {
+        "run_dir": tmp_path / "run",
+        "checkpoint_every": 5,
+        "validation": X,
+        "metrics": {"score": lambda machine, X: 1.0},
+        "evaluate_every": 4,
+    }
+    with pytest.raises(RuntimeError):
+        run(callbacks=[callbacks.TensorBoard(tmp_path / "events", every=3), crash], **settings)
+    run(callbacks=[callbacks.TensorBoard(tmp_path / "events", every=3)], resume=True, **settings)
+    seen = curves(tmp_path / "events")
+    assert seen["training/gradient_norm"] == seen["training/learning_rate"] == [3, 4, 6, 8, 9, 12]
+    assert seen["metrics/score"] == [4, 8, 12]
+
+
+def test_tensorboard_names_the_extra_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any) -> Any:
+        if name.startswith("torch.utils.tensorboard"):
+            raise ImportError(name)
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"harmonium\[tensorboard\]"):
+        callbacks.TensorBoard(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"^every"):
+        callbacks.TensorBoard(tmp_path, every=0)
+
+
+# Progress --------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    run()
+    run(progress=False)
+    assert capsys.readouterr() == ("", "")
+    run(progress=True)
+    out, err = capsys.readouterr()
+    assert out == "" and "12/12" in err and "gradient norm" in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_progress_shows_on_a_terminal() -> None:
+    import pty
+
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import test_training_callbacks as this; this.run()"
+    )
+    master, terminal = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=terminal, stdout=subprocess.PIPE)
+    out, _ = process.communicate(timeout=120)
+    os.close(terminal)
+    shown = os.read(master, 65536).decode()
+    os.close(master)
+    assert process.returncode == 0 and out == b"" and "12/12" in shown

@@ -1,0 +1,455 @@
+"""The training loop: batches, schedules, gradient terms, averaging, history, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import harmonium as hm
+from harmonium.learning import Estimate
+from harmonium.training import SCHEDULES, TrainingRun, train
+from harmonium.training.batches import Batches
+from harmonium.training.gradient import clipped, decayed, global_norm
+from harmonium.training.seeds import stream_seed
+
+VISIBLE, HIDDEN = 6, 4
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def machine(seed: int = 0) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(VISIBLE), hm.Bernoulli(HIDDEN)], seed=seed)
+
+
+def data(rows: int = 23) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 2, (rows, VISIBLE)).astype(np.float32)
+
+
+def run(**settings: Any) -> TrainingRun:
+    """A short run of PCD, with other settings where given."""
+    defaults = {"rule": hm.rules.pcd(1, 8), "updates": 20, "batch_size": 5}
+    return train(machine(), data(), **{**defaults, **settings})
+
+
+def same(a: hm.BoltzmannMachine, b: hm.BoltzmannMachine) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+
+
+class Fixed:
+    """A rule whose gradient is one for every parameter, and which notes what it was given."""
+
+    name = "fixed"
+
+    def __init__(self, value: float = 1.0) -> None:
+        self.value = value
+        self.batches: list[torch.Tensor] = []
+
+    def __repr__(self) -> str:
+        return f"fixed({self.value})"
+
+    def gradient(
+        self, machine: hm.BoltzmannMachine, v: torch.Tensor, state: Any = None, *, generator: torch.Generator
+    ) -> Estimate:
+        self.batches.append(v.clone())
+        parameters = {name: torch.full_like(p, self.value) for name, p in machine.named_parameters()}
+        calls = 1 if state is None else state + 1
+        return Estimate(parameters, {"calls": float(calls)}, calls)
+
+
+def distances(before: hm.BoltzmannMachine, after: hm.BoltzmannMachine) -> list[torch.Tensor]:
+    return [(y - x).detach() for x, y in zip(before.parameters(), after.parameters(), strict=True)]
+
+
+# Batches ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows", "batch_size"), [(23, 5), (20, 5), (7, 6), (100, 1)])
+def test_every_row_appears_once_an_epoch(rows: int, batch_size: int) -> None:
+    batches = Batches(rows, batch_size, seed=3)
+    steps = batches.updates(epochs=4)
+    shown = torch.cat([batches.indices(step) for step in range(steps)])
+    assert len(shown) == steps * batch_size
+    for epoch in range(4):
+        assert sorted(shown[epoch * rows : (epoch + 1) * rows].tolist()) == list(range(rows))
+    assert not torch.equal(shown[:rows], shown[rows : 2 * rows])
+
+
+def test_the_place_in_the_data_depends_on_the_step_alone() -> None:
+    straight = Batches(23, 5, seed=3)
+    in_order = [straight.indices(step) for step in range(40)]
+    for step in (39, 0, 17, 18):
+        assert torch.equal(Batches(23, 5, seed=3).indices(step), in_order[step])
+    assert not torch.equal(Batches(23, 5, seed=4).indices(0), in_order[0])
+
+
+def test_a_batch_of_more_than_all_rows_is_the_data_set() -> None:
+    batches = Batches(7, 100, seed=0)
+    assert batches.size == 7 and batches.per_epoch == 1
+    assert torch.equal(batches.indices(5), torch.arange(7))
+
+
+def test_epochs_show_every_row_so_many_times() -> None:
+    rule = Fixed()
+    outcome = train(machine(), np.eye(VISIBLE), rule=rule, epochs=3, batch_size=4)
+    assert outcome.updates == 5  # ceil(3 * 6 / 4)
+    assert torch.cat(rule.batches)[: 3 * VISIBLE].sum(0).tolist() == [3.0] * VISIBLE
+
+
+# Schedules and optimisers ----------------------------------------------------------------------------------
+
+
+def test_schedules() -> None:
+    assert [SCHEDULES["constant"](t, 10) for t in (0, 5, 10)] == [1, 1, 1]
+    assert [SCHEDULES["linear"](t, 10) for t in (0, 5, 10)] == [1, 0.5, 0]
+    assert [SCHEDULES["cosine"](t, 10) for t in (0, 5, 10)] == pytest.approx([1, 0.5, 0])
+    assert [SCHEDULES["inverse_sqrt"](t, 10) for t in (0, 3000)] == [1, 0.5]
+
+
+@pytest.mark.parametrize("schedule", [*SCHEDULES, lambda step, total: 2.0 * step / total])
+def test_schedules_scale_the_learning_rate(schedule: Any) -> None:
+    factor = SCHEDULES[schedule] if isinstance(schedule, str) else schedule
+    after = machine()
+    outcome = train(
+        after, data(), rule=Fixed(), updates=4, learning_rate=0.5, schedule=schedule, record_every=1
+    )
+    expected = [0.5 * factor(step, 4) for step in range(4)]
+    assert [record["learning_rate"] for record in outcome.history] == pytest.approx(expected)
+    for moved in distances(machine(), after):
+        assert torch.allclose(moved, torch.full_like(moved, sum(expected)), atol=1e-6)
+
+
+def test_schedules_scale_every_group_of_a_factory() -> None:
+    def factory(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        slow, fast = parameters[:1], parameters[1:]
+        return torch.optim.SGD([{"params": slow, "lr": 0.1}, {"params": fast, "lr": 1.0}])
+
+    after = machine()
+    train(after, data(), rule=Fixed(), updates=2, optimizer=factory, schedule="linear")
+    first, *rest = distances(machine(), after)
+    assert torch.allclose(first, torch.full_like(first, 0.15))
+    assert all(torch.allclose(moved, torch.full_like(moved, 1.5)) for moved in rest)
+
+
+def test_optimisers_that_cannot_maximise_are_handed_minus_the_gradient() -> None:
+    class Plain(torch.optim.Optimizer):
+        def __init__(self, parameters: Any) -> None:
+            super().__init__(parameters, {"lr": 0.25})
+
+        @torch.no_grad()
+        def step(self, closure: Any = None) -> None:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.sub_(p.grad * group["lr"])
+
+    after = machine()
+    train(after, data(), rule=Fixed(), updates=2, optimizer=Plain)
+    for moved in distances(machine(), after):
+        assert torch.allclose(moved, torch.full_like(moved, 0.5))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", torch.optim.RMSprop])
+def test_every_optimiser_climbs(optimizer: Any) -> None:
+    after = machine()
+    train(after, data(), rule=Fixed(), updates=3, optimizer=optimizer, learning_rate=0.01)
+    assert all(bool((moved > 0).all()) for moved in distances(machine(), after))
+
+
+def test_momentum_accumulates() -> None:
+    after = machine()
+    train(after, data(), rule=Fixed(), updates=2, learning_rate=1.0, momentum=0.5)
+    for moved in distances(machine(), after):
+        assert torch.allclose(moved, torch.full_like(moved, 1 + 1.5))
+
+
+# Gradient terms --------------------------------------------------------------------------------------------
+
+
+def test_decay_acts_on_the_couplings_only() -> None:
+    parameters = dict(machine().named_parameters())
+    zeros = [torch.zeros_like(p) for p in parameters.values()]
+    result = dict(zip(parameters, decayed(parameters, zeros, 0.3, 0.2), strict=True))
+    W = parameters["couplings.0"]
+    assert torch.allclose(result.pop("couplings.0"), -0.3 * W - 0.2 * W.sign())
+    assert result and all(bool((g == 0).all()) for g in result.values())
+    assert all(bool((g == 0).all()) for g in zeros)  # the estimate itself is left alone
+
+
+def test_clipping_limits_the_global_norm() -> None:
+    gradients = [torch.full((3,), 2.0), torch.full((2, 2), -1.0)]
+    norm = global_norm(gradients)
+    assert norm == pytest.approx(4.0)
+    assert global_norm(clipped(gradients, norm, 0.5)) == pytest.approx(0.5)
+    assert clipped(gradients, norm, 4.5) is gradients and clipped(gradients, norm, None) is gradients
+
+    after = machine()
+    outcome = train(after, data(), rule=Fixed(), updates=1, learning_rate=1.0, clip_norm=0.1)
+    entries = sum(p.numel() for p in after.parameters())
+    assert outcome.history[0]["gradient_norm"] == pytest.approx(math.sqrt(entries))
+    assert global_norm(distances(machine(), after)) == pytest.approx(0.1, rel=1e-4)
+
+
+def test_frozen_parameters_stay() -> None:
+    after = machine()
+    after.layers[0].bias.requires_grad_(False)
+    train(after, data(), rule=hm.rules.cd(1), updates=5)
+    assert bool((after.layers[0].bias == 0).all())
+    assert not torch.equal(after.couplings[0], machine().couplings[0])
+
+
+def test_training_leaves_no_gradient_behind() -> None:
+    assert all(p.grad is None for p in run().machine.parameters())
+
+
+# Averaging -------------------------------------------------------------------------------------------------
+
+
+def test_the_average_starts_as_a_mean_and_then_forgets() -> None:
+    seen: list[torch.Tensor] = []
+    outcome = run(
+        updates=30,
+        averaging=0.9,
+        callbacks=[lambda update: seen.append(update.machine.couplings[0].detach().clone())],
+    )
+    expected = torch.zeros_like(seen[0])
+    for step, W in enumerate(seen, start=1):
+        expected = expected.lerp(W, max(0.1, 1 / step))
+    assert outcome.averaged_machine is not None
+    assert torch.allclose(outcome.averaged_machine.couplings[0], expected, atol=1e-7)
+    assert same(outcome.machine, run(updates=30).machine)  # the average does not disturb training
+    assert run().averaged_machine is None
+
+
+# Data ------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_data_gives_the_same_bits(tmp_path: Path) -> None:
+    X = data(40)
+    np.save(tmp_path / "X.npy", X.astype(np.uint8))
+    kinds = [
+        torch.from_numpy(X),
+        X.astype(bool),
+        sparse.csr_matrix(X),
+        np.load(tmp_path / "X.npy", mmap_mode="r"),
+    ]
+    reference = machine()
+    train(reference, X, rule=hm.rules.pcd(1, 8), updates=12, batch_size=7)
+    for kind in kinds:
+        other = machine()
+        train(other, kind, rule=hm.rules.pcd(1, 8), updates=12, batch_size=7)
+        assert same(reference, other)
+
+
+def test_rows_out_of_support_are_named(tmp_path: Path) -> None:
+    X = data(40)
+    X[17, 2] = 0.37
+    with pytest.raises(ValueError, match=r"X\[17\].*0\.37"):
+        train(machine(), X, rule=Fixed(), updates=1)
+    np.save(tmp_path / "X.npy", X)
+    before = machine()
+    with pytest.raises(ValueError, match=r"X\[17\].*0\.37"):
+        train(before, np.load(tmp_path / "X.npy", mmap_mode="r"), rule=Fixed(), epochs=1, batch_size=8)
+    with pytest.raises(ValueError, match=r"validation\[17\].*0\.37"):
+        run(validation=X, metrics={"zero": lambda machine, X: 0.0})
+
+
+# Randomness ------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_bits_and_no_global_draw() -> None:
+    state = torch.get_rng_state()
+    assert same(run(seed=5).machine, run(seed=5).machine)
+    assert not same(run(seed=5).machine, run(seed=6).machine)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_noise_of_the_rule_is_not_that_of_the_initial_couplings() -> None:
+    class Draw(Fixed):
+        def gradient(
+            self,
+            machine: hm.BoltzmannMachine,
+            v: torch.Tensor,
+            state: Any = None,
+            *,
+            generator: torch.Generator,
+        ) -> Estimate:
+            self.seed = generator.initial_seed()
+            return super().gradient(machine, v, state, generator=generator)
+
+    rule = Draw()
+    train(machine(seed=0), data(), rule=rule, updates=1, seed=0)
+    assert rule.seed != 0
+
+
+def test_streams_of_one_seed_differ() -> None:
+    seeds = [stream_seed(0, "rule"), *(stream_seed(0, "data", epoch) for epoch in range(100)), 0]
+    assert len(set(seeds)) == len(seeds)
+    assert stream_seed(1, "rule") not in seeds
+
+
+# History, metrics, callbacks -------------------------------------------------------------------------------
+
+
+def test_history_and_metrics() -> None:
+    outcome = run(
+        rule=Fixed(),
+        updates=10,
+        record_every=4,
+        evaluate_every=3,
+        validation=data(9),
+        metrics={"rows": lambda machine, X: len(X), "bias": lambda machine, X: machine.layers[0].bias[0]},
+    )
+    assert [record["step"] for record in outcome.history] == [3, 4, 6, 8, 9, 10]
+    assert [record["calls"] for record in outcome.history] == [2.0, 4.0, 5.5, 7.5, 9.0, 10.0]
+    assert ["rows" in record for record in outcome.history] == [True, False, True, False, True, True]
+    assert outcome.metrics == {"rows": 9.0, "bias": pytest.approx(0.5)}
+    assert all(type(value) in (int, float) for record in outcome.history for value in record.values())
+    seconds = [record["seconds"] for record in outcome.history]
+    assert seconds == sorted(seconds) and outcome.seconds >= seconds[-1] > 0
+    assert (outcome.status, outcome.updates, outcome.run_dir, outcome.rule_state) == (
+        "completed",
+        10,
+        None,
+        10,
+    )
+
+
+def test_metrics_are_evaluated_once_an_epoch_by_default() -> None:
+    outcome = run(updates=12, record_every=100, validation=data(), metrics={"one": lambda machine, X: 1.0})
+    assert [record["step"] for record in outcome.history] == [5, 10, 12]  # 23 rows, batches of 5
+
+
+def test_rules_of_every_recipe_train() -> None:
+    for recipe in hm.rules.RECIPES.values():
+        assert run(rule=recipe(), updates=3).status == "completed"
+
+
+def test_training_improves_the_likelihood() -> None:
+    trained = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(4)])
+    X = np.array([[1, 1, 0, 0], [0, 0, 1, 1]], dtype=np.float32)
+
+    def log_likelihood(machine: hm.BoltzmannMachine, X: torch.Tensor) -> float:
+        log_partition = hm.likelihood.exact_log_partition(machine)
+        return float(hm.likelihood.log_likelihood(machine, X, log_partition).mean())
+
+    outcome = train(
+        trained,
+        X,
+        rule=hm.rules.exact(),
+        updates=400,
+        optimizer="adam",
+        validation=X,
+        metrics={"log_likelihood": log_likelihood},
+        evaluate_every=100,
+    )
+    assert -math.log(2) - 0.1 < outcome.metrics["log_likelihood"] < -math.log(2)
+
+
+# Refusals --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"updates": None}, "updates, epochs"),
+        ({"epochs": 1}, "updates, epochs"),
+        ({"updates": 0}, "updates"),
+        ({"updates": None, "epochs": 0}, "epochs"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"learning_rate": -0.1}, "learning_rate"),
+        ({"learning_rate": math.nan}, "learning_rate"),
+        ({"optimizer": "lbfgs"}, "optimizer.*adam.*sgd"),
+        ({"schedule": "step"}, "schedule.*constant.*cosine.*inverse_sqrt.*linear"),
+        ({"schedule": lambda step, total: -1.0}, "schedule"),
+        ({"schedule": lambda step, total: math.nan}, "schedule"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"momentum": 0.5, "optimizer": "adam"}, "momentum"),
+        ({"clip_norm": 0.0}, "clip_norm"),
+        ({"weight_decay": -1.0}, "weight_decay"),
+        ({"l1": -1.0}, "l1"),
+        ({"averaging": 1.0}, "averaging"),
+        ({"averaging": 0.0}, "averaging"),
+        ({"seed": -1}, "seed"),
+        ({"device": "abacus"}, "device"),
+        ({"evaluate_every": 0}, "evaluate_every"),
+        ({"record_every": 0}, "record_every"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"resume": True}, "run_dir"),
+        ({"overwrite": True}, "run_dir"),
+        ({"resume": True, "overwrite": True, "run_dir": "unused"}, "resume, overwrite"),
+        ({"validation": data()}, "metrics"),
+        ({"metrics": {"one": lambda machine, X: 1.0}}, "validation"),
+        ({"validation": data(), "metrics": {"step": lambda machine, X: 1.0}}, "metrics"),
+        ({"validation": data()[:, 1:], "metrics": {"one": lambda machine, X: 1.0}}, "validation"),
+        (
+            {"validation": data(), "metrics": {"calls": lambda machine, X: 1.0}, "rule": Fixed()},
+            "metrics.*calls",
+        ),
+    ],
+)
+def test_malformed_arguments_are_named(settings: dict[str, Any], name: str, tmp_path: Path) -> None:
+    if "run_dir" in settings:
+        settings = {**settings, "run_dir": tmp_path / "run"}
+    with pytest.raises(ValueError, match=f"(?s)^{name}"):
+        run(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"rule": "pcd"}, "rule"),
+        ({"updates": 1.5}, "updates"),
+        ({"learning_rate": "fast"}, "learning_rate"),
+        ({"optimizer": 3}, "optimizer"),
+        ({"optimizer": lambda parameters: None}, "optimizer"),
+        ({"schedule": 3}, "schedule"),
+        ({"validation": data(), "metrics": {"one": 1.0}}, "metrics"),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_named(settings: dict[str, Any], name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name}"):
+        run(**settings)
+
+
+def test_malformed_data_are_named() -> None:
+    with pytest.raises(ValueError, match=r"^X: expected 6 columns.*received 5"):
+        train(machine(), data()[:, 1:], rule=Fixed(), updates=1)
+    with pytest.raises(TypeError, match=r"^machine"):
+        train(torch.nn.Linear(2, 2), data(), rule=Fixed(), updates=1)  # type: ignore[arg-type]
+    frozen = machine().requires_grad_(False)
+    with pytest.raises(ValueError, match=r"^machine.*requires_grad"):
+        train(frozen, data(), rule=Fixed(), updates=1)
+
+
+def test_gradients_that_do_not_fit_are_named() -> None:
+    class Partial(Fixed):
+        def gradient(
+            self,
+            machine: hm.BoltzmannMachine,
+            v: torch.Tensor,
+            state: Any = None,
+            *,
+            generator: torch.Generator,
+        ) -> Estimate:
+            estimate = super().gradient(machine, v, state, generator=generator)
+            if self.value:
+                estimate.parameters["couplings.0"] = torch.zeros(2, 2)
+            else:
+                del estimate.parameters["couplings.0"]
+            return estimate
+
+    with pytest.raises(ValueError, match=r"^rule.*couplings\.0"):
+        run(rule=Partial(0.0))
+    with pytest.raises(ValueError, match=r"^rule.*couplings\.0 of shape \(6, 4\), received \(2, 2\)"):
+        run(rule=Partial(1.0))

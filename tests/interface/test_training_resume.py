@@ -1,0 +1,432 @@
+"""Runs in a folder: checkpoints, resume bit for bit, kill, Ctrl-C, full disks and damaged files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.training import STOP, TrainingRun, Update, callbacks, train
+
+VISIBLE, HIDDEN = 6, 4
+FILES = {"config.json", "checkpoint.pt", "history.jsonl", "machine.safetensors", "averaged.safetensors"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def machine(hidden: int = HIDDEN) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(VISIBLE), hm.Bernoulli(hidden)])
+
+
+def data(rows: int = 23) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 2, (rows, VISIBLE)).astype(np.float32)
+
+
+def mean_bias(machine: hm.BoltzmannMachine, X: torch.Tensor) -> float:
+    return float(machine.layers[0].bias.mean())
+
+
+SETTINGS: dict[str, Any] = {
+    "rule": hm.rules.pcd(1, 8),
+    "updates": 60,
+    "batch_size": 5,
+    "momentum": 0.5,
+    "schedule": "cosine",
+    "averaging": 0.9,
+    "weight_decay": 0.01,
+    "validation": data(9),
+    "metrics": {"mean_bias": mean_bias},
+    "record_every": 7,
+    "checkpoint_every": 10,
+}
+
+
+def run(
+    run_dir: Path | None, X: Any = None, on: hm.BoltzmannMachine | None = None, **settings: Any
+) -> TrainingRun:
+    """The run of these tests, with other settings where given."""
+    settings = {**SETTINGS, "run_dir": run_dir, **settings}
+    return train(machine() if on is None else on, data() if X is None else X, **settings)
+
+
+class Crash(Exception):
+    """Stands for whatever ends a process between two updates."""
+
+
+def crash_at(step: int) -> Any:
+    def callback(update: Update) -> None:
+        if update.step == step:
+            raise Crash
+
+    return callback
+
+
+def full_disk(*arguments: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def assert_same(a: TrainingRun, b: TrainingRun) -> None:
+    """The same bits: parameters, average, chains, history but its times."""
+    pairs = [(a.machine, b.machine)]
+    if a.averaged_machine is not None and b.averaged_machine is not None:
+        pairs.append((a.averaged_machine, b.averaged_machine))
+    for x, y in pairs:
+        assert all(torch.equal(p, q) for p, q in zip(x.parameters(), y.parameters(), strict=True))
+    assert (a.status, a.updates, a.metrics) == (b.status, b.updates, b.metrics)
+    untimed = [[{**record, "seconds": 0} for record in each.history] for each in (a, b)]
+    assert untimed[0] == untimed[1]
+    chains = [torch.utils._pytree.tree_leaves(each.rule_state) for each in (a, b)]
+    assert all(torch.equal(x, y) for x, y in zip(*chains, strict=True) if isinstance(x, torch.Tensor))
+
+
+# Resume ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [recipe() for recipe in hm.rules.RECIPES.values()], ids=repr)
+@pytest.mark.parametrize("crash", [3, 25])
+def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, crash: int, tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", rule=rule)
+    with pytest.raises(Crash):
+        run(tmp_path / "part", rule=rule, callbacks=[crash_at(crash)])
+    resumed = run(tmp_path / "part", rule=rule, resume=True)
+    assert_same(whole, resumed)
+    for name in FILES - {"checkpoint.pt", "history.jsonl"}:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "part" / name).read_bytes()
+    lines = (tmp_path / "part" / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == resumed.history
+
+
+@pytest.mark.parametrize("optimizer", ["adam", torch.optim.RMSprop])
+def test_resume_keeps_the_state_of_the_optimiser(optimizer: Any, tmp_path: Path) -> None:
+    changes = {"optimizer": optimizer, "momentum": 0.0}
+    with pytest.raises(Crash):
+        run(tmp_path / "part", callbacks=[crash_at(25)], **changes)
+    assert_same(run(None, **changes), run(tmp_path / "part", resume=True, **changes))
+
+
+def test_a_deep_machine_of_mixed_layers_resumes(tmp_path: Path) -> None:
+    def mixed() -> hm.BoltzmannMachine:
+        return hm.BoltzmannMachine([hm.Gaussian(VISIBLE), hm.Categorical(3, 3), hm.Spin(4)])
+
+    X = np.random.default_rng(2).normal(size=(23, VISIBLE))
+    changes = {"rule": hm.rules.mean_field_pcd(2, 5), "validation": None, "metrics": None}
+    with pytest.raises(Crash):
+        run(tmp_path / "part", X, mixed(), callbacks=[crash_at(25)], **changes)
+    whole, resumed = (
+        run(None, X, mixed(), **changes),
+        run(tmp_path / "part", X, mixed(), resume=True, **changes),
+    )
+    assert_same(whole, resumed)
+
+
+def test_resume_where_there_is_no_run_starts_one(tmp_path: Path) -> None:
+    assert_same(run(None), run(tmp_path / "new" / "folder", resume=True))
+
+
+def test_resuming_a_completed_run_returns_it(tmp_path: Path) -> None:
+    whole = run(tmp_path)
+    assert_same(whole, run(tmp_path, resume=True, callbacks=[crash_at(1)]))
+
+
+def test_a_run_may_grow_under_a_schedule_that_does_not_depend_on_its_length(tmp_path: Path) -> None:
+    changes = {"schedule": "inverse_sqrt", "metrics": None, "validation": None, "record_every": 10}
+    run(tmp_path, updates=30, **changes)
+    assert_same(run(None, **changes), run(tmp_path, resume=True, **changes))
+    with pytest.raises(ValueError, match=r"^updates: expected at least the 60"):
+        run(tmp_path, resume=True, **{**changes, "updates": 40})
+
+
+def test_early_stopping_survives_a_resume(tmp_path: Path) -> None:
+    def stopping() -> callbacks.EarlyStopping:
+        return callbacks.EarlyStopping("mean_bias", patience=2)
+
+    whole = run(None, callbacks=[stopping()], evaluate_every=4)
+    assert whole.status == "stopped" and whole.updates > 11
+    with pytest.raises(Crash):
+        run(
+            tmp_path,
+            callbacks=[stopping(), crash_at(whole.updates - 1)],
+            evaluate_every=4,
+            checkpoint_every=whole.updates - 2,
+        )
+    resumed = run(tmp_path, callbacks=[stopping()], evaluate_every=4, resume=True)
+    assert_same(whole, resumed)
+    assert_same(whole, run(tmp_path, callbacks=[stopping()], evaluate_every=4, resume=True))
+    with pytest.raises(ValueError, match=r"^callbacks: the checkpoint holds.*EarlyStopping"):
+        run(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"rule": hm.rules.pcd(2, 8)}, "rule"),
+        ({"batch_size": 6}, "batch_size"),
+        ({"learning_rate": 0.1}, "learning_rate"),
+        ({"optimizer": "adam", "momentum": 0.0}, "optimizer"),
+        ({"optimizer": torch.optim.RMSprop, "momentum": 0.0}, "optimizer"),
+        ({"schedule": "linear"}, "schedule"),
+        ({"momentum": 0.0}, "momentum"),
+        ({"clip_norm": 1.0}, "clip_norm"),
+        ({"weight_decay": 0.0}, "weight_decay"),
+        ({"l1": 0.1}, "l1"),
+        ({"averaging": None}, "averaging"),
+        ({"seed": 1}, "seed"),
+        ({"X": data(24)}, "X"),
+        ({"on": machine(HIDDEN + 1)}, "machine"),
+        ({"on": machine().double()}, "dtype"),
+        ({"updates": 61}, "updates: the schedule"),
+    ],
+)
+def test_resume_with_other_settings_is_refused(changes: dict[str, Any], name: str, tmp_path: Path) -> None:
+    run(tmp_path, updates=5)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=rf"^{name}"):
+        run(tmp_path, resume=True, **{"updates": 5, **changes})
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_resume_with_other_threads_warns(tmp_path: Path) -> None:
+    run(tmp_path)
+    torch.set_num_threads(2)
+    with pytest.warns(UserWarning, match="1 torch threads and this process has 2"):
+        run(tmp_path, resume=True)
+
+
+# Kill and Ctrl-C -------------------------------------------------------------------------------------------
+
+PROCESS = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+import test_training_resume as this
+import torch
+torch.set_num_threads(1)
+
+def callback(update):
+    if update.step == {step}:
+        os.kill(os.getpid(), signal.{signal})
+
+outcome = this.run(Path({run_dir!r}), callbacks=[callback])
+print(outcome.status, outcome.updates)
+"""
+
+
+def process(run_dir: Path, step: int, name: str) -> subprocess.CompletedProcess[str]:
+    """The run of these tests in a process that sends itself a signal after an update."""
+    code = PROCESS.format(folder=str(Path(__file__).parent), run_dir=str(run_dir), step=step, signal=name)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
+    killed = process(tmp_path, 37, "SIGKILL")
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "checkpoint.pt").exists() and not (tmp_path / "machine.safetensors").exists()
+    (tmp_path / ".checkpoint.pt.left").write_bytes(b"what a kill in the middle of a checkpoint leaves")
+    assert_same(run(None), run(tmp_path, resume=True))
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+def test_control_c_finishes_the_update_saves_and_returns(tmp_path: Path) -> None:
+    interrupted = process(tmp_path, 37, "SIGINT")
+    assert interrupted.returncode == 0, interrupted.stderr
+    assert interrupted.stdout.split() == ["interrupted", "37"]
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 37
+    assert not (tmp_path / "machine.safetensors").exists()
+    assert_same(run(None), run(tmp_path, resume=True))
+
+
+def test_a_second_control_c_stops_at_once(tmp_path: Path) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+
+    def twice(update: Update) -> None:
+        if update.step == 12:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, callbacks=[twice])
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert_same(run(None), run(tmp_path, resume=True))
+
+
+def test_a_process_told_to_ignore_control_c_goes_on_ignoring_it() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert run(None, callbacks=[lambda update: signal.raise_signal(signal.SIGINT)]).status == "completed"
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_training_works_outside_the_main_thread() -> None:
+    outcomes: list[TrainingRun] = []
+    thread = threading.Thread(target=lambda: outcomes.append(run(None)))
+    thread.start()
+    thread.join()
+    assert_same(outcomes[0], run(None))
+
+
+# Files -----------------------------------------------------------------------------------------------------
+
+
+def test_the_files_of_a_run(tmp_path: Path) -> None:
+    outcome = run(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    assert outcome.run_dir == tmp_path and outcome.averaged_machine is not None
+    for name, trained in (("machine", outcome.machine), ("averaged", outcome.averaged_machine)):
+        loaded = hm.load(tmp_path / f"{name}.safetensors")
+        assert all(torch.equal(x, y) for x, y in zip(loaded.parameters(), trained.parameters(), strict=True))
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["rule"] == "pcd(1, chains=8)" and config["batch_size"] == 5 and config["X"] == [23, 6]
+    assert config["machine"] == ["Bernoulli(6)", "Bernoulli(4)"] and config["versions"].keys() == {
+        "harmonium",
+        "torch",
+    }
+    lines = (tmp_path / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == outcome.history
+
+
+def test_an_existing_run_is_refused_and_overwritten_only_on_request(tmp_path: Path) -> None:
+    run(tmp_path, updates=5)
+    (tmp_path / "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=r"^run_dir:.*already holds a run.*resume=True.*overwrite=True"):
+        run(tmp_path)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    outcome = run(tmp_path, overwrite=True, averaging=None, seed=3)
+    assert outcome.updates == 60
+    assert {path.name for path in tmp_path.iterdir()} == (FILES - {"averaged.safetensors"}) | {"notes.txt"}
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_malformed_arguments_leave_an_existing_run_alone(tmp_path: Path) -> None:
+    run(tmp_path, updates=5)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=r"^learning_rate"):
+        run(tmp_path, overwrite=True, learning_rate=-1.0)
+    with pytest.raises(ValueError, match=r"^EarlyStopping"):
+        run(tmp_path, overwrite=True, callbacks=[callbacks.EarlyStopping("unknown", 1)])
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_run_dir_must_be_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"^run_dir: expected a folder"):
+        run(tmp_path / "file")
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_keeps_the_last_good_checkpoint(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_the_disk(update: Update) -> None:
+        if update.step == 25:
+            monkeypatch.setattr(os, call, full_disk)
+
+    with pytest.raises(OSError, match=r"last good checkpoint, of update 20, was kept.*(pt|jsonl)'") as caught:
+        run(tmp_path, callbacks=[fill_the_disk])
+    assert caught.value.errno == errno.ENOSPC
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "checkpoint.pt", "history.jsonl"}
+    monkeypatch.undo()
+    assert_same(run(None), run(tmp_path, resume=True))
+
+
+@pytest.mark.parametrize(("size", "name"), [(4000, "checkpoint.pt"), (0, "config.json")])
+def test_a_disk_that_fills_within_a_file(size: int, name: str, tmp_path: Path) -> None:
+    # A limit on the size of files is the closest to a full disk that needs no privileges.
+    code = PROCESS.format(folder=str(Path(__file__).parent), run_dir=str(tmp_path), step=0, signal="SIGTERM")
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, -1))\n"
+    limit += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    failed = subprocess.run(
+        [sys.executable, "-B", "-c", limit + code], capture_output=True, text=True, timeout=120
+    )
+    assert failed.returncode == 1
+    assert f"{name} could not be written (File too large); no checkpoint had been written" in failed.stderr
+    assert all(path.name in FILES - {name} for path in tmp_path.iterdir())
+
+
+def test_a_full_disk_at_the_end_keeps_the_trained_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_the_disk(update: Update) -> None:
+        if update.step == 60:
+            monkeypatch.setattr(os, "replace", full_disk)
+
+    trained = machine()
+    with pytest.raises(OSError, match="of update 50, was kept"):
+        run(tmp_path, on=trained, callbacks=[fill_the_disk])
+    assert torch.equal(trained.couplings[0], run(None).machine.couplings[0])
+
+
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "empty", "flipped", "other", "newer"])
+def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
+    saved = run(tmp_path, updates=5)
+    path = tmp_path / "checkpoint.pt"
+    whole = path.read_bytes()
+    if damage == "truncated":
+        path.write_bytes(whole[: len(whole) // 2])
+    elif damage == "foreign":
+        path.write_bytes(b"not a checkpoint at all")
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "flipped":
+        place = whole.index(saved.machine.couplings[0].detach().numpy().tobytes())
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    elif damage == "other":
+        torch.save({"weights": torch.zeros(3)}, path)
+    else:
+        torch.save({**torch.load(path, weights_only=True), "version": 99}, path)
+    with pytest.raises(ValueError, match=r"checkpoint\.pt: .*(checkpoint|version 99)"):
+        run(tmp_path, updates=5, resume=True)
+
+
+def test_a_damaged_history_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, updates=20)
+    path = tmp_path / "history.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:1]) + "\n")
+    with pytest.raises(ValueError, match=rf"history\.jsonl: expected {len(lines)} records.*found 1"):
+        run(tmp_path, updates=20, resume=True)
+    path.write_text("\n".join(["{", *lines[1:]]) + "\n")
+    with pytest.raises(ValueError, match=r"history\.jsonl: damaged"):
+        run(tmp_path, updates=20, resume=True)
+
+
+def test_a_rule_state_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
+    class Odd:
+        name = "odd"
+
+        def gradient(self, machine: Any, v: Any, state: Any = None, *, generator: Any) -> Any:
+            estimate = hm.rules.cd(1).gradient(machine, v, generator=generator)
+            return estimate._replace(state=[{"chains": {1, 2}}])
+
+    with pytest.raises(TypeError, match=r"checkpoint\['rule'\]\[0\]\['chains'\].*received set"):
+        run(tmp_path, rule=Odd())
+
+
+def test_stopping_is_clean_and_final(tmp_path: Path) -> None:
+    stopped = run(tmp_path, callbacks=[lambda update: STOP if update.step == 11 else None])
+    assert (stopped.status, stopped.updates) == ("stopped", 11)
+    assert stopped.history[-1]["step"] == 11 and "mean_bias" in stopped.history[-1]
+    assert (tmp_path / "machine.safetensors").exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(stopped, run(tmp_path, resume=True))
