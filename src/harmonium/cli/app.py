@@ -1,0 +1,95 @@
+"""The application: its commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from itertools import pairwise
+from typing import Annotated, Any
+
+import typer
+
+from harmonium.cli.data import data
+from harmonium.cli.evaluate import evaluate
+from harmonium.cli.output import note
+from harmonium.cli.sample import sample
+from harmonium.cli.train import train
+from harmonium.training import TrainingDiverged
+
+app = typer.Typer(name="harmonium", add_completion=False, pretty_exceptions_enable=False)
+for command in (train, evaluate, sample, data):
+    app.command()(command)
+
+USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+
+# The common base of every complaint of the parser; its own name has moved between versions of typer.
+_UsageError: Any = typer.BadParameter.__base__
+_MISTAKES = (ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"harmonium {version('harmonium')}")
+        raise typer.Exit
+
+
+@app.callback()
+def harmonium(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Train, evaluate and sample Boltzmann machines."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: what follows the program's name; None takes them from the process.
+
+    Returns:
+        The exit status: 0 on success, 2 after a mistake in the arguments or the data, 1 after any other
+        failure, 130 after Ctrl-C.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: note(f"warning: {message}")
+        try:
+            return int(app(args=arguments, prog_name="harmonium", standalone_mode=False) or 0)
+        except _UsageError as error:
+            received = _received(error, arguments)
+            return _fail(f"{error.format_message()}{received} (see harmonium --help)", USAGE)
+        except _MISTAKES as error:
+            return _fail(_in_options(str(error)), USAGE)
+        except (TrainingDiverged, ImportError, OSError, MemoryError) as error:
+            return _fail(str(error) or type(error).__name__, FAILURE)
+        except (KeyboardInterrupt, typer.Abort):
+            return INTERRUPTED
+
+
+def _fail(message: str, status: int) -> int:
+    note("error: " + " ".join(message.split()))
+    return status
+
+
+def _received(error: Any, arguments: Sequence[str]) -> str:
+    """The value of the option that the parser complains about, which its message leaves out."""
+    names = getattr(getattr(error, "param", None), "opts", ())
+    return next((f", received {value!r}" for name, value in pairwise(arguments) if name in names), "")
+
+
+def _in_options(message: str) -> str:
+    """A message of the library with its arguments called as on the command line."""
+    commands: Any = typer.main.get_command(app)
+    names = {"X": "DATA", "k": "--sweeps", "run_dir": "RUN_DIR"}
+    for command in commands.commands.values():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                names.setdefault(parameter.name, parameter.opts[0])
+    head, colon, rest = message.partition(": ")
+    head = ", ".join(names.get(word, word) for word in head.split(", "))
+    return (head + colon + rest).replace("overwrite=True", "--overwrite").replace("resume=True", "--resume")

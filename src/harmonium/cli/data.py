@@ -1,0 +1,98 @@
+"""``harmonium data``."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from scipy import sparse
+
+from harmonium import _checks
+from harmonium.cli import options
+from harmonium.cli.encoding import naming
+from harmonium.cli.output import check_target, show
+from harmonium.data import DataSet, Rows, read
+from harmonium.machine.storage import replace_file
+from harmonium.report import image_grid
+
+_ENTRIES = 1 << 20
+
+
+def data(
+    source: Annotated[
+        str, typer.Argument(metavar="DATA", help="A file, a folder of images, or a built-in name.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Convert: a file that ends in .npy or .npz.")] = None,
+    grid: Annotated[Path | None, typer.Option(help="Draw the first rows: a file that ends in .png.")] = None,
+    number: Annotated[int, typer.Option(help="How many rows to draw.")] = 100,
+    columns: Annotated[int | None, typer.Option(help="Images in a row of the grid.")] = None,
+    image_shape: Annotated[
+        str | None, typer.Option(help="Shape of an image, such as 28x28, where the data have none.")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Describe DATA; convert them, draw them."""
+    _checks.positive_int(number, "number")
+    shape = options.image_shape_of(image_shape)
+    if out is not None:
+        check_target(out, "out", (".npy", ".npz"), overwrite)
+    if grid is not None:
+        check_target(grid, "grid", (".png",), overwrite)
+    dataset = read(source)
+    shape = shape or dataset.image_shape
+    if grid is not None and shape is None:
+        raise ValueError("image_shape: expected a form such as 28x28 for data without a shape, received none")
+    with naming(dataset.name):
+        result = _describe(dataset)
+    if grid is not None:
+        first = dataset.samples[:number]
+        image_grid(first.toarray() if sparse.issparse(first) else np.asarray(first), shape, columns, grid)
+    if out is not None:
+        _convert(dataset, out)
+    written = [str(path) for path in (out, grid) if path is not None]
+    show({**result, "files": written} if written else result, as_json)
+
+
+def _describe(dataset: DataSet) -> dict[str, Any]:
+    rows = Rows.of(dataset.samples, dtype=torch.float64)
+    low, high, binary = float("inf"), -float("inf"), True
+    for chunk in rows.chunks(max(1, _ENTRIES // rows.width)):
+        low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
+        binary = binary and bool(((chunk == 0) | (chunk == 1)).all())
+    labels = None if dataset.labels is None else len(np.unique(dataset.labels))
+    return {
+        "data": dataset.name,
+        "rows": len(rows),
+        "columns": rows.width,
+        "dtype": str(dataset.samples.dtype),
+        "minimum": low,
+        "maximum": high,
+        "binary": binary,
+        "image_shape": None if dataset.image_shape is None else "x".join(map(str, dataset.image_shape)),
+        "different_labels": labels,
+        "in_memory": rows.in_memory,
+        "sparse": bool(sparse.issparse(dataset.samples)),
+    }
+
+
+def _convert(dataset: DataSet, out: Path) -> None:
+    samples, buffer = dataset.samples, io.BytesIO()
+    if sparse.issparse(samples) and out.suffix.lower() == ".npz" and dataset.labels is None:
+        sparse.save_npz(buffer, samples)
+        replace_file(out, buffer.getvalue())
+        return
+    array = samples.toarray() if sparse.issparse(samples) else np.asarray(samples[()])
+    if dataset.image_shape is not None:
+        array = array.reshape(len(array), *dataset.image_shape)
+    if out.suffix.lower() == ".npy":
+        np.save(buffer, array)
+    elif dataset.labels is None:
+        np.savez_compressed(buffer, samples=array)
+    else:
+        np.savez_compressed(buffer, samples=array, labels=dataset.labels)
+    replace_file(out, buffer.getvalue())

@@ -1,0 +1,117 @@
+"""From a DATA argument to machine states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from harmonium import _checks
+from harmonium.data import (
+    BernoulliBinarise,
+    BitPlanes,
+    Compose,
+    DataSet,
+    Encoder,
+    Identity,
+    OneHot,
+    Rows,
+    Standardise,
+    Threshold,
+    encoder_from_dict,
+)
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine, visible_for
+
+BINARISE = ("none", "threshold", "sample", "bit-planes")
+_ENTRIES = 1 << 20  # encoded at once where rows do not depend on each other
+
+
+def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tuple[Layer, Encoder, Any]:
+    """A visible layer for data, the encoder that makes its states, and the encoded data.
+
+    Args:
+        dataset: what to learn from.
+        visible: kind of visible units, see ``harmonium.machine.visible_for``.
+        binarise: what is done to grey levels first: one of ``BINARISE``.
+        seed: of the draws of ``binarise="sample"``.
+
+    Raises:
+        ValueError: data that do not suit the two; the message names the data.
+    """
+    _checks.one_of(binarise, "binarise", BINARISE)
+    if binarise == "bit-planes" and visible not in ("auto", "bernoulli"):
+        raise ValueError(f"visible: expected auto or bernoulli for bit-planes, received {visible}")
+    first: dict[str, Encoder] = {
+        "none": Identity(),
+        "threshold": Threshold(),
+        "sample": BernoulliBinarise(seed),
+        "bit-planes": BitPlanes(),
+    }
+    with naming(dataset.name):
+        samples = encode(first[binarise], dataset.samples)
+        try:
+            layer, second = visible_for(Rows.of(samples), visible)
+        except ValueError as error:
+            if visible in ("bernoulli", "spin") and binarise == "none":
+                complaint = str(error).split("; ")[0]
+                raise ValueError(f"{complaint}; --binarise makes grey levels binary") from error
+            raise
+        states = encode(second, samples)
+    parts = [part for part in (first[binarise], second) if not isinstance(part, Identity)]
+    return layer, parts[0] if len(parts) == 1 else Compose(tuple(parts)) if parts else Identity(), states
+
+
+def encoded_rows(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
+    """Data as rows of a trained machine's states.
+
+    Raises:
+        ValueError: data that do not suit the machine; the message names the data.
+    """
+    with naming(dataset.name):
+        rows = Rows.of(encode(encoder_of(machine), dataset.samples), dtype=machine.dtype)
+        width = machine.layers[0].width
+        if rows.width != width:
+            raise ValueError(f"X: expected {width} columns for the machine's states, received {rows.width}")
+    return rows
+
+
+def encoder_of(machine: BoltzmannMachine) -> Encoder:
+    """The encoder stored with a machine, or none at all."""
+    description = machine.metadata.get("encoder")
+    return Identity() if description is None else encoder_from_dict(description)
+
+
+def encode(encoder: Encoder, samples: Any) -> Any:
+    """Encoded samples, in memory; with nothing to encode the samples themselves, wherever they are."""
+    if isinstance(encoder, Compose):
+        for part in encoder.encoders:
+            samples = encode(part, samples)
+        return samples
+    if isinstance(encoder, Identity):
+        return samples
+    if not isinstance(encoder, (Standardise, OneHot)):
+        return encoder.encode(_dense(samples))
+    size = max(1, _ENTRIES // samples.shape[1])
+    starts = range(0, samples.shape[0], size)
+    return np.concatenate(
+        [encoder.encode(_dense(samples[i : i + size])).astype(np.float32, copy=False) for i in starts]
+    )
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Errors about ``X`` raised inside name the data instead."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{name}: {str(error).removeprefix('X: ')}") from error
+    except TypeError as error:
+        raise TypeError(f"{name}: {str(error).removeprefix('X: ')}") from error
+
+
+def _dense(samples: Any) -> Any:
+    return samples.toarray() if sparse.issparse(samples) else np.asarray(samples[()])

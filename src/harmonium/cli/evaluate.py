@@ -1,0 +1,171 @@
+"""``harmonium evaluate``."""
+
+from __future__ import annotations
+
+from math import inf, log2
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.cli import options
+from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.output import show, working
+from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
+from harmonium.cli.runs import load_machine
+from harmonium.data import Rows, read
+from harmonium.likelihood import (
+    LogPartition,
+    ais,
+    exact_log_likelihood,
+    exact_log_partition,
+    log_likelihood,
+)
+from harmonium.machine import BoltzmannMachine
+
+_METHODS = ("auto", "exact", "ais")
+_AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
+_BASE_ROWS = 10_000
+_PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
+_CHUNK_ROWS = 2048
+_ENOUGH = 20  # effective annealing runs, below which the standard error itself is not to be trusted
+
+
+def evaluate(
+    run: options.Run,
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATA]...", help="Data to evaluate, such as a training and a test set."),
+    ] = None,
+    averaged: options.Averaged = False,
+    method: Annotated[
+        str, typer.Option(help="For ln Z: auto (exact where that takes seconds), exact, or ais.")
+    ] = "auto",
+    chains: Annotated[int, typer.Option(help="Annealing runs of AIS.")] = 100,
+    temperatures: Annotated[int, typer.Option(help="Temperatures of AIS.")] = 1000,
+    reverse: Annotated[bool, typer.Option(help="Bound ln Z from above by reverse annealing too.")] = True,
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="For the base of AIS, best the training set; else the first DATA."),
+    ] = None,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    as_json: options.Json = False,
+) -> None:
+    """Evaluate a machine: ln Z, and the mean log-likelihood and pseudo-likelihood of DATA, in nats.
+
+    The likelihood has two errors: the rows' standard error, from their spread, and that of ln Z, which
+    shifts all rows alike.
+    """
+    options.set_threads(threads)
+    _checks.one_of(method, "method", _METHODS)
+    machine, source = load_machine(run, averaged, options.as_device(device))
+    sets = [(name, encoded_rows(machine, read(name))) for name in data or []]
+    if base is not None:
+        base_rows: Rows | None = encoded_rows(machine, read(base))
+    else:
+        base_rows = sets[0][1] if sets else None
+    exact = method == "exact" or (method == "auto" and _cost(machine, clamped=False) <= _AFFORDABLE)
+
+    table: dict[str, Any]
+    if exact:
+        with working("enumerating states for ln Z"):
+            log_partition = LogPartition(value := exact_log_partition(machine), 0.0, inf, value, value)
+        table = {"method": "exact", "value": value, "standard_error": 0.0}
+    else:
+        visible = None if base_rows is None else _spread(base_rows, _BASE_ROWS).to(machine.device)
+        with working(f"annealing {chains} chains over {temperatures} temperatures for ln Z"):
+            log_partition = ais(machine, chains, temperatures, data=visible, reverse=reverse, seed=seed)
+        table = {"method": "ais", **log_partition._asdict()}
+        table.update(chains=chains, temperatures=temperatures)
+        table["base"] = base or (sets[0][0] if sets else "pilot run of the machine")
+        if not reverse:
+            table["upper"] = None
+
+    notes: list[str] = []
+    if log_partition.ess < min(_ENOUGH, chains / 2):
+        notes.append("log_partition: few annealing runs carry the estimate; more --temperatures would help")
+    if log_partition.upper < log_partition.lower:
+        notes.append("log_partition: the bounds cross, as the chains of the reverse run are not mixed")
+    results = []
+    for name, rows in sets:
+        with working(f"evaluating {name}"):
+            results.append({"data": name, **_evaluate(machine, rows, log_partition, seed, notes)})
+    layers = [str(layer) for layer in machine.layers]
+    result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
+    if results:
+        result["results"] = results
+    if notes:
+        result["notes"] = list(dict.fromkeys(notes))
+    show(result, as_json)
+
+
+def _evaluate(
+    machine: BoltzmannMachine, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
+) -> dict[str, Any]:
+    likelihoods: list[Tensor] = []
+    pseudo: list[Tensor] = []
+    deep = len(machine.layers) > 2
+    # A deep machine is enumerated for every chunk, and its hidden layers for every row.
+    chunks = -(-len(rows) // _CHUNK_ROWS)
+    cost = _cost(machine, clamped=False) * chunks + _cost(machine, clamped=True) * len(rows)
+    unavailable = deep and cost > _AFFORDABLE
+    if unavailable:
+        notes.append("log_likelihood: not available, too many states to enumerate with several hidden layers")
+    missing = missing_pseudo_likelihood(machine)
+    if missing:
+        notes.append(f"pseudo_log_likelihood: not available, {missing}")
+    n_units = machine.layers[0].n_units
+    units = min(n_units, -(-_PSEUDO_UNITS // len(rows)))
+    if not missing and units < n_units:
+        notes.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")
+
+    for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
+        v = chunk.to(machine.device)
+        if deep and not unavailable:
+            likelihoods.append(exact_log_likelihood(machine, v))
+        elif not deep:
+            likelihoods.append(log_likelihood(machine, v, log_partition))
+        if not missing:
+            pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
+    mean, error = _mean(likelihoods)
+    if mean is not None and not machine.layers[0].discrete:
+        mean += encoder_of(machine).log_abs_det(rows.width)
+        notes.append("log_likelihood: a density in the units of the data")
+    ln_z_error = None if mean is None else 0.0 if deep else log_partition.standard_error
+    pseudo_mean, pseudo_error = _mean(pseudo)
+    return {
+        "rows": len(rows),
+        "log_likelihood": mean,
+        "rows_standard_error": error,
+        "log_partition_standard_error": ln_z_error,
+        "pseudo_log_likelihood": pseudo_mean,
+        "pseudo_standard_error": pseudo_error,
+    }
+
+
+def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
+    if not parts:
+        return None, None
+    values = torch.cat(parts)
+    error = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else None
+    return float(values.mean()), error
+
+
+def _cost(machine: BoltzmannMachine, *, clamped: bool) -> float:
+    """States that an enumeration of the smaller parity passes through, times the units of the machine."""
+    layers = machine.layers
+    bits = [layer.n_units * (inf if layer.n_states is None else log2(layer.n_states)) for layer in layers]
+    smaller = min(sum(bits[2 if clamped else 0 :: 2]), sum(bits[1::2]))
+    width = sum(layer.width for layer in layers)
+    return width * 2.0 ** min(smaller, 1000.0)
+
+
+def _spread(rows: Rows, most: int) -> Tensor:
+    """At most so many rows, evenly spaced, since data are often sorted."""
+    if len(rows) <= most:
+        return rows.take(torch.arange(len(rows)))
+    return rows.take(torch.linspace(0, len(rows) - 1, most, dtype=torch.float64).long())

@@ -1,0 +1,114 @@
+"""What commands print and write: results to stdout, everything else to stderr, files only where asked."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_WIDTH_OFF_A_TERMINAL = 160
+
+
+def note(message: str) -> None:
+    """One line on stderr."""
+    typer.echo(message, err=True)
+
+
+@contextmanager
+def working(message: str) -> Iterator[None]:
+    """A spinner on stderr while something long runs; silent off a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(Text(message)):
+        yield
+
+
+def show(result: Mapping[str, Any], as_json: bool) -> None:
+    """Print a result on stdout: one JSON object, or tables.
+
+    Args:
+        result: strings, numbers, None, lists of strings; mappings of them; and lists of such mappings, each
+            shown as a table with a column for every mapping. Its ``notes`` are shown last, a line each.
+        as_json: which of the two. Numbers that JSON cannot hold become null.
+    """
+    if as_json:
+        typer.echo(json.dumps(_plain(result), indent=2, allow_nan=False))
+        return
+    console = Console(
+        file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH_OFF_A_TERMINAL, highlight=False
+    )
+    scalars = Table.grid(padding=(0, 2))
+    tables = []
+    for name, value in result.items():
+        if name == "notes":
+            continue
+        if isinstance(value, Mapping):
+            for inner, item in value.items():
+                scalars.add_row(*_row(f"{name} {inner}", [item]))
+        elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
+            tables.append(value)
+        else:
+            scalars.add_row(*_row(name, [value]))
+    console.print(scalars)
+    for columns in tables:
+        table = Table.grid(padding=(0, 2))
+        for name in columns[0]:
+            table.add_row(*_row(name, [column.get(name) for column in columns]))
+        console.print()
+        console.print(table)
+    for line in result.get("notes", ()):
+        console.print(Text(f"\n{line}"))
+
+
+def check_target(path: Path, name: str, suffixes: Sequence[str], overwrite: bool) -> None:
+    """Refuse a file that could not be written in the end, before any work is done for it.
+
+    Raises:
+        FileExistsError: it exists and was not to be overwritten.
+        FileNotFoundError: its folder does not exist.
+        ValueError: another suffix than those known, or a folder.
+    """
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{name}: expected a name that ends in {' or '.join(suffixes)}, received {path}")
+    if path.is_dir():
+        raise ValueError(f"{name}: expected a file, {path} is a folder")
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{name}: {path} exists; --overwrite replaces it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{name}: expected an existing folder, there is no {path.parent}")
+
+
+def _row(name: str, values: Sequence[Any]) -> list[Text]:
+    return [Text(name.replace("_", " "), style="bold"), *(Text(_text(value)) for value in values)]
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text(item) for item in value) or "-"
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,151 @@
+"""Folders of runs: what the command line adds to them, and the machine that they hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from harmonium.cli.output import note
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine, load
+from harmonium.machine.storage import replace_file
+from harmonium.training import Update
+from harmonium.training.checkpoint import read_checkpoint
+
+MACHINE, AVERAGED, CHECKPOINT = "machine.safetensors", "averaged.safetensors", "checkpoint.pt"
+DESCRIPTION, EVENTS = "machine.json", "tensorboard"
+_FILES = (MACHINE, AVERAGED, CHECKPOINT, DESCRIPTION, "config.json", "history.jsonl")
+
+
+def refuse_existing(run_dir: Path) -> None:
+    """Refuse a folder that holds a run, before data are read for another.
+
+    Raises:
+        FileExistsError: it does.
+    """
+    found = [name for name in _FILES if (run_dir / name).exists()]
+    if found:
+        raise FileExistsError(
+            f"RUN_DIR: {run_dir} holds a run ({found[0]}); --resume continues it, --overwrite replaces it"
+        )
+
+
+@final
+class Describe:
+    """A callback that puts ``machine.json`` into the folder of a run once its training has begun.
+
+    The file says how to build the machine and what encodes its data, which a checkpoint alone does not.
+
+    Args:
+        run_dir: the folder.
+        overwrite: whether events of an earlier run there are to be removed.
+    """
+
+    def __init__(self, run_dir: Path, overwrite: bool) -> None:
+        self._run_dir = run_dir
+        self._overwrite = overwrite
+        self._written = False
+
+    def begin(self, machine: BoltzmannMachine, metrics: tuple[str, ...]) -> None:
+        """Remove the events of the run that is replaced, or TensorBoard would draw both."""
+        if self._overwrite:
+            for events in (self._run_dir / EVENTS).glob("events.out.tfevents.*"):
+                events.unlink()
+
+    def __call__(self, update: Update) -> None:
+        """Write the file at the first update."""
+        if not self._written:
+            text = json.dumps(describe(update.machine), indent=2) + "\n"
+            replace_file(self._run_dir / DESCRIPTION, text.encode())
+            self._written = True
+
+
+def describe(machine: BoltzmannMachine) -> dict[str, Any]:
+    """Layers and metadata of a machine, as they come back from JSON."""
+    layers = [{"kind": layer.kind, **layer.config()} for layer in machine.layers]
+    description: dict[str, Any] = json.loads(json.dumps({"layers": layers, "metadata": machine.metadata}))
+    return description
+
+
+def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
+    """Refuse to resume a run whose data were encoded otherwise.
+
+    Raises:
+        ValueError: they were, or ``machine.json`` is damaged.
+    """
+    path = run_dir / DESCRIPTION
+    if path.exists() and _read(path)["metadata"].get("encoder") != machine.metadata["encoder"]:
+        raise ValueError(
+            f"DATA: expected the data and the encoding of the run to resume ({path}), received others"
+        )
+
+
+def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[BoltzmannMachine, Path]:
+    """The machine of a run and the file that it came from.
+
+    An unfinished run gives the machine of its checkpoint.
+
+    Args:
+        run: the folder of a run, or a machine file.
+        averaged: whether to take the averaged parameters of a run.
+        device: where to put the machine.
+
+    Raises:
+        FileNotFoundError: no such run, or it holds no such machine.
+        ValueError: a damaged file, or ``averaged`` with a file.
+    """
+    if not run.exists():
+        raise FileNotFoundError(f"RUN: there is no file or folder {run}")
+    if run.is_file():
+        if averaged:
+            raise ValueError(f"averaged: expected with a run's folder, received the file {run}")
+        return load(run, device=device), run
+    path, checkpoint = run / (AVERAGED if averaged else MACHINE), run / CHECKPOINT
+    if path.exists():
+        if checkpoint.exists() and checkpoint.stat().st_mtime > path.stat().st_mtime:
+            note(f"warning: {checkpoint} is newer than {path}, which is used; --resume would finish that run")
+        return load(path, device=device), path
+    if not checkpoint.exists():
+        raise FileNotFoundError(f"RUN: {run} holds neither {path.name} nor {CHECKPOINT}")
+    if not (run / DESCRIPTION).exists():
+        raise FileNotFoundError(
+            f"RUN: {run} holds an unfinished run without {DESCRIPTION}; harmonium train --resume ends it"
+        )
+    content = read_checkpoint(checkpoint)
+    tensors = content["averaged" if averaged else "machine"]
+    if tensors is None:
+        raise FileNotFoundError(f"averaged: the run {run} was trained without --averaging")
+    machine = _build(run / DESCRIPTION)
+    try:
+        machine.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"RUN: {checkpoint} does not fit {DESCRIPTION} ({error})") from error
+    note(f"the run is unfinished: this is its checkpoint after {content['step']} updates")
+    return machine.to(device), checkpoint
+
+
+def _build(path: Path) -> BoltzmannMachine:
+    description = _read(path)
+    try:
+        layers = []
+        for config in description["layers"]:
+            arguments = {name: value for name, value in config.items() if name != "kind"}
+            layers.append(Layer.registry[config["kind"]](**arguments))
+        machine = BoltzmannMachine(layers)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged ({error})") from error
+    machine.metadata = description["metadata"]
+    return machine
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(description, dict) or not {"layers", "metadata"} <= set(description):
+            raise ValueError("expected layers and metadata")
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged ({error})") from error
+    return description

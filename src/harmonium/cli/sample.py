@@ -1,0 +1,116 @@
+"""``harmonium sample``."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._random import as_generator, integers
+from harmonium.chains import Gibbs
+from harmonium.chains import run as run_chains
+from harmonium.cli import options
+from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.output import check_target, show, working
+from harmonium.cli.runs import load_machine
+from harmonium.data import BitPlanes, read
+from harmonium.machine import BoltzmannMachine, States
+from harmonium.machine.storage import replace_file
+from harmonium.report import image_grid
+
+_STARTS = ("noise", "data")
+
+
+def sample(
+    run: options.Run,
+    out: Annotated[
+        Path,
+        typer.Option(help="File for the samples: .npy, in the data's units, or .png, a grid."),
+    ],
+    number: Annotated[int, typer.Option(help="How many samples, each from a chain of its own.")] = 100,
+    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps of every chain.")] = 1000,
+    start: Annotated[str, typer.Option(help="Where chains start: noise or data.")] = "noise",
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Rows to start from; the training data if not given."),
+    ] = None,
+    means: Annotated[
+        bool,
+        typer.Option("--means/--states", help="Means given the hidden units, or drawn states."),
+    ] = False,
+    columns: Annotated[int | None, typer.Option(help="Images in a row of the grid.")] = None,
+    image_shape: Annotated[
+        str | None, typer.Option(help="Shape of an image, such as 28x28, where the data had none.")
+    ] = None,
+    averaged: options.Averaged = False,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Draw samples from a machine by block Gibbs sampling and write them to a file."""
+    options.set_threads(threads)
+    _checks.positive_int(number, "number")
+    _checks.positive_int(sweeps, "sweeps", minimum=0)
+    _checks.one_of(start, "start", _STARTS)
+    if data is not None and start != "data":
+        raise ValueError("data: expected with --start data")
+    check_target(out, "out", (".npy", ".png"), overwrite)
+    shape = options.image_shape_of(image_shape)
+    machine, source = load_machine(run, averaged, options.as_device(device))
+    about: dict[str, Any] = machine.metadata.get("data", {})
+    encoder = encoder_of(machine)
+    picture = out.suffix.lower() == ".png"
+    if picture:
+        shape = shape or tuple(about.get("image_shape") or ())
+        if not shape:
+            raise ValueError(
+                "image_shape: expected a form such as 28x28 for data without a shape, received none"
+            )
+    if means and isinstance(encoder, BitPlanes):
+        raise ValueError("means: expected --states for bit-planes, whose means are not grey levels")
+
+    generator = as_generator(seed, machine.device)
+    if start == "noise":
+        first: States | Tensor = machine.random_states(number, generator=generator)
+    else:
+        first = _rows(machine, number, data or about.get("source"), generator)
+    with working(f"sampling {number} chains for {sweeps} sweeps"):
+        states = run_chains(machine, Gibbs(), first, sweeps, generator=generator)
+        v = states[0]
+        if means:
+            hamiltonian = machine.hamiltonian()
+            v = hamiltonian.mean(0, hamiltonian.field(0, states)).detach()
+        samples = encoder.decode(v.cpu().numpy())
+    if picture:
+        image_grid(samples, shape, columns, out)
+    else:
+        buffer = io.BytesIO()
+        np.save(buffer, samples)
+        replace_file(out, buffer.getvalue())
+    result = {
+        "machine": str(source),
+        "file": str(out),
+        "samples": number,
+        "columns": int(samples.shape[1]),
+        "dtype": str(samples.dtype),
+        "kind": "means" if means else "states",
+        "sweeps": sweeps,
+        "start": start,
+    }
+    show(result, as_json)
+
+
+def _rows(machine: BoltzmannMachine, number: int, source: str | None, generator: torch.Generator) -> Tensor:
+    """Rows of data, drawn with replacement, as visible states."""
+    if source is None:
+        raise ValueError("data: expected DATA to start from, as the machine names no training data")
+    rows = encoded_rows(machine, read(source))
+    return rows.take(integers(len(rows), (number,), generator).cpu()).to(machine.device)

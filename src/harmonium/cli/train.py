@@ -1,0 +1,219 @@
+"""``harmonium train``."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._random import as_generator
+from harmonium.cli import options, runs
+from harmonium.cli.encoding import BINARISE, encoded_rows, fit_encoding
+from harmonium.cli.output import note, show, working
+from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
+from harmonium.data import DataSet, Rows, read
+from harmonium.layers import Bernoulli, Gaussian, Layer, Spin
+from harmonium.learning import Rule, rules
+from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, normal_, visible_from_data_
+from harmonium.training import SCHEDULES, Callback, TrainingRun, callbacks
+from harmonium.training import train as fit
+
+_HIDDEN_KINDS: dict[str, type[Layer]] = {"bernoulli": Bernoulli, "spin": Spin, "gaussian": Gaussian}
+_METRICS = ("pseudo-likelihood",)
+_METRIC_UNITS = 20_000  # visible units drawn for one evaluation, over all rows
+_EPOCHS = 10
+
+_Option = typer.Option
+
+
+def train(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A file, a folder of images, or a built-in name.")
+    ],
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder for the run.")],
+    visible: Annotated[str, _Option(help=f"Kind of visible units: {', '.join(VISIBLE_KINDS)}.")] = "auto",
+    hidden: Annotated[
+        list[str] | None, _Option(help="Hidden units, 500 if not given; 500,1000 for two layers; repeatable.")
+    ] = None,
+    hidden_kind: Annotated[
+        str, _Option(help=f"Kind of hidden units: {', '.join(_HIDDEN_KINDS)}.")
+    ] = "bernoulli",
+    binarise: Annotated[str, _Option(help=f"What to do to grey levels: {', '.join(BINARISE)}.")] = "none",
+    rule: Annotated[str, _Option(help=f"Learning rule: {', '.join(rules.RECIPES)}.")] = "pcd",
+    sweeps: Annotated[int | None, _Option(help="Sweeps of the rule's chains at every update.")] = None,
+    chains: Annotated[int | None, _Option(help="Chains of the rule; the batch size if not given.")] = None,
+    replicas: Annotated[int | None, _Option(help="Temperatures of tempered_pcd.")] = None,
+    centred: Annotated[bool, _Option("--centred", help="Centre the gradient.")] = False,
+    updates: Annotated[int | None, _Option(help="Length of the run, or use --epochs.")] = None,
+    epochs: Annotated[
+        int | None, _Option(help=f"Passes over the data; {_EPOCHS} where --updates is not given either.")
+    ] = None,
+    batch_size: Annotated[int, _Option(help="Rows of every update.")] = 100,
+    learning_rate: Annotated[float, _Option(help="At the start.")] = 0.05,
+    schedule: Annotated[str, _Option(help=f"Of the learning rate: {', '.join(SCHEDULES)}.")] = "constant",
+    optimizer: Annotated[str, _Option(help="sgd or adam.")] = "sgd",
+    momentum: Annotated[float, _Option(help="Of sgd, in [0, 1).")] = 0.0,
+    weight_decay: Annotated[float, _Option(help="L2 penalty on the couplings.")] = 0.0,
+    l1: Annotated[float, _Option(help="L1 penalty on the couplings.")] = 0.0,
+    clip_norm: Annotated[float | None, _Option(help="Largest norm of the gradient.")] = None,
+    averaging: Annotated[
+        float | None, _Option(help="Decay of a running average of the parameters, such as 0.999.")
+    ] = None,
+    initial_std: Annotated[float, _Option(help="Standard deviation of the first couplings.")] = 0.01,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    validation: Annotated[str | None, _Option(metavar="DATA", help="Held-out data for the metric.")] = None,
+    metric: Annotated[
+        str | None, _Option(help=f"What to follow on --validation: {', '.join(_METRICS)}.")
+    ] = None,
+    evaluate_every: Annotated[
+        int | None, _Option(help="Updates between two evaluations; an epoch if not given.")
+    ] = None,
+    tensorboard: Annotated[bool, _Option("--tensorboard", help="Write TensorBoard events.")] = False,
+    checkpoint_every: Annotated[
+        int | None, _Option(help="Updates between two checkpoints; about a minute if not given.")
+    ] = None,
+    resume: Annotated[bool, _Option("--resume", help="Continue the run in RUN_DIR.")] = False,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Train a machine on DATA and keep it in RUN_DIR.
+
+    Ctrl-C keeps a checkpoint, from which the same command with --resume goes on as if nothing had happened.
+    """
+    options.set_threads(threads)
+    if not (resume or overwrite):
+        runs.refuse_existing(run_dir)
+    if updates is None and epochs is None:
+        epochs = _EPOCHS
+    learning_rule = _rule(rule, sweeps, chains, replicas, centred)
+    hidden_layers = _hidden_layers(hidden or ["500"], hidden_kind)
+    where = options.as_device(device)
+    with working("reading the data"):
+        dataset = read(data)
+        visible_layer, encoder, X = fit_encoding(dataset, visible, binarise, seed)
+        machine = BoltzmannMachine([visible_layer, *hidden_layers], seed=seed)
+        normal_(machine, initial_std, as_generator(seed))
+        visible_from_data_(machine, Rows.of(X, dtype=machine.dtype))
+        machine.metadata = {"encoder": encoder.to_dict(), "data": _description(dataset, data)}
+        held_out, metrics = _validation(machine, validation, metric, seed)
+    if resume:
+        runs.require_same_encoding(run_dir, machine)
+    observers: list[Callback] = [runs.Describe(run_dir, overwrite)]
+    if tensorboard:
+        observers.append(callbacks.TensorBoard(run_dir / runs.EVENTS))
+
+    try:
+        run = fit(
+            machine,
+            X,
+            rule=learning_rule,
+            updates=updates,
+            epochs=epochs,
+            batch_size=batch_size,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            schedule=schedule,
+            momentum=momentum,
+            clip_norm=clip_norm,
+            weight_decay=weight_decay,
+            l1=l1,
+            averaging=averaging,
+            seed=seed,
+            device=where,
+            validation=held_out,
+            metrics=metrics,
+            evaluate_every=evaluate_every,
+            callbacks=observers,
+            run_dir=run_dir,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            overwrite=overwrite,
+        )
+    except KeyboardInterrupt:
+        note(f"interrupted; the last checkpoint in {run_dir}, if any, is kept: --resume continues from it")
+        raise
+    show(_summary(run, dataset, learning_rule), as_json)
+    if run.status == "interrupted":
+        note(
+            f"interrupted after {run.updates} updates; {run_dir / runs.CHECKPOINT} is kept: "
+            "the same command with --resume continues the run"
+        )
+        raise typer.Exit(130)
+
+
+def _rule(name: str, sweeps: int | None, chains: int | None, replicas: int | None, centred: bool) -> Rule:
+    recipes: dict[str, Any] = rules.RECIPES
+    recipe = recipes[_checks.one_of(name, "rule", recipes)]
+    known = inspect.signature(recipe).parameters
+    arguments = {}
+    for option, argument, value in (
+        ("sweeps", "k", sweeps),
+        ("chains", "chains", chains),
+        ("replicas", "replicas", replicas),
+    ):
+        if value is not None:
+            if argument not in known:
+                raise ValueError(f"{option}: expected none with rule {name}, received {value}")
+            arguments[argument] = value
+    made: Rule = recipe(**arguments)
+    return rules.centred(made) if centred else made
+
+
+def _hidden_layers(hidden: list[str], kind: str) -> list[Layer]:
+    layer = _HIDDEN_KINDS[_checks.one_of(kind, "hidden_kind", _HIDDEN_KINDS)]
+    sizes = [size.strip() for given in hidden for size in given.split(",")]
+    for size in sizes:
+        if not size.isdecimal() or int(size) < 1:
+            raise ValueError(f"hidden: expected numbers of units such as 500 or 500,1000, received {size!r}")
+    return [layer(int(size)) for size in sizes]
+
+
+def _description(dataset: DataSet, source: str) -> dict[str, Any]:
+    return {"name": dataset.name, "source": source, "image_shape": dataset.image_shape}
+
+
+def _validation(
+    machine: BoltzmannMachine, source: str | None, metric: str | None, seed: int
+) -> tuple[Tensor | None, Any]:
+    if metric is not None:
+        _checks.one_of(metric, "metric", _METRICS)
+    if source is None:
+        if metric is not None:
+            raise ValueError("metric: expected together with --validation")
+        return None, None
+    missing = missing_pseudo_likelihood(machine)
+    if missing:
+        raise ValueError(f"validation: there is no pseudo-likelihood to follow: {missing}")
+    rows = encoded_rows(machine, read(source))
+    units = -(-_METRIC_UNITS // len(rows))
+    # One seed for all evaluations: the curve then shows the machine's changes and not those of the draws.
+    metrics = {
+        "pseudo_log_likelihood": lambda machine, X: float(
+            bounded_pseudo_likelihood(machine, X, units, seed).mean()
+        )
+    }
+    return next(rows.chunks(len(rows))), metrics
+
+
+def _summary(run: TrainingRun, dataset: DataSet, rule: Rule) -> dict[str, Any]:
+    assert run.run_dir is not None
+    names = (runs.MACHINE, runs.AVERAGED, runs.CHECKPOINT)
+    return {
+        "run": str(run.run_dir),
+        "status": run.status,
+        "updates": run.updates,
+        "seconds": round(run.seconds, 3),
+        "data": dataset.name,
+        "rows": int(dataset.samples.shape[0]),
+        "layers": [str(layer) for layer in run.machine.layers],
+        "rule": rule.name,
+        "bias": rule.bias,
+        "metrics": run.metrics,
+        "files": [name for name in names if (run.run_dir / name).exists()],
+    }

@@ -1,0 +1,67 @@
+"""Plots of a run."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harmonium.machine.storage import replace_file
+
+
+def learning_curve(
+    history: Sequence[Mapping[str, Any]],
+    path: str | os.PathLike[str],
+    *,
+    metrics: Sequence[str] | None = None,
+    references: Mapping[str, float] | None = None,
+) -> None:
+    """Draw the metrics of a run above its gradient norm, over the updates.
+
+    Args:
+        history: ``TrainingRun.history``.
+        path: PNG file; one that is there is replaced in one step.
+        metrics: which numbers to draw above; None: all that the history holds beside step, seconds, learning
+            rate and gradient norm.
+        references: levels to mark beside the metrics, by their names.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+        ValueError: an empty history, or a metric that it does not hold.
+    """
+    try:
+        # Without pyplot nothing global is touched, neither the backend nor a list of open figures.
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("learning_curve: needs matplotlib; pip install 'harmonium[plot]'") from error
+    if not history:
+        raise ValueError("history: expected at least one record, received none")
+    known = list(dict.fromkeys(name for record in history for name in record))
+    names = [name for name in known if name not in _NOT_METRICS] if metrics is None else list(metrics)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"metrics: expected some of {', '.join(known)}; received {name!r}")
+
+    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    for name in names:
+        points = [(record["step"], record[name]) for record in history if name in record]
+        upper.plot(*zip(*points, strict=True), marker=".", label=name.replace("_", " "))
+    for name, level in (references or {}).items():
+        upper.axhline(level, linestyle="--", color="0.4", linewidth=1)
+        upper.annotate(name, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+    if names:
+        upper.legend(loc="center right")
+    steps = [record["step"] for record in history]
+    lower.plot(steps, [record["gradient_norm"] for record in history], color="0.3")
+    lower.set(xlabel="update", ylabel="gradient norm")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    replace_file(Path(path), buffer.getvalue())
+
+
+_NOT_METRICS = ("step", "seconds", "learning_rate", "gradient_norm")

@@ -1,0 +1,166 @@
+"""harmonium evaluate."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+
+from .command_line import CommandLine
+
+BARS = "bars-and-stripes"
+
+
+def random_machine(*layers: hm.layers.Layer, std: float = 0.3) -> hm.BoltzmannMachine:
+    machine = hm.BoltzmannMachine(layers)
+    hm.machine.normal_(machine, std, torch.Generator().manual_seed(1))
+    return machine
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, hm.BoltzmannMachine]:
+    machine = random_machine(hm.Bernoulli(16), hm.Bernoulli(5))
+    machine.save(tmp_path / "m.safetensors")
+    return tmp_path / "m.safetensors", machine
+
+
+def test_small_machines_are_exact(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
+    path, machine = saved
+    result = cli.succeed("evaluate", path, BARS, "--json").json
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    value = hm.likelihood.exact_log_partition(machine)
+    likelihood = hm.likelihood.log_likelihood(machine, X, value)
+
+    assert result["log_partition"] == {"method": "exact", "value": value, "standard_error": 0.0}
+    (row,) = result["results"]
+    assert row["log_likelihood"] == pytest.approx(likelihood.mean().item(), abs=1e-9)
+    assert row["rows_standard_error"] == pytest.approx(likelihood.std().item() / math.sqrt(32), abs=1e-9)
+    assert row["log_partition_standard_error"] == 0.0
+    pseudo = hm.likelihood.pseudo_log_likelihood(machine, X).mean().item()
+    assert row["pseudo_log_likelihood"] == pytest.approx(pseudo, abs=1e-6)
+
+
+def test_annealing(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
+    path, machine = saved
+    arguments = ("evaluate", path, BARS, "--method", "ais", "--chains", 50, "--temperatures", 100)
+    result = cli.succeed(*arguments, "--json").json["log_partition"]
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    expected = hm.likelihood.ais(machine, 50, 100, data=X, seed=0)
+    assert {name: result[name] for name in expected._fields} == pytest.approx(expected._asdict(), abs=1e-9)
+    assert result["base"] == BARS
+    # An annealing run starts from its own seed and base, and leaves out the reverse bound on request.
+    other = cli.succeed(*arguments, "--no-reverse", "--seed", 1, "--base", BARS, "--json").json
+    assert other["log_partition"]["upper"] is None
+    assert other["log_partition"]["value"] != result["value"]
+    text = cli.succeed(*arguments).stdout
+    assert "ess" in text and "log partition standard error" in text
+
+
+def test_a_poor_estimate_says_so(cli: CommandLine, tmp_path: Path) -> None:
+    """Weights of 200 strongly coupled units, annealed in one step, spread over dozens of nats."""
+    random_machine(hm.Bernoulli(200), hm.Bernoulli(200), std=1.0).save(tmp_path / "m.safetensors")
+    arguments = ("evaluate", tmp_path / "m.safetensors", "--temperatures")
+    assert "more --temperatures" in cli.succeed(*arguments, 1, "--json").json["notes"][0]
+
+
+def test_without_data_only_the_partition_is_printed(
+    cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]
+) -> None:
+    result = cli.succeed("evaluate", saved[0], "--method", "ais", "--temperatures", 50, "--json").json
+    assert "results" not in result and "pilot" in result["log_partition"]["base"]
+
+
+def test_several_data_stand_side_by_side(
+    cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "zeros.npy", np.zeros((3, 16), dtype=np.uint8))
+    arguments = ("evaluate", saved[0], BARS, tmp_path / "zeros.npy")
+    bars, zeros = cli.succeed(*arguments, "--json").json["results"]
+    assert (bars["rows"], zeros["rows"]) == (32, 3)
+    assert zeros["rows_standard_error"] == 0.0
+    assert str(tmp_path / "zeros.npy") in cli.succeed(*arguments).stdout
+
+
+def test_deep_machines_are_enumerated_where_possible(cli: CommandLine, tmp_path: Path) -> None:
+    machine = random_machine(hm.Bernoulli(16), hm.Bernoulli(6), hm.Bernoulli(4))
+    machine.save(tmp_path / "deep.safetensors")
+    answer = cli.succeed("evaluate", tmp_path / "deep.safetensors", BARS, "--json").json
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    (row,) = answer["results"]
+    exact = hm.likelihood.exact_log_likelihood(machine, X).mean().item()
+    assert row["log_likelihood"] == pytest.approx(exact, abs=1e-9)
+    assert row["pseudo_log_likelihood"] is None and "one hidden layer" in answer["notes"][0]
+
+
+def test_large_deep_machines_say_what_is_missing(cli: CommandLine, tmp_path: Path) -> None:
+    random_machine(hm.Bernoulli(16), hm.Bernoulli(40), hm.Bernoulli(40), std=0.01).save(
+        tmp_path / "deep.safetensors"
+    )
+    arguments = ("evaluate", tmp_path / "deep.safetensors", BARS, "--temperatures", 20)
+    answer = cli.succeed(*arguments, "--json").json
+    assert answer["log_partition"]["method"] == "ais"
+    assert answer["results"][0]["log_likelihood"] is None
+    assert any(line.startswith("log_likelihood: not available") for line in answer["notes"])
+    assert "not available" in cli.succeed(*arguments).stdout
+    assert "2^26" in cli.refuse(*arguments, "--method", "exact")
+
+
+def test_densities_are_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:
+    """Independent Gaussian units fitted to the data: the density is known in closed form."""
+    X = np.random.default_rng(0).normal([5, -3], [2, 0.1], size=(500, 2))
+    np.save(tmp_path / "x.npy", X)
+    cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
+    result = cli.succeed("evaluate", tmp_path / "run", tmp_path / "x.npy", "--json").json
+    expected = -0.5 * np.log(2 * np.pi * np.e * X.var(0)).sum()
+    assert result["results"][0]["log_likelihood"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_averaged_machine_is_another(cli: CommandLine, tmp_path: Path) -> None:
+    cli.train(BARS, tmp_path / "run", "--averaging", 0.9)
+    last = cli.succeed("evaluate", tmp_path / "run", "--json").json
+    averaged = cli.succeed("evaluate", tmp_path / "run", "--averaged", "--json").json
+    assert Path(averaged["machine"]).name == "averaged.safetensors"
+    assert last["log_partition"]["value"] != averaged["log_partition"]["value"]
+
+
+def test_an_unfinished_run_gives_its_checkpoint(cli: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    cli.train("digits", run, "--binarise", "threshold", "--averaging", 0.9)
+    results = {}
+    for averaged in ((), ("--averaged",)):
+        results[averaged] = cli.succeed("evaluate", run, "digits", *averaged, "--json").json["results"]
+    (run / "machine.safetensors").unlink()
+    (run / "averaged.safetensors").unlink()
+    for averaged, expected in results.items():
+        answer = cli.succeed("evaluate", run, "digits", *averaged, "--json")
+        assert answer.json["results"] == expected
+        assert "unfinished" in answer.stderr and "20 updates" in answer.stderr
+
+    description = (run / "machine.json").read_text()
+    (run / "machine.json").write_text(description.replace('"n_units": 5', '"n_units": 6'))
+    assert "does not fit" in cli.refuse("evaluate", run, "digits")
+    (run / "machine.json").write_text("{")
+    assert "damaged" in cli.refuse("evaluate", run, "digits")
+    (run / "machine.json").unlink()
+    assert "--resume" in cli.refuse("evaluate", run, "digits")
+    (run / "checkpoint.pt").unlink()
+    assert "neither" in cli.refuse("evaluate", run, "digits")
+
+
+def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp_path: Path) -> None:
+    path, _ = saved
+    assert "no file or folder" in cli.refuse("evaluate", tmp_path / "nothing")
+    assert "--averaged" in cli.refuse("evaluate", path, "--averaged")
+    assert "digits: " in cli.refuse("evaluate", path, "digits")
+    assert "--method" in cli.refuse("evaluate", path, "--method", "magic")
+    assert "--chains" in cli.refuse("evaluate", path, "--method", "ais", "--chains", 1)
+    assert "--temperatures" in cli.refuse("evaluate", path, "--method", "ais", "--temperatures", 0)
+    (tmp_path / "bad.safetensors").write_bytes(path.read_bytes()[:100])
+    assert "bad.safetensors" in cli.refuse("evaluate", tmp_path / "bad.safetensors")
+    cli.train(BARS, tmp_path / "run")
+    assert "--averaging" in cli.refuse("evaluate", tmp_path / "run", "--averaged")

@@ -1,0 +1,108 @@
+"""harmonium sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import harmonium as hm
+
+from .command_line import CommandLine
+
+BARS = "bars-and-stripes"
+FEW = ("--number", 6, "--sweeps", 5)
+
+
+@pytest.fixture
+def run(cli: CommandLine, tmp_path: Path) -> Path:
+    cli.train(BARS, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_states_and_means(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    result = cli.succeed("sample", run, *FEW, "--out", tmp_path / "s.npy", "--json").json
+    states = np.load(tmp_path / "s.npy")
+    assert (result["samples"], result["columns"], result["kind"]) == (6, 16, "states")
+    assert states.shape == (6, 16) and set(np.unique(states)) == {0, 1}
+
+    cli.succeed("sample", run, *FEW, "--means", "--out", tmp_path / "m.npy")
+    means = np.load(tmp_path / "m.npy")
+    assert ((means > 0) & (means < 1)).all()
+
+    cli.succeed("sample", run, *FEW, "--out", tmp_path / "again.npy")
+    assert (tmp_path / "again.npy").read_bytes() == (tmp_path / "s.npy").read_bytes()
+    cli.succeed("sample", run, *FEW, "--seed", 1, "--out", tmp_path / "other.npy")
+    assert (np.load(tmp_path / "other.npy") != states).any()
+
+
+def test_a_grid_has_the_shape_of_the_images(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    cli.succeed("sample", run, *FEW, "--columns", 3, "--out", tmp_path / "s.png")
+    with Image.open(tmp_path / "s.png") as image:
+        assert image.size == (3 * 29 + 1, 2 * 29 + 1)
+    cli.succeed("sample", run, *FEW, "--columns", 1, "--image-shape", "2x8", "--out", tmp_path / "t.png")
+    with Image.open(tmp_path / "t.png") as image:
+        assert image.size == (8 * 4 + 2, 6 * (2 * 4 + 1) + 1)
+
+
+def test_samples_come_out_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:
+    """Independent units fitted to the data; 6 standard errors, so a right program fails once in 1e8."""
+    X = np.random.default_rng(0).normal([500, -3], [20, 0.1], size=(400, 2))
+    np.save(tmp_path / "x.npy", X)
+    cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
+    cli.succeed("sample", tmp_path / "run", "--number", 400, "--sweeps", 1, "--out", tmp_path / "s.npy")
+    samples = np.load(tmp_path / "s.npy")
+    assert (np.abs(samples.mean(0) - X.mean(0)) < 6 * X.std(0) / 20).all()
+
+
+def test_bit_planes_come_back_as_grey_levels(cli: CommandLine, tmp_path: Path) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, size=(30, 2, 3), dtype=np.uint8)
+    np.save(tmp_path / "grey.npy", grey)
+    cli.train(tmp_path / "grey.npy", tmp_path / "run", "--binarise", "bit-planes")
+    cli.succeed("sample", tmp_path / "run", *FEW, "--out", tmp_path / "s.npy")
+    samples = np.load(tmp_path / "s.npy")
+    assert samples.dtype == np.uint8 and samples.shape == (6, 6)
+    assert "bit-planes" in cli.refuse("sample", tmp_path / "run", "--means", "--out", tmp_path / "m.npy")
+    start = ("--start", "data", "--data", tmp_path / "grey.npy", "--sweeps", 0)
+    cli.succeed("sample", tmp_path / "run", *FEW, *start, "--out", tmp_path / "d.npy")
+    rows = {row.tobytes() for row in grey.reshape(30, 6)}
+    assert all(row.tobytes() in rows for row in np.load(tmp_path / "d.npy"))
+
+
+def test_chains_may_start_from_data(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    arguments = ("sample", run, "--number", 6, "--sweeps", 0, "--start", "data")
+    cli.succeed(*arguments, "--out", tmp_path / "a.npy")
+    rows = {row.tobytes() for row in hm.data.bars_and_stripes()}
+    assert all(row.tobytes() in rows for row in np.load(tmp_path / "a.npy"))
+
+    np.save(tmp_path / "ones.npy", np.ones((2, 16), dtype=np.uint8))
+    cli.succeed(*arguments, "--data", tmp_path / "ones.npy", "--out", tmp_path / "b.npy")
+    assert (np.load(tmp_path / "b.npy") == 1).all()
+
+
+def test_a_file_is_never_overwritten_unasked(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.npy").write_text("mine")
+    message = cli.refuse("sample", run, *FEW, "--out", tmp_path / "s.npy")
+    assert message.startswith("--out: ") and "--overwrite" in message
+    assert (tmp_path / "s.npy").read_text() == "mine"
+    cli.succeed("sample", run, *FEW, "--out", tmp_path / "s.npy", "--overwrite")
+    assert np.load(tmp_path / "s.npy").shape == (6, 16)
+
+
+def test_mistakes(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]).save(tmp_path / "plain.safetensors")
+    out = ("--out", tmp_path / "s.png")
+    assert "--image-shape" in cli.refuse("sample", tmp_path / "plain.safetensors", *FEW, *out)
+    start = ("--start", "data", "--image-shape", "2x2")
+    assert "--data" in cli.refuse("sample", tmp_path / "plain.safetensors", *FEW, *start, *out)
+    assert "--image-shape" in cli.refuse("sample", run, *FEW, *out, "--image-shape", "4 by 4")
+    assert "image_shape" in cli.refuse("sample", run, *FEW, *out, "--image-shape", "5x5").replace("-", "_")
+    assert ".npy or .png" in cli.refuse("sample", run, *FEW, "--out", tmp_path / "s.jpg")
+    assert "no_such" in cli.refuse("sample", run, *FEW, "--out", tmp_path / "no_such" / "s.npy")
+    assert "--out" in cli.refuse("sample", run, *FEW)
+    assert "--number" in cli.refuse("sample", run, "--number", 0, *out)
+    assert "--start" in cli.refuse("sample", run, "--start", "magic", *out)
+    assert "--start data" in cli.refuse("sample", run, "--data", BARS, *out)
+    assert not (tmp_path / "s.png").exists()

@@ -1,0 +1,242 @@
+"""harmonium train."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import harmonium as hm
+from harmonium.cli.encoding import fit_encoding
+from harmonium.data import Threshold, encoder_from_dict
+
+from .command_line import TINY, CommandLine
+
+BARS = "bars-and-stripes"
+
+
+def test_a_run_is_written_and_summarised(cli: CommandLine, tmp_path: Path) -> None:
+    result = cli.train(BARS, tmp_path / "run")
+
+    assert result["status"] == "completed" and result["updates"] == 20
+    assert result["layers"] == ["Bernoulli(16)", "Bernoulli(5)"]
+    assert result["files"] == ["machine.safetensors", "checkpoint.pt"]
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    assert machine.metadata["data"] == {"name": BARS, "source": BARS, "image_shape": [4, 4]}
+    assert machine.metadata["encoder"] == {"kind": "Identity"}
+
+
+def test_the_summary_is_readable_without_json(cli: CommandLine, tmp_path: Path) -> None:
+    answer = cli.succeed("train", BARS, tmp_path / "run", *TINY)
+    assert "completed" in answer.stdout and "Bernoulli(16), Bernoulli(5)" in answer.stdout
+    assert answer.stderr == ""
+
+
+def test_visible_biases_start_from_the_data(cli: CommandLine, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).binomial(1, [0.9, 0.2, 0.5], size=(400, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", X)
+    cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    expected = (X.sum(0) + 0.5) / (len(X) + 1)
+    np.testing.assert_allclose(torch.sigmoid(machine.layers[0].bias).detach(), expected, rtol=1e-5)
+    assert not machine.couplings[0].any()
+
+
+@pytest.mark.parametrize(
+    ("options", "layers", "encoder"),
+    [
+        (["--visible", "spin"], ["Spin(16)", "Bernoulli(5)"], "Standardise"),
+        (["--visible", "gaussian"], ["Gaussian(16)", "Bernoulli(5)"], "Standardise"),
+        (["--visible", "categorical"], ["Categorical(16, 2)", "Bernoulli(5)"], "OneHot"),
+        (["--hidden-kind", "spin"], ["Bernoulli(16)", "Spin(5)"], "Identity"),
+        (["--hidden", "4"], ["Bernoulli(16)", "Bernoulli(5)", "Bernoulli(4)"], "Identity"),
+        (
+            ["--hidden", "4,3", "--rule", "mean_field_pcd"],
+            ["Bernoulli(16)", "Bernoulli(5)", "Bernoulli(4)", "Bernoulli(3)"],
+            "Identity",
+        ),
+    ],
+)
+def test_machines(
+    cli: CommandLine, tmp_path: Path, options: list[str], layers: list[str], encoder: str
+) -> None:
+    result = cli.train(BARS, tmp_path / "run", *options)
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    assert [str(layer) for layer in machine.layers] == result["layers"] == layers
+    assert machine.metadata["encoder"]["kind"] == encoder
+
+
+@pytest.mark.parametrize("binarise", ["threshold", "sample", "bit-planes"])
+def test_grey_levels_become_binary(cli: CommandLine, tmp_path: Path, binarise: str) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, size=(30, 2, 3), dtype=np.uint8)
+    np.save(tmp_path / "grey.npy", grey)
+    cli.train(tmp_path / "grey.npy", tmp_path / "run", "--binarise", binarise, "--seed", 3)
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    assert machine.layers[0].width == (48 if binarise == "bit-planes" else 6)
+    assert machine.metadata["data"]["image_shape"] == [2, 3]
+    encoder = encoder_from_dict(machine.metadata["encoder"])
+    states = encoder.encode(grey.reshape(30, 6))
+    assert set(np.unique(states)) == {0, 1}
+    if binarise == "threshold":
+        assert encoder == Threshold()
+
+
+def test_bytes_are_standardised_for_gaussian_units(cli: CommandLine, tmp_path: Path) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, size=(50, 6), dtype=np.uint8)
+    np.save(tmp_path / "grey.npy", grey)
+    result = cli.train(tmp_path / "grey.npy", tmp_path / "run")
+    assert result["layers"][0] == "Gaussian(6)"
+    encoder = encoder_from_dict(hm.load(tmp_path / "run" / "machine.safetensors").metadata["encoder"])
+    np.testing.assert_allclose(encoder.encode(grey).mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(grey).std(0), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--rule", "cd", "--sweeps", "3"], "cd(3)"),
+        (["--rule", "pcd", "--sweeps", "2", "--chains", "7"], "pcd(2, chains=7)"),
+        (["--rule", "tempered_pcd", "--replicas", "3"], "tempered_pcd(1, chains=None, replicas=3)"),
+        (["--rule", "noise_cd", "--sweeps", "2"], "noise_cd(2, kernel=Gibbs(), burn_in=0, chains=None)"),
+        (["--rule", "exact", "--centred"], "centred(exact())"),
+    ],
+)
+def test_rules(cli: CommandLine, tmp_path: Path, options: list[str], name: str) -> None:
+    assert cli.train(BARS, tmp_path / "run", *options)["rule"] == name
+
+
+def test_averaging_validation_and_events(cli: CommandLine, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    run = tmp_path / "run"
+    arguments = ("--averaging", 0.9, "--validation", BARS, "--evaluate-every", 5, "--tensorboard")
+    result = cli.train(BARS, run, *arguments)
+    assert "averaged.safetensors" in result["files"]
+    machine, X = hm.load(run / "machine.safetensors"), torch.from_numpy(hm.data.bars_and_stripes())
+    exact = hm.likelihood.pseudo_log_likelihood(machine, X).mean().item()
+    assert result["metrics"]["pseudo_log_likelihood"] == pytest.approx(exact, abs=1e-6)
+    assert len(list((run / "tensorboard").glob("events*"))) == 1
+
+    cli.train(BARS, run, "--overwrite", "--tensorboard")
+    assert len(list((run / "tensorboard").glob("events*"))) == 1
+    assert not (run / "averaged.safetensors").exists()
+
+
+def test_an_existing_run_is_kept_unless_told_otherwise(cli: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    cli.train(BARS, run)
+    (run / "notes.txt").write_text("mine")
+    before = (run / "machine.safetensors").read_bytes()
+
+    message = cli.refuse("train", BARS, run, *TINY)
+    assert message.startswith("RUN_DIR: ") and "--overwrite" in message and "--resume" in message
+    assert (run / "machine.safetensors").read_bytes() == before
+
+    cli.train(BARS, run, "--overwrite", "--seed", 1)
+    assert (run / "machine.safetensors").read_bytes() != before
+    assert (run / "notes.txt").read_text() == "mine"
+
+
+def test_a_refused_start_leaves_nothing_in_the_way(cli: CommandLine, tmp_path: Path) -> None:
+    cli.refuse("train", BARS, tmp_path / "run", "--learning-rate", -1)
+    cli.train(BARS, tmp_path / "run")
+
+
+def test_a_resumed_run_is_the_uninterrupted_run(cli: CommandLine, tmp_path: Path) -> None:
+    cli.train(BARS, tmp_path / "whole", "--batch-size", 8)
+    cli.train(BARS, tmp_path / "parts", "--batch-size", 8, "--updates", 7)
+    cli.train(BARS, tmp_path / "parts", "--batch-size", 8, "--resume")
+    whole, parts = (hm.load(tmp_path / name / "machine.safetensors") for name in ("whole", "parts"))
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), parts.parameters(), strict=True))
+
+
+def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    cli.train("digits", run, "--binarise", "threshold")
+    message = cli.refuse("train", "digits", run, *TINY, "--binarise", "sample", "--resume")
+    assert message.startswith("DATA: ") and "encoding" in message
+    arguments = ("train", "digits", run, *TINY, "--binarise", "threshold", "--resume")
+    assert cli.refuse(*arguments, "--learning-rate", 0.5).startswith("--learning-rate: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["nowhere.npy"], ["nowhere.npy", "no such file"]),
+        ([BARS, "--rule", "magic"], ["--rule: ", "pcd", "magic"]),
+        ([BARS, "--rule", "cd", "--chains", "5"], ["--chains: ", "cd", "5"]),
+        ([BARS, "--hidden", "5,x"], ["--hidden: ", "'x'"]),
+        ([BARS, "--hidden", "0"], ["--hidden: ", "'0'"]),
+        ([BARS, "--hidden-kind", "soft"], ["--hidden-kind: ", "soft"]),
+        ([BARS, "--visible", "soft"], ["soft", "bernoulli"]),
+        ([BARS, "--binarise", "magic"], ["--binarise: ", "magic"]),
+        ([BARS, "--updates", "5", "--epochs", "5"], ["--updates, --epochs: "]),
+        ([BARS, "--updates", "many"], ["--updates", "many"]),
+        ([BARS, "--schedule", "magic"], ["--schedule: ", "magic"]),
+        ([BARS, "--optimizer", "magic"], ["--optimizer: ", "magic"]),
+        ([BARS, "--momentum", "2"], ["--momentum: ", "2"]),
+        ([BARS, "--batch-size", "0"], ["--batch-size: ", "0"]),
+        ([BARS, "--initial-std", "-1"], ["-1"]),
+        ([BARS, "--seed", "-1"], ["seed: ", "-1"]),
+        ([BARS, "--device", "abacus"], ["--device: ", "abacus"]),
+        ([BARS, "--threads", "0"], ["--threads: ", "0"]),
+        ([BARS, "--metric", "pseudo-likelihood"], ["--metric: ", "--validation"]),
+        ([BARS, "--validation", "digits"], ["digits: ", "16", "64"]),
+        ([BARS, "--visible", "gaussian", "--validation", BARS], ["--validation: ", "Gaussian"]),
+        ([BARS, "--resume", "--overwrite"], ["--resume, --overwrite: "]),
+        (["digits", "--visible", "bernoulli"], ["digits: ", "0.3125", "--binarise"]),
+        (["digits", "--binarise", "bit-planes"], ["digits: ", "uint8"]),
+        ([BARS, "--no-such-option"], ["--no-such-option"]),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_no_run(
+    cli: CommandLine, tmp_path: Path, arguments: list[str], parts: list[str]
+) -> None:
+    data, *options = arguments
+    message = cli.refuse("train", data, tmp_path / "run", *options)
+    assert [part for part in parts if part not in message] == []
+    assert not (tmp_path / "run" / "machine.json").exists()
+
+
+def test_divergence_ends_with_status_1(cli: CommandLine, tmp_path: Path) -> None:
+    arguments = ("train", "gaussian-mixture", tmp_path / "run", *TINY, "--learning-rate", 1e6)
+    message = cli.refuse(*arguments, "--updates", 200, status=1)
+    assert "diverged after" in message and "learning rate" in message
+
+
+def test_a_full_disk_ends_with_status_1(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    message = cli.refuse("train", BARS, tmp_path / "run", *TINY, status=1)
+    assert os.strerror(errno.ENOSPC) in message
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith(".")] == []
+
+
+def test_sparse_and_hdf5_data(cli: CommandLine, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    X = np.random.default_rng(0).integers(0, 2, size=(60, 8), dtype=np.uint8)
+    sparse.save_npz(tmp_path / "x.npz", sparse.csr_matrix(X))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["samples"] = X
+    machines = []
+    for visible in ("bernoulli", "spin"):
+        for name in ("x.npz", "x.h5"):
+            cli.train(tmp_path / name, tmp_path / name[2:], "--visible", visible, "--overwrite")
+            machines.append(hm.load(tmp_path / name[2:] / "machine.safetensors"))
+        sparsely, from_file = (machine.parameters() for machine in machines[-2:])
+        assert all(torch.equal(a, b) for a, b in zip(sparsely, from_file, strict=True))
+
+
+def test_a_file_that_needs_no_encoding_is_not_read_whole(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 2, size=(200, 8), dtype=np.uint8))
+    dataset = hm.data.read(tmp_path / "x.npy")
+    _, _, states = fit_encoding(dataset, "auto", "none", 0)
+    assert states is dataset.samples and isinstance(states, np.memmap)

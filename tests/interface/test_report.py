@@ -1,0 +1,107 @@
+"""Image grids, plots and the summary page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from harmonium.report import image_grid, learning_curve, write_png, write_summary
+
+
+def test_images_stand_in_reading_order(tmp_path: Path) -> None:
+    images = np.arange(5 * 6, dtype=np.uint8).reshape(5, 6)
+    grid = image_grid(images, (2, 3), columns=2, path=tmp_path / "g.png", enlarge=1)
+    assert grid.shape == (3 * 3 + 1, 2 * 4 + 1) and grid.dtype == np.uint8
+    for i in range(5):
+        top, left = 1 + 3 * (i // 2), 1 + 4 * (i % 2)
+        np.testing.assert_array_equal(grid[top : top + 2, left : left + 3], images[i].reshape(2, 3))
+    with Image.open(tmp_path / "g.png") as image:
+        np.testing.assert_array_equal(np.asarray(image), grid)
+
+
+def test_small_images_are_enlarged() -> None:
+    assert image_grid(np.zeros((4, 8, 8))).shape == (2 * 33 + 1, 2 * 33 + 1)
+    assert image_grid(np.zeros((4, 28, 28))).shape == (2 * 29 + 1, 2 * 29 + 1)
+    grid = image_grid(torch.tensor([[0.0, 1.0]]), (1, 2), enlarge=2)
+    np.testing.assert_array_equal(grid[1:3, 1:5], [[0, 0, 255, 255]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array([[0, 1]], dtype=np.uint8), [0, 255]),
+        (np.array([[0, 200]], dtype=np.uint8), [0, 200]),
+        (np.array([[0.0, 0.2]]), [0, 51]),
+        (np.array([[-1.0, 1.0]]), [0, 255]),
+        (np.array([[3.0, 3.0]]), [0, 0]),
+        (np.array([[False, True]]), [0, 255]),
+    ],
+)
+def test_levels(values: np.ndarray, expected: list[int]) -> None:
+    assert image_grid(values, (1, 2), enlarge=1)[1, 1:3].tolist() == expected
+
+
+def test_colour() -> None:
+    images = np.random.default_rng(0).integers(2, 256, size=(3, 4, 5, 3), dtype=np.uint8)
+    grid = image_grid(images.reshape(3, -1), (4, 5, 3), enlarge=1)
+    assert grid.shape == (2 * 5 + 1, 2 * 6 + 1, 3)
+    np.testing.assert_array_equal(grid[1:5, 1:6], images[0])
+
+
+def test_refused_images(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"image_shape: expected 6 values, received \(2, 2\)"):
+        image_grid(np.zeros((1, 6)), (2, 2))
+    with pytest.raises(ValueError, match=r"image_shape: expected \(h, w\)"):
+        image_grid(np.zeros((1, 6)))
+    with pytest.raises(ValueError, match="images: expected at least one"):
+        image_grid(np.zeros((0, 6)), (2, 3))
+    with pytest.raises(ValueError, match="NaN"):
+        image_grid(np.full((1, 6), np.nan), (2, 3))
+    with pytest.raises(TypeError, match="numbers"):
+        image_grid(np.array([["a"]]), (1, 1))
+    with pytest.raises(ValueError, match=r"\.png"):
+        write_png(np.zeros((2, 2), dtype=np.uint8), tmp_path / "x.jpg")
+
+
+HISTORY = [
+    {"step": step, "seconds": 0.1, "learning_rate": 0.1, "gradient_norm": 1.0 / step, **extra}
+    for step, extra in ((1, {}), (2, {"likelihood": -3.0}), (3, {}), (4, {"likelihood": -2.0}))
+]
+
+
+def test_learning_curve_touches_nothing_global(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    loaded = "matplotlib.pyplot" in sys.modules
+    learning_curve(HISTORY, tmp_path / "c.png", references={"baseline": -4.0})
+    learning_curve(HISTORY, tmp_path / "c.png", metrics=["likelihood"])
+    with Image.open(tmp_path / "c.png") as image:
+        assert image.width > 300
+    assert ("matplotlib.pyplot" in sys.modules) == loaded
+
+
+def test_refused_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="history"):
+        learning_curve([], tmp_path / "c.png")
+    with pytest.raises(ValueError, match=r"metrics: .* 'loss'"):
+        learning_curve(HISTORY, tmp_path / "c.png", metrics=["loss"])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"harmonium\[plot\]"):
+        learning_curve(HISTORY, tmp_path / "c.png")
+
+
+def test_summary(tmp_path: Path) -> None:
+    write_summary(
+        tmp_path / "summary.md",
+        "A run",
+        {"Settings": {"rule": "pcd", "learning rate": 0.05}, "Results": {"a|b": "x\ny"}},
+        {"Samples": "samples.png"},
+    )
+    text = (tmp_path / "summary.md").read_text()
+    assert text.startswith("# A run\n\n## Settings\n\n| | |\n|---|---|\n| rule | pcd |\n")
+    assert "\n| learning rate | 0.05 |\n" in text
+    assert "| a\\|b | x y |" in text and "![Samples](samples.png)" in text
