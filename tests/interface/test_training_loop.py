@@ -453,3 +453,35 @@ def test_gradients_that_do_not_fit_are_named() -> None:
         run(rule=Partial(0.0))
     with pytest.raises(ValueError, match=r"^rule.*couplings\.0 of shape \(6, 4\), received \(2, 2\)"):
         run(rule=Partial(1.0))
+
+
+def test_a_transform_makes_fresh_states_at_every_update_and_resumes_bit_for_bit(tmp_path):
+    X = np.random.Generator(np.random.PCG64(0)).random((30, 6), dtype=np.float32)
+    seen = []
+
+    def draw(batch, generator):
+        states = hm.data.bernoulli_binarise(batch, generator)
+        seen.append(states)
+        return states
+
+    def run(updates, **extra):
+        machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)])
+        hm.train(machine, X, rule=hm.rules.pcd(1, 10), updates=updates, batch_size=30, transform=draw, **extra)
+        return machine
+
+    whole = run(20)
+    assert len(seen) == 20
+    assert all(bool(((states == 0) | (states == 1)).all()) for states in seen)
+    assert not torch.equal(seen[0], seen[1])
+    run(7, run_dir=tmp_path / "run")
+    resumed = run(20, run_dir=tmp_path / "run", resume=True)
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_transform_out_of_the_support_is_refused():
+    machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
+    with pytest.raises(ValueError, match="X.*expected values in {0, 1}"):
+        hm.train(
+            machine, np.zeros((3, 2)), rule=hm.rules.cd(1), updates=1, transform=lambda v, generator: v + 0.5
+        )

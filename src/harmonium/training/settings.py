@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium.learning import Rule
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.schedules import Schedule, as_schedule
+
+Transform = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,7 @@ class Settings:
     weight_decay: float
     l1: float
     averaging: float | None
+    transform: Transform | None
     seed: int
 
     def __post_init__(self) -> None:
@@ -63,6 +70,8 @@ class Settings:
         _checks.real(self.l1, "l1", low=0.0)
         if self.averaging is not None and not 0 < _checks.real(self.averaging, "averaging") < 1:
             raise ValueError(f"averaging: expected a decay in (0, 1) or None, received {self.averaging}")
+        if self.transform is not None and not callable(self.transform):
+            raise TypeError(f"transform: expected a callable or None, received {type(self.transform).__name__}")
         if _checks.positive_int(self.seed, "seed", minimum=0) >= 1 << 63:
             raise ValueError(f"seed: expected an int in [0, 2**63), received {self.seed}")
 

@@ -27,7 +27,7 @@ from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import stream_seed
-from harmonium.training.settings import Settings
+from harmonium.training.settings import Settings, Transform
 from harmonium.training.state import TrainingState
 from harmonium.training.support import check_batch, check_rows
 from harmonium.training.validation import Metric, Validation
@@ -51,6 +51,7 @@ def train(
     weight_decay: float = 0.0,
     l1: float = 0.0,
     averaging: float | None = None,
+    transform: Transform | None = None,
     seed: int = 0,
     device: str | torch.device | None = None,
     validation: Any = None,
@@ -90,6 +91,9 @@ def train(
         l1: >= 0; adds -l1 · sign(W) to the gradient of the couplings, and of nothing else.
         averaging: decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
             that it forgets where the machine started.
+        transform: makes visible states of a batch, ``(rows, generator) -> states``, anew at every update: for
+            instance ``harmonium.data.bernoulli_binarise`` on intensities. Its noise is a function of the seed
+            and the step. None: the rows are states.
         seed: of the order of the rows and of the rule's noise, in [0, 2**63).
         device: where to train; the machine is moved there. None: where it is.
         validation: rows for the metrics, as ``X``, few enough to be held as floats.
@@ -131,6 +135,7 @@ def train(
         weight_decay=weight_decay,
         l1=l1,
         averaging=averaging,
+        transform=transform,
         seed=seed,
     )
     for name, every in (
@@ -147,7 +152,8 @@ def train(
 
     _move(machine, device)
     rows = Rows.of(X, dtype=machine.dtype, name="X")
-    check_rows(machine, rows, "X")
+    if transform is None:
+        check_rows(machine, rows, "X")
     evaluate = Validation(validation, metrics, machine)
     batches = Batches(len(rows), batch_size, seed)
     total = int(updates) if updates is not None else batches.updates(int(epochs or 1))
@@ -204,8 +210,11 @@ def train(
             saved_at = time.perf_counter()
             while state.step < total and not state.stopped and not interruption.requested:
                 indices = batches.indices(state.step)
-                v = rows.take(indices).to(machine.device)
-                if not rows.in_memory:
+                v = rows.take(indices)
+                if transform is not None:
+                    v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
+                v = v.to(machine.device)
+                if transform is not None or not rows.in_memory:
                     check_batch(machine, v, indices, "X")
 
                 estimate = rule.gradient(machine, v, state=state.rule_state, generator=generator)
