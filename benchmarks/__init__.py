@@ -1,0 +1,1 @@
+"""Harmonium timed beside its peers: ``python -m benchmarks`` (or ``make bench``)."""

@@ -1,0 +1,115 @@
+"""How much memory training and annealing take, beside PERFORMANCE's bound."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import accumulate
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+import harmonium as hm
+from benchmarks import peers
+from benchmarks.race import Table
+from harmonium.likelihood import ais
+
+VISIBLE, HIDDEN = 784, 500
+SMALL = (64, 64, 128)  # visible, hidden, batch: enough for every library to load what it needs
+
+
+class Job(NamedTuple):
+    """What is run: PCD-k updates of ``hm.train``, or AIS where k is 0."""
+
+    batch: int
+    chains: int
+    k: int = 0
+    temperatures: int = 0
+
+    def __str__(self) -> str:
+        if self.k:
+            return f"PCD-{self.k}, batch {self.batch}, {self.chains} chains"
+        return f"AIS, {self.chains} chains, {self.temperatures} temperatures"
+
+    def bound(self) -> int:
+        """Bytes: (batch + chains) × (units of all layers) × 4, plus two copies of the parameters."""
+        units = VISIBLE + HIDDEN
+        return (self.batch + self.chains) * units * 4 + 2 * 4 * (VISIBLE * HIDDEN + units)
+
+    def prepared(self, visible: int = VISIBLE, hidden: int = HIDDEN) -> Callable[[], object]:
+        """The work, with its machine and data already there."""
+        machine = peers.machine(visible, hidden)
+        X = peers.rows(2 * self.batch, visible)
+        if not self.k:
+            return lambda: ais(machine, self.chains, self.temperatures, data=X[: self.batch])
+        rule = hm.rules.pcd(self.k, self.chains)
+        return lambda: hm.train(machine, X, rule=rule, updates=3, batch_size=self.batch)
+
+
+def memory(quick: bool) -> Table:
+    long = 200 if quick else 1000
+    jobs = [Job(100, 100, 1), Job(1000, 1000, 1), Job(100, 1000, 10), Job(100, 100, 100), Job(100, 100, long)]
+    jobs += [Job(100, 100, 0, 100), Job(100, 100, 0, long), Job(1000, 1000, 0, 100)]
+    table = Table(
+        "memory",
+        f"Memory beside the machine and its data, {VISIBLE} × {HIDDEN}, MB",
+        ["", "bound", "largest tensor", "peak of all tensors", "peak RSS growth", "largest ÷ bound", ""],
+        notes=[
+            "bound: (batch + chains) × units × 4 bytes + 2 × parameters, of any one array; AIS: data rows",
+            "tensors: torch's allocator through its profiler, profiler's start = 0",
+            "RSS: a fresh process after a small warm-up; NumPy, oneDNN and fragmentation included",
+        ],
+    )
+    for job in jobs:
+        largest, peak = _tensors(job)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+            resident = fresh.submit(_resident_growth, job, torch.get_num_threads()).result()
+        share = largest / job.bound()
+        cells = [f"{each / 1e6:.2f}" for each in (job.bound(), largest, peak)]
+        cells.append("-" if resident is None else f"{resident / 1e6:.1f}")
+        table.rows.append([str(job), *cells, f"{share:.2f}", "met" if share <= 1 else "missed"])
+        table.data[str(job)] = {
+            "bound_bytes": job.bound(),
+            "largest_tensor_bytes": largest,
+            "peak_tensor_bytes": peak,
+            "peak_resident_growth_bytes": resident,
+        }
+    return table
+
+
+def _tensors(job: Job) -> tuple[int, int]:
+    """The largest allocation of torch, and the most that was allocated at once."""
+    work = job.prepared()
+    gc.collect()
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu, profile_memory=True, acc_events=True) as profile:
+        work()
+    events = [each for each in profile.profiler.kineto_results.events() if each.name() == "[memory]"]
+    sizes = [each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())]
+    return max(sizes), max(accumulate(sizes))
+
+
+def _resident_growth(job: Job, threads: int) -> int | None:
+    """Peak resident bytes above those before the work; None where the system does not tell."""
+    torch.set_num_threads(threads)
+    visible, hidden, batch = SMALL
+    job._replace(batch=batch, chains=batch, k=min(job.k, 2), temperatures=min(job.temperatures, 2)).prepared(
+        visible, hidden
+    )()
+    work = job.prepared()
+    gc.collect()
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+        before = _status("VmRSS")
+        work()
+        return _status("VmHWM") - before
+    except OSError:
+        return None
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
