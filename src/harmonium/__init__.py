@@ -4,7 +4,19 @@ A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelih
 ``chains`` sample from it. "FORMULAS" in a docstring is the page of that name in the documentation.
 """
 
-from harmonium import chains, data, layers, learning, likelihood, machine, meanfield, training
+from harmonium import (
+    chains,
+    couplings,
+    data,
+    estimators,
+    layers,
+    learning,
+    likelihood,
+    machine,
+    meanfield,
+    training,
+)
+from harmonium.estimators import RBM
 from harmonium.layers import Bernoulli, Categorical, Gaussian, Spin
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine, load
@@ -13,6 +25,7 @@ from harmonium.training import TrainingRun, train
 __version__ = "0.1.0"
 
 __all__ = [
+    "RBM",
     "Bernoulli",
     "BoltzmannMachine",
     "Categorical",
@@ -20,7 +33,9 @@ __all__ = [
     "Spin",
     "TrainingRun",
     "chains",
+    "couplings",
     "data",
+    "estimators",
     "layers",
     "learning",
     "likelihood",

@@ -1,0 +1,210 @@
+"""What every estimator does: learn from rows, and draw rows, in the units of the data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from harmonium import _checks, chains
+from harmonium._random import as_generator
+from harmonium.data import Identity, Rows
+from harmonium.estimators._learning_rule import learning_rule
+from harmonium.estimators._progress import Progress, optimizer_factory
+from harmonium.layers import Layer
+from harmonium.learning import Rule
+from harmonium.likelihood import LogPartition
+from harmonium.machine import BoltzmannMachine, normal_, visible_for, visible_from_data_
+from harmonium.training import Schedule, train
+from harmonium.training.seeds import stream_seed
+
+Array = NDArray[Any]
+
+_ROWS = 4096
+
+
+class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
+    """A machine behind scikit-learn's interface; a subclass says which hidden layers it has.
+
+    The parameters are those that ``RBM`` documents. scikit-learn reads them off the signature of the
+    subclass, which stores them.
+    """
+
+    @abstractmethod
+    def _hidden_layers(self, visible: Layer) -> list[Layer]:
+        """New hidden layers for a machine with these visible units."""
+
+    # Learning
+    # ----------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fits a new machine to the rows.
+
+        Args:
+            X: (rows, columns), a dense array, data frame or sparse matrix. Sparse rows of a Bernoulli machine
+                stay sparse; other visible units need one dense float32 copy.
+            y: ignored.
+
+        Raises:
+            ValueError: a parameter out of range, NaN, or values that the visible units do not take.
+            TrainingDiverged: something is no longer finite; a smaller learning rate may help.
+            KeyboardInterrupt: after Ctrl-C; the estimator keeps what it has learnt.
+        """
+        self._validate_params()
+        rule = self._learning_rule()
+        X = self._validated(X, reset=True)
+        self._begin(X)
+        self._train(X, rule, self.epochs, self.schedule)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Goes once over more rows, with the chains and the optimiser's state of the last call.
+
+        The first call, like ``fit``, chooses the visible units and the encoder from its rows; name
+        ``visible`` where one batch may not show it. The learning rate is constant.
+
+        Args:
+            X: (rows, columns), as in ``fit``.
+            y: ignored.
+
+        Raises:
+            As ``fit``.
+        """
+        self._validate_params()
+        rule = self._learning_rule()
+        first = not hasattr(self, "machine_")
+        X = self._validated(X, reset=first)
+        if first:
+            self._begin(X)
+        self._train(X, rule, 1, "constant")
+        return self
+
+    def _begin(self, X: Any) -> None:
+        visible, encoder = visible_for(Rows.of(X, torch.float64), self.visible)
+        hidden = self._hidden_layers(visible)
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.encoder_ = encoder
+        self.machine_ = BoltzmannMachine([visible, *hidden])
+        normal_(self.machine_, self.initial_std, as_generator(self._stream("couplings")))
+        self.machine_.metadata["encoder"] = encoder.to_dict()
+        visible_from_data_(self.machine_, Rows.of(self._training_rows(X)))
+        self.history_: list[dict[str, Any]] = []
+        self.n_updates_ = 0
+        self._progress: Progress | None = None
+
+    def _learning_rule(self) -> Rule:
+        if self.centred and self.optimizer == "adam" and not isinstance(self.rule, Rule):
+            raise ValueError(
+                'centred: expected False with optimizer="adam", which rescales every number by itself and '
+                "so loses the direction"
+            )
+        return learning_rule(
+            self.rule,
+            sweeps=self.sweeps,
+            n_chains=self.n_chains,
+            batch_size=self.batch_size,
+            centre=self.centred,
+        )
+
+    def _train(self, X: Any, rule: Rule, epochs: int, schedule: str | Schedule) -> None:
+        self._log_partition: tuple[Any, LogPartition] | None = None  # of the machine as it was
+        earlier = self._progress
+        build = optimizer_factory(self.optimizer, self.learning_rate, earlier)
+        built: list[torch.optim.Optimizer] = []
+
+        def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+            built.append(build(parameters))
+            return built[0]
+
+        run = train(
+            self.machine_,
+            self._training_rows(X),
+            rule=earlier.resume(rule) if earlier else rule,
+            epochs=epochs,
+            batch_size=self.batch_size,
+            optimizer=optimizer,
+            schedule=schedule,
+            clip_norm=self.clip_norm,
+            weight_decay=self.weight_decay,
+            seed=self._stream("train", self.n_updates_),
+            device=self.device,
+            progress=self.verbose > 0,
+        )
+        self._progress = Progress(rule.name, run.rule_state, built[0])
+        self.history_ += [{**record, "step": record["step"] + self.n_updates_} for record in run.history]
+        self.n_updates_ += run.updates
+        if run.status == "interrupted":
+            raise KeyboardInterrupt
+
+    # Samples
+    # ----------------------------------------------------------------------------
+
+    def sample(self, n_samples: int = 1, *, sweeps: int = 1000, random_state: Any = None) -> Array:
+        """Rows drawn from the machine, in the units of the data.
+
+        Each comes from a Gibbs chain of its own that starts from pure noise, so that the rows are
+        independent; they follow the machine's law as far as ``sweeps`` sweeps have mixed it.
+
+        Args:
+            n_samples: rows, at least 1.
+            sweeps: of every chain, at least 0.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (n_samples, columns), float64.
+        """
+        check_is_fitted(self)
+        _checks.positive_int(n_samples, "n_samples")
+        random = check_random_state(self.random_state if random_state is None else random_state)
+        machine = self.machine_
+        seed = stream_seed(int(random.randint(2**31 - 1)), "sample")
+        generator = as_generator(seed, machine.device)
+        noise = machine.random_states(n_samples, generator=generator)
+        states = chains.run(machine, chains.Gibbs(), noise, sweeps, generator=generator)
+        return floating(self.encoder_.decode(states[0].double()), np.float64)
+
+    # Between data and states
+    # ----------------------------------------------------------------------------
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        return validate_data(self, X, accept_sparse="csr", reset=reset)
+
+    def _states(self, X: Any) -> Iterator[Tensor]:
+        """The rows as visible states in float64, a block at a time."""
+        start = 0
+        for rows in Rows.of(X, torch.float64).chunks(_ROWS):
+            v = self.encoder_.encode(rows).to(self.machine_.device, torch.float64)
+            self.machine_.layers[0].check(v, f"X[{start}:]" if start else "X")
+            start += len(v)
+            yield v
+
+    def _training_rows(self, X: Any) -> Any:
+        if isinstance(self.encoder_, Identity):
+            return X
+        return torch.cat([v.to(self.machine_.dtype) for v in self._states(X)])
+
+    def _double(self) -> BoltzmannMachine:
+        return deepcopy(self.machine_).double()
+
+    def _stream(self, purpose: str, index: int = 0) -> int:
+        return stream_seed(self._seed, purpose, index)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def floating(x: Tensor, dtype: Any) -> Array:
+    """As a NumPy array: float32 for float32, else float64."""
+    return x.cpu().numpy().astype(np.float32 if dtype == np.float32 else np.float64, copy=False)

@@ -1,0 +1,73 @@
+"""What one call of an estimator's training leaves to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from harmonium.learning import Expectation, Outcome, Rule
+from harmonium.machine import Hamiltonian, Statistics
+from harmonium.training.optimizers import OptimizerFactory
+
+OPTIMIZERS: dict[str, Any] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+
+
+class Progress(NamedTuple):
+    """Chains and optimiser at the end of a run.
+
+    Attributes:
+        rule: the name of the rule, with its settings, that the chains belong to.
+        chains: ``TrainingRun.rule_state``.
+        optimizer: the optimiser, with what it remembers.
+    """
+
+    rule: str
+    chains: Any
+    optimizer: torch.optim.Optimizer
+
+    def resume(self, rule: Rule) -> Rule:
+        """The rule, going on from the chains where they are its own."""
+        return replace(rule, free=_Resumed(rule.free, self.chains)) if rule.name == self.rule else rule
+
+
+def optimizer_factory(
+    optimizer: str | OptimizerFactory, learning_rate: float, earlier: Progress | None
+) -> Callable[[list[Parameter]], torch.optim.Optimizer]:
+    """A factory of optimisers with these settings and the memory of the earlier one of the same kind."""
+
+    def build(parameters: list[Parameter]) -> torch.optim.Optimizer:
+        if isinstance(optimizer, str):
+            built: torch.optim.Optimizer = OPTIMIZERS[optimizer](parameters, lr=learning_rate, fused=True)
+        else:
+            built = optimizer(parameters)
+        if earlier is not None and type(built) is type(earlier.optimizer):
+            built.load_state_dict({**built.state_dict(), "state": earlier.optimizer.state_dict()["state"]})
+        return built
+
+    return build
+
+
+@final
+class _Resumed(Expectation):
+    """An expectation whose first call goes on from the state of an earlier run."""
+
+    def __init__(self, expectation: Expectation, start: Any) -> None:
+        self.expectation = expectation
+        self.start = start
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        into: Statistics,
+        weight: float,
+    ) -> Outcome:
+        state = self.start if state is None else state
+        return self.expectation.add(hamiltonian, v, state, generator, into, weight)

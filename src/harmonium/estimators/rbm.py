@@ -1,0 +1,296 @@
+"""The restricted Boltzmann machine as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils import check_array
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.estimators._log_partition import find_log_partition
+from harmonium.estimators._progress import OPTIMIZERS
+from harmonium.layers import Bernoulli, Categorical, Gaussian, Layer, Spin
+from harmonium.learning import Rule
+from harmonium.learning.rules import RECIPES
+from harmonium.likelihood import LogPartition, log_likelihood
+from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine
+from harmonium.training import SCHEDULES, Schedule
+from harmonium.training.optimizers import OptimizerFactory
+
+HIDDEN_KINDS = ("bernoulli", "spin", "categorical", "gaussian")
+
+
+@final
+class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
+    """A restricted Boltzmann machine: a density of the rows and a transformer to its hidden units.
+
+    Rows go in and come out in the data's own units: an encoder, chosen with the visible units, stands between
+    them and the machine. ``harmonium.train`` offers more settings on the machine itself.
+
+    Args:
+        n_hidden: hidden units, at least 1.
+        visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, else Gaussian on
+            standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and +1, or 0 and 1; "categorical"
+            integers 0..q-1; "gaussian" any numbers.
+        hidden: kind of the hidden units: "bernoulli", "spin", "categorical", or "gaussian", which needs
+            discrete visible units.
+        hidden_states: states of each hidden unit, at least 2; read only with ``hidden="categorical"``.
+        rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
+        sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. "exact" and a
+            ``Rule`` take none.
+        n_chains: chains of the free machine, at least 1; None: ``batch_size``. "exact", "cd" and a ``Rule``
+            take none.
+        batch_size: rows of every update, at least 1.
+        epochs: passes of ``fit`` over the rows, at least 1.
+        centred: whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
+            treats 0 and 1 alike; a ``Rule`` stays as it is.
+        learning_rate: of the named optimisers, >= 0.
+        optimizer: "sgd"; "adam", which wants a rate around 0.01 and ``centred=False``; or a callable
+            ``parameters -> torch.optim.Optimizer`` with its own rates.
+        schedule: of the learning rate in ``fit``: "constant", "cosine", "linear", "inverse_sqrt", or a
+            callable ``(step, total) -> factor``. In ``partial_fit`` the rate is constant.
+        clip_norm: largest norm of the gradient, above 0; None: any. Gaussian units need it against outliers.
+        weight_decay: >= 0, of the couplings.
+        initial_std: standard deviation of the first couplings, >= 0. Beside Gaussian units and many hidden
+            ones it must be small.
+        log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration, up to 2^26 states of
+            the visible or of the hidden units; "ais": by annealed importance sampling; "auto": "exact" up to
+            2^20 states, else "ais".
+        ais_chains: annealing runs, at least 2.
+        ais_temperatures: inverse temperatures of each run, at least 1.
+        verbose: above 0, a progress bar on stderr.
+        device: where to train and compute, as ``torch.device`` takes it; None: the CPU.
+        random_state: int, ``RandomState`` or None, as everywhere in scikit-learn. The same int, data, device
+            and number of threads give the same bits.
+
+    Attributes:
+        machine_: the trained ``BoltzmannMachine``. ``machine_.save`` keeps the encoder in its metadata.
+        encoder_: turns data into states of the machine and back; fixed by ``fit`` or the first
+            ``partial_fit``.
+        history_: records of the training, dicts with step, seconds, learning rate, gradient norm and the
+            rule's diagnostics.
+        n_updates_: updates made.
+        n_features_in_: columns of the data.
+        feature_names_in_: their names, where the data had names.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_hidden": [Interval(Integral, 1, None, closed="left")],
+        "visible": [StrOptions(set(VISIBLE_KINDS))],
+        "hidden": [StrOptions(set(HIDDEN_KINDS))],
+        "hidden_states": [Interval(Integral, 2, None, closed="left")],
+        "rule": [StrOptions(set(RECIPES)), Rule],
+        "sweeps": [Interval(Integral, 1, None, closed="left"), None],
+        "n_chains": [Interval(Integral, 1, None, closed="left"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "centred": ["boolean"],
+        "learning_rate": [Interval(Real, 0, None, closed="left")],
+        "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
+        "schedule": [StrOptions(set(SCHEDULES)), callable],
+        "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "initial_std": [Interval(Real, 0, None, closed="left")],
+        "log_partition": [StrOptions({"auto", "exact", "ais"})],
+        "ais_chains": [Interval(Integral, 2, None, closed="left")],
+        "ais_temperatures": [Interval(Integral, 1, None, closed="left")],
+        "verbose": ["verbose"],
+        "device": [str, torch.device, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_hidden: int = 100,
+        *,
+        visible: str = "auto",
+        hidden: str = "bernoulli",
+        hidden_states: int = 2,
+        rule: str | Rule = "pcd",
+        sweeps: int | None = None,
+        n_chains: int | None = None,
+        batch_size: int = 100,
+        epochs: int = 100,
+        centred: bool = True,
+        learning_rate: float = 0.1,
+        optimizer: str | OptimizerFactory = "sgd",
+        schedule: str | Schedule = "linear",
+        clip_norm: float | None = 1.0,
+        weight_decay: float = 0.0,
+        initial_std: float = 0.03,
+        log_partition: str = "auto",
+        ais_chains: int = 100,
+        ais_temperatures: int = 1000,
+        verbose: int = 0,
+        device: str | torch.device | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.visible = visible
+        self.hidden = hidden
+        self.hidden_states = hidden_states
+        self.rule = rule
+        self.sweeps = sweeps
+        self.n_chains = n_chains
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.centred = centred
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.clip_norm = clip_norm
+        self.weight_decay = weight_decay
+        self.initial_std = initial_std
+        self.log_partition = log_partition
+        self.ais_chains = ais_chains
+        self.ais_temperatures = ais_temperatures
+        self.verbose = verbose
+        self.device = device
+        self.random_state = random_state
+
+    # Hidden units and reconstructions
+    # ----------------------------------------------------------------------------
+
+    def _hidden_layers(self, visible: Layer) -> list[Layer]:
+        if self.hidden == "categorical":
+            return [Categorical(self.n_hidden, self.hidden_states)]
+        if self.hidden == "gaussian":
+            if not visible.discrete:
+                raise ValueError(
+                    'hidden: expected discrete units beside Gaussian visible units, received "gaussian"'
+                )
+            return [Gaussian(self.n_hidden)]
+        return [Spin(self.n_hidden) if self.hidden == "spin" else Bernoulli(self.n_hidden)]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.machine_.layers[1].width
+
+    def transform(self, X: Any) -> Any:
+        """The hidden units' means given every row, E[h | v].
+
+        Args:
+            X: (rows, columns), dense or sparse.
+
+        Returns:
+            (rows, n_hidden), or (rows, n_hidden * hidden_states) for categorical hidden units; float32 for
+            float32 data, else float64. Computed in float64, so that the split into batches does not show.
+
+        Raises:
+            ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        machine = self._double()
+        return floating(torch.cat([_hidden_means(machine, v) for v in self._states(X)]), X.dtype)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """The visible units' means given hidden values, E[v | h], in the units of the data.
+
+        Args:
+            X: (rows, n_hidden) hidden states or means, as ``transform`` returns them.
+
+        Returns:
+            (rows, columns); float32 for float32 values, else float64. Of categorical units the most probable
+            label is given.
+
+        Raises:
+            ValueError: another number of columns, or NaN.
+        """
+        check_is_fitted(self)
+        X = check_array(X, input_name="X")
+        if X.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X: expected {self._n_features_out} columns of hidden values, received {X.shape[1]}"
+            )
+        h = torch.from_numpy(X.astype(np.float64)).to(self.machine_.device)
+        return floating(self.encoder_.decode(_visible_means(self._double(), h)), X.dtype)
+
+    def reconstruct(self, X: Any) -> Array:
+        """The rows after one mean-field pass up and down, E[v | h = E[h | v]], in the units of the data.
+
+        Args:
+            X: (rows, columns), dense or sparse.
+
+        Returns:
+            (rows, columns), dense; float32 for float32 data, else float64. For 0/1 data a probability; of
+            categorical units the most probable label.
+
+        Raises:
+            ValueError: as ``transform``.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        machine = self._double()
+        parts = [_visible_means(machine, _hidden_means(machine, v)) for v in self._states(X)]
+        return floating(self.encoder_.decode(torch.cat(parts)), X.dtype)
+
+    # Likelihood
+    # ----------------------------------------------------------------------------
+
+    def score_samples(self, X: Any) -> Array:
+        """ln p of every row in nats: a probability for discrete units, a density in the data's units else.
+
+        Relative to each other the rows are exact; ``log_partition_`` tells how well their common constant
+        ln Z is known. It is found at the first call, which may take much longer than the others.
+
+        Args:
+            X: (rows, columns), dense or sparse.
+
+        Returns:
+            (rows,), float64.
+
+        Raises:
+            ValueError: as ``transform``, or ``log_partition="exact"`` for a machine too large to enumerate.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        machine, constant = self._double(), self.log_partition_
+        scores = torch.cat([log_likelihood(machine, v, constant) for v in self._states(X)])
+        if not machine.layers[0].discrete:
+            scores += self.encoder_.log_abs_det(self.n_features_in_)
+        return floating(scores, np.float64)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of ``score_samples``, so that higher is better in a model search; ``y`` is ignored."""
+        return float(self.score_samples(X).mean())
+
+    @property
+    def log_partition_(self) -> LogPartition:
+        """ln Z of ``machine_``, with its standard error: zero where the value is exact.
+
+        Found at the first use after a fit, and again when the parameters ``log_partition``, ``ais_chains`` or
+        ``ais_temperatures`` change.
+        """
+        check_is_fitted(self)
+        settings = (self.log_partition, self.ais_chains, self.ais_temperatures)
+        if self._log_partition is None or self._log_partition[0] != settings:
+            self._validate_params()
+            value = find_log_partition(
+                self.machine_,
+                self.log_partition,
+                chains=self.ais_chains,
+                temperatures=self.ais_temperatures,
+                seed=self._stream("log_partition", self.n_updates_),
+            )
+            self._log_partition = (settings, value)
+        return self._log_partition[1]
+
+
+@torch.no_grad()
+def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
+    hamiltonian = machine.hamiltonian()
+    return hamiltonian.mean(1, hamiltonian.field(1, [v, v]))
+
+
+@torch.no_grad()
+def _visible_means(machine: BoltzmannMachine, h: Tensor) -> Tensor:
+    hamiltonian = machine.hamiltonian()
+    return hamiltonian.mean(0, hamiltonian.field(0, [h, h]))

@@ -1,0 +1,413 @@
+"""The RBM estimator: what its numbers mean, what it takes, what it remembers, what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import signal
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from harmonium import load, rules
+from harmonium.chains import Gibbs, Kernel
+from harmonium.data import bars_and_stripes, digits, encoder_from_dict, gaussian_mixture
+from harmonium.estimators import RBM
+from harmonium.learning.rules import RECIPES
+
+torch.set_num_threads(1)
+
+PICTURES = bars_and_stripes(3)
+POINTS = gaussian_mixture(400).astype(np.float64) * (3.0, 0.1) + (1000.0, -2.0)
+HEIGHTS = np.random.Generator(np.random.PCG64(1)).normal(size=(400, 1))
+LINE = HEIGHTS * (3.0, -0.1) + (1000.0, -2.0)
+LABELS = np.random.Generator(np.random.PCG64(0)).integers(0, 3, (60, 3))
+ROWS = {
+    "bernoulli": (PICTURES[:, :5], (0, 1)),
+    "spin": (PICTURES[:, :5] * 2 - 1, (-1, 1)),
+    "spin of 0 and 1": (PICTURES[:, :5], (0, 1)),
+    "categorical": (LABELS, (0, 1, 2)),
+}
+
+
+def small(**settings) -> RBM:
+    return RBM(**{"n_hidden": 4, "epochs": 20, "random_state": 0} | settings)
+
+
+def parameters(rbm: RBM) -> list[torch.Tensor]:
+    return [parameter.detach() for parameter in rbm.machine_.parameters()]
+
+
+def same_bits(a: RBM, b: RBM) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(parameters(a), parameters(b), strict=True))
+
+
+class Spy(Kernel):
+    """Gibbs, with a note of the states that every sweep starts from."""
+
+    def __init__(self):
+        self.seen = []
+
+    def sweep(self, hamiltonian, states, clamp, generator):
+        self.seen.append([x.clone() for x in states])
+        return Gibbs().sweep(hamiltonian, states, clamp, generator)
+
+    def __repr__(self):
+        return "Spy()"
+
+
+# Likelihood
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hidden", ["bernoulli", "spin", "categorical", "gaussian"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_probabilities_of_all_rows_sum_to_one(rows, hidden):
+    X, values = ROWS[rows]
+    rbm = small(visible=rows.split()[0], hidden=hidden, hidden_states=3).fit(X)
+    every_row = np.array(list(itertools.product(values, repeat=X.shape[1])))
+    assert np.exp(rbm.score_samples(every_row)).sum() == pytest.approx(1, abs=1e-10)
+    assert rbm.log_partition_.standard_error == 0
+
+
+@pytest.mark.parametrize("hidden", ["bernoulli", "spin", "categorical"])
+def test_density_integrates_to_one_in_the_units_of_the_data(hidden):
+    rbm = small(n_hidden=6, hidden=hidden, hidden_states=3).fit(POINTS)
+    axes = np.linspace(POINTS.mean(0) - 8 * POINTS.std(0), POINTS.mean(0) + 8 * POINTS.std(0), 401).T
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    cell = np.prod([axis[1] - axis[0] for axis in axes])
+    assert np.exp(rbm.score_samples(grid)).sum() * cell == pytest.approx(1, abs=1e-6)
+
+
+def test_density_scales_with_the_units():
+    one, other = small().fit(POINTS), small().fit(POINTS * 1024)  # a power of 2 keeps every bit
+    expected = one.score_samples(POINTS) - 2 * np.log(1024)
+    np.testing.assert_allclose(other.score_samples(POINTS * 1024), expected, rtol=1e-12)
+
+
+def test_score_is_the_mean():
+    rbm = small().fit(PICTURES)
+    assert rbm.score(PICTURES) == rbm.score_samples(PICTURES).mean()
+    assert rbm.score_samples(PICTURES).dtype == np.float64
+
+
+def test_annealed_log_partition_has_an_error_and_is_kept():
+    rbm = small(log_partition="ais").fit(PICTURES)
+    estimate = rbm.log_partition_
+    assert estimate.standard_error > 0
+    assert rbm.log_partition_ is estimate
+    exact = rbm.set_params(log_partition="exact").log_partition_
+    assert exact.standard_error == 0
+    # Annealing this machine is all but exact: the margin is about fifty of its standard errors.
+    assert estimate.value == pytest.approx(exact.value, abs=0.05)
+    rbm.partial_fit(PICTURES)
+    assert rbm.log_partition_.value != exact.value
+
+
+def test_auto_takes_annealing_where_enumeration_is_long():
+    rbm = RBM(n_hidden=21, epochs=1, ais_temperatures=20, ais_chains=10, random_state=0)
+    assert rbm.fit(digits()[0][:50] > 0.5).log_partition_.standard_error > 0
+    with pytest.raises(ValueError, match="at most 2\\^26"):
+        rbm.set_params(n_hidden=30, log_partition="exact").fit(POINTS).score(POINTS)
+
+
+# Units of the data, kinds of data
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_discrete_samples_are_values_of_the_data(rows):
+    X, values = ROWS[rows]
+    drawn = small(visible=rows.split()[0]).fit(X).sample(50, sweeps=20)
+    assert drawn.shape == (50, X.shape[1])
+    assert drawn.dtype == np.float64
+    assert set(np.unique(drawn)) == set(values)
+
+
+def test_real_samples_and_reconstructions_are_in_the_units_of_the_data():
+    rbm = small(n_hidden=10, epochs=100).fit(LINE)
+    drawn = rbm.sample(500)
+    # Half and twice the spread of the data are far beyond the noise of 500 draws, and far from standardised.
+    assert (np.abs(drawn.mean(0) - LINE.mean(0)) < LINE.std(0) / 2).all()
+    assert (np.abs(np.log(drawn.std(0) / LINE.std(0))) < np.log(2)).all()
+    error = rbm.reconstruct(LINE) - LINE
+    assert (error.std(0) < 0.8 * LINE.std(0)).all()
+
+
+def test_reconstruct_is_one_pass_up_and_down():
+    rbm = small().fit(POINTS)
+    np.testing.assert_array_equal(rbm.reconstruct(POINTS), rbm.inverse_transform(rbm.transform(POINTS)))
+
+
+def test_reconstructions_of_labels_are_labels():
+    rbm = small(visible="categorical").fit(LABELS)
+    assert set(np.unique(rbm.reconstruct(LABELS))) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("format", ["csr", "csc", "coo"])
+@pytest.mark.parametrize(
+    ("X", "visible"),
+    [(PICTURES, "auto"), (PICTURES, "spin"), (POINTS, "auto"), (LABELS, "categorical")],
+    ids=["bernoulli", "spin", "gaussian", "categorical"],
+)
+def test_sparse_equals_dense(X, visible, format):
+    S = sparse.coo_array(X).asformat(format)
+    dense, thin = small(visible=visible).fit(X), small(visible=visible).fit(S)
+    assert same_bits(dense, thin)
+    for method in ("transform", "reconstruct", "score_samples"):
+        np.testing.assert_array_equal(getattr(dense, method)(X), getattr(thin, method)(S))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint8, np.bool_])
+def test_dtype_of_the_data_changes_nothing(dtype):
+    X = PICTURES.astype(dtype)
+    expected, rbm = small().fit(PICTURES), small().fit(X)
+    assert same_bits(expected, rbm)
+    np.testing.assert_array_equal(rbm.score_samples(X), expected.score_samples(PICTURES))
+    assert rbm.transform(X).dtype == rbm.reconstruct(X).dtype == np.float64
+    assert expected.transform(PICTURES).dtype == expected.reconstruct(PICTURES).dtype == np.float32
+
+
+def test_split_into_batches_does_not_show():
+    X = np.tile(PICTURES.astype(np.float64), (300, 1))  # more rows than one block
+    rbm = small().fit(PICTURES)
+    np.testing.assert_allclose(rbm.transform(X)[-16:], rbm.transform(PICTURES.astype(np.float64)), rtol=1e-12)
+
+
+def test_auto_takes_bernoulli_for_bits_and_gaussian_for_numbers():
+    assert small().fit(PICTURES).machine_.layers[0].kind == "bernoulli"
+    assert small().fit(PICTURES * 2).machine_.layers[0].kind == "gaussian"
+
+
+def test_saved_machine_knows_its_encoder(tmp_path):
+    rbm = small().fit(POINTS)
+    rbm.machine_.save(tmp_path / "machine.safetensors")
+    machine = load(tmp_path / "machine.safetensors")
+    assert encoder_from_dict(machine.metadata["encoder"]) == rbm.encoder_
+
+
+# Randomness and memory
+# --------------------------------------------------------------------------------
+
+
+def test_same_seed_same_bits():
+    a, b, other = (small(random_state=seed).fit(PICTURES) for seed in (3, np.random.RandomState(3), 4))
+    assert same_bits(a, b)
+    assert not same_bits(a, other)
+    np.testing.assert_array_equal(a.sample(20, random_state=1), b.sample(20, random_state=1))
+    np.testing.assert_array_equal(a.sample(20), a.sample(20))
+    assert (a.sample(20, random_state=1) != a.sample(20, random_state=2)).any()
+    assert small(log_partition="ais").fit(PICTURES).log_partition_ == small(
+        log_partition="ais"
+    ).fit(PICTURES).log_partition_  # fmt: skip
+
+
+def test_no_seed_no_repetition():
+    assert not same_bits(*(small(random_state=None).fit(PICTURES) for _ in range(2)))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "learning_rate"),
+    [("adam", 0.02), ("sgd", 1.0), (lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.5), 0.0)],
+    ids=["adam", "sgd", "factory"],
+)
+def test_partial_fit_improves_the_score(optimizer, learning_rate):
+    rbm = small(n_hidden=8, optimizer=optimizer, learning_rate=learning_rate, centred=False)
+    rbm.partial_fit(PICTURES)
+    first = rbm.score(PICTURES)
+    for _ in range(200):
+        rbm.partial_fit(PICTURES)
+    assert rbm.n_updates_ == 201
+    assert [record["step"] for record in rbm.history_] == list(range(1, 202))
+    assert rbm.score(PICTURES) > first + 0.2
+
+
+def test_partial_fit_goes_on_with_chains_and_optimizer():
+    rbm = small(n_chains=7, optimizer="adam", centred=False).fit(PICTURES)
+    chains, optimizer = rbm._progress.chains, rbm._progress.optimizer
+    steps = {int(state["step"]) for state in optimizer.state.values()}
+    rbm.partial_fit(PICTURES[:5])  # fewer rows than before change nothing about the chains
+    assert len(rbm._progress.chains[0]) == len(chains[0]) == 7
+    assert {int(state["step"]) for state in rbm._progress.optimizer.state.values()} == {max(steps) + 1}
+    assert rbm._progress.optimizer.param_groups[0]["lr"] == rbm.learning_rate
+
+
+def test_partial_fit_starts_where_the_chains_were():
+    kernel = Spy()
+    rbm = small(rule=rules.pcd(kernel=kernel)).fit(PICTURES)
+    left = [x.clone() for x in rbm._progress.chains]
+    kernel.seen.clear()
+    rbm.partial_fit(PICTURES)
+    assert all(torch.equal(x, y) for x, y in zip(kernel.seen[0], left, strict=True))
+
+
+def test_partial_fit_takes_new_settings():
+    rbm = small().partial_fit(PICTURES)
+    rbm.set_params(rule="cd", optimizer="adam", centred=False).partial_fit(PICTURES)
+    rbm.set_params(rule="pcd", optimizer="sgd", n_chains=3).partial_fit(PICTURES)
+    assert len(rbm._progress.chains[0]) == 3
+
+
+def test_fit_starts_afresh():
+    rbm = small().fit(POINTS)
+    assert same_bits(rbm.partial_fit(POINTS).fit(PICTURES), small().fit(PICTURES))
+    assert rbm.machine_.layers[0].kind == "bernoulli"
+
+
+def test_pickled_estimator_goes_on_the_same_way():
+    rbm = small(rule=rules.tempered_pcd(replicas=3)).fit(PICTURES)
+    copy = pickle.loads(pickle.dumps(rbm))
+    np.testing.assert_array_equal(copy.transform(PICTURES), rbm.transform(PICTURES))
+    np.testing.assert_array_equal(copy.sample(5, sweeps=3), rbm.sample(5, sweeps=3))
+    assert same_bits(copy.partial_fit(PICTURES), rbm.partial_fit(PICTURES))
+
+
+def test_clone_keeps_the_settings_only():
+    rbm = small(rule=rules.cd(2), hidden="spin").fit(PICTURES)
+    copy = clone(rbm)
+    assert not hasattr(copy, "machine_")
+    assert (copy.rule.name, copy.hidden) == ("cd(2)", "spin")
+    assert same_bits(copy.fit(PICTURES), rbm)
+
+
+def test_interrupted_fit_raises_and_keeps_what_was_learnt():
+    def interrupt(step, total):
+        if step == 3:
+            signal.raise_signal(signal.SIGINT)
+        return 1.0
+
+    rbm = small(schedule=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        rbm.fit(PICTURES)
+    assert rbm.n_updates_ == 4
+    assert np.isfinite(rbm.score(PICTURES))
+
+
+# Rules
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RECIPES)
+def test_rule_by_name(rule):
+    sweeps = 20 if rule == "noise_cd" else None
+    rbm = small(n_hidden=6, rule=rule, sweeps=sweeps, learning_rate=0.3, epochs=300).fit(PICTURES)
+    independent = small(initial_std=0.0, learning_rate=0.0).fit(PICTURES)
+    assert rbm.score(PICTURES) > independent.score(PICTURES) + 0.3
+
+
+def test_sweeps_and_chains_reach_the_rule():
+    assert small(rule="cd", sweeps=3)._learning_rule().name == "centred(cd(3))"
+    assert small(rule="pcd", batch_size=17, centred=False)._learning_rule().name == "pcd(1, chains=17)"
+    assert small(sweeps=2, n_chains=5)._learning_rule().name == "centred(pcd(2, chains=5))"
+    assert small(rule=rules.cd(4))._learning_rule().name == "cd(4)"
+
+
+# What it refuses
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rule": "magic"}, "rule.*must be a str among" + "".join(f"(?=.*'{name}')" for name in RECIPES)),
+        ({"hidden": "poisson"}, "hidden.*bernoulli"),
+        ({"visible": "poisson"}, "visible.*categorical"),
+        ({"n_hidden": 0}, "n_hidden.*\\[1, inf\\)"),
+        ({"learning_rate": -1.0}, "learning_rate"),
+        ({"optimizer": "rmsprop"}, "optimizer.*adam"),
+        ({"optimizer": "adam"}, 'centred: expected False with optimizer="adam"'),
+        ({"clip_norm": 0}, "clip_norm"),
+        ({"schedule": "step"}, "schedule.*inverse_sqrt"),
+        ({"rule": "exact", "sweeps": 2}, "sweeps: expected None with rule='exact'.*received 2"),
+        ({"rule": "cd", "n_chains": 9}, "n_chains: expected None with rule='cd'.*received 9"),
+        ({"rule": rules.cd(1), "sweeps": 2}, "sweeps: expected None with rule=cd\\(1\\)"),
+        ({"visible": "gaussian", "hidden": "gaussian"}, "hidden: expected discrete units"),
+        ({"device": "abacus"}, "device: abacus cannot be used"),
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_settings_are_checked(settings, message, method):
+    with pytest.raises(ValueError, match=message):
+        getattr(small(**settings), method)(PICTURES)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_wrong_data_are_refused(method):
+    with pytest.raises(ValueError, match=r'values in {0, 1} for visible="bernoulli", received 2; binarise'):
+        getattr(small(visible="bernoulli"), method)(PICTURES * 2)
+    with pytest.raises(ValueError, match=r"integers 0\.\.q-1"):
+        getattr(small(visible="categorical"), method)(POINTS)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        getattr(small(), method)(np.where(PICTURES > 0, np.nan, PICTURES))
+    with pytest.raises(ValueError, match="0 sample"):
+        getattr(small(), method)(PICTURES[:0])
+
+
+@pytest.mark.parametrize("method", ["partial_fit", "transform", "reconstruct", "score_samples", "score"])
+def test_later_data_must_fit(method):
+    rbm = small().fit(PICTURES)
+    with pytest.raises(ValueError, match="X has 8 features, but RBM is expecting 9"):
+        getattr(rbm, method)(PICTURES[:, :8])
+    with pytest.raises(ValueError, match=r"X.*expected values in {0, 1}.*received 0\.5"):
+        getattr(rbm, method)(PICTURES / 2)
+    with pytest.raises(ValueError, match="NaN"):
+        getattr(rbm, method)(np.full((2, 9), np.nan))
+
+
+def test_hidden_values_must_fit():
+    with pytest.raises(ValueError, match="X: expected 4 columns of hidden values, received 9"):
+        small().fit(PICTURES).inverse_transform(PICTURES)
+
+
+def test_unfitted_estimator_says_so():
+    for use in (
+        lambda rbm: rbm.transform(PICTURES),
+        lambda rbm: rbm.sample(),
+        lambda rbm: rbm.score(PICTURES),
+        lambda rbm: rbm.log_partition_,
+        lambda rbm: rbm.get_feature_names_out(),
+    ):
+        with pytest.raises(NotFittedError):
+            use(small())
+
+
+def test_sample_checks_its_numbers():
+    rbm = small().fit(PICTURES)
+    with pytest.raises(ValueError, match="n_samples: expected an int of at least 1, received 0"):
+        rbm.sample(0)
+    with pytest.raises(ValueError, match="sweeps: expected an int of at least 0, received -1"):
+        rbm.sample(1, sweeps=-1)
+
+
+# Beside other estimators
+# --------------------------------------------------------------------------------
+
+
+def test_digits_pipeline_beats_chance():
+    X, y = digits()
+    pipeline = make_pipeline(RBM(n_hidden=64, epochs=40, random_state=0), LogisticRegression(tol=1e-2))
+    accuracy = pipeline.fit(X[:1300] > 0.5, y[:1300]).score(X[1300:] > 0.5, y[1300:])
+    assert accuracy > 0.6  # chance is 0.1
+
+
+def test_grid_search_takes_the_better_machine():
+    search = GridSearchCV(small(learning_rate=1.0, epochs=200), {"n_hidden": [1, 8]}, cv=3)
+    search.fit(np.tile(PICTURES, (6, 1)))
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_params_ == {"n_hidden": 8}
+
+
+def test_pandas_output():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(POINTS, columns=["east", "north"])
+    rbm = small(n_hidden=2).set_output(transform="pandas").fit(frame)
+    out = rbm.transform(frame)
+    assert list(out.columns) == list(rbm.get_feature_names_out()) == ["rbm0", "rbm1"]
+    assert list(rbm.feature_names_in_) == ["east", "north"]
