@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_WORTHWHILE = 1 << 18  # multiplications below which dispatch costs more than the faster product saves
+_WORTHWHILE = 1 << 20  # multiplications below which dispatch costs more than the faster product saves
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:

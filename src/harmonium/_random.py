@@ -11,16 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 _CHUNK = 1 << 18
 _POOL = ThreadPoolExecutor(max_workers=64, thread_name_prefix="harmonium-noise")
 
-_SMALL = 1 << 13  # below this, opening a stream costs more than it saves
-_NUMPY_DTYPES = (torch.float32, torch.float64)
+_SMALL = 1 << 14  # below this, opening a stream costs more than it saves
+_NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
+
+Noise = NDArray[Any]
 
 
 def as_generator(seed: int | torch.Generator, device: torch.device | str = "cpu") -> torch.Generator:
@@ -48,10 +52,14 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
     shape = tuple(shape)
     if generator.device.type != "cpu" or prod(shape) < _SMALL or dtype not in _NUMPY_DTYPES:
         return torch.rand(shape, generator=generator, device=generator.device, dtype=dtype)
+    size = prod(shape)
     key = int(torch.randint(1 << 62, (), generator=generator))
-    out = torch.empty(shape, dtype=dtype)
-    _fill(out.view(-1).numpy(), key)
-    return out
+    if size <= _CHUNK:
+        flat = _words(_stream(key, 0), size, dtype)
+    else:
+        flat = np.empty(size, _NUMPY_DTYPES[dtype])
+        _fill(flat, key, dtype)
+    return torch.from_numpy(flat).view(shape)
 
 
 def normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -69,13 +77,13 @@ def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Ten
     return torch.randint(high, tuple(shape), generator=generator, device=generator.device)
 
 
-def _fill(out: np.ndarray, key: int) -> None:
+def _fill(out: Noise, key: int, dtype: torch.dtype) -> None:
     chunks = [(i, out[start : start + _CHUNK]) for i, start in enumerate(range(0, out.size, _CHUNK))]
     threads = min(torch.get_num_threads(), len(chunks))
 
     def work(first: int) -> None:
         for i, chunk in chunks[first::threads]:
-            _fill_chunk(np.random.Generator(np.random.SFC64(key + (i << 64))), chunk)
+            chunk[:] = _words(_stream(key, i), chunk.size, dtype)
 
     if threads == 1:
         work(0)
@@ -83,12 +91,18 @@ def _fill(out: np.ndarray, key: int) -> None:
         list(_POOL.map(work, range(threads)))
 
 
-def _fill_chunk(stream: np.random.Generator, out: np.ndarray) -> None:
-    if out.dtype != np.float32:
-        stream.random(out=out)
-        return
-    # Two 24-bit fractions from every 64-bit word: faster than asking NumPy for 32-bit floats.
-    words = stream.integers(0, 2**64 - 1, (out.size + 1) // 2, dtype=np.uint64, endpoint=True)
-    bits = words.view(np.uint32)[: out.size]
+def _stream(key: int, chunk: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(key + (chunk << 64)))
+
+
+def _words(stream: np.random.Generator, size: int, dtype: torch.dtype) -> Noise:
+    if dtype is torch.float64:
+        return stream.random(size)
+    # Two 24-bit fractions from every 64-bit word, converted where they lie: faster than asking NumPy for
+    # floats.
+    words = stream.integers(0, 2**64 - 1, (size + 1) // 2, dtype=np.uint64, endpoint=True)
+    bits = words.view(np.uint32)
     bits >>= np.uint32(8)
-    np.multiply(bits.view(np.int32), np.float32(2.0**-24), out=out, casting="unsafe", dtype=np.float32)
+    floats = words.view(np.float32)
+    np.multiply(bits.view(np.int32), np.float32(2.0**-24), out=floats, casting="unsafe", dtype=np.float32)
+    return floats[:size]

@@ -466,7 +466,9 @@ def test_a_transform_makes_fresh_states_at_every_update_and_resumes_bit_for_bit(
 
     def run(updates, **extra):
         machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)])
-        hm.train(machine, X, rule=hm.rules.pcd(1, 10), updates=updates, batch_size=30, transform=draw, **extra)
+        hm.train(
+            machine, X, rule=hm.rules.pcd(1, 10), updates=updates, batch_size=30, transform=draw, **extra
+        )
         return machine
 
     whole = run(20)
@@ -481,7 +483,7 @@ def test_a_transform_makes_fresh_states_at_every_update_and_resumes_bit_for_bit(
 
 def test_a_transform_out_of_the_support_is_refused():
     machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
-    with pytest.raises(ValueError, match="X.*expected values in {0, 1}"):
+    with pytest.raises(ValueError, match=r"X.*expected values in {0, 1}"):
         hm.train(
             machine, np.zeros((3, 2)), rule=hm.rules.cd(1), updates=1, transform=lambda v, generator: v + 0.5
         )

@@ -44,6 +44,6 @@ class Kernel(ABC):
         """The states that the kernel moves, from one for each chain; more rows if it keeps replicas."""
         return list(states)
 
-    def target(self, states: Sequence[Tensor], chains: int) -> States:
+    def target(self, states: Sequence[Tensor]) -> States:
         """The rows of moved states that follow the machine's own law, one for each chain."""
         return list(states)

@@ -59,7 +59,7 @@ def run(
         values = {0: clamp} if isinstance(clamp, Tensor) else clamp
         held = Clamp(hamiltonian, {l: x.repeat(copies, 1) for l, x in values.items()}, rows * copies)
     current = advance(hamiltonian, kernel, current, sweeps, held, generator, observer)
-    return [x.clone() if x is y else x for x, y in zip(kernel.target(current, rows), states, strict=True)]
+    return [x.clone() if x is y else x for x, y in zip(kernel.target(current), states, strict=True)]
 
 
 def advance(

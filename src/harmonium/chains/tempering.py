@@ -53,8 +53,8 @@ class Tempering(Kernel):
     ) -> States:
         return [x.repeat(len(self.betas), 1) for x in states]
 
-    def target(self, states: Sequence[Tensor], chains: int) -> States:
-        return [x[:chains] for x in states]
+    def target(self, states: Sequence[Tensor]) -> States:
+        return [x[: len(x) // len(self.betas)] for x in states]
 
     def sweep(
         self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator

@@ -158,29 +158,32 @@ class FreeChains(Expectation):
         weight: float,
     ) -> Outcome:
         chains = len(v) if self.chains is None or self.start == "data" else self.chains
-        states = state if state is not None else self._begin(hamiltonian, v, chains, generator)
+        states = state
+        if states is None:
+            fresh = begin(hamiltonian, v, chains, self.start, generator)
+            states = self.kernel.expand(hamiltonian, fresh, generator)
         odd = hamiltonian.parity("odd")
+        chains = len(self.kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each = weight / (chains * (self.sweeps - self.burn_in))
         diagnostics: dict[str, float] = {}
 
         def observe(number: int, step: Step) -> None:
             diagnostics.update(step.diagnostics)
             if number > self.burn_in:
-                into.add(
-                    hamiltonian, self.kernel.target(step.states, chains), each, summed=odd, fields=step.fields
-                )
+                into.add(hamiltonian, self.kernel.target(step.states), each, summed=odd, fields=step.fields)
 
         free = Clamp(hamiltonian, None, chains)
         states = advance(hamiltonian, self.kernel, states, self.sweeps, free, generator, observe)
         return Outcome(states if self.start == "persistent" else None, diagnostics)
 
-    def _begin(self, hamiltonian: Hamiltonian, v: Tensor, chains: int, generator: torch.Generator) -> States:
-        if self.start == "data":
-            states = complete(hamiltonian, v, generator)
-        else:
-            states = []
-            for l, layer in enumerate(hamiltonian.layers):
-                zero = torch.zeros(chains, layer.width, dtype=hamiltonian.dtype, device=hamiltonian.device)
-                theta = layer.reference() if self.start == "noise" else hamiltonian.thetas[l]
-                states.append(layer.sample(zero, hamiltonian.noise(l, chains, generator), theta))
-        return self.kernel.expand(hamiltonian, states, generator)
+
+def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> States:
+    """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases."""
+    if start == "data":
+        return complete(hamiltonian, v, generator)
+    states = []
+    for l, layer in enumerate(hamiltonian.layers):
+        zero = torch.zeros(chains, layer.width, dtype=hamiltonian.dtype, device=hamiltonian.device)
+        theta = layer.reference() if start == "noise" else hamiltonian.thetas[l]
+        states.append(layer.sample(zero, hamiltonian.noise(l, chains, generator), theta))
+    return states

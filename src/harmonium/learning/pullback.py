@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, Statistics
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 
-def pullback(machine: BoltzmannMachine, delta: Statistics) -> dict[str, Tensor]:
+def pullback(
+    machine: BoltzmannMachine, delta: Statistics, hamiltonian: Hamiltonian | None = None
+) -> dict[str, Tensor]:
     """The gradient of the mean log-likelihood from the difference of expected statistics (FORMULAS §2).
 
     The map from learnable parameters to (θ, J) is differentiated by torch, so a new parametrisation needs no
@@ -20,60 +21,63 @@ def pullback(machine: BoltzmannMachine, delta: Statistics) -> dict[str, Tensor]:
     Args:
         machine: the machine.
         delta: E[S | v] - E[S].
+        hamiltonian: the machine's own, made with gradients enabled, where there is one already.
 
     Returns:
         For the name of every learnable parameter, a tensor of its shape. Frozen parameters are left out.
     """
     named = {name: p for name, p in machine.named_parameters() if p.requires_grad}
-    with torch.enable_grad():
-        hamiltonian = machine.hamiltonian()
+    if hamiltonian is None:
+        with torch.enable_grad():
+            hamiltonian = machine.hamiltonian()
     outputs = [p for theta in hamiltonian.thetas for p in theta] + list(hamiltonian.couplings)
     gradients = [g for theta in delta.thetas for g in theta] + delta.couplings
-    learnt = [(p, g.to(p.dtype)) for p, g in zip(outputs, gradients, strict=True) if p.requires_grad]
-    pulled = torch.autograd.grad(
-        [p for p, _ in learnt],
-        list(named.values()),
-        [g for _, g in learnt],
-        materialize_grads=True,
-        allow_unused=True,
-    )
-    return dict(zip(named, pulled, strict=True))
+    names = {id(p): name for name, p in named.items()}
+    pulled = {names[id(p)]: g for p, g in zip(outputs, gradients, strict=True) if id(p) in names}
+    mapped = [
+        (p, g) for p, g in zip(outputs, gradients, strict=True) if p.requires_grad and id(p) not in names
+    ]
+    if mapped:
+        rest = [name for name in named if name not in pulled]
+        values, weights = zip(*mapped, strict=True)
+        more = torch.autograd.grad(values, [named[name] for name in rest], weights, allow_unused=True)
+        pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
+    return {name: pulled[name] for name in named}
 
 
 def centred_pullback(
-    machine: BoltzmannMachine, delta: Statistics, clamped_means: Sequence[Tensor]
+    machine: BoltzmannMachine,
+    delta: Statistics,
+    clamped_means: Sequence[Tensor],
+    hamiltonian: Hamiltonian | None = None,
 ) -> dict[str, Tensor]:
     """The enhanced gradient, as of a machine in centred units (Cho et al. 2011; Melchior et al. 2016).
 
-    With offsets μ_l, the midpoint of the clamped and the free mean of layer l, coupling statistics become
-    (x_l - μ_l) ⊗ (x_{l+1} - μ_{l+1}), and the location parameters take back what the offsets moved. The
-    direction does not depend on which of its two states a binary unit calls 1; the machine itself is not
-    changed.
+    With offsets μ_l, the midpoint of the clamped and the free mean of layer l, the location parameters are
+    written b_l = b'_l - Σ_neighbours W μ, a linear change of coordinates. This is the gradient in the new
+    coordinates, brought back to the old ones: an ascent direction of the log-likelihood, not its gradient,
+    and the same whichever of its two states a binary unit calls 1. The machine itself is not changed.
 
     Args:
         machine: the machine, with no frozen parameter.
-        delta: E[S | v] - E[S]; its coupling statistics are overwritten.
+        delta: E[S | v] - E[S].
         clamped_means: E[x_l | v] for every layer.
+        hamiltonian: as in ``pullback``.
 
     Returns:
-        As ``pullback``; an ascent direction of the log-likelihood, not its gradient.
+        As ``pullback``.
     """
-    shifts = [theta[0] for theta in delta.thetas]
-    offsets = [mean - shift / 2 for mean, shift in zip(clamped_means, shifts, strict=True)]
-    for l, pair in enumerate(delta.couplings):
-        pair.addr_(shifts[l], offsets[l + 1], alpha=-1).addr_(offsets[l], shifts[l + 1], alpha=-1)
-    direction = pullback(machine, delta)
-    for l, layer in enumerate(machine.layers):
-        location = direction[f"layers.{l}.{layer.location}"]
-        for other, below in ((l - 1, l - 1), (l + 1, l)):
-            if not 0 <= other < len(offsets):
-                continue
-            W = direction[f"couplings.{below}"]
-            offset = _scaled(machine.layers[other], offsets[other].to(W.dtype))
-            moved = W.t() @ offset if other < l else W @ offset
-            location -= moved.view_as(location)
+    direction = pullback(machine, delta, hamiltonian)
+    locations = [direction[f"layers.{l}.{layer.location}"] for l, layer in enumerate(machine.layers)]
+    offsets = []
+    for layer, mean, theta in zip(machine.layers, clamped_means, delta.thetas, strict=True):
+        offset = mean - theta[0] / 2
+        offsets.append(offset if layer.scale is None else offset * layer.scale.detach())
+    couplings = [direction[f"couplings.{l}"] for l in range(len(machine.couplings))]
+    for l, W in enumerate(couplings):
+        W.addr_(locations[l].flatten(), offsets[l + 1], alpha=-1)
+        W.addr_(offsets[l], locations[l + 1].flatten(), alpha=-1)
+    for l, W in enumerate(couplings):
+        locations[l] -= (W @ offsets[l + 1]).view_as(locations[l])
+        locations[l + 1] -= (W.t() @ offsets[l]).view_as(locations[l + 1])
     return direction
-
-
-def _scaled(layer: Layer, x: Tensor) -> Tensor:
-    return x if layer.scale is None else x * layer.scale.detach()

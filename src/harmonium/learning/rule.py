@@ -71,13 +71,17 @@ class Rule:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
         if v.dtype != machine.dtype:
             raise TypeError(f"v: expected the machine's {machine.dtype}, received {v.dtype}")
-        hamiltonian = machine.hamiltonian()
+        with torch.enable_grad():
+            hamiltonian = machine.hamiltonian()
         delta = Statistics(hamiltonian)
         # A clamped estimate keeps no state: every batch brings other data.
         _, diagnostics = self.clamped.add(hamiltonian, v, None, generator, delta, 1.0)
         means = delta.means() if self.centred else []
         state, free_diagnostics = self.free.add(hamiltonian, v, state, generator, delta, -1.0)
-        direction = centred_pullback(machine, delta, means) if self.centred else pullback(machine, delta)
+        if self.centred:
+            direction = centred_pullback(machine, delta, means, hamiltonian)
+        else:
+            direction = pullback(machine, delta, hamiltonian)
         return Estimate(direction, {**diagnostics, **free_diagnostics}, state)
 
     def __repr__(self) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harmonium.chains import Kernel, Tempering
-from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, MeanField
+from harmonium.couplings import PairKernel
+from harmonium.learning.coupled import CoupledChains
+from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, MeanField, Start
 from harmonium.learning.rule import Rule
 
 
@@ -86,6 +88,45 @@ def mean_field_pcd(
     return Rule(name, MeanField(tolerance, max_sweeps), FreeChains(sweeps=k, chains=chains), "biased")
 
 
+def ucd(
+    k: int = 1,
+    m: int | None = None,
+    lag: int = 1,
+    chains: int | None = None,
+    max_steps: int | None = None,
+    *,
+    coupling: PairKernel | None = None,
+    start: Start = "data",
+    quantile: float | None = None,
+) -> Rule:
+    """Unbiased contrastive divergence: coupled chains that run until they meet (Qiu et al. 2020, Alg. 2).
+
+    The estimate H_{k:m} of Jacob et al. (2020) replaces the free phase, and the clamped phase too where a
+    deep machine has one to sample. ``ucd()`` with a lag of 1 and k = m = 1 is the paper's.
+
+    Args:
+        k: first sweep that is averaged, at least 0; a larger k costs time and takes variance away.
+        m: last sweep that is averaged; None is k.
+        lag: how far the first chain runs ahead, at least 1.
+        chains: pairs of the free phase; None is as many as the batch has rows.
+        max_steps: sweeps after which a pair is given up; with it the rule's ``bias`` is "biased", and the
+            fraction of pairs given up is a diagnostic of every update. None: never.
+        coupling: ``couplings.Gibbs`` or ``couplings.Metropolis``.
+        start: where pairs begin: "data", "persistent" or "noise".
+        quantile: raises k to this quantile of the last update's meeting times.
+    """
+    settings = {
+        "coupling": coupling, "k": k, "m": m, "lag": lag, "max_steps": max_steps, "quantile": quantile,
+    }  # fmt: skip
+    free = CoupledChains(**settings, chains=chains, start=start)  # type: ignore[arg-type]
+    name = (
+        f"ucd({k}, {free.m}, lag={lag}, chains={chains}, max_steps={max_steps}, coupling={free.coupling!r}, "
+        f"start={start!r}, quantile={quantile})"
+    )
+    clamped = CoupledChains(**settings, clamped=True)  # type: ignore[arg-type]
+    return Rule(name, clamped, free, "unbiased" if max_steps is None else "biased")
+
+
 def centred(rule: Rule) -> Rule:
     """The same rule with its gradient centred: the enhanced gradient (Cho et al. 2011; Melchior et al. 2016).
 
@@ -100,6 +141,7 @@ RECIPES = {
     "pcd": pcd,
     "tempered_pcd": tempered_pcd,
     "noise_cd": noise_cd,
+    "ucd": ucd,
     "mean_field_pcd": mean_field_pcd,
 }
 """Every recipe by name, for estimators and the command line."""

@@ -50,6 +50,11 @@ class Clamp:
             else:
                 self._held[l] = (~free, x)
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is held."""
+        return not self._held
+
     def fixes(self, layer: int) -> bool:
         """Whether every entry of the layer is held."""
         return layer in self._held and self._held[layer][0] is None
@@ -64,3 +69,14 @@ class Clamp:
     def apply_all(self, states: Sequence[Tensor]) -> States:
         """All layers with their held entries put back."""
         return [self.apply(l, x) for l, x in enumerate(states)]
+
+    def take(self, rows: Tensor) -> Clamp:
+        """The same for some of the rows, repetitions allowed."""
+        if not self._held:
+            return self
+        part = object.__new__(Clamp)
+        part._held = {
+            l: (None if held is None else held[rows], values[rows])
+            for l, (held, values) in self._held.items()
+        }
+        return part

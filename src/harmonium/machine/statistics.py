@@ -68,6 +68,17 @@ class Statistics:
             else:
                 self.couplings[l].add_(pair)
 
+    def add_sums(self, thetas: Sequence[Sequence[Tensor]], couplings: Sequence[Tensor]) -> None:
+        """Adds sums that were made elsewhere, in the shapes of the attributes."""
+        for totals, terms in zip(self.thetas, thetas, strict=True):
+            for total, term in zip(totals, terms, strict=True):
+                total.add_(term)
+        if self.couplings:
+            for total, term in zip(self.couplings, couplings, strict=True):
+                total.add_(term)
+        else:
+            self.couplings = list(couplings)
+
     def means(self) -> list[Tensor]:
         """Copies of the sums of x_l."""
         return [theta[0].clone() for theta in self.thetas]

@@ -71,7 +71,9 @@ class Settings:
         if self.averaging is not None and not 0 < _checks.real(self.averaging, "averaging") < 1:
             raise ValueError(f"averaging: expected a decay in (0, 1) or None, received {self.averaging}")
         if self.transform is not None and not callable(self.transform):
-            raise TypeError(f"transform: expected a callable or None, received {type(self.transform).__name__}")
+            raise TypeError(
+                f"transform: expected a callable or None, received {type(self.transform).__name__}"
+            )
         if _checks.positive_int(self.seed, "seed", minimum=0) >= 1 << 63:
             raise ValueError(f"seed: expected an int in [0, 2**63), received {self.seed}")
 

@@ -1,0 +1,114 @@
+"""Couplings of one block: layers that are independent given the rest, in two chains at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _random
+from harmonium.machine import Hamiltonian
+
+
+@final
+@dataclass(frozen=True)
+class Block:
+    """The conditional law of some layers, p = Π p(x_l | B_l) over all their units, for each row.
+
+    Attributes:
+        hamiltonian: the machine.
+        layers: indices, no two of them neighbours.
+        fields: B_l of each of these layers, (rows, width_l).
+    """
+
+    hamiltonian: Hamiltonian
+    layers: tuple[int, ...]
+    fields: tuple[Tensor, ...]
+
+    @property
+    def rows(self) -> int:
+        return len(self.fields[0])
+
+    def take(self, rows: Tensor) -> Block:
+        """The same at some rows, repetitions allowed."""
+        return Block(self.hamiltonian, self.layers, tuple(field[rows] for field in self.fields))
+
+    def noise(self, rows: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Noise for ``rows`` draws."""
+        return tuple(self.hamiltonian.noise(l, rows, generator) for l in self.layers)
+
+    def sample(self, noise: Sequence[Tensor]) -> list[Tensor]:
+        """A draw for every row."""
+        return [
+            self.hamiltonian.layers[l].sample(field, u, self.hamiltonian.thetas[l])
+            for l, field, u in zip(self.layers, self.fields, noise, strict=True)
+        ]
+
+    def log_probability(self, x: Sequence[Tensor]) -> Tensor:
+        """ln p(x) of every row (a density for real units), in float64."""
+        parts = [
+            self.hamiltonian.layers[l]
+            .log_conditional(value, field, self.hamiltonian.thetas[l])
+            .sum(-1, dtype=torch.float64)
+            for l, field, value in zip(self.layers, self.fields, x, strict=True)
+        ]
+        return torch.stack(parts).sum(0)
+
+
+class Coupled(NamedTuple):
+    """A draw from a coupling.
+
+    Attributes:
+        x: for each layer of the block, distributed as the first law says.
+        y: the same for the second law.
+        tries: (rows,), rounds of rejection sampling that a row took; 0 where none was needed.
+    """
+
+    x: list[Tensor]
+    y: list[Tensor]
+    tries: Tensor
+
+
+class BlockCoupling(ABC):
+    """A joint law of (x, y) with x ~ p and y ~ q. It holds no state."""
+
+    @abstractmethod
+    def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        """Draws a pair for every row; p and q have the same layers and rows."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+@final
+class CommonNoise(BlockCoupling):
+    """The same noise drives both draws: equal where the laws are, close where they are close."""
+
+    def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        noise = p.noise(p.rows, generator)
+        tries = torch.zeros(p.rows, dtype=torch.int64, device=p.fields[0].device)
+        return Coupled(p.sample(noise), q.sample(noise), tries)
+
+
+@final
+class Independent(BlockCoupling):
+    """Unrelated draws, but for rows whose fields are equal up to rounding: those share their noise."""
+
+    def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        first, second = p.noise(p.rows, generator), q.noise(q.rows, generator)
+        equal = torch.stack(
+            [torch.isclose(a, b).all(-1) for a, b in zip(p.fields, q.fields, strict=True)]
+        ).all(0)
+        shared = [torch.where(equal.unsqueeze(-1), u, w) for u, w in zip(first, second, strict=True)]
+        tries = torch.zeros(p.rows, dtype=torch.int64, device=equal.device)
+        return Coupled(p.sample(first), q.sample(shared), tries)
+
+
+def accept(log_ratio: Tensor, generator: torch.Generator) -> Tensor:
+    """True with probability min(1, exp(log_ratio)), decided in log space by an Exp(1) variate."""
+    u = _random.uniform(log_ratio.shape, generator, torch.float64)
+    return torch.log1p(-u) <= log_ratio

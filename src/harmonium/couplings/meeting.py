@@ -1,0 +1,220 @@
+"""The meeting loop: pairs of chains run until they meet, and what they say on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.chains import complete
+from harmonium.couplings.meetings import Meetings
+from harmonium.couplings.pairs import PairKernel, Place, join
+from harmonium.couplings.small import run_small_pairs, suits
+from harmonium.machine import BoltzmannMachine, Clamp, ClampLike, Hamiltonian, States, Statistics
+
+_LEDGER_ROWS = 512
+
+
+@torch.no_grad()
+def meet(
+    machine: BoltzmannMachine,
+    coupling: PairKernel,
+    start: Tensor | Sequence[Tensor],
+    lag: int = 1,
+    max_steps: int | None = None,
+    *,
+    clamp: ClampLike = None,
+    generator: torch.Generator,
+) -> Meetings:
+    """Runs pairs of chains from a common start until they meet (Jacob et al. 2020; Biswas et al. 2019).
+
+    Args:
+        machine: the machine.
+        coupling: ``couplings.Gibbs`` or ``couplings.Metropolis``.
+        start: visible states (pairs, width_0), from which hidden layers are drawn upwards, or one tensor for
+            each layer.
+        lag: how far X runs ahead of Y, at least 1.
+        max_steps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
+        clamp: entries to hold, see ``chains.run``.
+        generator: source of all noise.
+
+    Raises:
+        ValueError: shapes, support or numbers out of range.
+    """
+    hamiltonian = machine.hamiltonian()
+    if isinstance(start, Tensor):
+        machine.layers[0].check(start, "start")
+        start = complete(hamiltonian, start, generator)
+    machine.check_states(start)
+    return run_pairs(
+        hamiltonian,
+        coupling,
+        list(start),
+        k=lag,
+        m=lag,
+        lag=lag,
+        max_steps=max_steps,
+        clamp=Clamp(hamiltonian, clamp, len(start[0])),
+        generator=generator,
+    )
+
+
+def run_pairs(
+    hamiltonian: Hamiltonian,
+    coupling: PairKernel,
+    start: States,
+    *,
+    k: int,
+    m: int,
+    lag: int,
+    max_steps: int | None,
+    clamp: Clamp,
+    generator: torch.Generator,
+    into: Statistics | None = None,
+    weight: float = 1.0,
+) -> Meetings:
+    """``meet``, and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
+
+    H_{k:m} = 1/(m-k+1) Σ_{t=k}^m f(X_t) + Σ_{t=k+lag}^{τ-1} w_t (f(X_t) - f(Y_{t-lag})) with f = E[S | even
+    layers], has expectation E[S] if no pair is capped. Nothing but the current states of the pairs still
+    needed is kept.
+    """
+    _check(k, m, lag, max_steps)
+    if suits(hamiltonian, coupling, clamp):
+        return run_small_pairs(
+            hamiltonian, start, k=k, m=m, lag=lag, max_steps=max_steps,
+            generator=generator, into=into, weight=weight,
+        )  # fmt: skip
+    pairs, device = len(start[0]), start[0].device
+    times = torch.zeros(pairs, dtype=torch.int64, device=device)
+    tries, cost = torch.zeros_like(times), torch.zeros_like(times)
+    capped = torch.zeros(pairs, dtype=torch.bool, device=device)
+    ledger = _Ledger(hamiltonian, into, clamp)
+    flips = _FlipRate(hamiltonian)
+    chain = coupling.chain_layers(hamiltonian)
+
+    x = y = Place(clamp.apply_all(start), {})
+    horizon = list(x.states)
+    apart = torch.arange(pairs, device=device)  # pairs that have not met
+    together, alone = apart[:0], x.take(slice(0, 0))  # X of pairs that met before the horizon
+    if k == 0:
+        ledger.add(x, weight / (m + 1))
+    t = 0
+    while len(apart) or len(together):
+        t += 1
+        average = weight / (m - k + 1) if k <= t <= m else 0.0
+        correction = weight * correction_weight(t, k, m, lag)
+        if len(together):
+            alone = coupling.single(hamiltonian, alone, clamp.take(together), generator)
+            cost[together] += 1
+            ledger.add(alone, average)
+        if len(apart):
+            before, rows = x, len(apart)
+            if t <= lag:
+                x = coupling.single(hamiltonian, x, clamp.take(apart), generator)
+                cost[apart] += 1
+            else:
+                both = clamp.take(apart.repeat(2))
+                moved, tried = coupling.coupled(hamiltonian, join(x, y), both, generator)
+                x, y = moved.take(slice(0, rows)), moved.take(slice(rows, None))
+                tries[apart] += tried
+                cost[apart] += 2
+            flips.observe(before, x)
+            met = _equal(x, y, chain) if t >= lag else torch.zeros(rows, dtype=torch.bool, device=device)
+            # A pair that has met adds nothing but its average: f(X) - f(Y) is zero from then on.
+            ledger.add(x, average + correction * (~met))
+            ledger.add(y, -correction * (~met))
+
+            given_up = ~met if t == max_steps else torch.zeros_like(met)
+            capped[apart[given_up]] = True
+            done = met | given_up
+            times[apart[done]] = t
+            if t == m:
+                _put(horizon, apart, x.states)
+            elif t < m:
+                together = torch.cat((together, apart[done]))
+                alone = join(alone, x.take(done)) if len(alone.states[0]) else x.take(done)
+            if bool(done.any()):
+                x, y, apart = x.take(~done), y.take(~done), apart[~done]
+        if t == m:
+            _put(horizon, together, alone.states)
+            together = together[:0]
+    ledger.flush()
+    return Meetings(times, capped, tries, cost, flips.rate, lag, horizon)
+
+
+def correction_weight(t: int, k: int, m: int, lag: int) -> float:
+    """w_t of H_{k:m}: how often t ≥ k + lag is a correction of one of the averaged terms, over m - k + 1."""
+    if t < k + lag:
+        return 0.0
+    return ((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1)
+
+
+class _Ledger:
+    """Adds weighted rows to statistics; small lots wait, so that a long tail costs few products."""
+
+    def __init__(self, hamiltonian: Hamiltonian, into: Statistics | None, clamp: Clamp) -> None:
+        self.hamiltonian = hamiltonian
+        self.into = into
+        self.summed = tuple(l for l in hamiltonian.parity("odd") if not clamp.fixes(l))
+        self.states: list[States] = []
+        self.weights: list[Tensor] = []
+
+    def add(self, place: Place, weight: float | Tensor) -> None:
+        states, fields = place
+        rows = len(states[0])
+        if self.into is None or rows == 0:
+            return
+        weights = torch.as_tensor(weight, dtype=states[0].dtype, device=states[0].device).expand(rows)
+        if not bool(weights.any()):
+            return
+        if rows >= _LEDGER_ROWS:
+            self.into.add(self.hamiltonian, states, weights, self.summed, fields)
+            return
+        self.states.append(states)
+        self.weights.append(weights)
+        if sum(map(len, self.weights)) >= _LEDGER_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.into is None or not self.states:
+            return
+        states = [torch.cat(parts) for parts in zip(*self.states, strict=True)]
+        self.into.add(self.hamiltonian, states, torch.cat(self.weights), self.summed)
+        self.states, self.weights = [], []
+
+
+class _FlipRate:
+    """The mean fraction of even-layer units that a sweep changes."""
+
+    def __init__(self, hamiltonian: Hamiltonian) -> None:
+        self.layers = hamiltonian.parity("even")
+        self.changed = self.seen = 0
+
+    def observe(self, before: Place, after: Place) -> None:
+        for l in self.layers:
+            self.changed += int((before.states[l] != after.states[l]).sum())
+            self.seen += after.states[l].numel()
+
+    @property
+    def rate(self) -> float:
+        return self.changed / max(self.seen, 1)
+
+
+def _equal(x: Place, y: Place, layers: tuple[int, ...]) -> Tensor:
+    return torch.stack([(x.states[l] == y.states[l]).all(-1) for l in layers]).all(0)
+
+
+def _put(target: States, rows: Tensor, values: States) -> None:
+    for l, value in enumerate(values):
+        target[l] = target[l].index_copy(0, rows, value)
+
+
+def _check(k: int, m: int, lag: int, max_steps: int | None) -> None:
+    _checks.positive_int(lag, "lag")
+    _checks.positive_int(k, "k", minimum=0)
+    _checks.positive_int(m, "m", minimum=k)
+    if max_steps is not None:
+        _checks.positive_int(max_steps, "max_steps", minimum=max(m, lag))

@@ -1,0 +1,36 @@
+"""What became of pairs of chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from torch import Tensor
+
+from harmonium.machine import States
+
+
+@final
+@dataclass(frozen=True)
+class Meetings:
+    """What became of pairs of chains (X_t, Y_{t-lag}).
+
+    Attributes:
+        times: (pairs,), the meeting time τ, the first t ≥ lag with X_t = Y_{t-lag}; for capped pairs the cap.
+        capped: (pairs,), whether the pair was given up before it met.
+        tries: (pairs,), proposals of rejection sampling in all sweeps.
+        cost: (pairs,), sweeps of a single chain that the pair took, a coupled sweep counted twice.
+        flip_rate: the fraction of even-layer units that changed in a sweep of the first chain: beside
+            meeting times near the lag it tells mixing chains from frozen ones.
+        lag: the lag.
+        states: for each layer (pairs, width_l), X at the horizon (at the lag in ``meet``): where to go on
+            from.
+    """
+
+    times: Tensor
+    capped: Tensor
+    tries: Tensor
+    cost: Tensor
+    flip_rate: float
+    lag: int
+    states: States

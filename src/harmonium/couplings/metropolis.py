@@ -1,0 +1,60 @@
+"""Coupled Metropolis chains with one proposal for the whole state."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium import _random
+from harmonium.couplings.pairs import PairKernel, Place
+from harmonium.machine import Clamp, Hamiltonian
+
+
+@final
+class Metropolis(PairKernel):
+    """Pairs of Metropolis chains that share a uniform proposal x' and one u (Taniguchi et al. 2023, §3.2).
+
+    Each chain accepts with min(1, exp(E(x) - E(x'))). The chains meet when both accept. Discrete layers only.
+    """
+
+    def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
+        return tuple(range(len(hamiltonian.layers)))
+
+    def single(
+        self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator
+    ) -> Place:
+        return self._move(hamiltonian, place, clamp, generator, copies=1)
+
+    def coupled(
+        self, hamiltonian: Hamiltonian, both: Place, clamp: Clamp, generator: torch.Generator
+    ) -> tuple[Place, Tensor]:
+        moved = self._move(hamiltonian, both, clamp, generator, copies=2)
+        return moved, torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)
+
+    @classmethod
+    def _move(
+        cls, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator, copies: int
+    ) -> Place:
+        cls._check(hamiltonian, clamp)
+        rows = len(place.states[0]) // copies
+        proposal = [
+            hamiltonian.layers[l].propose(x[:rows], hamiltonian.noise(l, rows, generator)).repeat(copies, 1)
+            for l, x in enumerate(place.states)
+        ]
+        proposal = clamp.apply_all(proposal)
+        log_u = torch.log1p(-_random.uniform((rows,), generator, torch.float64)).repeat(copies)
+        move = (log_u <= hamiltonian.energy(place.states) - hamiltonian.energy(proposal)).unsqueeze(-1)
+        moved = [torch.where(move, new, old) for new, old in zip(proposal, place.states, strict=True)]
+        return Place(moved, {})
+
+    @staticmethod
+    def _check(hamiltonian: Hamiltonian, clamp: Clamp) -> None:
+        for l, layer in enumerate(hamiltonian.layers):
+            # A real unit proposes by a random walk from its own state, which two chains cannot share.
+            if not layer.discrete and not clamp.fixes(l):
+                raise ValueError(f"coupling: expected discrete layers for Metropolis pairs, received {layer}")
+
+    def __repr__(self) -> str:
+        return "Metropolis()"

@@ -1,0 +1,66 @@
+"""What moves a pair of chains."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium.machine import Clamp, Hamiltonian, States
+
+
+class Place(NamedTuple):
+    """Where chains are.
+
+    Attributes:
+        states: for each layer (rows, width_l).
+        fields: fields of the odd layers given the even layers, where they are known.
+    """
+
+    states: States
+    fields: dict[int, Tensor]
+
+    def take(self, rows: Tensor | slice) -> Place:
+        """Some of the rows."""
+        return Place([x[rows] for x in self.states], {l: field[rows] for l, field in self.fields.items()})
+
+
+def join(first: Place, second: Place) -> Place:
+    """The rows of both; fields that only one of them knows are dropped."""
+    shared = first.fields.keys() & second.fields.keys()
+    return Place(
+        [torch.cat(pair) for pair in zip(first.states, second.states, strict=True)],
+        {l: torch.cat((first.fields[l], second.fields[l])) for l in sorted(shared)},
+    )
+
+
+class PairKernel(ABC):
+    """Two chains that each follow one Markov kernel, moved jointly so that they meet and stay together."""
+
+    @abstractmethod
+    def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
+        """The layers that the next sweep depends on: chains have met once these are equal."""
+
+    @abstractmethod
+    def single(
+        self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator
+    ) -> Place:
+        """A sweep of one chain alone."""
+
+    @abstractmethod
+    def coupled(
+        self, hamiltonian: Hamiltonian, both: Place, clamp: Clamp, generator: torch.Generator
+    ) -> tuple[Place, Tensor]:
+        """A sweep of both chains, each moved as ``single`` moves it; equal chains stay equal.
+
+        Args:
+            hamiltonian: the machine.
+            both: 2 · pairs rows, the x chains, then the y chains.
+            clamp: held entries, for as many rows.
+            generator: source of all noise.
+
+        Returns:
+            The new place, and the number of rejection-sampling proposals of each pair (pairs,).
+        """

@@ -1,0 +1,97 @@
+"""When the compiled kernel serves, and the way to it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+
+from harmonium import _random
+from harmonium.couplings.gibbs import Gibbs
+from harmonium.couplings.meetings import Meetings
+from harmonium.couplings.pairs import PairKernel
+from harmonium.layers import Bernoulli, Spin
+from harmonium.machine import Clamp, Hamiltonian, States, Statistics
+
+MAX_COUPLINGS = 1 << 14
+"""Couplings up to which a pair alone is faster than a batch of pairs (docs/design_notes.md)."""
+_SHARES = 32  # pairs are dealt into so many sums whatever the number of threads: so the bits stay the same
+_KINDS = (Bernoulli, Spin)
+_FAST = find_spec("numba") is not None
+
+
+def suits(hamiltonian: Hamiltonian, coupling: PairKernel, clamp: Clamp) -> bool:
+    """Whether the compiled kernel has the law that is asked for and is the faster way to it."""
+    return (
+        _FAST
+        and isinstance(coupling, Gibbs)
+        and coupling.even is None
+        and coupling.odd is None
+        and clamp.empty
+        and hamiltonian.device.type == "cpu"
+        and isinstance(hamiltonian.beta, float)
+        and all(isinstance(layer, _KINDS) for layer in hamiltonian.layers)
+        and len(hamiltonian.layers) == 2
+        and hamiltonian.couplings[0].numel() <= MAX_COUPLINGS
+    )
+
+
+def run_small_pairs(
+    hamiltonian: Hamiltonian,
+    start: States,
+    *,
+    k: int,
+    m: int,
+    lag: int,
+    max_steps: int | None,
+    generator: torch.Generator,
+    into: Statistics | None,
+    weight: float,
+) -> Meetings:
+    """``run_pairs`` by the compiled kernel; hidden states of the result are left as they were given."""
+    from harmonium.couplings import compiled  # compiles at its first call, so not before it is wanted
+
+    v = start[0]
+    pairs, n0 = v.shape
+    J = (hamiltonian.couplings[0].detach() * hamiltonian.beta).double().numpy()
+    n1 = J.shape[1]
+    biases = [theta[0].detach().double().numpy() for theta in hamiltonian.thetas]
+    lows = [0.0 if isinstance(layer, Bernoulli) else -1.0 for layer in hamiltonian.layers]
+    key = np.uint64(int(_random.integers(1 << 62, (), generator)))
+    JT, states = np.ascontiguousarray(J.T), v.double().numpy()
+    horizon = states.copy()
+    times, tries, cost = (np.zeros(pairs, np.int64) for _ in range(3))
+    capped = np.zeros(pairs, np.bool_)
+    shares = min(_SHARES, pairs)
+    flips = np.zeros((shares, 2), np.int64)
+    sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
+
+    def work(share: int) -> None:
+        compiled.run(
+            J, JT, biases[0], biases[1], lows[0], lows[1], states, share, shares, key, k, m, lag,
+            max_steps or 0, weight, horizon, times, capped, tries, cost, flips[share],
+            *(total[share] for total in sums),
+        )  # fmt: skip
+
+    threads = min(torch.get_num_threads(), shares)
+    if threads == 1:
+        for share in range(shares):
+            work(share)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(shares)))
+    if into is not None:
+        v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
+        into.add_sums([[v_sum], [h_sum]], [pair_sum])
+    changed, seen = flips.sum(0)
+    return Meetings(
+        times=torch.from_numpy(times),
+        capped=torch.from_numpy(capped),
+        tries=torch.from_numpy(tries),
+        cost=torch.from_numpy(cost),
+        flip_rate=float(changed / max(seen, 1)),
+        lag=lag,
+        states=[torch.from_numpy(horizon).to(hamiltonian.dtype), *start[1:]],
+    )

@@ -1,0 +1,134 @@
+"""Unbiased expectations from coupled chains."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
+from harmonium.learning.expectation import Expectation, Outcome
+from harmonium.learning.expectations import Start, begin
+from harmonium.machine import Clamp, Hamiltonian, Statistics
+
+_MUCH = 0.05
+
+
+@final
+class CoupledChains(Expectation):
+    """H_{k:m} of pairs of chains that run until they meet (Qiu et al. 2020; Jacob et al. 2020; FORMULAS §3).
+
+    Its expectation is E[S], free or clamped, whatever the start, if no pair is capped.
+
+    Args:
+        coupling: what moves the pairs; ``couplings.Gibbs()`` by default.
+        k: first sweep that is averaged, at least 0.
+        m: last sweep that is averaged, at least k; None is k.
+        lag: how far the first chain runs ahead, at least 1.
+        start: "data", "persistent" (from where the last call's chains were at m) or "noise".
+        chains: pairs; None is as many as the batch has rows. Clamped and data-started pairs always are.
+        max_steps: sweeps after which a pair is given up. The estimate is then biased by what the correction
+            lacks; the fraction of such pairs is a diagnostic of every call, and a warning above 5 %.
+        quantile: if given, k is this quantile in (0, 1) of the last call's meeting times where that is
+            larger, and m - k stays. The start of the next pairs does not depend on their own meeting, so
+            nothing is biased.
+        clamped: whether the visible layer is clamped to the data; with one hidden layer that is exact.
+    """
+
+    def __init__(
+        self,
+        coupling: PairKernel | None = None,
+        *,
+        k: int = 1,
+        m: int | None = None,
+        lag: int = 1,
+        start: Start = "data",
+        chains: int | None = None,
+        max_steps: int | None = None,
+        quantile: float | None = None,
+        clamped: bool = False,
+    ) -> None:
+        self.coupling = coupling or Gibbs()
+        self.k = _checks.positive_int(k, "k", minimum=0)
+        self.m = self.k if m is None else _checks.positive_int(m, "m", minimum=self.k)
+        self.lag = _checks.positive_int(lag, "lag")
+        self.start = _checks.one_of(start, "start", ("data", "persistent", "noise"))
+        self.chains = None if chains is None else _checks.positive_int(chains, "chains")
+        least = max(self.m, self.lag)
+        self.max_steps = (
+            None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=least)
+        )
+        self.quantile = None if quantile is None else _checks.real(quantile, "quantile", 0.0, 1.0)
+        self.clamped = clamped
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        into: Statistics,
+        weight: float,
+    ) -> Outcome:
+        if self.clamped and len(hamiltonian.layers) == 2:
+            into.add(hamiltonian, [v, v], weight / len(v), summed=(1,))  # exact: nothing is left to sample
+            return Outcome(None, {})
+        pairs = len(v) if self.chains is None or self.clamped else self.chains
+        k = self.k if state is None else max(self.k, int(state["k"]))
+        m = k + self.m - self.k
+        if self.max_steps is not None:
+            m = min(m, self.max_steps)
+            k = min(k, m)
+        if state is not None and self.start == "persistent":
+            states = state["chains"]
+        elif self.clamped or self.start == "data":
+            rows = torch.arange(pairs, device=v.device) % len(v)
+            states = begin(hamiltonian, v[rows], pairs, "data", generator)
+        else:
+            states = begin(hamiltonian, v, pairs, self.start, generator)
+        meetings = run_pairs(
+            hamiltonian,
+            self.coupling,
+            states,
+            k=k,
+            m=m,
+            lag=self.lag,
+            max_steps=self.max_steps,
+            clamp=Clamp(hamiltonian, v if self.clamped else None, pairs),
+            generator=generator,
+            into=into,
+            weight=weight / pairs,
+        )
+        kept: dict[str, Any] = {"k": self._next_k(meetings), "chains": None}
+        if self.start == "persistent" and not self.clamped:
+            kept["chains"] = meetings.states
+        keeps = self.quantile is not None or kept["chains"] is not None
+        return Outcome(kept if keeps else None, self._diagnose(meetings, k))
+
+    def _next_k(self, meetings: Meetings) -> int:
+        if self.quantile is None:
+            return self.k
+        return int(meetings.times.double().quantile(self.quantile).ceil())
+
+    def _diagnose(self, meetings: Meetings, k: int) -> dict[str, float]:
+        capped = float(meetings.capped.double().mean())
+        if capped > _MUCH:
+            warnings.warn(
+                f"{capped:.0%} of the pairs were given up after {self.max_steps} sweeps: the gradient is "
+                "biased. Raise max_steps, or lower the learning rate",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        name = "clamped_" if self.clamped else ""
+        return {
+            f"{name}meeting_time": float(meetings.times.double().mean()),
+            f"{name}longest_meeting_time": float(meetings.times.max()),
+            f"{name}capped": capped,
+            f"{name}rejected": float(meetings.tries.double().mean()),
+            f"{name}flip_rate": meetings.flip_rate,
+            f"{name}sweeps": float(meetings.cost.double().mean()),
+            f"{name}burn_in": float(k),
+        }

@@ -1,0 +1,318 @@
+"""The enhanced gradient: its definition, its symmetry under flips of units, and that it climbs.
+
+With x = c + D x', D = -1 and c = 1 for flipped Bernoulli units (D = -1 and c = 0 for flipped spins), the same
+law has W' = D W D and, for the location a of a layer, a' = D (a + sum of W c over the neighbouring layers);
+variances stay. The map is linear, so an update u maps to u' by the same formula.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+
+from . import oracle
+from .machines import array, build, describe, exact_gradient, fill, named_gradient
+from .oracle import Array, Learnable, LearnableLayer
+from .specifications import SPECIFICATIONS, Specification, learnable, random_states
+
+DEEP = Specification("bernoulli deep", (("bernoulli", 3), ("bernoulli", 3), ("bernoulli", 2)))
+TINY = Specification("bernoulli tiny", (("bernoulli", 3), ("bernoulli", 2)), 1.0)
+EVERY = [*(s for s in SPECIFICATIONS if s.name != "strong"), DEEP, TINY]
+FLIPPED = [s for s in EVERY if "bernoulli" in s.kinds]
+GAUSSIAN = [s for s in EVERY if "gaussian" in s.kinds]
+
+Flips = list[tuple[Array, Array]]  # (c, D) of every layer
+
+
+def of(specifications: list[Specification]) -> pytest.MarkDecorator:
+    """One test a machine."""
+    return pytest.mark.parametrize("specification", specifications, ids=lambda s: s.name)
+
+
+def centred(machine: hm.BoltzmannMachine, visible: Array) -> dict[str, Array]:
+    rule = hm.rules.centred(hm.rules.exact())
+    estimate = rule.gradient(machine, torch.from_numpy(visible), generator=torch.Generator())
+    return {name: array(value) for name, value in estimate.parameters.items()}
+
+
+def plain(machine: hm.BoltzmannMachine, visible: Array) -> dict[str, Array]:
+    return {name: array(g) for name, g in exact_gradient(machine, torch.from_numpy(visible)).items()}
+
+
+def location(kind: str) -> str:
+    return "mean" if kind == "gaussian" else "bias"
+
+
+def data(specification: Specification, rows: int = 3) -> Array:
+    return random_states(specification, rows, layer=0)[0]
+
+
+def random_flips(specification: Specification, seed: int) -> Flips:
+    rng = np.random.default_rng(seed)
+    flips = []
+    for layer in random_states(specification, 1):
+        chosen = rng.integers(0, 2, layer.shape[1]).astype(float)
+        flips.append((chosen, 1 - 2 * chosen))
+    return with_kinds(specification, flips)
+
+
+def with_kinds(specification: Specification, flips: Flips) -> Flips:
+    """No shift for spins; nothing at all for categorical and Gaussian units."""
+    result = []
+    for kind, (c, D) in zip(specification.kinds, flips, strict=True):
+        still = np.zeros_like(c), np.ones_like(D)
+        result.append({"bernoulli": (c, D), "spin": (0 * c, D)}.get(kind, still))
+    return result
+
+
+def mapped(values: dict[str, Array], kinds: list[str], flips: Flips) -> dict[str, Array]:
+    """Parameters or updates of the machine in flipped units."""
+    result = dict(values)
+    for l in range(len(kinds) - 1):
+        result[f"couplings.{l}"] = flips[l][1][:, None] * values[f"couplings.{l}"] * flips[l + 1][1][None, :]
+    for l, kind in enumerate(kinds):
+        name = f"layers.{l}.{location(kind)}"
+        total = values[name].ravel().copy()
+        if l > 0:
+            total += flips[l - 1][0] @ values[f"couplings.{l - 1}"]
+        if l < len(kinds) - 1:
+            total += values[f"couplings.{l}"] @ flips[l + 1][0]
+        result[name] = (flips[l][1] * total).reshape(values[name].shape)
+    return result
+
+
+def flipped_machine(specification: Specification, flips: Flips) -> hm.BoltzmannMachine:
+    values = mapped(oracle.parameters(learnable(specification)), specification.kinds, flips)
+    layers = tuple(
+        LearnableLayer(
+            kind,
+            {name.split(".")[-1]: x for name, x in values.items() if name.startswith(f"layers.{l}.")},
+        )
+        for l, kind in enumerate(specification.kinds)
+    )
+    couplings = tuple(values[f"couplings.{l}"] for l in range(len(specification.kinds) - 1))
+    return fill(build(specification), Learnable(layers, couplings))
+
+
+def both(specification: Specification, flips: Flips) -> tuple[hm.BoltzmannMachine, Array, Array]:
+    """The flipped machine, the data and the flipped data."""
+    v = data(specification)
+    c, D = flips[0]
+    return flipped_machine(specification, flips), v, c + D * v
+
+
+def assert_close(actual: dict[str, Array], expected: dict[str, Array]) -> None:
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(actual[name], value, rtol=1e-8, atol=1e-9, err_msg=name)
+
+
+def named(machine: hm.BoltzmannMachine, values: dict[str, Array]) -> dict[str, Array]:
+    """Under the oracle's names, which are the machine's own here."""
+    assert named_gradient(machine, values).keys() == values.keys()
+    return values
+
+
+@pytest.mark.parametrize("specification", FLIPPED, ids=lambda s: s.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_flipped_units_describe_the_same_law(specification: Specification, seed: int) -> None:
+    """The map of these tests itself: no probability changes."""
+    flips = random_flips(specification, seed)
+    machine, v, flipped = both(specification, flips)
+    np.testing.assert_allclose(
+        oracle.log_probability(oracle.natural(describe(machine)), flipped),
+        oracle.log_probability(oracle.natural(learnable(specification)), v),
+        rtol=1e-9,
+        atol=1e-9,
+    )
+
+
+@of(FLIPPED)
+def test_the_centred_gradient_follows_the_flips(specification: Specification) -> None:
+    for seed in range(3):
+        flips = random_flips(specification, seed)
+        machine, v, flipped = both(specification, flips)
+        original = build(specification)
+        expected = mapped(named(original, centred(original, v)), specification.kinds, flips)
+        assert_close(centred(machine, flipped), expected)
+
+
+def test_every_set_of_flips_of_a_tiny_machine() -> None:
+    """All 32; and for each that flips anything, the plain gradient does not follow."""
+    original = build(TINY)
+    v = data(TINY)
+    for bits in itertools.product([0.0, 1.0], repeat=5):
+        chosen = np.array(bits)
+        flips = [(part, 1 - 2 * part) for part in (chosen[:3], chosen[3:])]
+        machine, _, flipped = both(TINY, flips)
+        assert_close(centred(machine, flipped), mapped(centred(original, v), TINY.kinds, flips))
+        expected, actual = mapped(plain(original, v), TINY.kinds, flips), plain(machine, flipped)
+        gap = max(np.abs(actual[name] - expected[name]).max() for name in expected)
+        assert gap > 0.01 if chosen.any() else gap < 1e-12
+
+
+def test_the_plain_gradient_of_spins_follows_their_flips() -> None:
+    """Spins need no centring for that: c = 0."""
+    specification = Specification("spin-spin", (("spin", 4), ("spin", 3)))
+    flips = random_flips(specification, 1)
+    machine, v, flipped = both(specification, flips)
+    expected = mapped(plain(build(specification), v), specification.kinds, flips)
+    assert_close(plain(machine, flipped), expected)
+
+
+@pytest.mark.parametrize("specification", EVERY, ids=lambda s: s.name)
+def test_the_definition(specification: Specification) -> None:
+    """Cho et al. (2011), Melchior et al. (2016): offsets m midway between the clamped and the free mean,
+
+    dW = r r' D<(x - m)(x' - m')>,   da = r D<x> - (sum of dW r m over the neighbouring layers),
+
+    with D = clamped - free, and r = 1 / sigma^2 for Gaussian layers, 1 for others.
+    """
+    machine = build(specification)
+    parameters = learnable(specification)
+    description = oracle.natural(parameters)
+    v = data(specification)
+    free = oracle.expectations(description)
+    clamped = [oracle.expectations(description, {0: row}) for row in v]
+    layers = range(len(description.layers))
+    seen = [np.mean([phase.statistics[l][0] for phase in clamped], axis=0).ravel() for l in layers]
+    own = [free.statistics[l][0].ravel() for l in layers]
+    offsets = [(a + b) / 2 for a, b in zip(seen, own, strict=True)]
+    scales = [np.exp(-layer.values.get("log_variance", np.zeros(1))) for layer in parameters.layers]
+    expected: dict[str, Array] = {}
+    for l in layers[:-1]:
+        # <(x - m)(x' - m')> = <x x'> - <x> m' - m <x'> + m m', in which the last term cancels.
+        change = np.mean([phase.products[l] for phase in clamped], axis=0) - free.products[l]
+        change = change - np.outer(seen[l] - own[l], offsets[l + 1])
+        change = change - np.outer(offsets[l], seen[l + 1] - own[l + 1])
+        expected[f"couplings.{l}"] = scales[l][:, None] * change * scales[l + 1][None, :]
+    for l in layers:
+        total = (seen[l] - own[l]) * scales[l]
+        if l > 0:
+            total = total - (offsets[l - 1] * scales[l - 1]) @ expected[f"couplings.{l - 1}"]
+        if l < layers[-1]:
+            total = total - expected[f"couplings.{l}"] @ (offsets[l + 1] * scales[l + 1])
+        name = f"layers.{l}.{location(description.layers[l].kind)}"
+        expected[name] = total.reshape(description.layers[l].natural[0].shape)
+    actual = centred(machine, v)
+    variances = {name for name in actual if name.endswith("log_variance")}
+    assert_close({name: value for name, value in actual.items() if name not in variances}, expected)
+
+
+@of(GAUSSIAN)
+def test_variances_keep_their_gradient(specification: Specification) -> None:
+    """The map above is linear and leaves them out, so that the whole direction climbs."""
+    machine = build(specification)
+    v = data(specification)
+    actual, expected = centred(machine, v), plain(machine, v)
+    for name in actual:
+        if name.endswith("log_variance"):
+            np.testing.assert_allclose(actual[name], expected[name], rtol=1e-8, atol=1e-9)
+
+
+# Climbing --------------------------------------------------------------------------------------------------
+
+
+def mean_log_likelihood(machine: hm.BoltzmannMachine, v: Array) -> float:
+    return float(oracle.log_probability(oracle.natural(describe(machine)), v).mean())
+
+
+def stepped(machine: hm.BoltzmannMachine, direction: dict[str, Array], step: float) -> None:
+    with torch.no_grad():
+        for name, parameter in machine.named_parameters():
+            parameter.add_(torch.from_numpy(direction[name]), alpha=step)
+
+
+@of(EVERY)
+def test_a_small_step_along_it_raises_the_log_likelihood(specification: Specification) -> None:
+    """To first order by the inner product with the exact gradient, which is positive."""
+    machine = build(specification)
+    v = data(specification)
+    direction = centred(machine, v)
+    gradient = oracle.gradient(describe(machine), v)
+    slope = sum(float((gradient[name] * direction[name]).sum()) for name in gradient)
+    assert slope > 0
+    step = 1e-4 / max(1.0, slope**0.5)
+    before = mean_log_likelihood(machine, v)
+    stepped(machine, direction, step)
+    above = mean_log_likelihood(machine, v)
+    stepped(machine, direction, -2 * step)
+    below = mean_log_likelihood(machine, v)
+    assert above > before > below
+    assert (above - below) / (2 * step) == pytest.approx(slope, rel=1e-4)
+
+
+def drawn(specification: Specification, seed: int) -> tuple[hm.BoltzmannMachine, Array]:
+    """The machine with larger parameters, means far from zero, and data off its law."""
+    machine = build(specification)
+    rng = np.random.default_rng([seed, *specification.name.encode()])
+    with torch.no_grad():
+        for name, parameter in machine.named_parameters():
+            scale = 4.0 if name.endswith("mean") else 1.0
+            parameter.copy_(torch.from_numpy(rng.normal(0, scale, tuple(parameter.shape))))
+    v = data(specification, 2)
+    return machine, v + rng.normal(0, 3) if specification.kinds[0] == "gaussian" else v
+
+
+FAR = [
+    Specification("bernoulli-spin", (("bernoulli", 3), ("spin", 2))),
+    Specification("categorical-bernoulli-spin", (("categorical", 1, 3), ("bernoulli", 2), ("spin", 2))),
+    Specification("gaussian-bernoulli", (("gaussian", 2), ("bernoulli", 3))),
+    Specification("bernoulli-gaussian", (("bernoulli", 3), ("gaussian", 2))),
+    Specification("gaussian-spin-gaussian", (("gaussian", 2), ("spin", 2), ("gaussian", 1))),
+]
+
+
+@of(FAR)
+def test_the_inner_product_with_the_gradient_is_never_negative(specification: Specification) -> None:
+    """On 60 machines far from their data. It is a gradient times a positive semi-definite matrix."""
+    for seed in range(60):
+        machine, v = drawn(specification, seed)
+        direction, gradient = centred(machine, v), plain(machine, v)
+        slope = sum(float((gradient[name] * direction[name]).sum()) for name in gradient)
+        assert slope > 0, seed
+
+
+@pytest.mark.parametrize("specification", EVERY, ids=lambda s: s.name)
+def test_the_machine_is_not_changed(specification: Specification) -> None:
+    machine = build(specification)
+    before = oracle.parameters(describe(machine))
+    v = data(specification)
+    kept = v.copy()
+    first = centred(machine, v)
+    for name, value in oracle.parameters(describe(machine)).items():
+        np.testing.assert_array_equal(value, before[name])
+    assert all(parameter.grad is None for parameter in machine.parameters())
+    np.testing.assert_array_equal(v, kept)
+    second = centred(machine, v)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_centring_keeps_what_the_rule_is() -> None:
+    rule = hm.rules.pcd(2, 7)
+    twin = hm.rules.centred(rule)
+    assert (twin.clamped, twin.free, twin.bias) == (rule.clamped, rule.free, rule.bias)
+    assert twin.centred and not rule.centred
+    assert "centred" in twin.name and rule.name in twin.name
+
+
+@pytest.mark.parametrize(
+    "rule", [hm.rules.cd(2), hm.rules.pcd(2, 5), hm.rules.mean_field_pcd(1, 5)], ids=repr
+)
+def test_centring_moves_the_chains_as_the_rule_does(rule: hm.learning.Rule) -> None:
+    """The same noise, the same chains: only the gradient is transformed."""
+    machine = build(DEEP)
+    v = torch.from_numpy(data(DEEP))
+    left, right = (
+        r.gradient(machine, v, generator=torch.Generator().manual_seed(3))
+        for r in (rule, hm.rules.centred(rule))
+    )
+    assert (left.state is None) == (right.state is None)
+    for a, b in zip(left.state or [], right.state or [], strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(left.parameters["couplings.0"], right.parameters["couplings.0"])

@@ -1,0 +1,241 @@
+"""Where machines start: seeds, laws of the initialisers, and visible parameters from data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import harmonium as hm
+from harmonium.data import Rows
+from harmonium.machine import logistic_biases_, normal_, orthogonal_, visible_for, visible_from_data_
+
+FAILURE_RATE = 1e-3  # of every statistical test here, on a fresh seed
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def machine(seed: int | torch.Generator = 0) -> hm.BoltzmannMachine:
+    """Every kind, wide and tall couplings."""
+    return hm.BoltzmannMachine(
+        [hm.Gaussian(9), hm.Spin(5), hm.Categorical(4, 3), hm.Bernoulli(12)], seed=seed
+    )
+
+
+def parameters(made: hm.BoltzmannMachine) -> dict[str, torch.Tensor]:
+    return {name: x.detach().clone() for name, x in made.named_parameters()}
+
+
+def ks(sample: torch.Tensor, law: stats.rv_frozen) -> float:
+    return float(stats.kstest(sample.detach().double().flatten().numpy(), law.cdf).pvalue)
+
+
+# Seeds -----------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_makes_one_machine() -> None:
+    left, right = parameters(machine(5)), parameters(machine(5))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    assert all(torch.equal(x, right[name]) for name, x in parameters(machine(generator(5))).items())
+
+
+def test_seeds_make_different_machines() -> None:
+    drawn = [parameters(machine(seed)) for seed in range(4)]
+    for i, left in enumerate(drawn):
+        for right in drawn[:i]:
+            for name in left:
+                if name.startswith("couplings"):
+                    assert not bool((left[name] == right[name]).any()), name
+
+
+def test_a_generator_moves_on_from_machine_to_machine() -> None:
+    shared = generator(1)
+    first, second = machine(shared), machine(shared)
+    assert not torch.equal(first.couplings[0], second.couplings[0])
+
+
+def test_global_randomness_plays_no_part() -> None:
+    state = torch.get_rng_state()
+    try:
+        torch.manual_seed(1)
+        left = parameters(machine())
+        torch.manual_seed(2)
+        right = parameters(machine())
+    finally:
+        torch.set_rng_state(state)
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_a_new_machine_has_no_biases_and_unit_variances() -> None:
+    for layer in machine().layers:
+        for parameter in layer.parameters():
+            assert not bool(parameter.any())
+
+
+@pytest.mark.statistical
+def test_couplings_of_a_new_machine_are_normal() -> None:
+    made = hm.BoltzmannMachine([hm.Bernoulli(80), hm.Gaussian(60)], seed=11)
+    assert ks(made.couplings[0], stats.norm(scale=0.01)) > FAILURE_RATE
+
+
+# Initialisers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("std", [0.3, 2.0])
+def test_normal(std: float) -> None:
+    """Each coupling by Kolmogorov and Smirnov; the failure rate is shared between two."""
+    made = hm.BoltzmannMachine([hm.Bernoulli(80), hm.Bernoulli(60), hm.Spin(70)])
+    normal_(made, std, generator(1))
+    for W in made.couplings:
+        assert ks(W, stats.norm(scale=std)) > FAILURE_RATE / 2
+    assert not any(bool(p.any()) for layer in made.layers for p in layer.parameters())
+
+
+def test_normal_of_width_zero() -> None:
+    made = machine()
+    normal_(made, 0.0, generator())
+    assert not any(bool(W.any()) for W in made.couplings)
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.25, 0.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_orthogonal(gain: float, dtype: torch.dtype) -> None:
+    """The shorter side is an orthogonal family of norm `gain`; nothing else moves; the draw is the seed's."""
+    made = machine().to(dtype)
+    before = parameters(made)
+    orthogonal_(made, gain, generator(2))
+    shapes = [tuple(W.shape) for W in made.couplings]
+    assert any(a > b for a, b in shapes) and any(a < b for a, b in shapes) and any(a == b for a, b in shapes)
+    for W in made.couplings:
+        short = W.detach().t() if W.shape[0] >= W.shape[1] else W.detach()
+        expected = gain**2 * torch.eye(len(short), dtype=dtype)
+        torch.testing.assert_close(short @ short.t(), expected, rtol=0, atol=1e-5)
+        assert W.dtype == dtype and W.requires_grad
+    for name, x in parameters(made).items():
+        if not name.startswith("couplings"):
+            assert torch.equal(x, before[name])
+    twin, third = machine().to(dtype), machine().to(dtype)
+    orthogonal_(twin, gain, generator(2))
+    orthogonal_(third, gain, generator(3))
+    assert torch.equal(twin.couplings[0], made.couplings[0])
+    assert gain == 0 or not torch.equal(third.couplings[0], made.couplings[0])
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("location", "scale"), [(0.0, 0.5), (-1.5, 2.0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_logistic_biases(location: float, scale: float, dtype: torch.dtype) -> None:
+    """All kinds, by Kolmogorov and Smirnov; the failure rate is shared between four layers."""
+    layers = [hm.Gaussian(9000), hm.Spin(1), hm.Categorical(1500, 3), hm.Bernoulli(3000), hm.Spin(4000)]
+    made = hm.BoltzmannMachine(layers).to(dtype)
+    before = parameters(made)
+    if (location, scale) == (0.0, 0.5):
+        logistic_biases_(made, generator(3))
+    else:
+        logistic_biases_(made, generator(3), location=location, scale=scale)
+    law = stats.logistic(loc=location, scale=scale)
+    for l, parameter in ((0, made.layers[0].mean), *((l, made.layers[l].bias) for l in (2, 3, 4))):
+        assert ks(parameter, law) > FAILURE_RATE / 4, l
+        assert bool(torch.isfinite(parameter).all())
+        assert parameter.dtype == dtype
+    assert torch.equal(made.layers[0].log_variance, before["layers.0.log_variance"])
+    assert all(torch.equal(W, before[f"couplings.{l}"]) for l, W in enumerate(made.couplings))
+
+
+def test_logistic_biases_of_width_zero() -> None:
+    made = machine()
+    logistic_biases_(made, generator(), location=0.75, scale=0.0)
+    for layer in made.layers:
+        assert bool((getattr(layer, layer.location) == 0.75).all())
+
+
+# Visible parameters from data ------------------------------------------------------------------------------
+
+ROWS = 200
+
+
+def digits(states: int) -> np.ndarray:
+    """Integers of uneven frequencies; column 0 always the lowest, column 1 always the highest."""
+    rng = np.random.default_rng(4)
+    X = rng.binomial(states - 1, [0.5, 0.5, 0.1, 0.5, 0.8], size=(ROWS, 5))
+    X[:, 0], X[:, 1] = 0, states - 1
+    return X
+
+
+def encoded(kind: str) -> np.ndarray:
+    if kind == "bernoulli":
+        return digits(2).astype(float)
+    if kind == "spin":
+        return 2.0 * digits(2) - 1
+    if kind == "categorical":
+        return np.eye(3)[digits(3)].reshape(ROWS, -1)
+    X = np.random.default_rng(5).normal([0, 0, 3, -1e4, 0.1], [1, 1, 0.01, 50, 1e-3], size=(ROWS, 5))
+    X[:, 0], X[:, 1] = 0.0, 2.5
+    return X
+
+
+LAYERS = {
+    "bernoulli": lambda: hm.Bernoulli(5),
+    "spin": lambda: hm.Spin(5),
+    "categorical": lambda: hm.Categorical(5, 3),
+    "gaussian": lambda: hm.Gaussian(5),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_visible_units_alone_have_the_moments_of_the_data(kind: str) -> None:
+    """Discrete units as if one row of noise had been seen too; real units that never change: variance 1."""
+    X = encoded(kind)
+    layer = LAYERS[kind]()
+    made = hm.BoltzmannMachine([layer, hm.Bernoulli(4)]).double()
+    before = parameters(made)
+    visible_from_data_(made, Rows.of(X, torch.float64))
+    mean, variance = layer.moments(torch.zeros(1, layer.width, dtype=torch.float64))
+    if kind == "gaussian":
+        expected = X.mean(0)
+        spread = np.where(X.var(0) > 0, X.var(0), 1.0)
+    else:
+        noise = {"bernoulli": 0.5, "spin": 0.0, "categorical": 1 / 3}[kind]
+        expected = (X.sum(0) + noise) / (ROWS + 1)
+        spread = 1 - expected**2 if kind == "spin" else expected * (1 - expected)
+    np.testing.assert_allclose(mean[0].detach(), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(variance[0].detach(), spread, rtol=1e-6, atol=1e-12)
+    for name, x in parameters(made).items():
+        assert bool(torch.isfinite(x).all()), name
+        if not name.startswith("layers.0"):
+            assert torch.equal(x, before[name]), name
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_from_data_in_single_precision(kind: str) -> None:
+    layer = LAYERS[kind]()
+    made = hm.BoltzmannMachine([layer, hm.Bernoulli(4)])
+    visible_from_data_(made, Rows.of(encoded(kind)))
+    mean = layer.moments(torch.zeros(1, layer.width)).mean[0].detach()
+    np.testing.assert_allclose(mean, encoded(kind).mean(0), rtol=1e-4, atol=1.1 / (ROWS + 1))
+    assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_one_row_is_enough(kind: str) -> None:
+    layer = LAYERS[kind]()
+    made = hm.BoltzmannMachine([layer, hm.Bernoulli(4)])
+    visible_from_data_(made, Rows.of(encoded(kind)[:1]))
+    assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_visible_for_makes_the_layer_that_the_data_start(kind: str) -> None:
+    """Raw data, the layer chosen for them, its encoder, and the start from the encoded rows."""
+    raw = {"bernoulli": digits(2), "spin": digits(2), "categorical": digits(3)}.get(kind, encoded("gaussian"))
+    rows = Rows.of(raw.astype(float), torch.float64)
+    layer, encoder = visible_for(rows, kind)
+    made = hm.BoltzmannMachine([layer, hm.Bernoulli(2)]).double()
+    visible_from_data_(made, rows.encoded(encoder))
+    assert layer.kind == kind
+    layer.check(next(rows.encoded(encoder).chunks(ROWS)), "encoded")
+    assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())

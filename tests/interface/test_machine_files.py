@@ -1,0 +1,454 @@
+"""Machine files: what is written comes back; what is not a whole machine file is refused, never guessed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from exact import oracle
+from exact.machines import build, describe, tensors
+from exact.specifications import ADJACENT, SPECIFICATIONS, Specification, random_states
+from safetensors.torch import save as safetensors_bytes
+
+import harmonium as hm
+
+KEY = "harmonium"
+
+every = pytest.mark.parametrize("specification", (*SPECIFICATIONS, ADJACENT), ids=lambda s: s.name)
+precisions = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+
+
+def small() -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Gaussian(3), hm.Categorical(2, 3), hm.Spin(2)], seed=3)
+
+
+def saved(path: Path, machine: hm.BoltzmannMachine | None = None) -> bytes:
+    (machine or small()).save(path)
+    return path.read_bytes()
+
+
+def header(contents: bytes) -> dict[str, Any]:
+    """The JSON that harmonium put into the safetensors header."""
+    (length,) = struct.unpack("<Q", contents[:8])
+    outer = json.loads(contents[8 : 8 + length])
+    return dict(json.loads(outer["__metadata__"][KEY]))
+
+
+def forged(path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]], Any]) -> Path:
+    """A file of the small machine whose header or tensors were changed before writing."""
+    machine = small()
+    text = header(saved(path.with_suffix(".true"), machine))
+    values = {name: x.detach().clone() for name, x in machine.state_dict().items()}
+    replaced = change(text, values)
+    text = text if replaced is None else replaced
+    path.write_bytes(safetensors_bytes(values, {KEY: text if isinstance(text, str) else json.dumps(text)}))
+    return path
+
+
+def joint_states(specification: Specification, machine: hm.BoltzmannMachine) -> list[torch.Tensor]:
+    """Every joint state of the discrete layers, with random values in the Gaussian ones."""
+    layers = oracle.natural(describe(machine)).layers
+    supports = [np.zeros((1, x.width)) if x.kind == "gaussian" else oracle.support(x) for x in layers]
+    sizes = [len(x) for x in supports]
+    index = np.unravel_index(np.arange(np.prod(sizes)), sizes)
+    real = random_states(specification, len(index[0]))
+    states = [
+        real[l] if layer.kind == "gaussian" else supports[l][index[l]] for l, layer in enumerate(layers)
+    ]
+    return tensors(states, machine.dtype)
+
+
+def same(left: hm.BoltzmannMachine, right: hm.BoltzmannMachine) -> bool:
+    """The same layers and, bit for bit, the same parameters."""
+    a, b = left.state_dict(), right.state_dict()
+    return (
+        [str(layer) for layer in left.layers] == [str(layer) for layer in right.layers]
+        and a.keys() == b.keys()
+        and all(a[name].dtype == b[name].dtype and torch.equal(a[name], b[name]) for name in a)
+        and left.metadata == right.metadata
+    )
+
+
+def refusal(path: Path) -> str:
+    """The message with which a file is refused; anything but ValueError fails the test."""
+    with pytest.raises(ValueError) as caught:
+        hm.load(path)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+# What comes back -------------------------------------------------------------------------------------------
+
+
+@every
+@precisions
+def test_a_round_trip_keeps_every_energy(
+    specification: Specification, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    machine = build(specification, dtype)
+    machine.metadata = {"encoder": {"mean": [0.25, 1e-300], "kind": "standardise"}, "ünits": None}
+    machine.save(tmp_path / "machine")
+    loaded = hm.load(str(tmp_path / "machine"))
+    assert same(loaded, machine)
+    assert loaded.dtype == dtype
+    assert [parameter.requires_grad for parameter in loaded.parameters()] == [True] * len(
+        list(machine.parameters())
+    )
+    states = joint_states(specification, machine)
+    before, after = machine.energy(states), loaded.energy(states)
+    assert torch.equal(after.diff(), before.diff())
+    assert torch.equal(after, before)
+
+
+@precisions
+def test_extreme_parameters_keep_their_bits(dtype: torch.dtype, tmp_path: Path) -> None:
+    machine = small().to(dtype)
+    info = torch.finfo(dtype)
+    extremes = torch.tensor([info.max, info.tiny, -0.0], dtype=dtype)
+    with torch.no_grad():
+        machine.layers[0].mean.copy_(extremes)
+        machine.couplings[0][0, :3] = extremes
+    machine.save(tmp_path / "machine")
+    loaded = hm.load(tmp_path / "machine")
+    for before, after in zip(machine.parameters(), loaded.parameters(), strict=True):
+        assert torch.equal(before.signbit(), after.signbit())
+        assert torch.equal(before, after)
+
+
+def test_a_loaded_machine_shares_nothing_with_its_file_or_another_load(tmp_path: Path) -> None:
+    contents = saved(tmp_path / "machine")
+    first, second = hm.load(tmp_path / "machine"), hm.load(tmp_path / "machine")
+    with torch.no_grad():
+        for parameter in first.parameters():
+            parameter.add_(1.0)
+    assert same(second, small())
+    assert (tmp_path / "machine").read_bytes() == contents
+
+
+def test_the_same_machine_gives_the_same_bytes(tmp_path: Path) -> None:
+    assert saved(tmp_path / "one") == saved(tmp_path / "two")
+
+
+def test_views_and_transposed_parameters_are_saved_as_their_values(tmp_path: Path) -> None:
+    machine = small()
+    with torch.no_grad():
+        machine.couplings[0].data = machine.couplings[0].detach().t().contiguous().t()
+    saved(tmp_path / "machine", machine)
+    assert same(hm.load(tmp_path / "machine"), small())
+
+
+# What is refused -------------------------------------------------------------------------------------------
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        hm.load(tmp_path / "absent")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="not a file"):
+        hm.load(tmp_path)
+
+
+def test_a_safetensors_file_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "foreign"
+    for metadata in (None, {"format": "pt"}):
+        path.write_bytes(safetensors_bytes({"weight": torch.zeros(3)}, metadata))
+        assert "not one that harmonium wrote" in refusal(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 100, 4096])
+def test_random_bytes(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "noise"
+    path.write_bytes(np.random.default_rng(size).bytes(size))
+    assert "not a harmonium file" in refusal(path)
+
+
+def test_a_pickle_is_not_unpickled(tmp_path: Path) -> None:
+    path = tmp_path / "machine.pt"
+    torch.save(small().state_dict(), path)
+    assert "not a harmonium file" in refusal(path)
+
+
+def test_every_truncation(tmp_path: Path) -> None:
+    contents = saved(tmp_path / "machine")
+    (length,) = struct.unpack("<Q", contents[:8])
+    path = tmp_path / "short"
+    places = {0, 1, 7, 8, 9, 7 + length, 8 + length, 9 + length, len(contents) - 4, len(contents) - 1}
+    for kept in sorted(places | set(range(0, len(contents), 61))):
+        path.write_bytes(contents[:kept])
+        assert "damaged" in refusal(path), kept
+
+
+def test_bytes_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(saved(tmp_path / "machine") + b"\0")
+    assert "damaged" in refusal(path)
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_a_flipped_byte_in_the_header_never_changes_the_machine(mask: int, tmp_path: Path) -> None:
+    """Refused with ValueError, at every place, or without any effect."""
+    machine = small()
+    contents = saved(tmp_path / "machine", machine)
+    (length,) = struct.unpack("<Q", contents[:8])
+    path = tmp_path / "flipped"
+    refused = 0
+    for place in range(8 + length):
+        damaged = bytearray(contents)
+        damaged[place] ^= mask
+        path.write_bytes(damaged)
+        try:
+            loaded = hm.load(path)
+        except ValueError:
+            refused += 1
+        else:
+            assert same(loaded, machine), place
+    assert refused > 0.9 * length
+
+
+def fault(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason=reason)
+
+
+@fault("no checksum: damaged numbers load as others")
+def test_flipped_bytes_in_the_tensors(tmp_path: Path) -> None:
+    contents = saved(tmp_path / "machine")
+    (length,) = struct.unpack("<Q", contents[:8])
+    path = tmp_path / "flipped"
+    for place in range(8 + length, len(contents)):
+        damaged = bytearray(contents)
+        damaged[place] ^= 0x01
+        path.write_bytes(damaged)
+        assert "damaged" in refusal(path), place
+
+
+@fault("no checksum: a damaged dtype reads the bits of floats as integers")
+def test_a_changed_type_of_a_tensor_in_the_header(tmp_path: Path) -> None:
+    contents = saved(tmp_path / "machine")
+    path = tmp_path / "typed"
+    for name in (b'"layers.0.mean":{"dtype":"F', b'"layers.2.bias":{"dtype":"F'):
+        place = contents.index(name) + len(name) - 1
+        path.write_bytes(contents[:place] + b"I" + contents[place + 1 :])
+        assert "damaged" in refusal(path)
+
+
+@pytest.mark.parametrize("version", [0, 2, -1, "1", None, 1e9])
+def test_another_version(version: Any, tmp_path: Path) -> None:
+    path = forged(tmp_path / "machine", lambda text, values: text.update(version=version))
+    message = refusal(path)
+    assert f"format version {version!r}" in message
+    assert "reads version 1" in message
+
+
+def test_no_version(tmp_path: Path) -> None:
+    path = forged(tmp_path / "machine", lambda text, values: text.pop("version") and None)
+    assert "version" in refusal(path)
+
+
+@pytest.mark.parametrize("kind", ["potts", "", "Spin", None])
+def test_an_unknown_kind_of_layer(kind: Any, tmp_path: Path) -> None:
+    path = forged(tmp_path / "machine", lambda text, values: text["layers"][2].update(kind=kind))
+    message = refusal(path)
+    assert "knows no layer" in message
+    assert repr(kind) in message
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["couplings.1", "layers.0.log_variance", "layers.2.bias"])
+def test_values_that_are_not_finite(name: str, value: float, tmp_path: Path) -> None:
+    path = forged(tmp_path / "machine", lambda text, values: values[name].view(-1)[-1].fill_(value) and None)
+    message = refusal(path)
+    assert name in message
+    assert "not finite" in message
+
+
+def resize(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["layers"][2]["n_units"] = 3
+
+
+def negative(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["layers"][0]["n_units"] = -3
+
+
+def unknown_argument(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["layers"][0]["temperature"] = 1
+
+
+def one_layer(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["layers"] = text["layers"][:1]
+
+
+def swapped(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["layers"].reverse()
+
+
+def another_kind(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["layers"][0]["kind"] = "spin"
+
+
+def missing_tensor(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    del values["couplings.1"]
+
+
+def no_tensors(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    values.clear()
+
+
+def further_tensor(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    values["couplings.2"] = torch.zeros(2, 2)
+
+
+def integers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    values["couplings.0"] = values["couplings.0"].int()
+
+
+def no_layers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    del text["layers"]
+
+
+def null_layers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["layers"] = None
+
+
+def no_json(text: dict[str, Any], values: dict[str, torch.Tensor]) -> str:
+    return "{"
+
+
+def list_header(text: dict[str, Any], values: dict[str, torch.Tensor]) -> list[int]:
+    return [1]
+
+
+def words_for_layers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["layers"] = ["gaussian", "categorical", "spin"]
+
+
+def another_format(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["format"] = "another"
+
+
+def integer_biases(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    values["layers.2.bias"] = values["layers.2.bias"].int()
+
+
+def two_precisions(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    values["layers.2.bias"] = values["layers.2.bias"].double()
+
+
+def list_metadata(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
+    text["metadata"] = [1]
+
+
+FORGERIES = [
+    *(resize, negative, unknown_argument, one_layer, swapped, another_kind, missing_tensor, no_tensors),
+    *(further_tensor, integers, no_layers, null_layers, no_json),
+    pytest.param(list_header, marks=fault("AttributeError: the header is taken for a mapping unseen")),
+    pytest.param(words_for_layers, marks=fault("AttributeError: so is every layer")),
+    pytest.param(another_format, marks=fault("the format is written and never read")),
+    pytest.param(integer_biases, marks=fault("only the first coupling's dtype is looked at")),
+    pytest.param(two_precisions, marks=fault("only the first coupling's dtype is looked at")),
+    pytest.param(list_metadata, marks=fault("metadata may be any JSON, then breaks its reader")),
+]
+
+
+@pytest.mark.parametrize("change", FORGERIES, ids=lambda change: change.__name__)
+def test_a_header_that_does_not_fit(change: Any, tmp_path: Path) -> None:
+    refusal(forged(tmp_path / "machine", change))
+
+
+# Writing ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+    path = tmp_path / "machine"
+    contents = saved(path)
+    other = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        other.save(path)
+    assert path.read_bytes() == contents
+    other.save(path, overwrite=True)
+    assert same(hm.load(path), other)
+    assert os.listdir(tmp_path) == ["machine"]
+
+
+@pytest.mark.parametrize("existing", [True, False])
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_full_disk_loses_nothing(
+    existing: bool, failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "machine"
+    contents = saved(path) if existing else None
+
+    def full(*arguments: Any, **named: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, failing, full)
+    with pytest.raises(OSError) as caught:
+        hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)]).save(path, overwrite=True)
+    assert caught.value.errno == errno.ENOSPC
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == (["machine"] if existing else [])
+    if contents is not None:
+        assert path.read_bytes() == contents
+        assert same(hm.load(path), small())
+
+
+def test_an_interrupt_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        small().save(tmp_path / "machine")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        small().save(tmp_path / "absent" / "machine")
+
+
+def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "machine").mkdir()
+    for overwrite in (False, True):
+        with pytest.raises(OSError):
+            small().save(tmp_path / "machine", overwrite=overwrite)
+    assert os.listdir(tmp_path) == ["machine"]
+
+
+def test_a_file_has_the_rights_that_the_user_asks_for(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        saved(tmp_path / "machine")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "machine").stat().st_mode) == 0o640
+
+
+@fault("a file is written that load then refuses")
+def test_a_machine_that_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    contents = saved(tmp_path / "machine")
+    machine = small()
+    with torch.no_grad():
+        machine.couplings[1][0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"couplings\.1.*nan"):
+        machine.save(tmp_path / "machine", overwrite=True)
+    assert (tmp_path / "machine").read_bytes() == contents
+
+
+@fault("TypeError of the json module, which does not name the argument")
+def test_metadata_that_is_not_json(tmp_path: Path) -> None:
+    machine = small()
+    machine.metadata = {"encoder": object()}
+    with pytest.raises(TypeError, match="metadata"):
+        machine.save(tmp_path / "machine")
+    assert os.listdir(tmp_path) == []
