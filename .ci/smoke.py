@@ -16,7 +16,7 @@ package = Path(hm.__file__).parent
 assert package.is_relative_to(sys.prefix), f"imported {package}, expected the wheel's copy under {sys.prefix}"
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
 
-X = np.random.default_rng(0).integers(0, 2, size=(32, 6)).astype(np.float32)
+X = torch.from_numpy(np.random.default_rng(0).integers(0, 2, size=(32, 6))).float()
 machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
 before = machine.couplings[0].detach().clone()
 hm.train(machine, X, rule=hm.rules.pcd(k=1, chains=16), updates=20, batch_size=16, learning_rate=0.05, seed=0)

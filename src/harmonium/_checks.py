@@ -30,6 +30,17 @@ def real(value: Any, name: str, low: float = -float("inf"), high: float = float(
     return number
 
 
+def instance(value: Any, name: str, kind: Any, expected: str) -> None:
+    """Refuses anything that is not of a type."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {expected}, received {type(value).__name__}")
+
+
+def generator(value: Any) -> None:
+    """Refuses anything but a ``torch.Generator``: a seed would repeat the same noise at every call."""
+    instance(value, "generator", torch.Generator, "a torch.Generator")
+
+
 def one_of(value: Any, name: str, known: Iterable[str]) -> str:
     """``value`` as one of the known words."""
     words = sorted(known)

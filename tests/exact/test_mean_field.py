@@ -222,7 +222,6 @@ def test_a_single_precision_machine_is_solved_in_single_precision() -> None:
         np.testing.assert_allclose(array(left.free_energy), array(right.free_energy), rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.xfail(strict=True, reason="the means of a clamped layer are the clamp tensor itself")
 def test_the_machine_and_the_arguments_stay_as_they_were() -> None:
     specification = SPECIFICATIONS[2]
     machine = build(specification)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,34 +16,6 @@ chains, likelihood, rules, naive = hm.chains, hm.likelihood, hm.rules, hm.meanfi
 nan, inf = float("nan"), float("inf")
 V = torch.tensor([[0.0, 1, 1, 0], [1, 0, 1, 1]])
 H = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
-KNOWN = [pytest.mark.xfail(strict=True, reason="refused late, in other words or not at all")]
-FAULTS = frozenset(
-    re.split(
-        r",\s+",
-        """a bare layer, a kernel in words, a kernel's class, a seed, a seed for a generator, ais cube,
-        ais empty, ais vector, bernoulli -1 naive clamp, bernoulli -inf gradient,
-        bernoulli 0.37 naive clamp, bernoulli 255 naive clamp, bernoulli inf gradient,
-        bernoulli nan gradient, categorical halves naive clamp, categorical nan gradient,
-        categorical negative naive clamp, categorical none hot naive clamp,
-        categorical two hot naive clamp, cd 0, cd 1.5, centred by name, clamp layer in words,
-        clamp mapping, clamp mapping of numpy, data of one column, data of three columns,
-        data outside the support, data that are not rows, empty metropolis, empty tempering,
-        energy cube, energy vector, exact_log_likelihood cube, exact_log_likelihood empty,
-        exact_log_likelihood vector, free_energy cube, free_energy empty, free_energy none,
-        free_energy vector, gaussian -inf gradient, gaussian inf gradient, gaussian nan gradient,
-        gradient list, gradient none, gradient numpy, inner kernel in words, ln Z in words, ln Z is nan,
-        log_likelihood cube, log_likelihood empty, log_likelihood vector, naive clamp empty,
-        naive clamp integers, naive clamp list, naive clamp numpy, nan location, no generator, no list,
-        partial clamp infinity, partial clamp two hot, partial clamp value, partial clamp within a unit,
-        pcd -1, pcd kernel, pseudo_log_likelihood cube, pseudo_log_likelihood empty,
-        pseudo_log_likelihood vector, run cube, run empty, run none, run vector, spin -inf gradient,
-        spin 0 naive clamp, spin 0.5 naive clamp, spin data of zeros, spin inf gradient,
-        spin nan gradient, start beside a clamp, start numpy, state in words, state of a deeper machine,
-        temperatures as a float, temperatures empty, temperatures fall, temperatures from 0.1,
-        temperatures in words, temperatures nan, temperatures to 2, tempering within tempering,
-        visible states of another precision""",
-    )
-)
 Call = Callable[[], Any]
 Case = tuple[str, type[Exception], str, Call]
 
@@ -97,11 +68,8 @@ def refused(case: Case) -> None:
 
 
 def of_every(cases: dict[str, Case]) -> pytest.MarkDecorator:
-    """One test a case; those among FAULTS are known to fail."""
-    return pytest.mark.parametrize(
-        "case",
-        [pytest.param(case, id=name, marks=KNOWN if name in FAULTS else []) for name, case in cases.items()],
-    )
+    """One test a case."""
+    return pytest.mark.parametrize("case", cases.values(), ids=cases)
 
 
 # Layers and machines ---------------------------------------------------------------------------------------
@@ -219,10 +187,8 @@ ENTRANCES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, torch.Tensor], An
         and (entrance != "gradient" or OUTSIDE[name][2] == "finite")  # the trainer checks the support, once
     ],
 )
-def test_values_outside_the_support(name: str, entrance: str, request: pytest.FixtureRequest) -> None:
+def test_values_outside_the_support(name: str, entrance: str) -> None:
     """The message names the argument, the value, its place and the support."""
-    if f"{name} {entrance}" in FAULTS:
-        request.applymarker(KNOWN[0])
     layer, x, expected, received = OUTSIDE[name]
     argument, call = ENTRANCES[entrance]
     made = of(type(layer)(*layer.config().values()), hm.Bernoulli(3))
@@ -464,7 +430,6 @@ def test_likelihood(case: Case) -> None:
     refused(case)
 
 
-@pytest.mark.xfail(strict=True, reason="only an int of Python itself is taken for a count")
 def test_temperatures_may_be_a_numpy_count() -> None:
     assert ais(temperatures=np.int64(4)) == ais(temperatures=4)
 

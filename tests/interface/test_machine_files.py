@@ -20,6 +20,7 @@ from exact.specifications import ADJACENT, SPECIFICATIONS, Specification, random
 from safetensors.torch import save as safetensors_bytes
 
 import harmonium as hm
+from harmonium.machine import storage
 
 KEY = "harmonium"
 
@@ -49,8 +50,11 @@ def forged(path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]
     text = header(saved(path.with_suffix(".true"), machine))
     values = {name: x.detach().clone() for name, x in machine.state_dict().items()}
     replaced = change(text, values)
-    text = text if replaced is None else replaced
-    path.write_bytes(safetensors_bytes(values, {KEY: text if isinstance(text, str) else json.dumps(text)}))
+    if replaced is None:
+        text.pop("checksum")
+        text["checksum"] = storage.checksum(text, values)
+        replaced = json.dumps(text)
+    path.write_bytes(safetensors_bytes(values, {KEY: replaced}))
     return path
 
 
@@ -216,11 +220,6 @@ def test_a_flipped_byte_in_the_header_never_changes_the_machine(mask: int, tmp_p
     assert refused > 0.9 * length
 
 
-def fault(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
-@fault("no checksum: damaged numbers load as others")
 def test_flipped_bytes_in_the_tensors(tmp_path: Path) -> None:
     contents = saved(tmp_path / "machine")
     (length,) = struct.unpack("<Q", contents[:8])
@@ -232,7 +231,6 @@ def test_flipped_bytes_in_the_tensors(tmp_path: Path) -> None:
         assert "damaged" in refusal(path), place
 
 
-@fault("no checksum: a damaged dtype reads the bits of floats as integers")
 def test_a_changed_type_of_a_tensor_in_the_header(tmp_path: Path) -> None:
     contents = saved(tmp_path / "machine")
     path = tmp_path / "typed"
@@ -324,8 +322,8 @@ def no_json(text: dict[str, Any], values: dict[str, torch.Tensor]) -> str:
     return "{"
 
 
-def list_header(text: dict[str, Any], values: dict[str, torch.Tensor]) -> list[int]:
-    return [1]
+def list_header(text: dict[str, Any], values: dict[str, torch.Tensor]) -> str:
+    return "[1]"
 
 
 def words_for_layers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
@@ -351,12 +349,12 @@ def list_metadata(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None
 FORGERIES = [
     *(resize, negative, unknown_argument, one_layer, swapped, another_kind, missing_tensor, no_tensors),
     *(further_tensor, integers, no_layers, null_layers, no_json),
-    pytest.param(list_header, marks=fault("AttributeError: the header is taken for a mapping unseen")),
-    pytest.param(words_for_layers, marks=fault("AttributeError: so is every layer")),
-    pytest.param(another_format, marks=fault("the format is written and never read")),
-    pytest.param(integer_biases, marks=fault("only the first coupling's dtype is looked at")),
-    pytest.param(two_precisions, marks=fault("only the first coupling's dtype is looked at")),
-    pytest.param(list_metadata, marks=fault("metadata may be any JSON, then breaks its reader")),
+    list_header,
+    words_for_layers,
+    another_format,
+    integer_biases,
+    two_precisions,
+    list_metadata,
 ]
 
 
@@ -434,7 +432,6 @@ def test_a_file_has_the_rights_that_the_user_asks_for(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "machine").stat().st_mode) == 0o640
 
 
-@fault("a file is written that load then refuses")
 def test_a_machine_that_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     contents = saved(tmp_path / "machine")
     machine = small()
@@ -445,7 +442,6 @@ def test_a_machine_that_could_not_be_read_back_is_not_written(tmp_path: Path) ->
     assert (tmp_path / "machine").read_bytes() == contents
 
 
-@fault("TypeError of the json module, which does not name the argument")
 def test_metadata_that_is_not_json(tmp_path: Path) -> None:
     machine = small()
     machine.metadata = {"encoder": object()}

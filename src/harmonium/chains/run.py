@@ -45,10 +45,14 @@ def run(
     Raises:
         ValueError: states or clamp of the wrong shape or support.
     """
+    _checks.instance(kernel, "kernel", Kernel, "a kernel")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
+    _checks.generator(generator)
     hamiltonian = machine.hamiltonian()
     if isinstance(states, Tensor):
-        machine.layers[0].check(states, "states")
+        machine.layers[0].check_rows(states, "states")
+        if states.dtype != machine.dtype:
+            raise TypeError(f"states: expected the machine's {machine.dtype}, received {states.dtype}")
         states = complete(hamiltonian, states, generator)
     machine.check_states(states)
     rows = len(states[0])

@@ -46,7 +46,10 @@ class Tempering(Kernel):
                 f"betas: expected numbers that start at 1 and decrease to no less than 0, received {values}"
             )
         self.betas = tuple(values)
-        self.kernel = kernel or Gibbs()
+        self.kernel = Gibbs() if kernel is None else kernel
+        _checks.instance(self.kernel, "kernel", Kernel, "a kernel")
+        if isinstance(self.kernel, Tempering):  # it would take these replicas for its own
+            raise ValueError(f"kernel: expected one without replicas of its own, received {kernel!r}")
 
     def expand(
         self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator

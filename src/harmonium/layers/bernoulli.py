@@ -59,7 +59,7 @@ class Bernoulli(Layer):
         return _random.uniform(shape, generator, self.bias.dtype)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        probability = torch.sigmoid(self._logit(field, 0.0, theta))
+        probability = self._logit(field, 0.0, theta).sigmoid_()
         return torch.lt(noise, probability, out=torch.empty_like(probability))
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:

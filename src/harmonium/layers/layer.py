@@ -179,5 +179,14 @@ class Layer(nn.Module, ABC):
                 f"{name}: expected {support} for {self}, received {x[place].item():g} at {place}"
             )
 
+    def check_rows(self, x: Tensor, name: str) -> None:
+        """``check``, and refuses anything but a matrix of at least one row: (rows, width)."""
+        self.check(x, name)
+        if x.dim() != 2 or len(x) == 0:
+            raise ValueError(
+                f"{name}: expected (rows, {self.width}) with at least one row, "
+                f"received shape {tuple(x.shape)}"
+            )
+
     def extra_repr(self) -> str:
         return ", ".join(str(value) for value in self.config().values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, final
 
 import torch
@@ -138,7 +139,8 @@ class FreeChains(Expectation):
         chains: int | None = None,
         burn_in: int | None = None,
     ) -> None:
-        self.kernel = kernel or Gibbs()
+        self.kernel = Gibbs() if kernel is None else kernel
+        _checks.instance(self.kernel, "kernel", Kernel, "a kernel")
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
         self.start = _checks.one_of(start, "start", ("data", "persistent", "noise"))
         self.chains = None if chains is None else _checks.positive_int(chains, "chains")
@@ -159,7 +161,9 @@ class FreeChains(Expectation):
     ) -> Outcome:
         chains = len(v) if self.chains is None or self.start == "data" else self.chains
         states = state
-        if states is None:
+        if states is not None:
+            _check_state(hamiltonian, states)
+        else:
             fresh = begin(hamiltonian, v, chains, self.start, generator)
             states = self.kernel.expand(hamiltonian, fresh, generator)
         odd = hamiltonian.parity("odd")
@@ -187,3 +191,12 @@ def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generato
         theta = layer.reference() if start == "noise" else hamiltonian.thetas[l]
         states.append(layer.sample(zero, hamiltonian.noise(l, chains, generator), theta))
     return states
+
+
+def _check_state(hamiltonian: Hamiltonian, state: Any) -> None:
+    """Refuses chains of another machine."""
+    _checks.instance(state, "state", Sequence, "what the last call returned, or None")
+    received = [tuple(x.shape)[1:] if isinstance(x, Tensor) else type(x).__name__ for x in state]
+    expected = [(layer.width,) for layer in hamiltonian.layers]
+    if received != expected:
+        raise ValueError(f"state: expected chains of width {expected}, received {received}")

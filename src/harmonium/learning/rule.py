@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.learning.expectation import Expectation
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.machine import BoltzmannMachine, Statistics
@@ -63,14 +65,19 @@ class Rule:
             generator: source of all noise, on the machine's device.
 
         Raises:
-            ValueError: v of the wrong shape, or empty.
-            TypeError: v of another dtype than the machine.
+            ValueError: v of the wrong shape, empty or not finite (its support is not checked: that would cost
+                a few percent of every update); a state of another machine.
+            TypeError: v of another dtype than the machine, or no generator.
         """
+        _checks.generator(generator)
+        _checks.instance(v, "v", Tensor, "a torch tensor")
         width = machine.layers[0].width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
         if v.dtype != machine.dtype:
             raise TypeError(f"v: expected the machine's {machine.dtype}, received {v.dtype}")
+        if not isfinite(float(v.sum())):  # one cheap pass; a sum may also just overflow
+            _checks.finite(v, "v")
         with torch.enable_grad():
             hamiltonian = machine.hamiltonian()
         delta = Statistics(hamiltonian)

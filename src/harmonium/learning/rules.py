@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
 from harmonium.couplings import PairKernel
 from harmonium.learning.coupled import CoupledChains
@@ -22,6 +23,7 @@ def cd(k: int = 1) -> Rule:
     Args:
         k: sweeps, at least 1; deeper machines also take k sweeps in the clamped phase.
     """
+    _checks.positive_int(k, "k")
     return Rule(f"cd({k})", ClampedChains(k), FreeChains(sweeps=k, start="data"), "biased")
 
 
@@ -33,6 +35,7 @@ def pcd(k: int = 1, chains: int | None = None, *, kernel: Kernel | None = None) 
         chains: how many chains; None is as many as the first batch has rows.
         kernel: what moves the chains; Gibbs by default.
     """
+    _checks.positive_int(k, "k")
     name = f"pcd({k}, chains={chains}" + (f", kernel={kernel!r})" if kernel else ")")
     return Rule(name, ClampedChains(k), FreeChains(kernel, k, chains=chains), "asymptotic")
 
@@ -45,6 +48,7 @@ def tempered_pcd(k: int = 1, chains: int | None = None, *, replicas: int = 10) -
         chains: how many chains, each with its replicas; None is as many as the first batch has rows.
         replicas: inverse temperatures, evenly spaced from 1 to 0.
     """
+    _checks.positive_int(k, "k")
     free = FreeChains(Tempering(replicas), k, chains=chains)
     return Rule(
         f"tempered_pcd({k}, chains={chains}, replicas={replicas})", ClampedChains(k), free, "asymptotic"
@@ -62,6 +66,7 @@ def noise_cd(
         burn_in: sweeps left out, fewer than k.
         chains: how many; None is as many as the batch has rows.
     """
+    _checks.positive_int(k, "k")
     free = FreeChains(kernel, k, start="noise", chains=chains, burn_in=burn_in)
     return Rule(
         f"noise_cd({k}, kernel={free.kernel!r}, burn_in={burn_in}, chains={chains})",
@@ -84,6 +89,7 @@ def mean_field_pcd(
         tolerance: of the mean-field solver, see ``meanfield.naive``.
         max_sweeps: of the mean-field solver.
     """
+    _checks.positive_int(k, "k")
     name = f"mean_field_pcd({k}, chains={chains}, tolerance={tolerance:g}, max_sweeps={max_sweeps})"
     return Rule(name, MeanField(tolerance, max_sweeps), FreeChains(sweeps=k, chains=chains), "biased")
 
@@ -132,6 +138,7 @@ def centred(rule: Rule) -> Rule:
 
     A transform of the gradient; the machine and its likelihood are untouched.
     """
+    _checks.instance(rule, "rule", Rule, "a Rule")
     return replace(rule, name=f"centred({rule.name})", centred=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from itertools import pairwise
 from math import inf, log
@@ -61,7 +61,7 @@ def ais(
     if data is None:
         visible = _gibbs(target, machine.random_states(chains, generator=generator), generator)[0]
     else:
-        machine.layers[0].check(data, "data")
+        machine.layers[0].check_rows(data, "data")
         visible = data.to(dtype=target.dtype, device=target.device)
     base = _base(machine, complete(target, visible, generator))
     zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
@@ -139,11 +139,13 @@ def _mean_weight(log_weights: Tensor) -> tuple[float, float, float]:
 
 
 def _schedule(temperatures: int | Sequence[float]) -> list[float]:
-    if isinstance(temperatures, int):
-        _checks.positive_int(temperatures, "temperatures")
-        return [float(beta) for beta in torch.linspace(0, 1, temperatures + 1, dtype=torch.float64)]
+    if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
+        count = _checks.positive_int(temperatures, "temperatures")
+        return [float(beta) for beta in torch.linspace(0, 1, count + 1, dtype=torch.float64)]
     betas = [float(beta) for beta in temperatures]
     rising = all(a < b for a, b in pairwise(betas))
     if len(betas) < 2 or betas[0] != 0 or betas[-1] != 1 or not rising:
-        raise ValueError("temperatures: expected a count, or numbers that rise from 0 to 1")
+        raise ValueError(
+            f"temperatures: expected a count, or numbers that rise from 0 to 1, received {betas}"
+        )
     return betas

@@ -40,7 +40,7 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
         machine: see ``exact_log_partition``.
         X: visible states, (batch, width_0).
     """
-    machine.layers[0].check(X, "X")
+    machine.layers[0].check_rows(X, "X")
     hamiltonian = machine.hamiltonian().to(torch.float64)
     return _log_normalisers(hamiltonian, X.double()) - _log_normalisers(hamiltonian, None)
 

@@ -13,8 +13,10 @@ class LogPartition(NamedTuple):
         standard_error: of the value, by the delta method from the weights' spread.
         ess: effective sample size of the weights, (Σw)²/Σw², between 1 and the number of chains.
         lower: value minus three standard errors: the forward estimate is on average not above ln Z.
-        upper: the reverse-annealing estimate plus three of its standard errors, on average not below ln Z
-            when its chains start from the machine's own law; infinite where no reverse run was asked for.
+        upper: the reverse-annealing estimate plus three of its standard errors. It bounds ln Z from above
+            on average, and only if its chains started in the machine's own law and the temperatures are many
+            enough for the errors to be trusted; ``upper`` below ``lower`` says that they were not. Infinite
+            where no reverse run was asked for.
     """
 
     value: float

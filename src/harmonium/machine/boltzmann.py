@@ -41,6 +41,7 @@ class BoltzmannMachine(nn.Module):
 
     def __init__(self, layers: Iterable[Layer], *, seed: int | torch.Generator = 0) -> None:
         super().__init__()
+        _checks.instance(layers, "layers", Iterable, "a list of layers")
         given = list(layers)
         for i, layer in enumerate(given):
             if not isinstance(layer, Layer):
@@ -114,6 +115,7 @@ class BoltzmannMachine(nn.Module):
 
     def check_states(self, states: Sequence[Tensor], skip: Sequence[int] = ()) -> None:
         """Refuses states of the wrong number of layers, shape, type or support, naming the place."""
+        _checks.instance(states, "states", Sequence | Tensor, "a list of tensors")
         if isinstance(states, Tensor) or len(states) != len(self.layers):
             received = "one tensor" if isinstance(states, Tensor) else f"{len(states)} entries"
             raise ValueError(
@@ -123,7 +125,7 @@ class BoltzmannMachine(nn.Module):
         for l, (layer, x) in enumerate(zip(self.layers, states, strict=True)):
             if l in skip:
                 continue
-            layer.check(x, f"states[{l}]")
+            layer.check_rows(x, f"states[{l}]")
             if x.dtype != self.dtype:
                 raise TypeError(f"states[{l}]: expected the machine's {self.dtype}, received {x.dtype}")
             if rows is not None and len(x) != rows:
@@ -155,6 +157,8 @@ class BoltzmannMachine(nn.Module):
         Raises:
             FileExistsError: the file exists and ``overwrite`` is False.
             OSError: it cannot be written; a file already there stays as it was.
+            ValueError: a parameter is not finite; such a file could not be read back.
+            TypeError: metadata that JSON does not know.
         """
         header = {
             "layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers],
@@ -175,6 +179,9 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         ValueError: not a harmonium file, of an unknown version, or damaged; the message says which.
     """
     tensors, header = storage.read(Path(path))
+    dtypes = {x.dtype for x in tensors.values()}
+    if len(dtypes) > 1:
+        raise ValueError(f"path: {path} is damaged, expected one dtype, received {sorted(map(str, dtypes))}")
     try:
         layers = []
         for config in header["layers"]:
@@ -186,7 +193,11 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         raise ValueError(
             f"{path}: this version of harmonium knows no layer or header entry {error}"
         ) from error
-    except (RuntimeError, TypeError, ValueError) as error:
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged harmonium file, {error}") from error
     machine.metadata = header.get("metadata", {})
+    if not isinstance(machine.metadata, dict):
+        raise ValueError(
+            f"path: {path} is damaged, expected a mapping of metadata, received {machine.metadata!r}"
+        )
     return machine

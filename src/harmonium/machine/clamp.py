@@ -8,6 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.machine.hamiltonian import Hamiltonian, States
 
 ClampLike = Tensor | Mapping[int, Tensor] | None
@@ -37,18 +38,29 @@ class Clamp:
             )
         for l, x in values.items():
             name = f"clamp[{l}]"
+            if not isinstance(l, int):
+                raise TypeError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l!r}")
             if not 0 <= l < len(hamiltonian.layers):
                 raise ValueError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l}")
-            expected = (rows, hamiltonian.layers[l].width)
+            _checks.instance(x, name, Tensor, "a torch tensor")
+            layer = hamiltonian.layers[l]
+            expected = (rows, layer.width)
             if tuple(x.shape) != expected:
                 raise ValueError(f"{name}: expected shape {expected}, received {tuple(x.shape)}")
-            x = x.to(dtype=hamiltonian.dtype, device=hamiltonian.device)
+            # A copy, as the states of a layer held whole are these very values.
+            x = x.to(dtype=hamiltonian.dtype, device=hamiltonian.device, copy=True)
             free = torch.isnan(x)
-            if not bool(free.any()):
-                hamiltonian.layers[l].check(x, name)
-                self._held[l] = (None, x)
-            else:
-                self._held[l] = (~free, x)
+            by_unit = layer.by_unit(free)
+            torn = by_unit.any(-1) & ~by_unit.all(-1)
+            if bool(torn.any()):
+                raise ValueError(
+                    f"{name}: expected every unit of {layer} held or free as a whole, "
+                    f"received one held in part at {tuple(torch.nonzero(torn)[0].tolist())}"
+                )
+            # Free units are given some state of theirs, so that the check sees the held ones.
+            x = torch.where(free, layer.mode(torch.zeros_like(x), layer.reference()), x)
+            layer.check(x, name)
+            self._held[l] = (~free if bool(free.any()) else None, x)
 
     @property
     def empty(self) -> bool:

@@ -11,6 +11,8 @@ from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.layers import Layer
 
+_ROWS = 4096
+
 if TYPE_CHECKING:
     from harmonium.machine.boltzmann import BoltzmannMachine
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -> None:
     """Couplings W ~ N(0, std²)."""
     _checks.real(std, "std", low=0.0)
+    _checks.generator(generator)
     for W in machine.couplings:
         W.copy_(_random.normal(W.shape, generator, W.dtype) * std)
 
@@ -27,6 +30,7 @@ def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -
 def orthogonal_(machine: BoltzmannMachine, gain: float, generator: torch.Generator) -> None:
     """Couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023)."""
     _checks.real(gain, "gain", low=0.0)
+    _checks.generator(generator)
     for W in machine.couplings:
         nn.init.orthogonal_(W, gain=gain, generator=generator)
 
@@ -36,7 +40,9 @@ def logistic_biases_(
     machine: BoltzmannMachine, generator: torch.Generator, location: float = 0.0, scale: float = 0.5
 ) -> None:
     """Biases (means, for Gaussian layers) ~ Logistic(location, scale) (Taniguchi et al. 2023)."""
+    _checks.real(location, "location")
     _checks.real(scale, "scale", low=0.0)
+    _checks.generator(generator)
     for layer in machine.layers:
         parameter = getattr(layer, layer.location)
         noise = _random.uniform(parameter.shape, generator, torch.float64)
@@ -45,9 +51,20 @@ def logistic_biases_(
 
 
 def visible_from_data_(machine: BoltzmannMachine, rows: Rows) -> None:
-    """Visible parameters that give the uncoupled visible units the data's moments (see ``fit_``)."""
+    """Visible parameters that give the uncoupled visible units the data's moments (see ``fit_``).
+
+    Raises:
+        TypeError: not ``Rows``.
+        ValueError: rows of another width, or of values outside the support of the visible units.
+    """
+    _checks.instance(rows, "rows", Rows, "harmonium.data.Rows")
+    layer = machine.layers[0]
+    if rows.width != layer.width:
+        raise ValueError(f"rows: expected {layer.width} columns for {layer}, received {rows.width}")
+    for chunk in rows.chunks(_ROWS):
+        layer.check(chunk, "rows")
     mean, variance = rows.mean_variance()
-    fit_(machine.layers[0], mean, variance, len(rows))
+    fit_(layer, mean, variance, len(rows))
 
 
 @torch.no_grad()

@@ -29,7 +29,6 @@ class Statistics:
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.thetas = [[torch.zeros_like(p) for p in theta] for theta in hamiltonian.thetas]
         self.couplings: list[Tensor] = []
-        self._shapes = [J.shape for J in hamiltonian.couplings]
 
     def add(
         self,

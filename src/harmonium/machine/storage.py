@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -13,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from harmonium import _checks
+
 FORMAT = "harmonium"
 VERSION = 1
 
@@ -21,9 +24,24 @@ def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, ove
     """Writes tensors and header so that the path holds the old file or the whole new one, never a part."""
     if path.exists() and not overwrite:
         raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
-    text = json.dumps({"format": FORMAT, "version": VERSION, **header})
-    contents = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()}, {FORMAT: text})
-    replace_file(path, contents)
+    tensors = {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
+    for name, x in tensors.items():
+        _checks.finite(x, name)
+    try:
+        header = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))
+    except TypeError as error:
+        raise TypeError(f"metadata: expected values that JSON knows, {error}") from error
+    header["checksum"] = checksum(header, tensors)
+    replace_file(path, save(tensors, {FORMAT: json.dumps(header)}))
+
+
+def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of all that a machine file says: its header and its tensors with names, types and shapes."""
+    digest = hashlib.sha256(json.dumps(header).encode())
+    for name, x in sorted(tensors.items()):
+        digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
+        digest.update(x.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -36,6 +54,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if FORMAT not in metadata:
                 raise ValueError(f"path: {path} is a safetensors file, but not one that harmonium wrote")
             header = json.loads(metadata[FORMAT])
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
+                raise ValueError(f"path: {path} is damaged, its header says nothing that harmonium wrote")
             if header.get("version") != VERSION:
                 raise ValueError(
                     f"path: {path} has format version {header.get('version')!r}, "
@@ -44,6 +64,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ValueError(f"path: {path} is not a harmonium file, or it is damaged ({error})") from error
+    if header.pop("checksum", None) != checksum(header, tensors):
+        raise ValueError(f"path: {path} is damaged, its contents do not match its checksum")
     for name, x in tensors.items():
         if not bool(torch.isfinite(x).all()):
             raise ValueError(f"path: {path} is damaged, {name} holds values that are not finite")

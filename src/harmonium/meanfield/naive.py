@@ -29,7 +29,7 @@ def naive(
     Args:
         machine: the machine.
         start: visible means to start from, (batch, width_0); hidden layers start from them upwards.
-        clamp: visible values to hold, (batch, width_0).
+        clamp: visible values to hold, (batch, width_0); they then stand in the place of ``start``.
         tolerance: a row has converged when its mean squared change in a sweep is at most this squared; > 0.
         damping: weight of the old field in a new one, in [0, 1).
         max_sweeps: at least 1.
@@ -40,13 +40,20 @@ def naive(
     Raises:
         ValueError: shapes or numbers out of range.
     """
-    v = start if clamp is None else clamp
-    if v.dim() != 2 or v.shape[1] != machine.layers[0].width:
-        name = "start" if clamp is None else "clamp"
-        raise ValueError(f"{name}: expected (batch, {machine.layers[0].width}), received {tuple(v.shape)}")
-    _checks.finite(v, "start" if clamp is None else "clamp")
+    width = machine.layers[0].width
+    for name, x in (("start", start), ("clamp", start if clamp is None else clamp)):
+        _checks.instance(x, name, Tensor, "a torch tensor")
+        if x.dim() != 2 or x.shape[1] != width or len(x) == 0:
+            raise ValueError(
+                f"{name}: expected (batch, {width}) with at least one row, received {tuple(x.shape)}"
+            )
+        _checks.finite(x, name)
+    v = start
+    if clamp is not None:
+        machine.layers[0].check(clamp, "clamp")
+        v = clamp
     return solve(
-        machine.hamiltonian(), v.to(machine.dtype), clamped=clamp is not None,
+        machine.hamiltonian(), v.to(machine.dtype, copy=True), clamped=clamp is not None,
         tolerance=tolerance, damping=damping, max_sweeps=max_sweeps,
     )  # fmt: skip
 

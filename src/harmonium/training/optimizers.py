@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -42,6 +43,8 @@ class Ascent:
         self.optimizer = _build(optimizer, self._parameters, float(learning_rate), float(momentum))
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
+        # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
+        self._plain = optimizer == "sgd" and momentum == 0
         # Nearly all torch optimisers can climb by themselves, which saves a pass over each gradient.
         self._climbs = all("maximize" in group for group in groups)
         if self._climbs:
@@ -56,6 +59,13 @@ class Ascent:
         """One update with all learning rates multiplied by ``scale``."""
         for group, base_rate in zip(self.optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = base_rate * scale
+        if self._plain:
+            rate = self._base_rates[0] * scale
+            if rate > torch.finfo(self._parameters[0].dtype).max:
+                rate = math.inf  # as a number of the parameters' dtype
+            with torch.no_grad():
+                torch._foreach_add_(self._parameters, gradients, alpha=rate)
+            return
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient if self._climbs else gradient.neg()
         self.optimizer.step()

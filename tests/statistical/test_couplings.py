@@ -1,0 +1,354 @@
+"""Couplings: every marginal is the single law, equal chains stay equal, and the estimates are unbiased.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy import stats
+
+import harmonium as hm
+from harmonium.couplings import (
+    Block,
+    CommonNoise,
+    Gibbs,
+    Independent,
+    Maximal,
+    Metropolis,
+    Reflection,
+    meet,
+    mixing_bound,
+    run_pairs,
+)
+from harmonium.couplings.pairs import Place
+from harmonium.machine import Clamp, Hamiltonian, Statistics
+
+from .support import (
+    FAILURE_RATE,
+    MACHINES,
+    all_states,
+    exact_states,
+    exact_statistics,
+    flat,
+    largest_z,
+    machine,
+    row_statistics,
+    z_limit,
+)
+
+ROWS = 20_000
+KINDS = {
+    "bernoulli": lambda: hm.Bernoulli(4),
+    "spin": lambda: hm.Spin(4),
+    "categorical": lambda: hm.Categorical(2, 3),
+}
+COUPLINGS = [CommonNoise(), Independent(), Maximal(), Maximal(common_noise=True)]
+PUBLISHED = {
+    "algorithm 1": Gibbs(Maximal(), Independent()),
+    "algorithm 3": Gibbs(Maximal(common_noise=True), CommonNoise()),
+    "default": Gibbs(),
+}
+
+
+def blocks(layer, gap: float, rows: int = ROWS) -> tuple[Block, Block]:
+    """The same layer at two fields."""
+    generator = torch.Generator().manual_seed(0)
+    layer = layer.double()
+    hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1, dtype=torch.float64),))
+    first = torch.randn(layer.width, generator=generator, dtype=torch.float64)
+    second = first + gap * torch.randn(layer.width, generator=generator, dtype=torch.float64)
+    return tuple(Block(hamiltonian, (0,), (field.expand(rows, -1),)) for field in (first, second))
+
+
+def probabilities(block: Block, states: torch.Tensor) -> torch.Tensor:
+    one = Block(block.hamiltonian, block.layers, (block.fields[0][:1].expand(len(states), -1),))
+    return one.log_probability([states]).exp().detach()
+
+
+def p_value(x: torch.Tensor, states: torch.Tensor, expected: torch.Tensor) -> float:
+    """Of the χ² test of drawn states against their law, rare states taken together."""
+    counts = (x.unsqueeze(1) == states).all(-1).double().sum(0)
+    assert int(counts.sum()) == len(x)
+    expected = expected * len(x)
+    often = expected >= 10
+    observed = torch.cat([counts[often], counts[~often].sum().unsqueeze(0)])
+    wanted = torch.cat([expected[often], expected[~often].sum().unsqueeze(0)])
+    present = wanted > 1e-6
+    return float(stats.chisquare(observed[present].numpy(), wanted[present].numpy()).pvalue)
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS, ids=repr)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gap", [0.1, 1.5])
+def test_both_marginals_are_exact(kind, coupling, gap):
+    p, q = blocks(KINDS[kind](), gap)
+    states = all_states(p.hamiltonian.layers[0])
+    drawn = coupling.draw(p, q, torch.Generator().manual_seed(1))
+    for value, law in ((drawn.x[0], p), (drawn.y[0], q)):
+        assert p_value(value, states, probabilities(law, states)) > FAILURE_RATE / 2
+
+
+@pytest.mark.parametrize("coupling", [Maximal(), Maximal(common_noise=True)], ids=repr)
+@pytest.mark.parametrize("kind", KINDS)
+def test_maximal_couplings_meet_as_often_as_the_laws_overlap(kind, coupling):
+    p, q = blocks(KINDS[kind](), 1.0)
+    states = all_states(p.hamiltonian.layers[0])
+    overlap = torch.minimum(probabilities(p, states), probabilities(q, states)).sum()
+    drawn = coupling.draw(p, q, torch.Generator().manual_seed(2))
+    equal = (drawn.x[0] == drawn.y[0]).all(-1).double().unsqueeze(-1)
+    z, limit = largest_z(equal, overlap.unsqueeze(0))
+    assert z < limit
+    assert bool((drawn.tries[equal.squeeze(-1) == 0] > 0).all())
+
+
+@pytest.mark.parametrize("coupling", [Reflection(), Maximal(), Maximal(common_noise=True)], ids=repr)
+def test_gaussian_couplings(coupling):
+    layer = hm.Gaussian(3)
+    with torch.no_grad():
+        layer.log_variance.copy_(torch.tensor([-2.0, 0.0, 1.0]))
+    p, q = blocks(layer, 0.7)
+    drawn = coupling.draw(p, q, torch.Generator().manual_seed(3))
+    for value, law in ((drawn.x[0], p), (drawn.y[0], q)):
+        mean, variance = law.hamiltonian.layers[0].moments(law.fields[0][0])
+        standard = ((value - mean) / variance.sqrt()).detach()
+        moments = torch.cat([standard, standard.square(), standard[:, :1] * standard[:, 1:]], 1)
+        z, limit = largest_z(moments, torch.tensor([0.0] * 3 + [1.0] * 3 + [0.0] * 2).double())
+        assert z < limit
+    gap = (p.fields[0][0] - q.fields[0][0]) * layer.log_variance.exp().sqrt()
+    overlap = 2 * stats.norm.cdf(-float(gap.detach().norm()) / 2)
+    equal = torch.isclose(drawn.x[0], drawn.y[0]).all(-1).double().unsqueeze(-1)
+    z, limit = largest_z(equal, torch.tensor([overlap]).double())
+    assert z < limit
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "gaussian"])
+def test_equal_laws_always_meet(kind):
+    layer = hm.Gaussian(3) if kind == "gaussian" else KINDS[kind]()
+    p, _ = blocks(layer, 1.0, rows=2000)
+    for coupling in [*COUPLINGS, *([Reflection()] if kind == "gaussian" else [])]:
+        drawn = coupling.draw(p, p, torch.Generator().manual_seed(4))
+        assert torch.equal(drawn.x[0], drawn.y[0])
+        assert int(drawn.tries.sum()) == 0
+
+
+def kernels_for(name: str):
+    discrete = "gaussian" not in name
+    return [*PUBLISHED.values(), *([Metropolis()] if discrete else [])]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_each_chain_of_a_pair_alone_stays_in_the_machines_law(name):
+    """Both chains start exactly, apart from each other, and must not drift in four coupled sweeps."""
+    made = machine(name)
+    hamiltonian = made.hamiltonian()
+    truth = exact_statistics(hamiltonian)
+    rows, kernels = 4 * ROWS, kernels_for(name)
+    for kernel in kernels:
+        generator = torch.Generator().manual_seed(5)
+        x, y = (exact_states(made, rows, generator) for _ in range(2))
+        place = Place([torch.cat(pair) for pair in zip(x, y, strict=True)], {})
+        free = Clamp(hamiltonian, None, 2 * rows)
+        with torch.no_grad():
+            for _ in range(4):
+                place, _ = kernel.coupled(hamiltonian, place, free, generator)
+        for chain in (slice(0, rows), slice(rows, None)):
+            z, _ = largest_z(row_statistics(hamiltonian, [s[chain] for s in place.states]), truth)
+            assert z < z_limit(2 * len(kernels) * len(truth)), kernel
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_pairs_that_met_stay_together(name):
+    made = machine(name)
+    hamiltonian = made.hamiltonian()
+    for kernel in kernels_for(name):
+        generator = torch.Generator().manual_seed(6)
+        x = exact_states(made, 500, generator)
+        place = Place([torch.cat((s, s)) for s in x], {})
+        free = Clamp(hamiltonian, None, 1000)
+        with torch.no_grad():
+            for _ in range(20):
+                place, _ = kernel.coupled(hamiltonian, place, free, generator)
+                for l in kernel.chain_layers(hamiltonian):
+                    assert torch.equal(place.states[l][:500], place.states[l][500:])
+
+
+def estimates(made, v_or_none, kernel, k, m, lag, replicates=60, pairs=200) -> torch.Tensor:
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(7)
+    rows = []
+    for _ in range(replicates):
+        total = Statistics(hamiltonian)
+        with torch.no_grad():
+            run_pairs(
+                hamiltonian, kernel, made.random_states(pairs, generator=generator), k=k, m=m, lag=lag,
+                max_steps=None, clamp=Clamp(hamiltonian, None, pairs), generator=generator, into=total,
+                weight=1 / pairs,
+            )  # fmt: skip
+        rows.append(flat(total))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)], ids=str)
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_mean_of_the_estimate_is_the_enumerated_expectation(name, horizon):
+    made = machine(name)
+    z, limit = largest_z(estimates(made, None, Gibbs(), *horizon), exact_statistics(made.hamiltonian()))
+    assert z < limit
+
+
+def test_metropolis_pairs_are_unbiased_too():
+    made = machine("bernoulli-spin", scale=0.4)
+    z, limit = largest_z(estimates(made, None, Metropolis(), 2, 5, 1), exact_statistics(made.hamiltonian()))
+    assert z < limit
+
+
+def test_without_its_correction_the_estimate_is_caught():
+    """Capped at the horizon, the estimate is the plain average of short chains from noise."""
+    made = machine("bernoulli-spin", scale=1.0)
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(8)
+    rows = []
+    for _ in range(60):
+        total = Statistics(hamiltonian)
+        with torch.no_grad():
+            meetings = run_pairs(
+                hamiltonian, Gibbs(), made.random_states(400, generator=generator), k=1, m=1, lag=1,
+                max_steps=1, clamp=Clamp(hamiltonian, None, 400), generator=generator, into=total,
+                weight=1 / 400,
+            )  # fmt: skip
+        rows.append(flat(total))
+    assert bool(meetings.capped.any())
+    z, limit = largest_z(torch.stack(rows), exact_statistics(hamiltonian))
+    assert z > 2 * limit
+
+
+@pytest.mark.parametrize("name", ["bernoulli-spin", "spin-bernoulli-categorical", "gaussian-bernoulli"])
+@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3)], ids=str)
+def test_the_rules_gradient_is_unbiased_and_one_step_divergence_is_not(name, horizon):
+    made = machine(name, scale=0.8)
+    generator = torch.Generator().manual_seed(9)
+    v = made.random_states(50, generator=generator)[0]
+    exact = hm.rules.exact().gradient(made, v, generator=generator).parameters
+    truth = torch.cat([g.flatten() for g in exact.values()])
+
+    def replicates(rule):
+        rows = []
+        for seed in range(60):
+            estimate = rule.gradient(made, v, generator=torch.Generator().manual_seed(seed))
+            rows.append(torch.cat([g.flatten() for g in estimate.parameters.values()]))
+        return torch.stack(rows)
+
+    rule = hm.rules.ucd(*horizon, chains=200)
+    assert rule.bias == "unbiased"
+    z, limit = largest_z(replicates(rule), truth)
+    assert z < limit
+
+
+def test_the_compiled_kernel_has_the_law_of_the_eager_one(monkeypatch):
+    """Meeting times compared by χ² on binned counts, means of the statistics by z."""
+    pytest.importorskip("numba")
+    made = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Spin(9)])
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(0.8 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
+    hamiltonian = made.hamiltonian()
+    start = made.random_states(20_000, generator=torch.Generator().manual_seed(1))
+
+    def run(fast: bool):
+        monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: fast)
+        total = Statistics(hamiltonian)
+        with torch.no_grad():
+            meetings = run_pairs(
+                hamiltonian, Gibbs(), start, k=2, m=4, lag=2, max_steps=None,
+                clamp=Clamp(hamiltonian, None, 20_000), generator=torch.Generator().manual_seed(2),
+                into=total, weight=1 / 20_000,
+            )  # fmt: skip
+        return meetings, flat(total)
+
+    eager, compiled = run(False), run(True)
+    edges = [0, 2, 3, 4, 5, 6, 8, 10, 14, 20, 10**9]
+    counts = [
+        torch.histogram(r[0].times.double(), torch.tensor(edges).double()).hist for r in (eager, compiled)
+    ]
+    table = torch.stack(counts)
+    table = table[:, table.sum(0) > 10]
+    assert stats.chi2_contingency(table.numpy()).pvalue > FAILURE_RATE
+    assert abs(eager[0].flip_rate - compiled[0].flip_rate) < 0.01
+    assert abs(eager[0].cost.double().mean() / compiled[0].cost.double().mean() - 1) < 0.05
+    assert float((eager[1] - compiled[1]).abs().max()) < 0.1
+
+
+def visible_kernel(made: hm.BoltzmannMachine) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The visible states, their law, and the transition matrix of a Gibbs sweep, by enumeration."""
+    hamiltonian = made.hamiltonian()
+    v, h = (all_states(layer) for layer in made.layers)
+    empty = torch.empty(0)
+    law = (-hamiltonian.free_energy([v, empty], (1,))).softmax(0)
+    up = (v @ hamiltonian.couplings[0] @ h.T + hamiltonian.log_weight(1, h)).softmax(-1)
+    down = (h @ hamiltonian.couplings[0].T @ v.T + hamiltonian.log_weight(0, v)).softmax(-1)
+    return v, law.detach(), (up @ down).detach()
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.7, 1.0, 1.5, 2.0])
+def test_the_mixing_bound_is_above_the_true_distance(scale):
+    made = hm.BoltzmannMachine([hm.Bernoulli(5), hm.Spin(4)]).double()
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(scale * torch.randn(p.shape, generator=torch.Generator().manual_seed(3)))
+    v, law, P = visible_kernel(made)
+    pairs = 4000
+    meetings = meet(
+        made,
+        Gibbs(),
+        v[:1].expand(pairs, -1).contiguous(),
+        lag=20,
+        generator=torch.Generator().manual_seed(4),
+    )
+    steps = range(0, 31)
+    bounds = mixing_bound(meetings, steps)
+    row = torch.zeros(len(v), dtype=torch.float64)
+    row[0] = 1
+    distances = []
+    for _ in steps:
+        distances.append(0.5 * (row - law).abs().sum())
+        row = row @ P
+    true = torch.stack(distances)
+    # The bound is a mean of 0/1 variables here (lag beyond the meeting times): its standard error is known.
+    error = z_limit(len(true)) * (bounds * (1 - bounds).clamp(min=0) / pairs).sqrt() + 2 / pairs
+    assert bool((bounds + error >= true).all())
+    if scale <= 0.7:
+        clear = true > 0.02
+        assert bool((bounds[clear] <= 3 * true[clear] + error[clear]).all())
+
+
+def test_capped_pairs_are_told_and_bound_nothing():
+    made = machine("bernoulli-spin", scale=3.0)
+    v = made.random_states(300, generator=torch.Generator().manual_seed(0))[0]
+    meetings = meet(made, Gibbs(), v, max_steps=2, generator=torch.Generator().manual_seed(1))
+    assert bool(meetings.capped.any()) and not bool(meetings.capped.all())
+    assert bool((meetings.times[meetings.capped] == 2).all())
+    with pytest.raises(ValueError, match="meetings: expected pairs that all met"):
+        mixing_bound(meetings, range(3))
+    rule = hm.rules.ucd(chains=300, max_steps=2)
+    assert rule.bias == "biased"
+    with pytest.warns(RuntimeWarning, match="given up after 2 sweeps"):
+        estimate = rule.gradient(made, v, generator=torch.Generator().manual_seed(2))
+    assert estimate.diagnostics["capped"] > 0.05
+
+
+def test_figure_5_meeting_times():
+    """Published model (500 x 100, parameters N(0, 0.1²)); another draw of it moves the figures by 0.05."""
+    made = hm.BoltzmannMachine([hm.Bernoulli(500), hm.Bernoulli(100)])
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(0.1 * torch.randn(p.shape, generator=generator))
+    v = (torch.rand(1000, 500, generator=generator) < 0.5).float()
+    met = {}
+    for name, kernel in PUBLISHED.items():
+        times = meet(made, kernel, v, max_steps=11, generator=generator)
+        met[name] = float(((times.times <= 10) & ~times.capped).double().mean())
+    assert met["default"] >= 0.78
+    assert met["algorithm 1"] < 0.05 < 0.55 < met["algorithm 3"] < met["default"]
