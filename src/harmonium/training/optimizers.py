@@ -39,8 +39,9 @@ class Ascent:
         learning_rate: float,
         momentum: float,
     ) -> None:
-        self._parameters = list(parameters)
-        self.optimizer = _build(optimizer, self._parameters, float(learning_rate), float(momentum))
+        given = list(parameters)
+        self._parameters: list[Tensor] = [*given]
+        self.optimizer = _build(optimizer, given, float(learning_rate), float(momentum))
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
         # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
