@@ -63,8 +63,8 @@ def blocks(layer, gap: float, rows: int = ROWS) -> tuple[Block, Block]:
 
 
 def probabilities(block: Block, states: torch.Tensor) -> torch.Tensor:
-    one = Block(block.hamiltonian, block.layers, (block.fields[0][:1].expand(len(states), -1),))
-    return one.log_probability([states]).exp().detach()
+    layer = block.hamiltonian.layers[0]
+    return layer.log_conditional(states, block.fields[0][:1]).sum(-1).exp().detach()
 
 
 def p_value(x: torch.Tensor, states: torch.Tensor, expected: torch.Tensor) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, final
 
 import torch
@@ -35,7 +36,9 @@ class Block:
 
     def take(self, rows: Tensor) -> Block:
         """The same at some rows, repetitions allowed."""
-        return Block(self.hamiltonian, self.layers, tuple(field[rows] for field in self.fields))
+        part = Block(self.hamiltonian, self.layers, tuple(field[rows] for field in self.fields))
+        part.__dict__["log_partition"] = self.log_partition[rows]
+        return part
 
     def noise(self, rows: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Noise for ``rows`` draws."""
@@ -48,15 +51,19 @@ class Block:
             for l, field, u in zip(self.layers, self.fields, noise, strict=True)
         ]
 
-    def log_probability(self, x: Sequence[Tensor]) -> Tensor:
-        """ln p(x) of every row (a density for real units), in float64."""
-        parts = [
-            self.hamiltonian.layers[l]
-            .log_conditional(value, field, self.hamiltonian.thetas[l])
-            .sum(-1, dtype=torch.float64)
-            for l, field, value in zip(self.layers, self.fields, x, strict=True)
-        ]
+    @cached_property
+    def log_partition(self) -> Tensor:
+        """Σ ψ over all units, in float64: (rows,)."""
+        parts = [self.hamiltonian.log_partition(l, B) for l, B in zip(self.layers, self.fields, strict=True)]
         return torch.stack(parts).sum(0)
+
+    def log_ratio(self, other: Block, x: Sequence[Tensor]) -> Tensor:
+        """ln p_other(x) - ln p(x) of every row, in float64: the layers' own parameters cancel."""
+        parts = [
+            (value * (theirs - ours)).sum(-1, dtype=torch.float64)
+            for value, ours, theirs in zip(x, self.fields, other.fields, strict=True)
+        ]
+        return torch.stack(parts).sum(0) - (other.log_partition - self.log_partition)
 
 
 class Coupled(NamedTuple):

@@ -31,7 +31,7 @@ class Maximal(BlockCoupling):
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
         x = p.sample(p.noise(p.rows, generator))
-        together = accept(q.log_probability(x) - p.log_probability(x), generator)
+        together = accept(p.log_ratio(q, x), generator)
         y = [value.clone() for value in x]
         tries = torch.zeros(p.rows, dtype=torch.int64, device=x[0].device)
         apart = (~together).nonzero().squeeze(-1)
@@ -58,7 +58,7 @@ class Maximal(BlockCoupling):
                     continue
                 drawn = this.sample(noise)
                 # What the other law leaves over: kept where the maximal step would not have kept it.
-                kept = ~accept(other.log_probability(drawn) - this.log_probability(drawn), generator)
+                kept = ~accept(this.log_ratio(other, drawn), generator)
                 kept = kept.view(-1, proposals) & still[waiting].unsqueeze(-1)
                 found = kept.any(-1)
                 first = kept.int().argmax(-1) + torch.arange(len(waiting), device=rows.device) * proposals
