@@ -15,6 +15,7 @@ from harmonium.couplings import (
     CommonNoise,
     Gibbs,
     Independent,
+    Jumps,
     Maximal,
     Metropolis,
     Reflection,
@@ -174,7 +175,7 @@ def test_pairs_that_met_stay_together(name):
                     assert torch.equal(place.states[l][:500], place.states[l][500:])
 
 
-def estimates(made, v_or_none, kernel, k, m, lag, replicates=60, pairs=200) -> torch.Tensor:
+def estimates(made, kernel, k, m, lag, replicates=60, pairs=200) -> torch.Tensor:
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(7)
     rows = []
@@ -194,13 +195,45 @@ def estimates(made, v_or_none, kernel, k, m, lag, replicates=60, pairs=200) -> t
 @pytest.mark.parametrize("name", MACHINES)
 def test_the_mean_of_the_estimate_is_the_enumerated_expectation(name, horizon):
     made = machine(name)
-    z, limit = largest_z(estimates(made, None, Gibbs(), *horizon), exact_statistics(made.hamiltonian()))
+    z, limit = largest_z(estimates(made, Gibbs(), *horizon), exact_statistics(made.hamiltonian()))
     assert z < limit
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("scale", [0.7, 2.0])
+def test_jumps_leave_the_law_where_it_is_and_the_estimate_unbiased(monkeypatch, scale, fast):
+    if fast:
+        pytest.importorskip("numba")
+    monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: fast)
+    made = machine("bernoulli-spin", scale=scale)
+    listed = all_states(made.layers[0])[[1, 6, 8, 15, 6]]
+    kernel = Gibbs(jumps=Jumps(listed))
+    z, limit = largest_z(estimates(made, kernel, 1, 3, 1), exact_statistics(made.hamiltonian()))
+    assert z < limit
+
+
+def test_jumps_cross_between_modes():
+    """A ferromagnet of 10 + 10 spins that Gibbs sweeps leave only once in thousands of sweeps."""
+    made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
+    with torch.no_grad():
+        made.couplings[0].fill_(0.6)
+    up = torch.ones(200, 10)
+    kernel = Gibbs(jumps=Jumps(torch.cat((up[:1], -up[:1]))))
+    meetings = meet(made, kernel, up, generator=torch.Generator().manual_seed(0))
+    assert float(meetings.times.double().mean()) < 20
+    hamiltonian = made.hamiltonian()
+    place, free = Place([up, up], {}), Clamp(hamiltonian, None, 200)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for _ in range(20):
+            place = kernel.single(hamiltonian, place, free, generator)
+    # Of 200 chains about half are down: 0.35 is more than four standard errors away.
+    assert 0.35 < float((place.states[0].mean(1) > 0).double().mean()) < 0.65
 
 
 def test_metropolis_pairs_are_unbiased_too():
     made = machine("bernoulli-spin", scale=0.4)
-    z, limit = largest_z(estimates(made, None, Metropolis(), 2, 5, 1), exact_statistics(made.hamiltonian()))
+    z, limit = largest_z(estimates(made, Metropolis(), 2, 5, 1), exact_statistics(made.hamiltonian()))
     assert z < limit
 
 

@@ -2,6 +2,7 @@
 
 from harmonium.couplings.block import Block, BlockCoupling, CommonNoise, Coupled, Independent
 from harmonium.couplings.gibbs import Gibbs
+from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.meeting import meet, run_pairs
 from harmonium.couplings.meetings import Meetings
@@ -17,6 +18,7 @@ __all__ = [
     "Coupled",
     "Gibbs",
     "Independent",
+    "Jumps",
     "Maximal",
     "Meetings",
     "Metropolis",

@@ -136,6 +136,23 @@ def _add(
 
 
 @_jit
+def _key(x: Any) -> Any:
+    """The signs of up to 64 units as the bits of one word."""
+    word = np.uint64(0)
+    for i in range(len(x)):
+        word = (word << np.uint64(1)) | np.uint64(x[i] > 0)
+    return word
+
+
+@_jit
+def _jump(x: Any, there: int, log_u: float, keys: Any, states: Any, free_energies: Any) -> None:
+    here = np.searchsorted(keys, _key(x))
+    if here < len(keys) and keys[here] == _key(x) and log_u <= free_energies[here] - free_energies[there]:
+        for i in range(len(x)):
+            x[i] = states[there, i]
+
+
+@_jit
 def run(
     J: Any,
     JT: Any,
@@ -146,6 +163,9 @@ def run(
     start: Any,
     first: int,
     stride: int,
+    jump_keys: Any,
+    jump_states: Any,
+    jump_free_energies: Any,
     key: Any,
     k: int,
     m: int,
@@ -164,9 +184,9 @@ def run(
 ) -> None:
     """``meeting.run_pairs`` for the pairs first, first + stride, …; float64 throughout.
 
-    States are (pairs, n) with values 1 and ``low`` (0 or -1); max_steps 0 is no cap. The arrays from
-    ``horizon`` on are filled: one row a pair, then [changed, seen] units, then the signed sums of v, E[h | v]
-    and v ⊗ E[h | v].
+    States are (pairs, n) with values 1 and ``low`` (0 or -1); max_steps 0 is no cap; jumps are sorted by key.
+    The arrays from ``horizon`` on are filled: one row a pair, then [changed, seen] units, then the signed
+    sums of v, E[h | v] and v ⊗ E[h | v].
     """
     n_pairs, n0 = start.shape
     n1 = len(hidden_bias)
@@ -176,7 +196,8 @@ def run(
     state = np.empty(4, np.uint64)
     x, y, before = np.empty(n0), np.empty(n0), np.empty(n0)
     hx, hy, mean = np.empty(n1), np.empty(n1), np.empty(n1)
-    noise0, noise1 = np.empty(n0 + 3), np.empty(n1 + 3)
+    noise0, noise1, noise_jump = np.empty(n0 + 3), np.empty(n1 + 3), np.empty(2)
+    n_jumps = len(jump_keys)
     z0, z1 = np.empty(n0), np.empty(n1)
     bits0, bits1 = np.empty(n0, np.int64), np.empty(n1, np.int64)
     powers0, powers1 = bits0.view(np.float64), bits1.view(np.float64)
@@ -205,12 +226,21 @@ def run(
                 _fill(noise0, state)
                 _draw(up_x, visible_low, noise0, x)
                 cost[pair] += 1
+                if n_jumps > 0:
+                    _fill(noise_jump, state)
+                    there, log_u = int(noise_jump[0] * n_jumps), np.log1p(-noise_jump[1])
+                    _jump(x, there, log_u, jump_keys, jump_states, jump_free_energies)
             else:
                 tries[pair] += _couple(up_hx, down_hx, up_hy, down_hy, hidden_low, hx, hy, noise1, state)
                 _probabilities(hx, JT, visible_bias, gain0, z0, bits0, powers0, up_x, down_x)
                 _probabilities(hy, JT, visible_bias, gain0, z0, bits0, powers0, up_y, down_y)
                 tries[pair] += _couple(up_x, down_x, up_y, down_y, visible_low, x, y, noise0, state)
                 cost[pair] += 2
+                if n_jumps > 0:
+                    _fill(noise_jump, state)
+                    there, log_u = int(noise_jump[0] * n_jumps), np.log1p(-noise_jump[1])
+                    _jump(x, there, log_u, jump_keys, jump_states, jump_free_energies)
+                    _jump(y, there, log_u, jump_keys, jump_states, jump_free_energies)
             if not met or t <= m:
                 _probabilities(x, J, hidden_bias, gain1, z1, bits1, powers1, up_hx, down_hx)
             average = each if k <= t <= m else 0.0

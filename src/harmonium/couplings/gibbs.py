@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium.couplings.block import Block, BlockCoupling
+from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
@@ -34,11 +35,19 @@ class Gibbs(PairKernel):
         even: coupling of the even layers given the odd ones; None: maximal with common noise, and by
             reflection where all of these layers are Gaussian.
         odd: coupling of the odd layers given the even ones; None: the same.
+        jumps: visible states to jump between after every sweep; None for none.
     """
 
-    def __init__(self, even: BlockCoupling | None = None, odd: BlockCoupling | None = None) -> None:
+    def __init__(
+        self,
+        even: BlockCoupling | None = None,
+        odd: BlockCoupling | None = None,
+        *,
+        jumps: Jumps | None = None,
+    ) -> None:
         self.even = even
         self.odd = odd
+        self.jumps = jumps
 
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
         return hamiltonian.parity("even")
@@ -49,7 +58,7 @@ class Gibbs(PairKernel):
         def draw(_: Parity, layers: tuple[int, ...], fields: list[Tensor]) -> list[Tensor]:
             return [hamiltonian.sample(l, field, generator) for l, field in zip(layers, fields, strict=True)]
 
-        return self._sweep(hamiltonian, place, clamp, draw)
+        return self._sweep(hamiltonian, place, clamp, draw, 1, generator)
 
     def coupled(
         self, hamiltonian: Hamiltonian, both: Place, clamp: Clamp, generator: torch.Generator
@@ -65,10 +74,17 @@ class Gibbs(PairKernel):
             tries.add_(drawn.tries)
             return [torch.cat(pair) for pair in zip(drawn.x, drawn.y, strict=True)]
 
-        return self._sweep(hamiltonian, both, clamp, draw), tries
+        return self._sweep(hamiltonian, both, clamp, draw, 2, generator), tries
 
-    @staticmethod
-    def _sweep(hamiltonian: Hamiltonian, place: Place, clamp: Clamp, draw: Draw) -> Place:
+    def _sweep(
+        self,
+        hamiltonian: Hamiltonian,
+        place: Place,
+        clamp: Clamp,
+        draw: Draw,
+        copies: int,
+        generator: torch.Generator,
+    ) -> Place:
         """Odd layers given the even ones, even layers given the odd ones, and the next odd fields."""
         states = list(place.states)
         known = place.fields
@@ -80,6 +96,10 @@ class Gibbs(PairKernel):
             known = {}
             for l, x in zip(layers, draw(parity, layers, fields), strict=True):
                 states[l] = clamp.apply(l, x)
+        if self.jumps is not None and not clamp.fixes(0):
+            if len(states) != 2 or not clamp.empty:
+                raise ValueError("jumps: expected a free machine with one hidden layer")
+            states[0] = self.jumps.move(hamiltonian, states[0], copies, generator)
         odd = [l for l in hamiltonian.parity("odd") if not clamp.fixes(l)]
         return Place(states, {l: hamiltonian.field(l, states) for l in odd})
 
@@ -90,4 +110,5 @@ class Gibbs(PairKernel):
         return Maximal(common_noise=True)
 
     def __repr__(self) -> str:
-        return f"Gibbs(even={self.even!r}, odd={self.odd!r})"
+        jumps = "" if self.jumps is None else f", jumps={self.jumps!r}"
+        return f"Gibbs(even={self.even!r}, odd={self.odd!r}{jumps})"

@@ -82,9 +82,9 @@ def run_pairs(
     needed is kept.
     """
     _check(k, m, lag, max_steps)
-    if suits(hamiltonian, coupling, clamp):
+    if suits(coupling, hamiltonian, clamp):
         return run_small_pairs(
-            hamiltonian, start, k=k, m=m, lag=lag, max_steps=max_steps,
+            hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,
             generator=generator, into=into, weight=weight,
         )  # fmt: skip
     pairs, device = len(start[0]), start[0].device

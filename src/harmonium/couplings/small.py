@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 
 from harmonium import _random
 from harmonium.couplings.gibbs import Gibbs
+from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.meetings import Meetings
 from harmonium.couplings.pairs import PairKernel
 from harmonium.layers import Bernoulli, Spin
@@ -22,7 +24,7 @@ _KINDS = (Bernoulli, Spin)
 _FAST = find_spec("numba") is not None
 
 
-def suits(hamiltonian: Hamiltonian, coupling: PairKernel, clamp: Clamp) -> bool:
+def suits(coupling: PairKernel, hamiltonian: Hamiltonian, clamp: Clamp) -> TypeGuard[Gibbs]:
     """Whether the compiled kernel has the law that is asked for and is the faster way to it."""
     return (
         _FAST
@@ -30,6 +32,7 @@ def suits(hamiltonian: Hamiltonian, coupling: PairKernel, clamp: Clamp) -> bool:
         and coupling.even is None
         and coupling.odd is None
         and clamp.empty
+        and (coupling.jumps is None or hamiltonian.layers[0].n_units <= 64)
         and hamiltonian.device.type == "cpu"
         and isinstance(hamiltonian.beta, float)
         and all(isinstance(layer, _KINDS) for layer in hamiltonian.layers)
@@ -40,6 +43,7 @@ def suits(hamiltonian: Hamiltonian, coupling: PairKernel, clamp: Clamp) -> bool:
 
 def run_small_pairs(
     hamiltonian: Hamiltonian,
+    coupling: Gibbs,
     start: States,
     *,
     k: int,
@@ -62,6 +66,7 @@ def run_small_pairs(
     key = np.uint64(int(_random.integers(1 << 62, (), generator)))
     JT, states = np.ascontiguousarray(J.T), v.double().numpy()
     horizon = states.copy()
+    jumps = _jumps(hamiltonian, coupling.jumps)
     times, tries, cost = (np.zeros(pairs, np.int64) for _ in range(3))
     capped = np.zeros(pairs, np.bool_)
     shares = min(_SHARES, pairs)
@@ -70,7 +75,7 @@ def run_small_pairs(
 
     def work(share: int) -> None:
         compiled.run(
-            J, JT, biases[0], biases[1], lows[0], lows[1], states, share, shares, key, k, m, lag,
+            J, JT, biases[0], biases[1], lows[0], lows[1], states, share, shares, *jumps, key, k, m, lag,
             max_steps or 0, weight, horizon, times, capped, tries, cost, flips[share],
             *(total[share] for total in sums),
         )  # fmt: skip
@@ -95,3 +100,17 @@ def run_small_pairs(
         lag=lag,
         states=[torch.from_numpy(horizon).to(hamiltonian.dtype), *start[1:]],
     )
+
+
+def _jumps(hamiltonian: Hamiltonian, jumps: Jumps | None) -> tuple[Any, Any, Any]:
+    """Keys in rising order, states and free energies, as the kernel wants them."""
+    if jumps is None:
+        return np.zeros(0, np.uint64), np.zeros((0, hamiltonian.layers[0].width)), np.zeros(0)
+    states = jumps.states.to(hamiltonian.dtype)
+    free_energy = hamiltonian.free_energy([states, states], (1,)).numpy()
+    bits = (states.numpy() > 0).astype(np.uint64)
+    keys = np.zeros(len(bits), np.uint64)
+    for column in bits.T:
+        keys = (keys << np.uint64(1)) | column
+    order = np.argsort(keys)
+    return keys[order], np.ascontiguousarray(states.double().numpy()[order]), free_energy[order]
