@@ -32,17 +32,17 @@ X = torch.from_numpy(hm.data.bars_and_stripes(4))
 JUMPS = Gibbs(jumps=Jumps(X))
 rules = hm.rules
 RECIPES = {  # rule, learning rate, schedule, optimiser
-    "ucd-jumps": (rules.ucd(chains=CHAINS, coupling=JUMPS), 0.01, "cosine", "adam"),
+    "ucd-jumps": (rules.ucd(chains=CHAINS, coupling=JUMPS), 0.02, "cosine", "adam"),
     "ucd-jumps-sgd": (rules.ucd(chains=CHAINS, coupling=JUMPS), 0.1, "cosine", "sgd"),
-    "ucd-jumps-capped": (rules.ucd(chains=CHAINS, coupling=JUMPS, max_steps=100), 0.01, "cosine", "adam"),
+    "ucd-jumps-capped": (rules.ucd(chains=CHAINS, coupling=JUMPS, max_steps=100), 0.02, "cosine", "adam"),
     "ucd-capped": (rules.ucd(chains=CHAINS, max_steps=100), 0.2, "cosine", "sgd"),
     "ucd-paper": (rules.ucd(chains=CHAINS, max_steps=100), 0.1, "constant", "sgd"),
-    "ucd-capped-adam": (rules.ucd(chains=CHAINS, max_steps=100), 0.01, "cosine", "adam"),
+    "ucd-capped-adam": (rules.ucd(chains=CHAINS, max_steps=100), 0.02, "cosine", "adam"),
     "pcd-1": (rules.pcd(1, CHAINS), 0.1, "cosine", "sgd"),
-    "pcd-1-adam": (rules.pcd(1, CHAINS), 0.01, "cosine", "adam"),
-    "tempered-pcd": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.01, "cosine", "adam"),
+    "pcd-1-adam": (rules.pcd(1, CHAINS), 0.02, "cosine", "adam"),
+    "tempered-pcd": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.02, "cosine", "adam"),
     **{f"cd-{k}": (rules.cd(k), 0.1, "cosine", "sgd") for k in (1, 5, 10, 20)},
-    "exact": (rules.exact(), 0.01, "cosine", "adam"),
+    "exact": (rules.exact(), 0.02, "cosine", "adam"),
 }
 BUDGETS = {"quick": 10, "paper": 100}
 
@@ -107,9 +107,8 @@ def main() -> None:
                 with path.open("a") as file:
                     file.write(json.dumps(done[key]) + "\n")
     print(f"total log-likelihood after {arguments.updates} updates (at most {BEST})")
-    print(
-        f"{'recipe':18} {'bias':10} {'seeds':>5} {'median':>9} {'worst':>9} {'best':>9} {'ms/update':>9} {'capped':>7}"
-    )
+    heads = ("seeds", "median", "worst", "best", "ms/update", "capped")
+    print(f"{'recipe':18} {'bias':10} " + " ".join(f"{head:>9}" for head in heads))
     for name in names:
         records = [
             r for (recipe, _, updates), r in done.items() if (recipe, updates) == (name, arguments.updates)
