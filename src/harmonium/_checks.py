@@ -36,9 +36,11 @@ def instance(value: Any, name: str, kind: Any, expected: str) -> None:
         raise TypeError(f"{name}: expected {expected}, received {type(value).__name__}")
 
 
-def generator(value: Any) -> None:
-    """Refuses anything but a ``torch.Generator``: a seed would repeat the same noise at every call."""
+def generator(value: Any, device: torch.device) -> None:
+    """Refuses anything but a ``torch.Generator`` of the machine's device; a seed would repeat its noise."""
     instance(value, "generator", torch.Generator, "a torch.Generator")
+    if value.device.type != device.type:
+        raise ValueError(f"generator: expected one on the machine's {device}, received one on {value.device}")
 
 
 def one_of(value: Any, name: str, known: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     """The matrix product ``x @ y`` of shapes (m, k) and (k, n)."""
     if (
         x.dtype is torch.float32
-        and not x.is_cuda
+        and x.device.type == "cpu"
         and x.dim() == 2
         and x.shape[0] * y.numel() >= _WORTHWHILE
         and _ONEDNN

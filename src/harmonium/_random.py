@@ -75,6 +75,11 @@ def permutation(n: int, generator: torch.Generator) -> Tensor:
     return torch.randperm(n, generator=generator, device=generator.device)
 
 
+def weighted(probability: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """n indices drawn with replacement, each with its probability; int64, on the generator's device."""
+    return torch.multinomial(probability, n, replacement=True, generator=generator)
+
+
 def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Uniform integers in [0, high), int64, on the generator's device."""
     return torch.randint(high, tuple(shape), generator=generator, device=generator.device)

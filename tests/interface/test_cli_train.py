@@ -240,3 +240,14 @@ def test_a_file_that_needs_no_encoding_is_not_read_whole(tmp_path: Path) -> None
     dataset = hm.data.read(tmp_path / "x.npy")
     _, _, states = fit_encoding(dataset, "auto", "none", 0)
     assert states is dataset.samples and isinstance(states, np.memmap)
+
+
+def test_grey_images_train_with_no_option_at_all(cli: CommandLine, tmp_path: Path) -> None:
+    answer = cli.succeed("train", "digits", tmp_path / "run", "--updates", "40")
+    assert "Gaussian(64), Bernoulli(500)" in answer.stdout and "completed" in answer.stdout
+
+
+def test_spins_are_taken_for_spins(cli: CommandLine, tmp_path: Path) -> None:
+    np.save(tmp_path / "spins.npy", np.where(np.eye(6) > 0, 1, -1))
+    answer = cli.succeed("train", tmp_path / "spins.npy", tmp_path / "run", *TINY)
+    assert "Spin(6), Bernoulli(5)" in answer.stdout

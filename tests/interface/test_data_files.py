@@ -483,7 +483,7 @@ def test_mnist_that_is_nowhere(tmp_path, monkeypatch):
         read("mnist")
     monkeypatch.setenv("HARMONIUM_DATA", "/nowhere")
     with pytest.raises(
-        FileNotFoundError, match=r"in /nowhere, /nowhere/mnist, \.\./shared/data/mnist and not found$"
+        FileNotFoundError, match=r"in /nowhere, /nowhere/mnist, \.\./shared/data/mnist and not found;"
     ):
         read("mnist-test")
 

@@ -295,7 +295,7 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
         loaded = hm.load(tmp_path / f"{name}.safetensors")
         assert all(torch.equal(x, y) for x, y in zip(loaded.parameters(), trained.parameters(), strict=True))
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["rule"] == "pcd(1, chains=8)" and config["batch_size"] == 5 and config["X"] == [23, 6]
+    assert config["rule"] == "pcd(1, chains=8)" and config["batch_size"] == 5 and config["X"][:2] == [23, 6]
     assert config["machine"] == ["Bernoulli(6)", "Bernoulli(4)"] and config["versions"].keys() == {
         "harmonium",
         "torch",

@@ -114,6 +114,30 @@ def test_mean_field_is_exact_for_one_hidden_layer_and_biased_for_two():
         assert (float(difference) < 1e-8) == is_exact
 
 
+@pytest.mark.parametrize(
+    "layers",
+    [
+        lambda: [hm.Bernoulli(3), hm.Bernoulli(2), hm.Gaussian(2)],
+        lambda: [hm.Bernoulli(3), hm.Gaussian(2), hm.Bernoulli(2)],
+        lambda: [hm.Gaussian(2), hm.Spin(3), hm.Gaussian(2)],
+    ],
+)
+def test_mean_field_is_exact_without_couplings(layers):
+    """Real units too, whose second moment is not the square of their mean."""
+    made = hm.BoltzmannMachine(layers()).double()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(0.5 * torch.randn(p.shape, generator=generator))
+        for W in made.couplings:
+            W.zero_()
+    v = data_for(made, 20)
+    free, clamped = hm.learning.Enumeration(clamped=False), hm.learning.MeanField()
+    estimate = Rule("mean field", clamped, free, "biased").gradient(made, v, generator=generator)
+    difference = (torch.cat([g.flatten() for g in estimate.parameters.values()]) - exact(made, v)).abs().max()
+    assert float(difference) < 1e-10
+
+
 def test_states_of_rules_that_keep_chains_are_handed_on_and_others_keep_none():
     made = machine("bernoulli-spin")
     v = data_for(made)

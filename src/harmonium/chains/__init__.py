@@ -3,7 +3,19 @@
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.chains.metropolis import Metropolis
+from harmonium.chains.planted import planted
 from harmonium.chains.run import Observer, advance, complete, run
 from harmonium.chains.tempering import Tempering
 
-__all__ = ["Gibbs", "Kernel", "Metropolis", "Observer", "Step", "Tempering", "advance", "complete", "run"]
+__all__ = [
+    "Gibbs",
+    "Kernel",
+    "Metropolis",
+    "Observer",
+    "Step",
+    "Tempering",
+    "advance",
+    "complete",
+    "planted",
+    "run",
+]

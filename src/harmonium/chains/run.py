@@ -47,7 +47,7 @@ def run(
     """
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
-    _checks.generator(generator)
+    _checks.generator(generator, machine.device)
     hamiltonian = machine.hamiltonian()
     if isinstance(states, Tensor):
         machine.layers[0].check_rows(states, "states")

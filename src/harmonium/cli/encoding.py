@@ -17,9 +17,7 @@ from harmonium.data import (
     DataSet,
     Encoder,
     Identity,
-    OneHot,
     Rows,
-    Standardise,
     Threshold,
     encoder_from_dict,
 )
@@ -27,7 +25,6 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, visible_for
 
 BINARISE = ("none", "threshold", "sample", "bit-planes")
-_ENTRIES = 1 << 20  # encoded at once where rows do not depend on each other
 
 
 def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tuple[Layer, Encoder, Any]:
@@ -86,20 +83,12 @@ def encoder_of(machine: BoltzmannMachine) -> Encoder:
 
 
 def encode(encoder: Encoder, samples: Any) -> Any:
-    """Encoded samples, in memory; with nothing to encode the samples themselves, wherever they are."""
-    if isinstance(encoder, Compose):
-        for part in encoder.encoders:
-            samples = encode(part, samples)
-        return samples
+    """Samples through an encoder: a batch at a time as they are read, or all at once where it draws."""
     if isinstance(encoder, Identity):
         return samples
-    if not isinstance(encoder, (Standardise, OneHot)):
+    if encoder.draws:
         return encoder.encode(_dense(samples))
-    size = max(1, _ENTRIES // samples.shape[1])
-    starts = range(0, samples.shape[0], size)
-    return np.concatenate(
-        [encoder.encode(_dense(samples[i : i + size])).astype(np.float32, copy=False) for i in starts]
-    )
+    return Rows.of(samples).encoded(encoder)
 
 
 @contextmanager

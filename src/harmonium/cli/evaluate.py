@@ -88,8 +88,11 @@ def evaluate(
     notes: list[str] = []
     if log_partition.ess < min(_ENOUGH, chains / 2):
         notes.append("log_partition: few annealing runs carry the estimate; more --temperatures would help")
-    if log_partition.upper < log_partition.lower:
-        notes.append("log_partition: the bounds cross, as the chains of the reverse run are not mixed")
+    if log_partition.upper < log_partition.value:
+        notes.append(
+            "log_partition: the upper bound lies below the estimate, as the chains of the reverse run are "
+            "not mixed"
+        )
     results = []
     for name, rows in sets:
         with working(f"evaluating {name}"):

@@ -79,7 +79,9 @@ def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
     path = run_dir / DESCRIPTION
     if path.exists() and _read(path)["metadata"].get("encoder") != machine.metadata["encoder"]:
         raise ValueError(
-            f"DATA: expected the data and the encoding of the run to resume ({path}), received others"
+            "DATA: expected the encoding of the run to resume, "
+            f"{_read(path)['metadata'].get('encoder')}, "
+            f"received {machine.metadata['encoder']}; give the same DATA, --visible and --binarise"
         )
 
 

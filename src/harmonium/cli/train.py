@@ -59,7 +59,9 @@ def train(
     momentum: Annotated[float, _Option(help="Of sgd, in [0, 1).")] = 0.0,
     weight_decay: Annotated[float, _Option(help="L2 penalty on the couplings.")] = 0.0,
     l1: Annotated[float, _Option(help="L1 penalty on the couplings.")] = 0.0,
-    clip_norm: Annotated[float | None, _Option(help="Largest norm of the gradient.")] = None,
+    clip_norm: Annotated[
+        float | None, _Option(help="Largest norm of the gradient; 1 beside Gaussian units if not given.")
+    ] = None,
     averaging: Annotated[
         float | None, _Option(help="Decay of a running average of the parameters, such as 0.999.")
     ] = None,
@@ -97,6 +99,8 @@ def train(
     with working("reading the data"):
         dataset = read(data)
         visible_layer, encoder, X = fit_encoding(dataset, visible, binarise, seed)
+        if clip_norm is None and not visible_layer.discrete:
+            clip_norm = 1.0  # one outlier would throw Gaussian units out of range
         machine = BoltzmannMachine([visible_layer, *hidden_layers], seed=seed)
         normal_(machine, initial_std, as_generator(seed))
         visible_from_data_(machine, Rows.of(X, dtype=machine.dtype))
@@ -104,6 +108,8 @@ def train(
         held_out, metrics = _validation(machine, validation, metric, seed)
     if resume:
         runs.require_same_encoding(run_dir, machine)
+        if not overwrite and not run_dir.exists():
+            note(f"there is nothing to resume in {run_dir}: a new run starts")
     observers: list[Callback] = [runs.Describe(run_dir, overwrite)]
     if tensorboard:
         observers.append(callbacks.TensorBoard(run_dir / runs.EVENTS))

@@ -119,7 +119,8 @@ def _read_mnist(file: str, name: str) -> DataSet:
                 return replace(read(path), name=name)
     unset = "" if variable else " ($HARMONIUM_DATA is not set)"
     raise FileNotFoundError(
-        f"{name}: {file}[.gz] was looked for in {', '.join(map(str, folders))} and not found{unset}"
+        f"{name}: {file}[.gz] was looked for in {', '.join(map(str, folders))} and not found{unset}; "
+        "put the four MNIST files into a folder and set HARMONIUM_DATA to it"
     )
 
 

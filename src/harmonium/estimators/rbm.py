@@ -36,9 +36,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     Args:
         n_hidden: hidden units, at least 1.
-        visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, else Gaussian on
-            standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and +1, or 0 and 1; "categorical"
-            integers 0..q-1; "gaussian" any numbers.
+        visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, Spin where every
+            value is -1 or +1, else Gaussian on standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and
+            +1, or 0 and 1; "categorical" integers 0..q-1; "gaussian" any numbers.
         hidden: kind of the hidden units: "bernoulli", "spin", "categorical", or "gaussian", which needs
             discrete visible units.
         hidden_states: states of each hidden unit, at least 2; read only with ``hidden="categorical"``.

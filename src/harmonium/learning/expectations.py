@@ -103,9 +103,11 @@ class MeanField(Expectation):
         solution = solve(
             hamiltonian, v, clamped=True, tolerance=self.tolerance, damping=0.0, max_sweeps=self.max_sweeps
         )
-        # Under a factorised law the expectation given the even layers' means is the expectation given the
-        # means.
-        into.add(hamiltonian, solution.means, weight / len(v), summed=hamiltonian.parity("odd"))
+        # Every hidden layer in expectation under its own factor: for real units E[x²] is more than the mean's
+        # square.
+        hidden = range(1, len(hamiltonian.layers))
+        fields = {l: hamiltonian.field(l, solution.means) for l in hidden}
+        into.add(hamiltonian, solution.means, weight / len(v), summed=hidden, fields=fields)
         return Outcome(
             None,
             {

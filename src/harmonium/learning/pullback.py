@@ -67,6 +67,11 @@ def centred_pullback(
     Returns:
         As ``pullback``.
     """
+    for name, parameter in machine.named_parameters():
+        if not parameter.requires_grad:
+            raise ValueError(
+                f"machine: expected no frozen parameter with a centred rule, received {name} frozen"
+            )
     direction = pullback(machine, delta, hamiltonian)
     locations = [direction[f"layers.{l}.{layer.location}"] for l, layer in enumerate(machine.layers)]
     offsets = []

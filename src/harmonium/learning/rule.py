@@ -69,7 +69,7 @@ class Rule:
                 a few percent of every update); a state of another machine.
             TypeError: v of another dtype than the machine, or no generator.
         """
-        _checks.generator(generator)
+        _checks.generator(generator, machine.device)
         _checks.instance(v, "v", Tensor, "a torch tensor")
         width = machine.layers[0].width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:

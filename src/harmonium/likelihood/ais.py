@@ -32,13 +32,13 @@ def ais(
     """Estimates ln Z of any machine by annealing from independent units (Salakhutdinov & Murray 2008).
 
     The path is geometric: couplings βJ, natural parameters (1-β)θ_base + βθ. The base has no couplings and
-        every layer's
-    marginal moments, taken from ``data`` or from a pilot run. The odd layers are summed out with ψ at every
-    β, so that a temperature costs one Gibbs sweep, two matrix products in a machine with one hidden layer.
+    every layer's marginal moments, taken from ``data`` or from a pilot run. The odd layers are summed out
+    with ψ at every β, so that a temperature costs one Gibbs sweep, two matrix products in a machine with one
+    hidden layer.
 
-    The reverse run anneals from the machine's own law to the base and bounds ln Z from the other side. Its
-    start is ``data`` (or the pilot run) after 100 Gibbs sweeps of the machine, so the bound is as good as
-    those chains are mixed.
+    The reverse run anneals from the machine's own law to the base and bounds ln Z from the other side. It
+    starts from ``data``, or else from the forward chains drawn by their weights, after 100 Gibbs sweeps of
+    the machine; the bound is as good as that start. Without data it shares what the forward run has missed.
 
     Args:
         machine: the machine.
@@ -52,7 +52,8 @@ def ais(
         The estimate with its standard error, effective sample size and both bounds.
 
     Raises:
-        ValueError: β that do not rise from 0 to 1, too few chains, bad data.
+        ValueError: β that do not rise from 0 to 1, too few chains, bad data, or a machine whose weights are
+            not finite.
     """
     chains = _checks.positive_int(chains, "chains", minimum=2)
     betas = _schedule(temperatures)
@@ -68,23 +69,31 @@ def ais(
     log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
 
     independent = [base.sample(l, zero, generator) for l, zero in enumerate(zeros)]
-    value, error, ess = _mean_weight(_anneal(base, target, betas, independent, generator))
+    weights, ends = _anneal(base, target, betas, independent, generator)
+    value, error, ess = _mean_weight(weights)
     value += log_base
     upper = inf
     if reverse:
-        rows = visible[_random.integers(len(visible), (chains,), generator)]
-        start = _gibbs(target, complete(target, rows, generator), generator)
-        log_ratio, reverse_error, _ = _mean_weight(_anneal(base, target, betas[::-1], start, generator))
+        if data is None:
+            drawn = _random.weighted(weights.softmax(0), chains, generator)
+            start = [x[drawn] for x in ends]
+        else:
+            rows = _random.integers(len(visible), (chains,), generator)
+            start = complete(target, visible[rows], generator)
+        start = _gibbs(target, start, generator)
+        weights, _ = _anneal(base, target, betas[::-1], start, generator)
+        log_ratio, reverse_error, _ = _mean_weight(weights)
         upper = log_base - log_ratio + 3 * reverse_error
     return LogPartition(value, error, ess, value - 3 * error, upper)
 
 
 def _anneal(
     base: Hamiltonian, target: Hamiltonian, betas: Sequence[float], states: States, generator: torch.Generator
-) -> Tensor:
-    """Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, x moved by a Gibbs sweep in between: (chains,).
+) -> tuple[Tensor, States]:
+    """Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, (chains,), and where the chains end.
 
-    Serves both directions: the given states follow the law at the first of the betas.
+    After each change a Gibbs sweep moves x. Serves both directions: the given states follow the law at the
+    first of the betas.
     """
     even, odd = target.parity("even"), target.parity("odd")
     layers = target.layers
@@ -105,7 +114,7 @@ def _anneal(
             states[l] = _draw(target, l, fields[l].mul_(following), thetas[l], generator)
         for l in even:
             states[l] = _draw(target, l, target.field(l, states).mul_(following), thetas[l], generator)
-    return total
+    return total, states
 
 
 def _draw(target: Hamiltonian, l: int, field: Tensor, theta: Theta, generator: torch.Generator) -> Tensor:
@@ -132,6 +141,11 @@ def _gibbs(hamiltonian: Hamiltonian, states: States, generator: torch.Generator)
 def _mean_weight(log_weights: Tensor) -> tuple[float, float, float]:
     """The log of the mean weight, its standard error by the delta method, and the effective sample size."""
     n = len(log_weights)
+    if not bool(torch.isfinite(log_weights).all()):
+        raise ValueError(
+            "machine: expected finite annealing weights, received others; Gaussian layers side by side may "
+            "have no normaliser at all"
+        )
     value = float(log_weights.logsumexp(0)) - log(n)
     relative = (log_weights - value).exp()
     error = float(relative.std()) / n**0.5

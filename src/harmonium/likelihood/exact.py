@@ -42,7 +42,9 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
     """
     machine.layers[0].check_rows(X, "X")
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    return _log_normalisers(hamiltonian, X.double()) - _log_normalisers(hamiltonian, None)
+    return _log_normalisers(hamiltonian, X.to(machine.device, torch.float64)) - _log_normalisers(
+        hamiltonian, None
+    )
 
 
 @torch.no_grad()

@@ -36,5 +36,8 @@ def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | 
     value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
     value = _checks.real(value, "log_partition")
     hamiltonian = machine.hamiltonian()
-    parts = [-hamiltonian.free_energy([rows, rows], (1,)) for rows in torch.split(X.to(machine.dtype), _ROWS)]
+    parts = [
+        -hamiltonian.free_energy([rows, rows], (1,))
+        for rows in torch.split(X.to(machine.device, machine.dtype), _ROWS)
+    ]
     return torch.cat(parts) - value

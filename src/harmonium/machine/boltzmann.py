@@ -187,7 +187,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         for config in header["layers"]:
             arguments = {key: value for key, value in config.items() if key != "kind"}
             layers.append(Layer.registry[config["kind"]](**arguments))
-        machine = BoltzmannMachine(layers).to(device=device, dtype=tensors["couplings.0"].dtype)
+        machine = BoltzmannMachine(layers).to(dtype=tensors["couplings.0"].dtype)
         machine.load_state_dict(tensors)
     except KeyError as error:
         raise ValueError(
@@ -200,4 +200,4 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         raise ValueError(
             f"path: {path} is damaged, expected a mapping of metadata, received {machine.metadata!r}"
         )
-    return machine
+    return machine.to(device)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -> None:
     """Couplings W ~ N(0, std²)."""
     _checks.real(std, "std", low=0.0)
-    _checks.generator(generator)
+    _checks.generator(generator, machine.device)
     for W in machine.couplings:
         W.copy_(_random.normal(W.shape, generator, W.dtype) * std)
 
@@ -30,7 +30,7 @@ def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -
 def orthogonal_(machine: BoltzmannMachine, gain: float, generator: torch.Generator) -> None:
     """Couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023)."""
     _checks.real(gain, "gain", low=0.0)
-    _checks.generator(generator)
+    _checks.generator(generator, machine.device)
     for W in machine.couplings:
         nn.init.orthogonal_(W, gain=gain, generator=generator)
 
@@ -42,7 +42,7 @@ def logistic_biases_(
     """Biases (means, for Gaussian layers) ~ Logistic(location, scale) (Taniguchi et al. 2023)."""
     _checks.real(location, "location")
     _checks.real(scale, "scale", low=0.0)
-    _checks.generator(generator)
+    _checks.generator(generator, machine.device)
     for layer in machine.layers:
         parameter = getattr(layer, layer.location)
         noise = _random.uniform(parameter.shape, generator, torch.float64)
@@ -80,8 +80,9 @@ def fit_(layer: Layer, mean: Tensor, variance: Tensor, rows: int) -> None:
         variance: (width,).
         rows: rows that the moments come from.
     """
-    parameter = next(layer.parameters())
-    mean, variance = mean.to(parameter), variance.to(parameter)
+    # In float64, so that one row of noise among many millions still counts.
+    device = next(layer.parameters()).device
+    mean, variance = mean.to(device, torch.float64), variance.to(device, torch.float64)
     if layer.discrete:
         uniform = layer.moments(torch.zeros_like(mean), theta=layer.reference()).mean
         mean = (mean * rows + uniform) / (rows + 1)

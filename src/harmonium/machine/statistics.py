@@ -17,9 +17,8 @@ from harmonium.machine.hamiltonian import Hamiltonian
 class Statistics:
     """A weighted sum of S(x) = (t_l(x_l) for every l; x_l ⊗ x_{l+1} for every l) over states.
 
-    The sum is signed and grows in place: adding clamped states with weight +1/batch and free ones with
-        -1/chains
-    leaves the gradient in natural parameters, and nothing else is ever kept.
+    The sum is signed and grows in place: adding clamped states with weight +1/batch and free ones with weight
+    -1/chains leaves the gradient in natural parameters, and nothing else is ever kept.
 
     Attributes:
         thetas: sums of t_l, in the order of ``Layer.natural``, each (width_l,).

@@ -17,16 +17,18 @@ def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
 
     Args:
         rows: the data.
-        kind: "auto": Bernoulli where every value is 0 or 1, else Gaussian. "bernoulli" takes 0 and 1; "spin"
-            takes -1 and +1, or 0 and 1 which become them; "categorical" takes integers 0..q-1, with q one
-            more than the largest; "gaussian" takes any numbers and standardises the columns.
+        kind: "auto": Bernoulli where every value is 0 or 1, Spin where every value is -1 or +1 (the density
+            of such data has no upper bound), else Gaussian. "bernoulli" takes 0 and 1; "spin" takes -1 and
+            +1, or 0 and 1 which become them; "categorical" takes integers 0..q-1, with q one more than the
+            largest; "gaussian" takes any numbers and standardises the columns.
 
     Raises:
         ValueError: an unknown kind, or data that the kind does not take; the message names the value.
     """
     _checks.one_of(kind, "visible", VISIBLE_KINDS)
     if kind == "auto":
-        kind = "bernoulli" if _outside(rows, (0.0, 1.0)) is None else "gaussian"
+        two_valued = {"bernoulli": (0.0, 1.0), "spin": (-1.0, 1.0)}
+        kind = next((name for name, pair in two_valued.items() if _outside(rows, pair) is None), "gaussian")
     if kind == "gaussian":
         return Gaussian(rows.width), Standardise.fit(rows)
     if kind == "categorical":

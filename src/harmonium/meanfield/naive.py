@@ -53,7 +53,7 @@ def naive(
         machine.layers[0].check(clamp, "clamp")
         v = clamp
     return solve(
-        machine.hamiltonian(), v.to(machine.dtype, copy=True), clamped=clamp is not None,
+        machine.hamiltonian(), v.to(machine.device, machine.dtype, copy=True), clamped=clamp is not None,
         tolerance=tolerance, damping=damping, max_sweeps=max_sweeps,
     )  # fmt: skip
 

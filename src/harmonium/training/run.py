@@ -32,7 +32,7 @@ class TrainingRun:
 
     machine: BoltzmannMachine
     averaged_machine: BoltzmannMachine | None
-    history: list[Record]
+    history: list[Record] = field(repr=False)
     status: Status
     updates: int
     seconds: float

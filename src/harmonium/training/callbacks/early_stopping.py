@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.callbacks.update import STOP, Signal, Update
 
@@ -40,8 +41,7 @@ class EarlyStopping:
         restore_best: bool = True,
         larger_is_better: bool = True,
     ) -> None:
-        if patience < 1:
-            raise ValueError(f"patience: expected at least 1, received {patience}")
+        _checks.positive_int(patience, "patience")
         if not 0 <= minimum_change < math.inf:
             raise ValueError(f"minimum_change: expected a finite number >= 0, received {minimum_change}")
         self.metric = metric

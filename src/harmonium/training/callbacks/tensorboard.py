@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.callbacks.update import Update
 
@@ -29,8 +30,7 @@ class TensorBoard:
             raise ImportError(
                 "TensorBoard: needs the tensorboard package; pip install 'harmonium[tensorboard]'"
             ) from error
-        if every < 1:
-            raise ValueError(f"every: expected at least 1, received {every}")
+        _checks.positive_int(every, "every")
         self.log_dir = os.fspath(log_dir)
         self.every = every
         self._writer: Any = None
