@@ -164,3 +164,22 @@ def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp
     assert "bad.safetensors" in cli.refuse("evaluate", tmp_path / "bad.safetensors")
     cli.train(BARS, tmp_path / "run")
     assert "--averaging" in cli.refuse("evaluate", tmp_path / "run", "--averaged")
+
+
+def test_mixing_is_told_by_coupled_chains(cli: CommandLine, tmp_path: Path) -> None:
+    cli.train(BARS, tmp_path / "run")
+    mixing = cli.succeed("evaluate", tmp_path / "run", "--mixing", "--json").json["mixing"]
+    assert mixing["given_up"] == 0 and 1 <= mixing["mean_meeting_time"] <= mixing["longest_meeting_time"]
+    sweeps = [mixing[f"sweeps_to_distance_{distance}"] for distance in ("0.5", "0.1", "0.01")]
+    assert sweeps == sorted(sweeps) and sweeps[-1] <= mixing["longest_meeting_time"] * 5
+
+
+def test_pairs_that_do_not_meet_bound_nothing(cli: CommandLine, tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(8)])
+    with torch.no_grad():
+        machine.couplings[0].fill_(2.0)
+    machine.save(tmp_path / "stuck.safetensors")
+    path = tmp_path / "stuck.safetensors"
+    result = cli.succeed("evaluate", path, "--mixing", "--mixing-steps", 20, "--json").json
+    assert result["mixing"]["given_up"] > 0.1 and "lag" not in result["mixing"]
+    assert any("nothing is bounded" in note for note in result["notes"])

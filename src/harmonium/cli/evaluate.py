@@ -12,6 +12,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.cli import options
 from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.mixing import mixing
 from harmonium.cli.output import show, working
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
 from harmonium.cli.runs import load_machine
@@ -50,6 +51,12 @@ def evaluate(
         str | None,
         typer.Option(metavar="DATA", help="For the base of AIS, best the training set; else the first DATA."),
     ] = None,
+    with_mixing: Annotated[
+        bool, typer.Option("--mixing", help="Meeting times of coupled chains, and bounds on the mixing.")
+    ] = False,
+    mixing_steps: Annotated[
+        int, typer.Option(help="Sweeps after which --mixing gives a pair of chains up.")
+    ] = 10_000,
     seed: options.Seed = 0,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -99,6 +106,10 @@ def evaluate(
             results.append({"data": name, **_evaluate(machine, rows, log_partition, seed, notes)})
     layers = [str(layer) for layer in machine.layers]
     result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
+    if with_mixing:
+        with working("running coupled chains until they meet"):
+            result["mixing"], remarks = mixing(machine, mixing_steps, seed)
+        notes += remarks
     if results:
         result["results"] = results
     if notes:
