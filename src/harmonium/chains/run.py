@@ -96,8 +96,5 @@ def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) ->
     """
     states = [v]
     for l in range(1, len(hamiltonian.layers)):
-        lower = Hamiltonian(
-            hamiltonian.layers[: l + 1], hamiltonian.thetas[: l + 1], hamiltonian.couplings[:l]
-        )
-        states.append(hamiltonian.sample(l, lower.field(l, states), generator))
+        states.append(hamiltonian.sample(l, hamiltonian.lowest(l + 1).field(l, states), generator))
     return states

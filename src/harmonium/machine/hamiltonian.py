@@ -56,6 +56,15 @@ class Hamiltonian:
         """The same couplings between layers with other natural parameters, taken from ``layers``."""
         return replace(self, thetas=tuple(layer.natural() for layer in layers))
 
+    def lowest(self, layers: int) -> Hamiltonian:
+        """The machine of the lowest layers alone."""
+        return replace(
+            self,
+            layers=self.layers[:layers],
+            thetas=self.thetas[:layers],
+            couplings=self.couplings[: layers - 1],
+        )
+
     def to(self, dtype: torch.dtype) -> Hamiltonian:
         """The same in another floating type."""
         return replace(

@@ -69,11 +69,9 @@ def solve(
     means = [v]
     fields: list[Tensor | None] = [None]
     for l in range(1, depth):
-        lower = Hamiltonian(
-            hamiltonian.layers[: l + 1], hamiltonian.thetas[: l + 1], hamiltonian.couplings[:l]
-        )
-        fields.append(lower.field(l, means))
-        means.append(hamiltonian.mean(l, lower.field(l, means)))
+        field = hamiltonian.lowest(l + 1).field(l, means)
+        fields.append(field)
+        means.append(hamiltonian.mean(l, field))
 
     free = [l for l in (*hamiltonian.parity("odd"), *hamiltonian.parity("even")) if not (clamped and l == 0)]
     units = sum(hamiltonian.layers[l].width for l in free)
