@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf, log2
 from typing import Annotated, Any
 
 import torch
@@ -80,8 +79,8 @@ def evaluate(
     table: dict[str, Any]
     if exact:
         with working("enumerating states for ln Z"):
-            log_partition = LogPartition(value := exact_log_partition(machine), 0.0, inf, value, value)
-        table = {"method": "exact", "value": value, "standard_error": 0.0}
+            log_partition = LogPartition.exact(exact_log_partition(machine))
+        table = {"method": "exact", "value": log_partition.value, "standard_error": 0.0}
     else:
         visible = None if base_rows is None else _spread(base_rows, _BASE_ROWS).to(machine.device)
         with working(f"annealing {chains} chains over {temperatures} temperatures for ln Z"):
@@ -172,7 +171,7 @@ def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
 def _cost(machine: BoltzmannMachine, *, clamped: bool) -> float:
     """States that an enumeration of the smaller parity passes through, times the units of the machine."""
     layers = machine.layers
-    bits = [layer.n_units * (inf if layer.n_states is None else log2(layer.n_states)) for layer in layers]
+    bits = [layer.log2_states for layer in layers]
     smaller = min(sum(bits[2 if clamped else 0 :: 2]), sum(bits[1::2]))
     width = sum(layer.width for layer in layers)
     return width * 2.0 ** min(smaller, 1000.0)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from math import inf, log2
 
-from harmonium.layers import Layer
 from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.machine import BoltzmannMachine
 
@@ -32,12 +30,9 @@ def find_log_partition(
         ValueError: "exact" for a machine too large to enumerate.
     """
     if method == "auto":
-        method = "exact" if min(map(_log2_states, machine.layers)) <= _EXACT_LOG2_STATES else "ais"
+        method = (
+            "exact" if min(layer.log2_states for layer in machine.layers) <= _EXACT_LOG2_STATES else "ais"
+        )
     if method == "exact":
-        value = exact_log_partition(deepcopy(machine).double())
-        return LogPartition(value, standard_error=0.0, ess=inf, lower=value, upper=value)
+        return LogPartition.exact(exact_log_partition(deepcopy(machine).double()))
     return ais(machine, chains, temperatures, seed=seed)
-
-
-def _log2_states(layer: Layer) -> float:
-    return inf if layer.n_states is None else layer.n_units * log2(layer.n_states)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from math import inf, log2
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -130,6 +131,11 @@ class Layer(nn.Module, ABC):
     def discrete(self) -> bool:
         """Whether a unit has finitely many states."""
         return self.n_states is not None
+
+    @property
+    def log2_states(self) -> float:
+        """Log to base 2 of the number of joint states; infinite for real units."""
+        return inf if self.n_states is None else self.n_units * log2(self.n_states)
 
     @property
     def scale(self) -> Tensor | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf, log2, prod
+from math import inf, prod
 
 import torch
 from torch import Tensor
@@ -83,7 +83,7 @@ def _split(hamiltonian: Hamiltonian, *, clamped: bool) -> tuple[tuple[int, ...],
     parities = [hamiltonian.parity("even"), hamiltonian.parity("odd")]
     if clamped:
         parities[0] = parities[0][1:]
-    sizes = [sum(_log2_states(hamiltonian, l) for l in layers) for layers in parities]
+    sizes = [sum(hamiltonian.layers[l].log2_states for l in layers) for layers in parities]
     smaller = 0 if sizes[0] <= sizes[1] else 1
     if sizes[smaller] > MAX_LOG2_STATES:
         raise ValueError(
@@ -92,11 +92,6 @@ def _split(hamiltonian: Hamiltonian, *, clamped: bool) -> tuple[tuple[int, ...],
             "states (2^inf: real units); use harmonium.likelihood.ais"
         )
     return parities[smaller], parities[1 - smaller]
-
-
-def _log2_states(hamiltonian: Hamiltonian, l: int) -> float:
-    layer = hamiltonian.layers[l]
-    return inf if layer.n_states is None else layer.n_units * log2(layer.n_states)
 
 
 def _blocks(hamiltonian: Hamiltonian, enumerated: tuple[int, ...], v: Tensor | None) -> Iterator[States]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 
@@ -24,3 +25,8 @@ class LogPartition(NamedTuple):
     ess: float
     lower: float
     upper: float
+
+    @classmethod
+    def exact(cls, value: float) -> LogPartition:
+        """A value without error."""
+        return cls(value, standard_error=0.0, ess=inf, lower=value, upper=value)
