@@ -172,7 +172,6 @@ ENTRANCES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, torch.Tensor], An
     "pseudo_log_likelihood": ("X", lambda m, x: likelihood.pseudo_log_likelihood(m, x)),
     "ais": ("data", lambda m, x: likelihood.ais(m, 4, 4, data=x)),
     "run": ("states", lambda m, x: chains.run(m, chains.Gibbs(), x, 1, generator=generator())),
-    "naive clamp": ("clamp", lambda m, x: naive(m, torch.zeros(2, m.layers[0].width), clamp=x)),
     "gradient": ("v", lambda m, x: rules.cd().gradient(m, x, generator=generator())),
 }
 
@@ -209,8 +208,8 @@ for entrance, (argument, call) in ENTRANCES.items():
         "list": (V.tolist(), TypeError, "tensor|list"),
         "none": (None, TypeError, "tensor|NoneType"),
     }.items():
-        if what == "none" and entrance in ("ais", "naive clamp"):
-            continue  # there it means no data and no clamp
+        if what == "none" and entrance == "ais":
+            continue  # there it means no data
         SHAPES[f"{entrance} {what}"] = (words, error, argument, lambda call=call, x=x: call(rbm(), x))
 
 
@@ -544,12 +543,15 @@ MEAN_FIELD: dict[str, Case] = {
     "start width": ("(batch, 4)|(2, 3)", ValueError, "start", lambda: naive(rbm(), H)),
     "start nan": ("finite|nan|(1, 2)", ValueError, "start", lambda: naive(rbm(), at(nan))),
     "start numpy": ("tensor|ndarray", TypeError, "start", lambda: naive(rbm(), V.numpy())),
-    "start beside a clamp": ("(batch, 4)|(2, 3)", ValueError, "start", lambda: naive(rbm(), H, clamp=V)),
-    "partial clamp": ("finite|nan|(1, 2)", ValueError, "clamp", lambda: naive(rbm(), V, clamp=at(nan))),
-    "clamp mapping": ("tensor|dict", TypeError, "clamp", lambda: naive(rbm(), V, clamp={0: V})),
+    "clamp width": ("(2, 4)|(2, 3)", ValueError, "clamp[0]", lambda: naive(rbm(), V, clamp=H)),
+    "clamp value": ("2|(1, 2)", ValueError, "clamp[0]", lambda: naive(rbm(), V, clamp=at(2.0))),
+    "clamp layer": ("0..1|2", ValueError, "clamp", lambda: naive(rbm(), V, clamp={2: V})),
+    "clamp list": ("tensor|list", TypeError, "clamp", lambda: naive(rbm(), V, clamp=V.tolist())),
     "no tolerance": ("received 0", ValueError, "tolerance", lambda: naive(rbm(), V, tolerance=0)),
     "full damping": ("received 1", ValueError, "damping", lambda: naive(rbm(), V, damping=1)),
     "negative damping": ("received -0.5", ValueError, "damping", lambda: naive(rbm(), V, damping=-0.5)),
+    "damping word": ("adaptive|'much'", ValueError, "damping", lambda: naive(rbm(), V, damping="much")),
+    "order": ("1, 2 or 3|4", ValueError, "order", lambda: hm.meanfield.tap(rbm(), V, order=4)),
     "no sweeps": ("at least 1|received 0", ValueError, "max_sweeps", lambda: naive(rbm(), V, max_sweeps=0)),
 }
 

@@ -2,7 +2,8 @@
 
 from harmonium.learning import rules
 from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, MeanField
+from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains
+from harmonium.learning.mean_field import MeanField
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.learning.rule import Estimate, Rule
 

@@ -1,4 +1,4 @@
-"""The foundation's expectations: enumeration, chains and naive mean field."""
+"""The foundation's expectations: enumeration and chains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from harmonium.chains import Gibbs, Kernel, Step, advance, complete
 from harmonium.learning.expectation import Expectation, Outcome
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Clamp, Hamiltonian, States, Statistics
-from harmonium.meanfield import solve
 
 Start = Literal["data", "persistent", "noise"]
 
@@ -79,45 +78,6 @@ class ClampedChains(Expectation):
 
 
 @final
-class MeanField(Expectation):
-    """Naive mean field with the visible layer clamped: E[S] ≈ S at the means (Salakhutdinov & Hinton 2009).
-
-    Args:
-        tolerance: see ``meanfield.naive``.
-        max_sweeps: see ``meanfield.naive``.
-    """
-
-    def __init__(self, tolerance: float = 1e-4, max_sweeps: int = 50) -> None:
-        self.tolerance = _checks.real(tolerance, "tolerance", low=torch.finfo(torch.float64).tiny)
-        self.max_sweeps = _checks.positive_int(max_sweeps, "max_sweeps")
-
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
-        solution = solve(
-            hamiltonian, v, clamped=True, tolerance=self.tolerance, damping=0.0, max_sweeps=self.max_sweeps
-        )
-        # Every hidden layer in expectation under its own factor: for real units E[x²] is more than the mean's
-        # square.
-        hidden = range(1, len(hamiltonian.layers))
-        fields = {l: hamiltonian.field(l, solution.means) for l in hidden}
-        into.add(hamiltonian, solution.means, weight / len(v), summed=hidden, fields=fields)
-        return Outcome(
-            None,
-            {
-                "mean_field_sweeps": float(solution.sweeps.double().mean()),
-                "mean_field_converged": float(solution.converged.double().mean()),
-            },
-        )
-
-
-@final
 class FreeChains(Expectation):
     """The average over chains of the free machine, with the odd layers summed out given the even ones.
 
@@ -164,7 +124,7 @@ class FreeChains(Expectation):
         chains = len(v) if self.chains is None or self.start == "data" else self.chains
         states = state
         if states is not None:
-            _check_state(hamiltonian, states)
+            check_states(hamiltonian, states)
         else:
             fresh = begin(hamiltonian, v, chains, self.start, generator)
             states = self.kernel.expand(hamiltonian, fresh, generator)
@@ -195,7 +155,7 @@ def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generato
     return states
 
 
-def _check_state(hamiltonian: Hamiltonian, state: Any) -> None:
+def check_states(hamiltonian: Hamiltonian, state: Any) -> None:
     """Refuses chains of another machine."""
     _checks.instance(state, "state", Sequence, "what the last call returned, or None")
     received = [tuple(x.shape)[1:] if isinstance(x, Tensor) else type(x).__name__ for x in state]

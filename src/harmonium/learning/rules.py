@@ -8,7 +8,8 @@ from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
 from harmonium.couplings import PairKernel
 from harmonium.learning.coupled import CoupledChains
-from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, MeanField, Start
+from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Start
+from harmonium.learning.mean_field import MeanField
 from harmonium.learning.rule import Rule
 
 
@@ -91,7 +92,8 @@ def mean_field_pcd(
     """
     _checks.positive_int(k, "k")
     name = f"mean_field_pcd({k}, chains={chains}, tolerance={tolerance:g}, max_sweeps={max_sweeps})"
-    return Rule(name, MeanField(tolerance, max_sweeps), FreeChains(sweeps=k, chains=chains), "biased")
+    clamped = MeanField(tolerance=tolerance, max_sweeps=max_sweeps)
+    return Rule(name, clamped, FreeChains(sweeps=k, chains=chains), "biased")
 
 
 def ucd(

@@ -71,6 +71,13 @@ class Clamp:
         """Whether every entry of the layer is held."""
         return layer in self._held and self._held[layer][0] is None
 
+    def mask(self, layer: int) -> Tensor | None:
+        """Which entries of the layer are held, (rows, width); None where none is."""
+        if layer not in self._held:
+            return None
+        held, values = self._held[layer]
+        return torch.ones_like(values, dtype=torch.bool) if held is None else held
+
     def apply(self, layer: int, x: Tensor) -> Tensor:
         """x with the held entries of the layer put back."""
         if layer not in self._held:

@@ -26,7 +26,8 @@ class Hamiltonian:
 
     Attributes:
         layers: the kinds of units; their own parameters are not used here.
-        thetas: natural parameters of each layer.
+        thetas: natural parameters of each layer, each (width_l,); mean-field solvers also take one for each
+            row of a batch, (batch, width_l).
         couplings: J_l, (width_l, width_{l+1}).
         beta: inverse temperature of the couplings; a number, or one for each chain as (batch, 1).
     """
@@ -65,6 +66,12 @@ class Hamiltonian:
             couplings=self.couplings[: layers - 1],
         )
 
+    def take(self, rows: Tensor) -> Hamiltonian:
+        """The same for some of the rows of a batch: matters where β or natural parameters differ by row."""
+        beta = self.beta if isinstance(self.beta, float) or self.beta.dim() == 0 else self.beta[rows]
+        thetas = tuple(tuple(p[rows] if p.dim() == 2 else p for p in theta) for theta in self.thetas)
+        return replace(self, thetas=thetas, beta=beta)
+
     def to(self, dtype: torch.dtype) -> Hamiltonian:
         """The same in another floating type."""
         return replace(
@@ -84,7 +91,14 @@ class Hamiltonian:
                 above if field is None else field.add_(above) if not field.requires_grad else field + above
             )
         assert field is not None
-        return field if isinstance(self.beta, float) and self.beta == 1.0 else field * self.beta
+        return self.beta_times(field)
+
+    def beta_times(self, x: Tensor, power: int = 1) -> Tensor:
+        """β to a power times x, which has a row for each of the batch: (batch,) or (batch, width)."""
+        if isinstance(self.beta, float):
+            return x if self.beta == 1.0 else x * self.beta**power
+        beta = self.beta.squeeze(-1) if x.dim() == 1 and self.beta.dim() == 2 else self.beta
+        return x * beta.to(x.dtype) ** power
 
     def log_weight(self, layer: int, x: Tensor) -> Tensor:
         """θ_l·t_l(x), (batch,)."""
@@ -105,9 +119,7 @@ class Hamiltonian:
     def energy(self, states: Sequence[Tensor]) -> Tensor:
         """E(x) in float64: (batch,)."""
         weights = torch.stack([self.log_weight(l, x).double() for l, x in enumerate(states)]).sum(0)
-        coupling = self.coupling_energy(states)
-        beta = self.beta if isinstance(self.beta, float) else self.beta.squeeze(-1).double()
-        return -weights - beta * coupling
+        return -weights - self.beta_times(self.coupling_energy(states))
 
     def free_energy(self, states: Sequence[Tensor], summed: Collection[int]) -> Tensor:
         """F = -ln Σ exp(-E) over the states of the layers in ``summed``, in float64: (batch,).
@@ -123,9 +135,9 @@ class Hamiltonian:
         # Couplings between two given layers (a visible layer clamped beside a given one).
         for l, J in enumerate(self.couplings):
             if l in given and l + 1 in given:
-                pair = (product(states[l], J) * states[l + 1]).sum(-1, dtype=torch.float64)
-                beta = self.beta if isinstance(self.beta, float) else self.beta.squeeze(-1).double()
-                total = total + beta * pair
+                total = total + self.beta_times(
+                    (product(states[l], J) * states[l + 1]).sum(-1, dtype=torch.float64)
+                )
         return -total
 
     def noise(self, layer: int, rows: int, generator: torch.Generator) -> Tensor:

@@ -1,6 +1,10 @@
 """Mean field: deterministic approximations of a machine's moments and free energy."""
 
-from harmonium.meanfield.naive import naive, solve
-from harmonium.meanfield.solution import Solution
+from harmonium.meanfield.fixed_point import iterate, solve
+from harmonium.meanfield.naive import naive
+from harmonium.meanfield.plefka import Plefka
+from harmonium.meanfield.scheme import Point, Scheme
+from harmonium.meanfield.solution import Solution, Status
+from harmonium.meanfield.tap import tap
 
-__all__ = ["Solution", "naive", "solve"]
+__all__ = ["Plefka", "Point", "Scheme", "Solution", "Status", "iterate", "naive", "solve", "tap"]

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 from torch import Tensor
 
 
+class Status(IntEnum):
+    """How a row ended; ``message`` says it in words."""
+
+    CONVERGED = 0
+    SWEEP_LIMIT = 1
+    UNBOUNDED = 2
+
+    @property
+    def message(self) -> str:
+        return (
+            "met the tolerance",
+            "still moved after the sweeps allowed",
+            "left the region where real units have a normaliser; the row keeps its last point inside",
+        )[self]
+
+
 class Solution(NamedTuple):
-    """Fixed points, one a row.
+    """Fixed points, one a row; every number is finite, whatever the status.
 
     Attributes:
         means: for each layer (batch, width_l).
-        variances: for each layer (batch, width_l).
-        free_energy: (batch,), float64, approximates -ln Z, or -ln p̃(v) for clamped visible units.
-        converged: (batch,), whether the row met the tolerance within the sweeps allowed.
+        variances: for each layer (batch, width_l), zero for held units.
+        free_energy: (batch,), float64, approximates -ln Z, or -ln Σ exp(-E) over what a clamp leaves free.
+        status: (batch,), a ``Status`` as int64.
         sweeps: (batch,), sweeps that the row took.
+        fields: B, for each layer (batch, width_l); with the curvatures it gives the law of every free unit.
+        curvatures: diagonal of A, for each layer (batch, width_l).
     """
 
     means: list[Tensor]
     variances: list[Tensor]
     free_energy: Tensor
-    converged: Tensor
+    status: Tensor
     sweeps: Tensor
+    fields: list[Tensor]
+    curvatures: list[Tensor]
+
+    @property
+    def converged(self) -> Tensor:
+        """(batch,), whether the row met the tolerance within the sweeps allowed."""
+        return self.status == Status.CONVERGED

@@ -1,0 +1,121 @@
+"""Expectations from solutions of mean-field equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.learning.expectation import Expectation, Outcome
+from harmonium.learning.expectations import begin, check_states
+from harmonium.machine import Clamp, Hamiltonian, Statistics
+from harmonium.meanfield import Plefka, Point, Scheme, Status, iterate
+from harmonium.meanfield.fixed_point import DampingLike, check_settings
+
+SolutionStart = Literal["data", "persistent", "noise", "mixture"]
+SchemeFactory = Callable[[Hamiltonian, Clamp], Scheme]
+
+
+@final
+class MeanField(Expectation):
+    """E[S] ≈ -∂F/∂(θ, J) at solutions of a mean-field scheme, averaged over the solutions.
+
+    With naive mean field and the visible layer clamped this is the clamped phase of Salakhutdinov & Hinton
+    (2009); with TAP the free phase of Tramel et al. (2018, Alg. 2). The gradient is that of the average of
+    the scheme's free energy over its solutions. Rows that lost their normaliser are left out.
+
+    Args:
+        scheme: makes a ``meanfield.Scheme`` from a machine and what is held; naive mean field by default.
+        clamped: whether the visible layer is clamped to the data, one solution a row.
+        start: of free solutions: "data" (rows of the batch, without variance), "persistent" (the last call's
+            solutions), "noise" (pure noise), or "mixture" (half of them rows of the batch, the others the
+            means of the last call's).
+        solutions: how many free solutions; None is as many as the batch has rows. Starts that the batch has
+            no rows for are noise.
+        tolerance: see ``meanfield.solve``.
+        max_sweeps: see ``meanfield.solve``; with a tolerance that no row meets, the number of sweeps.
+        damping: see ``meanfield.solve``.
+    """
+
+    def __init__(
+        self,
+        scheme: SchemeFactory | None = None,
+        *,
+        clamped: bool = True,
+        start: SolutionStart = "data",
+        solutions: int | None = None,
+        tolerance: float = 1e-4,
+        max_sweeps: int = 50,
+        damping: DampingLike = 0.0,
+    ) -> None:
+        check_settings(tolerance, damping, max_sweeps)
+        self.scheme = _naive if scheme is None else scheme
+        self.clamped = clamped
+        self.start = _checks.one_of(start, "start", ("data", "persistent", "noise", "mixture"))
+        self.solutions = None if solutions is None else _checks.positive_int(solutions, "solutions")
+        self.tolerance, self.max_sweeps, self.damping = tolerance, max_sweeps, damping
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        into: Statistics,
+        weight: float,
+    ) -> Outcome:
+        if self.clamped and len(hamiltonian.layers) == 2:
+            into.add(hamiltonian, [v, v], weight / len(v), summed=(1,))  # exact: nothing is left to solve
+            return Outcome(None, {})
+        start = v if self.clamped else self._start(hamiltonian, v, state, generator)
+        rows = len(start.means[0]) if isinstance(start, Point) else len(start)
+        scheme = self.scheme(hamiltonian, Clamp(hamiltonian, v if self.clamped else None, rows))
+        point, status, sweeps = iterate(
+            scheme, start, tolerance=self.tolerance, damping=self.damping, max_sweeps=self.max_sweeps
+        )
+        bounded = (status != Status.UNBOUNDED).double()
+        if not bool(bounded.any()):
+            raise ValueError(
+                "machine: expected mean-field solutions, received none: in every row real units lost their "
+                "normaliser"
+            )
+        each = bounded * (weight / bounded.sum())
+        thetas = [
+            [each.to(t.dtype) @ t for t in scheme.statistics(l, point)]
+            for l in range(len(hamiltonian.layers))
+        ]
+        into.add_sums(thetas, [scheme.products(l, point, each) for l in range(len(hamiltonian.couplings))])
+        name = "clamped_mean_field" if self.clamped else "mean_field"
+        diagnostics = {
+            f"{name}_sweeps": float(sweeps.double().mean()),
+            f"{name}_converged": float((status == Status.CONVERGED).double().mean()),
+            f"{name}_unbounded": float(1 - bounded.mean()),
+        }
+        keeps = not self.clamped and self.start in ("persistent", "mixture")
+        return Outcome(point._asdict() if keeps else None, diagnostics)
+
+    def _start(
+        self, hamiltonian: Hamiltonian, v: Tensor, state: Any, generator: torch.Generator
+    ) -> Tensor | Point:
+        rows = len(v) if self.solutions is None else self.solutions
+        if self.start == "noise":
+            return begin(hamiltonian, v, rows, "noise", generator)[0]
+        if state is not None:
+            check_states(hamiltonian, state["means"])
+            if self.start == "persistent":
+                return Point(**state)
+        data = v[:rows]
+        if len(data) < rows:  # the same start twice would be the same solution twice
+            noise = begin(hamiltonian, v, rows - len(data), "noise", generator)[0]
+            data = torch.cat([data, noise])
+        if state is None:
+            return data
+        old = state["means"][0]
+        return torch.cat([data[: rows - rows // 2], old[-(rows // 2) :] if rows > 1 else old[:0]])
+
+
+def _naive(hamiltonian: Hamiltonian, clamp: Clamp) -> Plefka:
+    return Plefka(hamiltonian, clamp, order=1)

@@ -1,0 +1,162 @@
+"""The loop that brings a batch of points to fixed points."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian
+from harmonium.machine.clamp import ClampLike
+from harmonium.meanfield.scheme import Damping, Point, Scheme
+from harmonium.meanfield.solution import Solution, Status
+
+DampingLike = float | Literal["adaptive"]
+
+_STRONGEST = 0.95
+_CROWD = 8  # the batch is compacted when one in so many of its rows has come to an end
+
+
+@torch.no_grad()
+def solve(
+    scheme: Scheme,
+    start: Tensor | Point,
+    *,
+    tolerance: float = 1e-6,
+    damping: DampingLike = 0.0,
+    max_sweeps: int = 1000,
+) -> Solution:
+    """Sweeps until every row has converged; rows that have come to an end leave the batch.
+
+    Args:
+        scheme: what is solved, for a batch of rows.
+        start: visible means (batch, width_0), or a point of an earlier solve.
+        tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
+            by 1 - damping, is at most this, and that of the variances too where they enter the equations;
+            > 0.
+        damping: weight of the old field in a new one, in [0, 1); or "adaptive": for each row none at first,
+            more whenever a sweep moves further than the one before, less otherwise.
+        max_sweeps: at least 1.
+
+    Returns:
+        The solution. No row is ever NaN: one that leaves the region where its real units have a normaliser
+        keeps its last point inside, and its status says so.
+    """
+    point, status, sweeps = iterate(
+        scheme, start, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps
+    )
+    free_energy = scheme.free_energy(point)
+    return Solution(point.means, point.variances, free_energy, status, sweeps, point.fields, point.curvatures)
+
+
+@torch.no_grad()
+def iterate(
+    scheme: Scheme, start: Tensor | Point, *, tolerance: float, damping: DampingLike, max_sweeps: int
+) -> tuple[Point, Tensor, Tensor]:
+    """``solve`` without the free energy: the point that a later call may start from, status and sweeps."""
+    check_settings(tolerance, damping, max_sweeps)
+    point = start.copy() if isinstance(start, Point) else scheme.begin(start)
+    whole, rows = scheme, len(point.means[0])
+    device = point.means[0].device
+    free = whole.free_layers()
+    units = sum(whole.hamiltonian.layers[l].width for l in free)
+    limit = max(units, 1) * tolerance**2
+    status = torch.full((rows,), int(Status.SWEEP_LIMIT), device=device)
+    sweeps = torch.full((rows,), max_sweeps, device=device)
+    active = torch.arange(rows, device=device)
+    ended = torch.zeros(rows, dtype=torch.bool, device=device)
+    current = point
+    rate: Damping = 0.0 if damping == "adaptive" else float(damping)
+    last: Tensor | None = None
+    for number in range(1, max_sweeps + 1):
+        moved = scheme.sweep(current, rate)
+        slack = 1 - (rate if isinstance(rate, float) else rate.squeeze(-1))
+        change = _change(current.means, moved.means, free) / slack**2
+        lost = ~torch.isfinite(change) | _unbounded(scheme, moved, free)
+        if bool(lost.any()):
+            moved.put(lost, current.take(lost))
+        fresh = ((change <= limit) | lost) & ~ended
+        if scheme.uses_variances and bool(fresh.any()):
+            # Means may rest where variances have not settled, as in the first sweep from a start without any.
+            fresh &= lost | (_change(current.variances, moved.variances, free) / slack**2 <= limit)
+        if bool(fresh.any()):
+            place = active[fresh]
+            sweeps[place] = number
+            status[place] = torch.where(lost[fresh], int(Status.UNBOUNDED), int(Status.CONVERGED))
+            if len(place) == rows:
+                return moved, status, sweeps
+            point.put(place, moved.take(fresh))
+            ended = ended | fresh
+        if damping == "adaptive":
+            rate = _adapted(rate, change, last)
+            last = change
+        current = moved
+        gone = int(ended.sum())
+        if gone == len(active):
+            return point, status, sweeps
+        if gone * _CROWD >= len(active) or bool(lost.any()):
+            keep = torch.nonzero(~ended).squeeze(-1)
+            active, ended = active[keep], ended[keep]
+            scheme, current = scheme.take(keep), current.take(keep)
+            rate = rate if isinstance(rate, float) else rate[keep]
+            last = None if last is None else last[keep]
+    keep = ~ended
+    point.put(active[keep], current.take(keep))
+    return point, status, sweeps
+
+
+def check_settings(tolerance: float, damping: DampingLike, max_sweeps: int) -> None:
+    """Refuses settings out of range, naming them."""
+    _checks.real(tolerance, "tolerance", low=torch.finfo(torch.float64).tiny)
+    if isinstance(damping, str):
+        _checks.one_of(damping, "damping", ("adaptive",))
+    else:
+        _checks.real(damping, "damping", low=0.0, high=0.999999)
+    _checks.positive_int(max_sweeps, "max_sweeps")
+
+
+def prepare(machine: BoltzmannMachine, start: Tensor, clamp: ClampLike) -> tuple[Hamiltonian, Clamp, Tensor]:
+    """A machine, what is held of it and visible means, checked, for a solver.
+
+    Raises:
+        TypeError, ValueError: start of another shape or not finite, or a clamp that does not fit.
+    """
+    width = machine.layers[0].width
+    _checks.instance(start, "start", Tensor, "a torch tensor")
+    if start.dim() != 2 or start.shape[1] != width or len(start) == 0:
+        raise ValueError(
+            f"start: expected (batch, {width}) with at least one row, received {tuple(start.shape)}"
+        )
+    _checks.finite(start, "start")
+    hamiltonian = machine.hamiltonian()
+    held = Clamp(hamiltonian, clamp, len(start))
+    return hamiltonian, held, start.to(machine.device, machine.dtype, copy=True)
+
+
+def _change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:
+    """Σ over the free layers of the squared change, (batch,)."""
+    total = torch.zeros(len(old[0]), dtype=old[0].dtype, device=old[0].device)
+    for l in free:
+        total += torch.linalg.vector_norm(new[l] - old[l], dim=-1).square_()
+    return total
+
+
+def _unbounded(scheme: Scheme, point: Point, free: list[int]) -> Tensor:
+    lost = torch.zeros(len(point.means[0]), dtype=torch.bool, device=point.means[0].device)
+    for l in free:
+        if not scheme.hamiltonian.layers[l].discrete:
+            c = point.variances[l]
+            lost |= (c.amin(-1) < 0) | ~torch.isfinite(c.sum(-1) + point.fields[l].sum(-1))
+    return lost
+
+
+def _adapted(rate: Damping, change: Tensor, last: Tensor | None) -> Damping:
+    if last is None:
+        return torch.zeros_like(change).unsqueeze(-1)
+    assert isinstance(rate, Tensor)
+    worse = (change > last).unsqueeze(-1)
+    eased = rate * 0.9
+    stronger = (1 - (1 - rate) * 0.5).clamp(max=_STRONGEST)
+    return torch.where(worse, stronger, torch.where(eased < 0.01, 0.0, eased))

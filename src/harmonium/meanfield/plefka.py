@@ -1,0 +1,155 @@
+"""The expansion of the free energy in the couplings: naive mean field, TAP and the third order."""
+
+from __future__ import annotations
+
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._products import product
+from harmonium.machine import Clamp, Hamiltonian
+from harmonium.meanfield import blocks
+from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
+
+
+@final
+class Plefka(Scheme):
+    """The free energy at given means and variances, to some order in the couplings (FORMULAS §6).
+
+        -F = Σ_units [ψ(B, A) - B a + ½ A (a² + c)] + Σ_pairs [J a a' + ½ J² c c' + ⅙ J³ κ κ']
+
+    Order 1 stops at J (naive mean field, a bound), order 2 at J² (TAP; Tramel et al. 2018, Eqs. 27-33), order
+    3 at J³, with third cumulants κ that the mean of a two-state unit tells (Georges & Yedidia 1991). Its
+    stationary points are A = -Σ J² c', B = Σ J a' + A a. Units with several columns have covariance blocks
+    in the place of c.
+
+    Args:
+        hamiltonian: see ``Scheme``.
+        clamp: see ``Scheme``.
+        order: 1, 2, or 3; 3 is for Bernoulli and Spin layers.
+
+    Raises:
+        ValueError: another order, or a layer that the third order does not know.
+    """
+
+    def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp, order: int = 2) -> None:
+        super().__init__(hamiltonian, clamp, uses_variances=order > 1)
+        self.order = _checks.positive_int(order, "order")
+        if order > 3:
+            raise ValueError(f"order: expected 1, 2 or 3, received {order}")
+        J, layers = hamiltonian.couplings, hamiltonian.layers
+        self._squares: list[Tensor] = []
+        if order > 1:
+            self._squares = [blocks.squares(layers[l], layers[l + 1], W) for l, W in enumerate(J)]
+        self._cubes: list[Tensor] = []
+        self._states: list[tuple[float, float]] = []
+        if order > 2:
+            check_scalar(hamiltonian, "the third order")
+            for layer in layers:
+                if layer.n_states != 2:
+                    raise ValueError(f"order: expected at most 2 for {layer}, received {order}")
+                digits = torch.arange(2).unsqueeze(-1).expand(2, layer.n_units)
+                low, high = layer.from_digits(digits)[:, 0].tolist()
+                self._states.append((low, high))
+            self._cubes = [W * square for W, square in zip(J, self._squares, strict=True)]
+
+    def take(self, rows: Tensor) -> Self:
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)
+        part.hamiltonian, part.clamp = self.hamiltonian.take(rows), self.clamp.take(rows)
+        return part
+
+    def begin(self, start: Tensor) -> Point:
+        return self.upwards(start)
+
+    def sweep(self, point: Point, damping: Damping) -> Point:
+        a, c, B, A, _ = (list(part) for part in point)
+        damped = not isinstance(damping, float) or damping > 0
+        for l in self.free_layers():
+            layer = self.hamiltonian.layers[l]
+            field = self.hamiltonian.field(l, a)
+            curvature: Tensor | float = 0.0
+            if self.order > 1:
+                block = self._neighbours(l, self._squares, [self._covariance(k, a, c) for k in range(len(a))])
+                block = block.neg_()
+                field = field + blocks.times(layer, block, a[l])
+                curvature = blocks.diagonal(layer, block)
+            if self.order > 2:
+                cumulants = [self._cumulant(k, a) for k in range(len(a))]
+                slope = self._slope(l, a)
+                field = field + slope * self._neighbours(l, self._cubes, cumulants) / 6
+            if damped:
+                field = B[l] * damping + field * (1 - damping)
+                if self.order > 1:
+                    curvature = A[l] * damping + curvature * (1 - damping)
+            a[l], c[l] = self.moments(l, field, curvature)
+            B[l] = field
+            if isinstance(curvature, Tensor):
+                A[l] = curvature
+        return Point(a, c, B, A, [])
+
+    def free_energy(self, point: Point) -> Tensor:
+        hamiltonian = self.hamiltonian
+        total = hamiltonian.beta_times(hamiltonian.coupling_energy(point.means))
+        for l in range(len(point.means)):
+            total = total + self.entropy(l, point)
+        for l in range(len(hamiltonian.couplings)):
+            for power, factor, tensors in ((2, 0.5, self._squares), (3, 1 / 6, self._cubes)):
+                if self.order >= power:
+                    x, y = (self._term(power, k, point) for k in (l, l + 1))
+                    pairs = (product(x, tensors[l]) * y).sum(-1, dtype=torch.float64)
+                    total = total + hamiltonian.beta_times(pairs, power) * factor
+        return -total
+
+    def products(self, l: int, point: Point, weight: Tensor) -> Tensor:
+        hamiltonian = self.hamiltonian
+        below, above = hamiltonian.layers[l : l + 2]
+        J = hamiltonian.couplings[l]
+        weight = weight.to(J.dtype).unsqueeze(-1)
+        beta = hamiltonian.beta_times(weight)
+        total = product(point.means[l].t(), point.means[l + 1] * weight)
+        if self.order > 1:
+            x, y = (self._term(2, k, point) for k in (l, l + 1))
+            pairs = product(x.t(), y * beta)
+            if pairs.shape == J.shape:
+                total.addcmul_(pairs, J)
+            else:
+                p, q = blocks.columns(below), blocks.columns(above)
+                pairs = pairs.view(below.n_units, p, p, above.n_units, q, q)
+                J = J.view(below.n_units, p, above.n_units, q)
+                total += torch.einsum("istjuv,itjv->isju", pairs, J).reshape(total.shape)
+        if self.order > 2:
+            x, y = (self._term(3, k, point) for k in (l, l + 1))
+            total.addcmul_(product(x.t(), y * hamiltonian.beta_times(beta)), self._squares[l], value=0.5)
+        return total
+
+    def _neighbours(self, l: int, tensors: list[Tensor], x: list[Tensor]) -> Tensor:
+        """Σ over the neighbouring layers of x times their coupling's square or cube, with its power of β."""
+        total: Tensor | None = None
+        if l > 0:
+            total = product(x[l - 1], tensors[l - 1])
+        if l < len(tensors):
+            above = product(x[l + 1], tensors[l].t())
+            total = above if total is None else total + above
+        assert total is not None
+        return self.hamiltonian.beta_times(total, 2 if tensors is self._squares else 3)
+
+    def _term(self, power: int, l: int, point: Point) -> Tensor:
+        if power == 2:
+            return self._covariance(l, point.means, point.variances)
+        return self._cumulant(l, point.means)
+
+    def _covariance(self, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
+        return blocks.covariance(self.hamiltonian.layers[l], a[l], c[l])
+
+    def _cumulant(self, l: int, a: list[Tensor]) -> Tensor:
+        # Of a unit with the states p and q and the mean a: variance (a-p)(q-a), times p+q-2a.
+        low, high = self._states[l]
+        return (a[l] - low) * (high - a[l]) * (low + high - 2 * a[l])
+
+    def _slope(self, l: int, a: list[Tensor]) -> Tensor:
+        """∂κ/∂a."""
+        low, high = self._states[l]
+        return (low + high - 2 * a[l]).square() - 2 * (a[l] - low) * (high - a[l])
