@@ -7,10 +7,15 @@ autograd; everything else is a plain ``torch`` product. ``docs/design_notes.md``
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 _WORTHWHILE = 1 << 20  # multiplications below which dispatch costs more than the faster product saves
+
+_DENSE = 20  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
@@ -25,6 +30,36 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     ):
         return _onednn(x, y)
     return x @ y
+
+
+class Changes(NamedTuple):
+    """A matrix that may well be zero nearly everywhere, such as the difference of two states.
+
+    Attributes:
+        dense: the matrix.
+        rows: of its nonzero entries, in rising order.
+        columns: of its nonzero entries.
+    """
+
+    dense: Tensor
+    rows: Tensor
+    columns: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> Changes:
+        """The matrix with its nonzero entries found."""
+        return cls(x, *x.nonzero(as_tuple=True))
+
+    def product(self, y: Tensor) -> Tensor:
+        """The matrix product with a contiguous y, outside autograd.
+
+        Below a twentieth of nonzero entries the rows of y that they touch are summed.
+        """
+        x, rows, columns = self
+        if x.device.type != "cpu" or len(rows) * _DENSE > x.numel():
+            return product(x, y)
+        starts = torch.searchsorted(rows, torch.arange(len(x)))
+        return embedding_bag(columns, y, starts, mode="sum", per_sample_weights=x[rows, columns])
 
 
 def _onednn(x: Tensor, y: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.planted import planted
 from harmonium.chains.run import Observer, advance, complete, run
@@ -16,6 +17,8 @@ __all__ = [
     "Tempering",
     "advance",
     "complete",
+    "local_search",
     "planted",
     "run",
+    "search",
 ]

@@ -3,6 +3,7 @@
 from harmonium.learning import rules
 from harmonium.learning.expectation import Expectation, Outcome
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains
+from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.learning.rule import Estimate, Rule
@@ -13,6 +14,7 @@ __all__ = [
     "Estimate",
     "Expectation",
     "FreeChains",
+    "LocalModes",
     "MeanField",
     "Outcome",
     "Rule",

@@ -106,29 +106,34 @@ class CoupledChains(Expectation):
         if self.start == "persistent" and not self.clamped:
             kept["chains"] = meetings.states
         keeps = self.quantile is not None or kept["chains"] is not None
-        return Outcome(kept if keeps else None, self._diagnose(meetings, k))
+        diagnostics = diagnose(meetings, self._prefix, self.max_steps)
+        return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
+
+    @property
+    def _prefix(self) -> str:
+        return "clamped_" if self.clamped else ""
 
     def _next_k(self, meetings: Meetings) -> int:
         if self.quantile is None:
             return self.k
         return int(meetings.times.double().quantile(self.quantile).ceil())
 
-    def _diagnose(self, meetings: Meetings, k: int) -> dict[str, float]:
-        capped = float(meetings.capped.double().mean())
-        if capped > _MUCH:
-            warnings.warn(
-                f"{capped:.0%} of the pairs were given up after {self.max_steps} sweeps: the gradient is "
-                "biased. Raise max_steps, or lower the learning rate",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        name = "clamped_" if self.clamped else ""
-        return {
-            f"{name}meeting_time": float(meetings.times.double().mean()),
-            f"{name}longest_meeting_time": float(meetings.times.max()),
-            f"{name}capped": capped,
-            f"{name}rejected": float(meetings.tries.double().mean()),
-            f"{name}flip_rate": meetings.flip_rate,
-            f"{name}sweeps": float(meetings.cost.double().mean()),
-            f"{name}burn_in": float(k),
-        }
+
+def diagnose(meetings: Meetings, prefix: str, max_steps: int | None) -> dict[str, float]:
+    """Numbers about pairs, with a warning where many were given up."""
+    capped = float(meetings.capped.double().mean())
+    if capped > _MUCH:
+        warnings.warn(
+            f"{capped:.0%} of the pairs were given up after {max_steps} sweeps: the gradient is "
+            "biased. Raise max_steps, or lower the learning rate",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return {
+        f"{prefix}meeting_time": float(meetings.times.double().mean()),
+        f"{prefix}longest_meeting_time": float(meetings.times.max()),
+        f"{prefix}capped": capped,
+        f"{prefix}rejected": float(meetings.tries.double().mean()),
+        f"{prefix}flip_rate": meetings.flip_rate,
+        f"{prefix}sweeps": float(meetings.cost.double().mean()),
+    }

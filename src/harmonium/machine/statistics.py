@@ -20,12 +20,19 @@ class Statistics:
     The sum is signed and grows in place: adding clamped states with weight +1/batch and free ones with weight
     -1/chains leaves the gradient in natural parameters, and nothing else is ever kept.
 
+    Args:
+        hamiltonian: the machine.
+        readings: in place of what each ``add`` says, the sets of layers to sum out; the mean over them is
+            added. An empty set reads the states as they are; both parities give the marginalised gradient
+            (FORMULAS §2).
+
     Attributes:
         thetas: sums of t_l, in the order of ``Layer.natural``, each (width_l,).
         couplings: sums of x_l ⊗ x_{l+1}, each (width_l, width_{l+1}).
     """
 
-    def __init__(self, hamiltonian: Hamiltonian) -> None:
+    def __init__(self, hamiltonian: Hamiltonian, readings: Sequence[Collection[int]] | None = None) -> None:
+        self.readings = readings
         self.thetas = [[torch.zeros_like(p) for p in theta] for theta in hamiltonian.thetas]
         self.couplings: list[Tensor] = []
 
@@ -47,10 +54,22 @@ class Statistics:
                 neighbours.
             fields: fields of summed layers where they are already known.
         """
+        readings = [summed] if self.readings is None else self.readings
+        for reading in readings:
+            self._add(hamiltonian, states, weight / len(readings), reading, fields or {})
+
+    def _add(
+        self,
+        hamiltonian: Hamiltonian,
+        states: Sequence[Tensor],
+        weight: float | Tensor,
+        summed: Collection[int],
+        fields: dict[int, Tensor],
+    ) -> None:
         means = list(states)
         for l, layer in enumerate(hamiltonian.layers):
             if l in summed:
-                field = fields[l] if fields and l in fields else hamiltonian.field(l, states)
+                field = fields[l] if l in fields else hamiltonian.field(l, states)
                 terms = layer.expected_statistics(field, theta=hamiltonian.thetas[l])
                 means[l] = terms[0]
             else:

@@ -1,0 +1,101 @@
+"""Expectations from chains that start near local modes."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.chains import Gibbs, advance, search
+from harmonium.couplings import PairKernel, run_pairs
+from harmonium.learning.coupled import diagnose
+from harmonium.learning.expectation import Expectation, Outcome
+from harmonium.learning.expectations import begin
+from harmonium.machine import Clamp, Hamiltonian, Parity, Statistics
+
+PARITIES: tuple[Parity, Parity] = ("even", "odd")
+
+
+@final
+class LocalModes(Expectation):
+    """States one Gibbs sweep from a local mode, corrected by coupled chains (Taniguchi et al. 2023; FORMULAS
+    §4).
+
+    Chains start from noise, climb to a local mode and take one Gibbs sweep to X_0 = Y_0. With a coupling the
+    estimate is f(X_0) + Σ_{t=1}^{τ-1} [f(X_t) - f(Y_{t-1})], whose expectation is E[S], free or clamped, if
+    no pair is capped. Without one it is f(X_0): biased, and most often the same number, as Metropolis pairs
+    of a large machine meet in their first step unless the rare event happens that carries the correction.
+
+    Args:
+        coupling: what moves the pairs; None for no correction.
+        chains: how many; None is as many as the batch has rows. Clamped chains always are.
+        max_steps: steps after which a pair is given up, which biases the estimate; see ``CoupledChains``.
+        marginalise: whether f is the mean of E[S | even layers] and E[S | odd layers] (Taniguchi, Eq. 27), or
+            S itself.
+        clamped: whether the visible layer is clamped to the data; with one hidden layer that is exact.
+    """
+
+    def __init__(
+        self,
+        coupling: PairKernel | None = None,
+        *,
+        chains: int | None = None,
+        max_steps: int | None = None,
+        marginalise: bool = True,
+        clamped: bool = False,
+    ) -> None:
+        self.coupling = coupling
+        _checks.instance(coupling, "coupling", PairKernel | None, "a pair kernel or None")
+        self.chains = None if chains is None else _checks.positive_int(chains, "chains")
+        self.max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps")
+        self.marginalise = marginalise
+        self.clamped = clamped
+
+    def add(
+        self,
+        hamiltonian: Hamiltonian,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        into: Statistics,
+        weight: float,
+    ) -> Outcome:
+        if self.clamped and len(hamiltonian.layers) == 2:
+            into.add(hamiltonian, [v, v], weight / len(v), summed=(1,))  # exact: nothing is left to sample
+            return Outcome(None, {})
+        chains = len(v) if self.chains is None or self.clamped else self.chains
+        clamp = Clamp(hamiltonian, v if self.clamped else None, chains)
+        modes, sweeps = search(
+            hamiltonian, begin(hamiltonian, v, chains, "noise", generator), clamp, generator
+        )
+        start = advance(hamiltonian, Gibbs(), modes, 1, clamp, generator)
+        name = "clamped_" if self.clamped else ""
+        diagnostics = {
+            f"{name}search_sweeps": float(sweeps.double().mean()),
+            f"{name}longest_search": float(sweeps.max()),
+        }
+        free = [
+            tuple(l for l in layers if not clamp.fixes(l)) for layers in map(hamiltonian.parity, PARITIES)
+        ]
+        sums = Statistics(hamiltonian, free if self.marginalise else [()])
+        if self.coupling is None:
+            sums.add(hamiltonian, start, weight / chains)
+        else:
+            meetings = run_pairs(
+                hamiltonian,
+                self.coupling,
+                start,
+                k=0,
+                m=0,
+                lag=1,
+                max_steps=self.max_steps,
+                clamp=clamp,
+                generator=generator,
+                into=sums,
+                weight=weight / chains,
+            )
+            diagnostics |= diagnose(meetings, name, self.max_steps)
+        into.add_sums(sums.thetas, sums.couplings)
+        return Outcome(None, diagnostics)

@@ -1,0 +1,153 @@
+"""Local search against a plain loop in numpy, its ends, and what it does where the end is not sure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.chains import local_search
+from harmonium.chains.local_search import _PATIENCE
+
+from . import machines, oracle
+from .specifications import SPECIFICATIONS, Specification, random_states
+
+DISCRETE = [s for s in SPECIFICATIONS if "gaussian" not in s.kinds]
+ONE_REAL_PARITY = [
+    s
+    for s in SPECIFICATIONS
+    if "gaussian" in s.kinds and not ("gaussian" in s.kinds[::2] and "gaussian" in s.kinds[1::2])
+]
+ROWS = 60
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def mode(layer: oracle.Layer, field: np.ndarray) -> np.ndarray:
+    """The most probable state of a unit given its field, ties to the upper value."""
+    if layer.kind == "gaussian":
+        linear, precision = layer.natural
+        return (linear + field) / precision
+    total = field + layer.natural[0].reshape(-1)
+    if layer.kind == "categorical":
+        states = layer.natural[0].shape[1]
+        best = total.reshape(len(total), -1, states)
+        last = states - 1 - best[..., ::-1].argmax(-1)
+        return np.eye(states)[last].reshape(len(total), -1)
+    return (total >= 0) * (2.0 if layer.kind == "spin" else 1.0) - (layer.kind == "spin")
+
+
+def reference(description: oracle.Description, states: list[np.ndarray], first: int) -> list[np.ndarray]:
+    """One row, one order, until a whole sweep changes no discrete unit."""
+    states = [x.copy() for x in states]
+    layers = description.layers
+    while True:
+        before = [x.copy() for x in states]
+        for parity in (first, 1 - first):
+            for l in range(parity, len(layers), 2):
+                field = np.zeros_like(states[l])
+                if l > 0:
+                    field += states[l - 1] @ description.couplings[l - 1]
+                if l < len(description.couplings):
+                    field += states[l + 1] @ description.couplings[l].T
+                states[l] = mode(layers[l], field)
+        if all(np.allclose(a, b, atol=1e-12) for a, b in zip(before, states, strict=True)):
+            return states
+
+
+@pytest.mark.parametrize("specification", DISCRETE + ONE_REAL_PARITY, ids=lambda s: s.name)
+def test_every_chain_ends_where_one_of_the_two_orders_ends(specification: Specification):
+    machine = machines.build(specification)
+    description = oracle.natural(machines.describe(machine))
+    start = random_states(specification, ROWS)
+    modes, sweeps = local_search(machine, machines.tensors(start), generator=generator())
+    orders = set()
+    for row in range(ROWS):
+        found = [x[row].numpy() for x in modes]
+        ends = [reference(description, [x[row : row + 1] for x in start], first) for first in (0, 1)]
+        same = [all(np.allclose(a, b[0]) for a, b in zip(found, end, strict=True)) for end in ends]
+        assert any(same)
+        orders |= {first for first in (0, 1) if same == [first == 0, first == 1]}
+    assert int(sweeps.min()) >= 1
+    if specification.name in ("bernoulli-bernoulli", "largest", "spin-bernoulli-spin"):
+        assert orders == {0, 1}  # the coin falls on either side
+
+
+@pytest.mark.parametrize("specification", DISCRETE, ids=lambda s: s.name)
+def test_a_mode_is_where_a_search_stays(specification: Specification):
+    machine = machines.build(specification)
+    start = machines.tensors(random_states(specification, ROWS))
+    modes, _ = local_search(machine, start, generator=generator())
+    assert bool((machine.energy(modes) <= machine.energy(start) + 1e-12).all())
+    again, sweeps = local_search(machine, modes, generator=generator(1))
+    assert all(torch.equal(a, b) for a, b in zip(modes, again, strict=True))
+    assert int(sweeps.max()) == 1
+
+
+def test_held_values_stay_and_the_rest_is_a_mode_given_them():
+    specification = next(s for s in DISCRETE if s.name == "largest")
+    machine = machines.build(specification)
+    start = machines.tensors(random_states(specification, ROWS))
+    clamp = start[0].clone()
+    clamp[:, 2:] = torch.nan
+    modes, _ = local_search(machine, start, clamp, generator=generator())
+    assert torch.equal(modes[0][:, :2], start[0][:, :2])
+    hamiltonian = machine.hamiltonian()
+    for l in range(3):
+        best = machine.layers[l].mode(hamiltonian.field(l, modes))
+        free = slice(2, None) if l == 0 else slice(None)
+        assert torch.equal(best[:, free], modes[l][:, free])
+    whole, _ = local_search(machine, start, start[0], generator=generator())
+    assert torch.equal(whole[0], start[0])
+
+
+def test_the_given_states_are_not_changed():
+    specification = DISCRETE[1]
+    machine = machines.build(specification)
+    start = machines.tensors(random_states(specification, ROWS))
+    kept = [x.clone() for x in start]
+    local_search(machine, start, generator=generator())
+    assert all(torch.equal(a, b) for a, b in zip(start, kept, strict=True))
+
+
+def test_large_machines_take_the_sparse_product_and_end_at_modes():
+    """Fields that follow the changes of states must still be the fields."""
+    machine = hm.BoltzmannMachine([hm.Spin(150), hm.Bernoulli(120), hm.Spin(90)]).double()
+    hm.machine.orthogonal_(machine, 1.0, generator())
+    start = machine.random_states(40, generator=generator())
+    modes, sweeps = local_search(machine, start, generator=generator())
+    assert int(sweeps.max()) > 3
+    hamiltonian = machine.hamiltonian()
+    for l in range(3):
+        assert torch.equal(machine.layers[l].mode(hamiltonian.field(l, modes)), modes[l])
+
+
+def test_a_cycle_is_noticed(monkeypatch):
+    """Modes taken for the opposite, as rounding never would, so that no state is ever left in peace."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(3)])
+    with torch.no_grad():
+        machine.couplings[0].copy_(torch.eye(3))
+        for layer in machine.layers:
+            layer.bias.fill_(-0.5)
+    right = hm.Bernoulli.mode
+    monkeypatch.setattr(
+        hm.Bernoulli,
+        "mode",
+        lambda self, field, theta=None: (
+            1 - right(self, field, theta) if self is machine.layers[0] else right(self, field, theta)
+        ),
+    )
+    _, sweeps = local_search(machine, machine.random_states(8, generator=generator()), generator=generator())
+    assert int(sweeps.max()) > _PATIENCE // 2
+
+
+def test_real_units_in_both_parities_are_refused():
+    machine = hm.BoltzmannMachine([hm.Gaussian(2), hm.Gaussian(2), hm.Bernoulli(2)])
+    states = machine.random_states(3, generator=generator())
+    with pytest.raises(ValueError, match="one parity"):
+        local_search(machine, states, generator=generator())
+    modes, _ = local_search(machine, states, states[0], generator=generator())
+    assert torch.equal(modes[0], states[0])
