@@ -487,3 +487,23 @@ def test_a_transform_out_of_the_support_is_refused():
         hm.train(
             machine, np.zeros((3, 2)), rule=hm.rules.cd(1), updates=1, transform=lambda v, generator: v + 0.5
         )
+
+
+def test_a_run_goes_on_with_the_chains_of_another(tmp_path: Path) -> None:
+    assert run(rule=Fixed(), updates=3, rule_state=4).rule_state == 7
+    stopped = run(rule=Fixed(), updates=3, rule_state=4, run_dir=tmp_path / "run")
+    resumed = run(rule=Fixed(), updates=5, rule_state=0, run_dir=tmp_path / "run", resume=True)
+    assert (stopped.rule_state, resumed.rule_state) == (7, 9)
+
+    first = run()
+    second = run(rule=hm.rules.ucd(start="persistent"), updates=2, rule_state=first.rule_state)
+    assert [tuple(x.shape) for x in second.rule_state["chains"]] == [(8, VISIBLE), (8, HIDDEN)]
+
+
+def test_chains_that_a_rule_cannot_take_are_named() -> None:
+    chains = run().rule_state
+    with pytest.raises(ValueError, match=r"^state.*start='data'"):
+        run(rule=hm.rules.ucd(), rule_state=chains)
+    for rule in (hm.rules.ucd(start="persistent"), hm.rules.pcd()):
+        with pytest.raises(ValueError, match=r"^state: expected chains of width \[\(6,\), \(4,\)\]"):
+            run(rule=rule, rule_state=chains[:1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, final
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.learning.expectations import Start, begin
+from harmonium.learning.expectations import Start, begin, check_states
 from harmonium.machine import Clamp, Hamiltonian, Statistics
 
 _MUCH = 0.05
@@ -28,7 +29,8 @@ class CoupledChains(Expectation):
         k: first sweep that is averaged, at least 0.
         m: last sweep that is averaged, at least k; None is k.
         lag: how far the first chain runs ahead, at least 1.
-        start: "data", "persistent" (from where the last call's chains were at m) or "noise".
+        start: "data", "persistent" (from where the last call's chains were at m; a first call may be handed
+            the chains of PCD as its state) or "noise".
         chains: pairs; None is as many as the batch has rows. Clamped and data-started pairs always are.
         max_steps: sweeps after which a pair is given up. The estimate is then biased by what the correction
             lacks; the fraction of such pairs is a diagnostic of every call, and a warning above 5 %.
@@ -76,6 +78,8 @@ class CoupledChains(Expectation):
         if self.clamped and len(hamiltonian.layers) == 2:
             into.add(hamiltonian, [v, v], weight / len(v), summed=(1,))  # exact: nothing is left to sample
             return Outcome(None, {})
+        if isinstance(state, Sequence):
+            state = self._handed_over(hamiltonian, state)
         pairs = len(v) if self.chains is None or self.clamped else self.chains
         k = self.k if state is None else max(self.k, int(state["k"]))
         m = k + self.m - self.k
@@ -89,6 +93,7 @@ class CoupledChains(Expectation):
             states = begin(hamiltonian, v[rows], pairs, "data", generator)
         else:
             states = begin(hamiltonian, v, pairs, self.start, generator)
+        pairs = len(states[0])  # persistent chains keep their number, whatever the batch
         meetings = run_pairs(
             hamiltonian,
             self.coupling,
@@ -112,6 +117,15 @@ class CoupledChains(Expectation):
     @property
     def _prefix(self) -> str:
         return "clamped_" if self.clamped else ""
+
+    def _handed_over(self, hamiltonian: Hamiltonian, chains: Sequence[Tensor]) -> dict[str, Any]:
+        """The state that makes pairs begin at the chains of another rule."""
+        if self.start != "persistent":
+            raise ValueError(
+                f'state: expected None with start={self.start!r}; start="persistent" takes chains'
+            )
+        check_states(hamiltonian, chains)
+        return {"k": self.k, "chains": list(chains)}
 
     def _next_k(self, meetings: Meetings) -> int:
         if self.quantile is None:

@@ -121,7 +121,8 @@ def ucd(
         max_steps: sweeps after which a pair is given up; with it the rule's ``bias`` is "biased", and the
             fraction of pairs given up is a diagnostic of every update. None: never.
         coupling: ``couplings.Gibbs`` or ``couplings.Metropolis``.
-        start: where pairs begin: "data", "persistent" or "noise".
+        start: where pairs begin: "data", "persistent" or "noise". Persistent pairs may begin at the chains of
+            an earlier rule (``train(..., rule_state=run.rule_state)``): a warm start by PCD (Fig. 9).
         quantile: raises k to this quantile of the last update's meeting times.
     """
     settings = {

@@ -73,9 +73,9 @@ class TrainingState:
             self.averaged.load_state_dict(content["averaged"])
         self.optimizer.load_state_dict(content["optimizer"])
         self.generator.set_state(content["generator"])
-        self.rule_state = _moved(content["rule"], device)
+        self.rule_state = moved(content["rule"], device)
         for each, (_, state) in zip(self._stateful(), content["callbacks"], strict=True):
-            each.load_state_dict(_moved(state, device))
+            each.load_state_dict(moved(state, device))
         self.history.load_state_dict(content["history"], records)
         self.step, self.seconds = content["step"], content["seconds"]
         self.metrics, self.stopped = content["metrics"], content["stopped"]
@@ -93,11 +93,12 @@ class TrainingState:
         return [each for each in self.callbacks if hasattr(each, "state_dict")]
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def moved(value: Any, device: torch.device) -> Any:
+    """Nested lists, tuples and dicts with their tensors on a device."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, dict):
-        return {key: _moved(item, device) for key, item in value.items()}
+        return {key: moved(item, device) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_moved(item, device) for item in value)
+        return type(value)(moved(item, device) for item in value)
     return value

@@ -28,7 +28,7 @@ from harmonium.training.run_directory import RunDirectory
 from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings, Transform
-from harmonium.training.state import TrainingState
+from harmonium.training.state import TrainingState, moved
 from harmonium.training.support import check_batch, check_rows
 from harmonium.training.validation import Metric, Validation
 
@@ -52,6 +52,7 @@ def train(
     l1: float = 0.0,
     averaging: float | None = None,
     transform: Transform | None = None,
+    rule_state: Any = None,
     seed: int = 0,
     device: str | torch.device | None = None,
     validation: Any = None,
@@ -94,6 +95,8 @@ def train(
         transform: makes visible states of a batch, ``(rows, generator) -> states``, anew at every update: for
             instance ``harmonium.data.bernoulli_binarise`` on intensities. Its noise is a function of the seed
             and the step. None: the rows are states.
+        rule_state: what the rule starts with, ``TrainingRun.rule_state`` of an earlier run: its chains go on
+            from there. A resumed run goes on with its own. None: the rule starts afresh.
         seed: of the order of the rows and of the rule's noise, in [0, 2**63).
         device: where to train; the machine is moved there. None: where it is.
         validation: rows for the metrics, as ``X``, few enough to be held as floats.
@@ -174,6 +177,7 @@ def train(
         _offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
     state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks)
+    state.rule_state = moved(rule_state, machine.device)
     directory = None
     if run_dir is not None:
         identity = fingerprint(settings, machine, rows, climber.optimizer, total)
