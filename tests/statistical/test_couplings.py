@@ -257,28 +257,6 @@ def test_without_its_correction_the_estimate_is_caught():
     assert z > 2 * limit
 
 
-@pytest.mark.parametrize("name", ["bernoulli-spin", "spin-bernoulli-categorical", "gaussian-bernoulli"])
-@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3)], ids=str)
-def test_the_rules_gradient_is_unbiased_and_one_step_divergence_is_not(name, horizon):
-    made = machine(name, scale=0.8)
-    generator = torch.Generator().manual_seed(9)
-    v = made.random_states(50, generator=generator)[0]
-    exact = hm.rules.exact().gradient(made, v, generator=generator).parameters
-    truth = torch.cat([g.flatten() for g in exact.values()])
-
-    def replicates(rule):
-        rows = []
-        for seed in range(60):
-            estimate = rule.gradient(made, v, generator=torch.Generator().manual_seed(seed))
-            rows.append(torch.cat([g.flatten() for g in estimate.parameters.values()]))
-        return torch.stack(rows)
-
-    rule = hm.rules.ucd(*horizon, chains=200)
-    assert rule.bias == "unbiased"
-    z, limit = largest_z(replicates(rule), truth)
-    assert z < limit
-
-
 def test_the_compiled_kernel_has_the_law_of_the_eager_one(monkeypatch):
     """Meeting times compared by χ² on binned counts, means of the statistics by z."""
     pytest.importorskip("numba")
@@ -325,7 +303,7 @@ def visible_kernel(made: hm.BoltzmannMachine) -> tuple[torch.Tensor, torch.Tenso
 
 
 @pytest.mark.parametrize("scale", [0.3, 0.7, 1.0, 1.5, 2.0])
-def test_the_mixing_bound_is_above_the_true_distance(scale):
+def test_the_mixing_bound_is_above_the_true_distance_and_not_far(scale):
     made = hm.BoltzmannMachine([hm.Bernoulli(5), hm.Spin(4)]).double()
     with torch.no_grad():
         for p in made.parameters():
@@ -351,9 +329,10 @@ def test_the_mixing_bound_is_above_the_true_distance(scale):
     # The bound is a mean of 0/1 variables here (lag beyond the meeting times): its standard error is known.
     error = z_limit(len(true)) * (bounds * (1 - bounds).clamp(min=0) / pairs).sqrt() + 2 / pairs
     assert bool((bounds + error >= true).all())
-    if scale <= 0.7:
-        clear = true > 0.02
-        assert bool((bounds[clear] <= 3 * true[clear] + error[clear]).all())
+    # All five machines mix within some ten sweeps, and there the bound is worth something: at most 1.3 times
+    # the distance as measured, where chance leaves anything of it to see.
+    clear = true > 0.02
+    assert bool((bounds[clear] <= 3 * true[clear]).all())
 
 
 def test_capped_pairs_are_told_and_bound_nothing():
