@@ -1,33 +1,39 @@
 """Bars and stripes by unbiased contrastive divergence, beside CD-k, PCD and exact (Qiu et al. 2020, Fig. 2).
 
-    python experiments/bars_and_stripes.py --budget quick                  # 10 seeds of every recipe, an hour
-    on one core python experiments/bars_and_stripes.py --budget paper                  # 100 seeds python
-    experiments/bars_and_stripes.py --only ucd-jumps --seeds 20     # one recipe
+    python experiments/bars_and_stripes.py --budget quick             # 10 seeds of every recipe
+    python experiments/bars_and_stripes.py --budget paper             # 100 seeds
+    python experiments/bars_and_stripes.py --only ucd-jumps --seeds 20
+    python experiments/bars_and_stripes.py --seconds 33 --seeds 5     # equal CPU time, not equal updates
 
-A 16x16 machine of 0/1 units, all 32 rows at every update, 1000 chains, 10,000 updates, parameters from N(0,
-0.1²). The total log-likelihood is exact, by enumeration; its largest possible value is 28 ln(1/32) + 4
-ln(2/32) = -108.13. Reference values for one seed of the paper's own program: UCD -119 (best -113), PCD-1
--138, CD-1 -195.
+A 16x16 machine of 0/1 units, all 32 rows at every update, 1000 chains, 10,000 updates, parameters from
+N(0, 0.1²). The total log-likelihood is exact, by enumeration, and is noted every 250 updates; its largest
+possible value is 28 ln(1/32) + 4 ln(2/32) = -108.13. Reference values for one seed of the paper's own
+program: UCD -119 (best -113), PCD-1 -138, CD-1 -195.
 
-Every recipe goes to --out as a line of results.jsonl as soon as it has run; a repeated command runs what is
-missing.
+With --seconds every recipe trains for so much CPU time, its rate decayed over that time; what the likelihoods
+take is not counted. Every run goes to --out as a line of results.jsonl as soon as it is over; a repeated
+command runs what is missing, prints the table and draws the curves.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 import warnings
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
+from ucd_common import figure, normal_machine, parser
 
 import harmonium as hm
 from harmonium.couplings import Gibbs, Jumps
+from harmonium.training.callbacks import STOP, Signal, Update
 
-CHAINS, UPDATES, BEST = 1000, 10_000, -108.13
+CHAINS, UPDATES, BEST, EVERY = 1000, 10_000, -108.13, 250
 X = torch.from_numpy(hm.data.bars_and_stripes(4))
 JUMPS = Gibbs(jumps=Jumps(X))
 rules = hm.rules
@@ -40,7 +46,8 @@ RECIPES = {  # rule, learning rate, schedule, optimiser
     "ucd-capped-adam": (rules.ucd(chains=CHAINS, max_steps=100), 0.02, "cosine", "adam"),
     "pcd-1": (rules.pcd(1, CHAINS), 0.1, "cosine", "sgd"),
     "pcd-1-adam": (rules.pcd(1, CHAINS), 0.02, "cosine", "adam"),
-    "tempered-pcd": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.02, "cosine", "adam"),
+    "tempered-pcd": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.1, "cosine", "sgd"),
+    "tempered-pcd-adam": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.02, "cosine", "adam"),
     **{f"cd-{k}": (rules.cd(k), 0.1, "cosine", "sgd") for k in (1, 5, 10, 20)},
     "exact": (rules.exact(), 0.02, "cosine", "adam"),
 }
@@ -53,78 +60,138 @@ def total_log_likelihood(machine: hm.BoltzmannMachine) -> float:
     return float(hm.likelihood.log_likelihood(machine, X, partition).sum())
 
 
-def run(name: str, seed: int, updates: int) -> dict[str, object]:
-    """Trains one machine and returns its record."""
+class Curve:
+    """Notes (updates, CPU seconds, likelihood) along a run, and ends it when its time is over."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self.points: list[tuple[int, float, float]] = []
+        self._started = time.process_time()
+        self._paused = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return time.process_time() - self._started - self._paused
+
+    def decay(self, step: int, total: int) -> float:
+        """A cosine over the time of the run."""
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, self.seconds / (self.limit or math.inf))))
+
+    def __call__(self, update: Update) -> Signal | None:
+        seconds = self.seconds
+        over = self.limit is not None and seconds >= self.limit
+        if update.step % EVERY == 0 or over:
+            now = time.process_time()
+            value = total_log_likelihood(update.machine)
+            self.points.append((update.step, round(seconds, 3), round(value, 3)))
+            self._paused += time.process_time() - now
+        return STOP if over else None
+
+
+def run(name: str, seed: int, updates: int | None, limit: float | None) -> dict[str, Any]:
+    """Trains one machine for a number of updates or of CPU seconds and returns its record."""
     rule, learning_rate, schedule, optimizer = RECIPES[name]
-    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(16)])
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in machine.parameters():
-            parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
+    machine = normal_machine(16, 16, 0.1, torch.Generator().manual_seed(seed))
     # CD takes its chains from the batch: the rows are repeated to 1000 (992) chains, which leaves the data as
     # they are.
     rows = X.repeat(CHAINS // len(X), 1) if name.startswith("cd-") else X
-    started = time.process_time()
+    # What is compiled or imported at first use is not counted.
+    hm.train(normal_machine(16, 16, 0.1, torch.Generator()), rows, rule=rule, updates=2, optimizer=optimizer)
+    curve = Curve(limit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the capped fraction is in the record
         training = hm.train(
-            machine, rows, rule=rule, updates=updates, batch_size=len(rows), learning_rate=learning_rate,
-            schedule=schedule, optimizer=optimizer, seed=seed,
+            machine, rows, rule=rule, updates=updates or 10**8, batch_size=len(rows), optimizer=optimizer,
+            learning_rate=learning_rate, schedule=curve.decay if limit and schedule == "cosine" else schedule,
+            seed=seed, callbacks=[curve], record_every=EVERY,
         )  # fmt: skip
-    seconds = time.process_time() - started
     diagnostics = {
         key: sum(entry[key] for entry in training.history) / len(training.history)
         for key in ("meeting_time", "capped", "flip_rate", "swap_rate")
         if key in training.history[-1]
     }
     return {
-        "recipe": name, "rule": rule.name, "bias": rule.bias, "seed": seed, "updates": updates,
-        "learning_rate": learning_rate, "schedule": schedule, "optimizer": optimizer,
-        "total_log_likelihood": total_log_likelihood(machine), "cpu_seconds": seconds, **diagnostics,
+        "recipe": name, "rule": rule.name, "bias": rule.bias, "seed": seed, "updates": training.updates,
+        "seconds": limit, "learning_rate": learning_rate, "schedule": schedule, "optimizer": optimizer,
+        "total_log_likelihood": total_log_likelihood(machine), "cpu_seconds": curve.points[-1][1],
+        **diagnostics, "curve": curve.points,
     }  # fmt: skip
 
 
+def table(records: dict[str, list[dict[str, Any]]]) -> None:
+    """Prints a line for each recipe."""
+    heads = ("seeds", "median", "worst", "best", "updates", "ms/update", "capped")
+    print(f"{'recipe':18} {'bias':10} " + " ".join(f"{head:>9}" for head in heads))
+    for name, runs in records.items():
+        values = [r["total_log_likelihood"] for r in runs]
+        milliseconds = median(r["cpu_seconds"] / r["updates"] * 1e3 for r in runs)
+        capped = f"{median(r['capped'] for r in runs):.2%}" if "capped" in runs[0] else ""
+        print(
+            f"{name:18} {runs[0]['bias']:10} {len(values):9} {median(values):9.2f} {min(values):9.2f} "
+            f"{max(values):9.2f} {median(r['updates'] for r in runs):9.0f} {milliseconds:9.2f} {capped:>9}"
+        )
+
+
+def curves(records: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """Draws the median over seeds against updates and against CPU time, with the range of the seeds."""
+    picture, axes = figure(2)
+    for name, runs in records.items():
+        points = [r["curve"] for r in runs if "curve" in r]
+        if not points:
+            continue
+        length = min(map(len, points))
+        by_point = list(zip(*(each[:length] for each in points), strict=True))
+        values = [[value for _, _, value in column] for column in by_point]
+        for axis, place in zip(axes[0], (0, 1), strict=True):
+            x = [median(entry[place] for entry in column) for column in by_point]
+            (line,) = axis.plot(x, [median(v) for v in values], label=name, linewidth=1.2)
+            low, high = [min(v) for v in values], [max(v) for v in values]
+            axis.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    for axis, label in zip(axes[0], ("updates", "CPU seconds"), strict=True):
+        axis.axhline(BEST, linestyle="--", color="0.4", linewidth=1)
+        axis.set(xlabel=label, ylim=(-180, -105))
+    axes[0][1].set_xscale("log")
+    axes[0][0].set_ylabel("total log-likelihood (exact)")
+    axes[0][0].legend(fontsize="x-small", loc="lower right")
+    picture.savefig(path, dpi=90)
+
+
+def arguments_of() -> argparse.Namespace:
+    made = parser(__doc__, "bars_and_stripes")
+    made.add_argument("--only", action="append", choices=sorted(RECIPES), help="repeatable")
+    made.add_argument("--seeds", type=int, help="overrides the budget's number")
+    made.add_argument("--updates", type=int, default=UPDATES)
+    made.add_argument("--seconds", type=float, help="CPU seconds of every run, in place of updates")
+    return made.parse_args()
+
+
 def main() -> None:
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("--budget", choices=sorted(BUDGETS), default="quick")
-    parser.add_argument("--only", action="append", choices=sorted(RECIPES), help="repeatable")
-    parser.add_argument("--seeds", type=int, help="overrides the budget's number")
-    parser.add_argument("--updates", type=int, default=UPDATES)
-    parser.add_argument("--out", type=Path, default=Path("runs/bars_and_stripes"))
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    arguments = arguments_of()
+    torch.set_num_threads(arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "results.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    done = {(r["recipe"], r["seed"], r["updates"]): r for r in map(json.loads, lines)}
+    updates, seconds = (None if arguments.seconds else arguments.updates), arguments.seconds
+    settled = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    alike = [r for r in settled if r.get("seconds") == seconds and (seconds or r["updates"] == updates)]
+    done = {(r["recipe"], r["seed"]): r for r in alike}
     names = arguments.only or list(RECIPES)
-    for seed in range(arguments.seeds or BUDGETS[arguments.budget]):
+    seeds = arguments.seeds or BUDGETS[arguments.budget]
+    for seed in range(seeds):
         for name in names:
-            key = (name, seed, arguments.updates)
-            if key not in done:
-                done[key] = run(*key)
+            if (name, seed) not in done:
+                done[name, seed] = run(name, seed, updates, seconds)
                 with path.open("a") as file:
-                    file.write(json.dumps(done[key]) + "\n")
-    print(f"total log-likelihood after {arguments.updates} updates (at most {BEST})")
-    heads = ("seeds", "median", "worst", "best", "ms/update", "capped")
-    print(f"{'recipe':18} {'bias':10} " + " ".join(f"{head:>9}" for head in heads))
-    for name in names:
-        records = [
-            r for (recipe, _, updates), r in done.items() if (recipe, updates) == (name, arguments.updates)
-        ]
-        values = [r["total_log_likelihood"] for r in records]
-        milliseconds = median(r["cpu_seconds"] / r["updates"] * 1e3 for r in records)
-        capped = f"{median(r['capped'] for r in records):.2%}" if "capped" in records[0] else ""
-        print(
-            f"{name:18} {records[0]['bias']:10} {len(values):9} {median(values):9.2f} {min(values):9.2f} "
-            f"{max(values):9.2f} {milliseconds:9.2f} {capped:>9}"
-        )
-    if (
-        arguments.updates < UPDATES
-        or min(BUDGETS["paper"], arguments.seeds or BUDGETS[arguments.budget]) < 100
-    ):
+                    file.write(json.dumps(done[name, seed]) + "\n")
+    records = {name: [r for (recipe, _), r in sorted(done.items()) if recipe == name] for name in RECIPES}
+    records = {name: runs for name, runs in records.items() if runs}
+    length = f"{seconds:g} CPU seconds" if seconds else f"{updates} updates"
+    print(f"total log-likelihood after {length} (at most {BEST})")
+    table(records)
+    picture = arguments.out / ("equal_time.png" if seconds else "equal_updates.png")
+    curves(records, picture)
+    if seeds < BUDGETS["paper"] or updates != UPDATES:
         print("a reduced experiment: the paper ran 100 seeds of 10,000 updates")
+    print(f"written to {arguments.out}: results.jsonl, {picture.name}")
 
 
 if __name__ == "__main__":
