@@ -1,0 +1,116 @@
+"""Distances of sample sets against their definitions in numpy, on features that are the rows themselves."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import sqrtm
+from torch import nn
+
+import harmonium as hm
+from harmonium.report import (
+    ClassifierFeatures,
+    class_coverage,
+    frechet_distance,
+    kernel_distance,
+    nearest_neighbours,
+)
+
+RNG = np.random.default_rng(0)
+REAL = RNG.normal(size=(300, 5)) @ RNG.normal(size=(5, 5)) + 1.0
+GENERATED = RNG.normal(size=(200, 5)) * [0.5, 1, 2, 1, 0.1]
+
+
+def test_frechet_distance_is_that_of_two_gaussians():
+    pytest.importorskip("torchmetrics")
+    a, b = np.cov(REAL.T), np.cov(GENERATED.T)
+    means = REAL.mean(0) - GENERATED.mean(0)
+    expected = means @ means + np.trace(a + b - 2 * np.real(sqrtm(a @ b)))
+    assert frechet_distance(REAL, GENERATED, nn.Identity()) == pytest.approx(expected, rel=1e-8)
+    assert frechet_distance(REAL, REAL, nn.Identity()) == pytest.approx(0, abs=1e-6)
+
+
+def test_kernel_distance_is_the_unbiased_discrepancy():
+    pytest.importorskip("torchmetrics")
+    x, y = REAL[:200], GENERATED
+
+    def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return (a @ b.T / 5 + 1) ** 3
+
+    def off_diagonal_mean(k: np.ndarray) -> float:
+        return float((k.sum() - np.trace(k)) / (len(k) * (len(k) - 1)))
+
+    expected = off_diagonal_mean(kernel(x, x)) + off_diagonal_mean(kernel(y, y)) - 2 * kernel(x, y).mean()
+    # A subset of all rows is the whole set, in another order.
+    result = kernel_distance(x, y, nn.Identity(), subsets=2, subset_size=200)
+    assert result.value == pytest.approx(expected, rel=1e-8)
+    first = kernel_distance(x, y, nn.Identity(), subsets=20, subset_size=50, seed=3)
+    assert first == kernel_distance(x, y, nn.Identity(), subsets=20, subset_size=50, seed=3)
+    assert first.standard_error > 0
+    with pytest.raises(ValueError, match=r"subset_size: expected at most 200 rows, received 201"):
+        kernel_distance(x, y, nn.Identity(), subset_size=201)
+
+
+def test_nearest_neighbours_are_those_of_all_pairs():
+    distances = np.linalg.norm(GENERATED[:, None] - REAL, axis=-1)
+    found = nearest_neighbours(GENERATED, REAL)
+    np.testing.assert_array_equal(found.indices, distances.argmin(1))
+    np.testing.assert_allclose(found.distances, distances.min(1), rtol=1e-12)
+    # Copies are at distance zero exactly, also far from the origin in float32.
+    rows = torch.from_numpy(REAL + 1000).float()
+    copies = nearest_neighbours(rows[5:9], rows)
+    assert copies.indices.tolist() == [5, 6, 7, 8] and bool((copies.distances == 0).all())
+
+
+def test_the_classifier_learns_is_deterministic_and_counts_classes():
+    images, labels = hm.data.digits()
+    settings = {"image_shape": (8, 8), "epochs": 6, "batch_size": 20, "seed": 1}
+    made = ClassifierFeatures.fit(images[:1400], labels[:1400], **settings)
+    test = torch.from_numpy(images[1400:])
+    right = made.predict(test) == torch.from_numpy(labels[1400:])
+    assert float(right.float().mean()) > 0.85
+    assert made(test).shape == (397, 64)
+    coverage = class_coverage(test, made)
+    assert coverage.shape == (10,) and float(coverage.sum()) == pytest.approx(1)
+    assert float((coverage - torch.bincount(torch.from_numpy(labels[1400:])) / 397).abs().max()) < 0.05
+    again = ClassifierFeatures.fit(images[:1400], labels[:1400], **settings)
+    assert all(torch.equal(a, b) for a, b in zip(made.parameters(), again.parameters(), strict=True))
+
+
+def test_the_classifier_leaves_torchs_own_generator_alone():
+    before = torch.get_rng_state()
+    ClassifierFeatures.fit(np.zeros((4, 6, 6, 3)), np.array([0, 1, 2, 1]), epochs=1)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        ("labels: expected one for each", lambda: ClassifierFeatures.fit(np.zeros((4, 3, 3)), np.zeros(3))),
+        ("labels: expected integers", lambda: ClassifierFeatures.fit(np.zeros((4, 3, 3)), np.zeros(4))),
+        (
+            "image_shape: expected",
+            lambda: ClassifierFeatures.fit(np.zeros((4, 9)), np.zeros(4, int), image_shape=(2, 4)),
+        ),
+        ("samples: expected 5 values", lambda: nearest_neighbours(np.zeros((2, 4)), REAL)),
+        ("real: expected at least two", lambda: frechet_distance(REAL[:1], REAL, nn.Identity())),
+        ("features of generated", lambda: frechet_distance(REAL, np.full((3, 5), np.nan), nn.Identity())),
+        ("features: expected a matrix", lambda: frechet_distance(REAL, REAL, nn.Flatten(0))),
+    ],
+)
+def test_wrong_arguments_are_named(message, call):
+    if "frechet_distance" in call.__code__.co_names:
+        pytest.importorskip("torchmetrics")
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_missing_torchmetrics_is_named(monkeypatch):
+    for name in ("torchmetrics.image.fid", "torchmetrics.image.kid"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for distance in (frechet_distance, kernel_distance):
+        with pytest.raises(ImportError, match=r"needs torchmetrics; pip install 'harmonium\[metrics\]'"):
+            distance(REAL, REAL, nn.Identity())
