@@ -183,3 +183,17 @@ def test_pairs_that_do_not_meet_bound_nothing(cli: CommandLine, tmp_path: Path) 
     result = cli.succeed("evaluate", path, "--mixing", "--mixing-steps", 20, "--json").json
     assert result["mixing"]["given_up"] > 0.1 and "lag" not in result["mixing"]
     assert any("nothing is bounded" in note for note in result["notes"])
+
+
+def test_deep_machines_that_cannot_be_enumerated_have_a_bound(cli: CommandLine, tmp_path: Path) -> None:
+    machine = random_machine(hm.Bernoulli(16), hm.Bernoulli(40), hm.Bernoulli(40))
+    machine.save(tmp_path / "deep.safetensors")
+    arguments = (BARS, "--method", "ais", "--chains", 20, "--temperatures", 20)
+    result = cli.succeed("evaluate", tmp_path / "deep.safetensors", *arguments, "--json").json
+    (row,) = result["results"]
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    bound = hm.likelihood.variational_bound(machine, X, result["log_partition"]["value"], tolerance=1e-4)
+    assert row["log_likelihood"] is None
+    assert row["variational_bound"] == pytest.approx(bound.mean().item(), abs=1e-6)
+    assert row["log_partition_standard_error"] == result["log_partition"]["standard_error"]
+    assert any("variational_bound" in note for note in result["notes"])

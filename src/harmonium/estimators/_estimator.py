@@ -128,7 +128,8 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         run = train(
             self.machine_,
             self._training_rows(X),
-            rule=earlier.resume(rule) if earlier else rule,
+            rule=rule,
+            rule_state=earlier.chains_of(rule) if earlier else None,
             epochs=epochs,
             batch_size=self.batch_size,
             optimizer=optimizer,

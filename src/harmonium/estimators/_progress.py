@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.nn import Parameter
 
-from harmonium.learning import Expectation, Outcome, Rule
-from harmonium.machine import Hamiltonian, Statistics
+from harmonium.learning import Rule
 from harmonium.training.optimizers import OptimizerFactory
 
 OPTIMIZERS: dict[str, Any] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
@@ -30,9 +27,9 @@ class Progress(NamedTuple):
     chains: Any
     optimizer: torch.optim.Optimizer
 
-    def resume(self, rule: Rule) -> Rule:
-        """The rule, going on from the chains where they are its own."""
-        return replace(rule, free=_Resumed(rule.free, self.chains)) if rule.name == self.rule else rule
+    def chains_of(self, rule: Rule) -> Any:
+        """The chains for a rule to go on with, where they are its own; else None."""
+        return self.chains if rule.name == self.rule else None
 
 
 def optimizer_factory(
@@ -50,24 +47,3 @@ def optimizer_factory(
         return built
 
     return build
-
-
-@final
-class _Resumed(Expectation):
-    """An expectation whose first call goes on from the state of an earlier run."""
-
-    def __init__(self, expectation: Expectation, start: Any) -> None:
-        self.expectation = expectation
-        self.start = start
-
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
-        state = self.start if state is None else state
-        return self.expectation.add(hamiltonian, v, state, generator, into, weight)

@@ -1,6 +1,7 @@
-"""Likelihood: exact by enumeration, by annealed importance sampling, and the pseudo-likelihood."""
+"""Likelihood: exact by enumeration, by annealing, bounds for deep machines, and the pseudo-likelihood."""
 
 from harmonium.likelihood.ais import ais
+from harmonium.likelihood.bounds import annealed_bound, variational_bound
 from harmonium.likelihood.exact import add_exact_expectation, exact_log_likelihood, exact_log_partition
 from harmonium.likelihood.likelihood import log_likelihood
 from harmonium.likelihood.log_partition import LogPartition
@@ -10,8 +11,10 @@ __all__ = [
     "LogPartition",
     "add_exact_expectation",
     "ais",
+    "annealed_bound",
     "exact_log_likelihood",
     "exact_log_partition",
     "log_likelihood",
     "pseudo_log_likelihood",
+    "variational_bound",
 ]

@@ -56,7 +56,7 @@ def ais(
             not finite.
     """
     chains = _checks.positive_int(chains, "chains", minimum=2)
-    betas = _schedule(temperatures)
+    betas = schedule(temperatures)
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     if data is None:
@@ -152,7 +152,7 @@ def _mean_weight(log_weights: Tensor) -> tuple[float, float, float]:
     return value, error, float(relative.sum() ** 2 / relative.square().sum())
 
 
-def _schedule(temperatures: int | Sequence[float]) -> list[float]:
+def schedule(temperatures: int | Sequence[float]) -> list[float]:
     if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
         count = _checks.positive_int(temperatures, "temperatures")
         return [float(beta) for beta in torch.linspace(0, 1, count + 1, dtype=torch.float64)]

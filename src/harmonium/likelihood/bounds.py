@@ -1,0 +1,146 @@
+"""Lower bounds on the log-likelihood of deep machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import log
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.likelihood.ais import schedule
+from harmonium.likelihood.log_partition import LogPartition
+from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.meanfield import naive
+
+_ROWS = 4096
+
+
+@torch.no_grad()
+def variational_bound(
+    machine: BoltzmannMachine,
+    X: Tensor,
+    log_partition: float | LogPartition,
+    *,
+    tolerance: float = 1e-5,
+    max_sweeps: int = 1000,
+) -> Tensor:
+    """E_q[-E] + H(q) - ln Z ≤ ln p(v), q the mean-field posterior (Salakhutdinov & Larochelle 2010).
+
+    With one hidden layer q is exact, and so is the value. It is a bound at any q, converged or not, as far as
+    ln Z is right: an estimate of ln Z that is too low makes it too good.
+
+    Args:
+        machine: the machine.
+        X: visible states, (batch, width_0).
+        log_partition: ln Z, exact or estimated; an error in it shifts every row alike.
+        tolerance: see ``meanfield.naive``.
+        max_sweeps: see ``meanfield.naive``.
+
+    Returns:
+        (batch,), float64, in nats.
+    """
+    machine.layers[0].check_rows(X, "X")
+    parts = [
+        -naive(machine, v, v, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
+        for v in torch.split(X.to(machine.device, machine.dtype), _ROWS)
+    ]
+    return torch.cat(parts) - _value(log_partition)
+
+
+@torch.no_grad()
+def annealed_bound(
+    machine: BoltzmannMachine,
+    X: Tensor,
+    log_partition: float | LogPartition,
+    *,
+    chains: int = 10,
+    temperatures: int | Sequence[float] = 100,
+    seed: int | torch.Generator = 0,
+) -> Tensor:
+    """A bound on ln p(v) by annealing from the mean-field posterior to the true one.
+
+    The path is geometric: every field is (1-β) times its mean-field value plus β times that of the
+    neighbours. Odd layers are summed out with ψ. The mean of the weights is p̃(v) on average, so that its log
+    is on average not above ln p̃(v), and not below the variational bound; it tightens with chains and
+    temperatures.
+
+    Args:
+        machine: the machine.
+        X: visible states, (batch, width_0).
+        log_partition: ln Z, as in ``variational_bound``.
+        chains: annealing runs for every row, at least 1.
+        temperatures: number of evenly spaced β after 0, at least 1; or the β themselves, rising from 0 to 1.
+        seed: an int or a generator.
+
+    Returns:
+        (batch,), float64, in nats.
+    """
+    machine.layers[0].check_rows(X, "X")
+    chains = _checks.positive_int(chains, "chains")
+    betas = schedule(temperatures)
+    if len(machine.layers) == 2:
+        return variational_bound(machine, X, log_partition)
+    generator = _random.as_generator(seed, machine.device)
+    parts = [
+        _clamped_weights(machine.hamiltonian(), v, naive(machine, v, v).fields, chains, betas, generator)
+        for v in torch.split(X.to(machine.device, machine.dtype), max(1, _ROWS // chains))
+    ]
+    return torch.cat(parts) - _value(log_partition)
+
+
+def _clamped_weights(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    base: list[Tensor],
+    chains: int,
+    betas: list[float],
+    generator: torch.Generator,
+) -> Tensor:
+    """ln of the mean weight of every row, (rows,)."""
+    layers = range(1, len(hamiltonian.layers))
+    start = hamiltonian.log_weight(0, v).double()
+    start = start + torch.stack([hamiltonian.log_partition(l, base[l]) for l in layers]).sum(0)
+
+    # The hidden layers alone: layer 0 of them also feels the visible one, which never changes.
+    hidden = replace(
+        hamiltonian,
+        layers=hamiltonian.layers[1:],
+        thetas=hamiltonian.thetas[1:],
+        couplings=hamiltonian.couplings[1:],
+    )
+    rows = torch.arange(len(v), device=v.device).repeat_interleave(chains)
+    from_visible = hamiltonian.lowest(2).field(1, [v, v])[rows]
+    base = [field[rows] for field in base[1:]]
+    summed, given = hidden.parity("even"), hidden.parity("odd")
+
+    def field(l: int) -> Tensor:
+        return hidden.field(l, states) + (from_visible if l == 0 else 0.0)
+
+    states = [hidden.sample(l, base[l], generator) for l in range(len(hidden.layers))]
+    total = torch.zeros(len(rows), dtype=torch.float64, device=v.device)
+    for now, following in pairwise(betas):
+        for l in given:
+            total -= (following - now) * (base[l] * states[l]).sum(-1, dtype=torch.float64)
+        for l in summed:
+            full = field(l)
+            before, after = torch.lerp(base[l], full, now), torch.lerp(base[l], full, following)
+            total += hidden.log_partition(l, after) - hidden.log_partition(l, before)
+            states[l] = hidden.sample(l, after, generator)
+        for l in given:
+            states[l] = hidden.sample(l, torch.lerp(base[l], field(l), following), generator)
+    weights = total.view(len(v), chains).logsumexp(-1) - log(chains)
+    if not bool(torch.isfinite(weights).all()):
+        raise ValueError(
+            "machine: expected finite annealing weights, received others; Gaussian layers side by side may "
+            "have no normaliser at all"
+        )
+    return start + weights
+
+
+def _value(log_partition: float | LogPartition) -> float:
+    value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
+    return _checks.real(value, "log_partition")
