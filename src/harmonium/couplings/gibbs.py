@@ -8,13 +8,14 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium.couplings import two_valued
 from harmonium.couplings.block import Block, BlockCoupling
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
 from harmonium.layers import Gaussian
-from harmonium.machine import Clamp, Hamiltonian, Parity
+from harmonium.machine import Clamp, Hamiltonian, Parity, States
 
 PARITIES: tuple[Parity, ...] = ("odd", "even")
 Draw = Callable[[Parity, tuple[int, ...], list[Tensor]], list[Tensor]]
@@ -52,6 +53,14 @@ class Gibbs(PairKernel):
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
         return hamiltonian.parity("even")
 
+    def prepare(self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, copies: int) -> Place:
+        odd = [l for l in hamiltonian.parity("odd") if not clamp.fixes(l)]
+        fields = {
+            l: place.fields[l] if l in place.fields else _field(hamiltonian, l, place.states, copies)
+            for l in odd
+        }
+        return Place(place.states, fields)
+
     def single(
         self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator
     ) -> Place:
@@ -67,12 +76,12 @@ class Gibbs(PairKernel):
         tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
 
         def draw(parity: Parity, layers: tuple[int, ...], fields: list[Tensor]) -> list[Tensor]:
-            p = Block(hamiltonian, layers, tuple(field[:pairs] for field in fields))
-            q = Block(hamiltonian, layers, tuple(field[pairs:] for field in fields))
             coupling = (self.odd if parity == "odd" else self.even) or self._default(hamiltonian, layers)
+            halves = [field.chunk(2) for field in fields]
+            p, q = (Block(hamiltonian, layers, half) for half in zip(*halves, strict=True))
             drawn = coupling.draw(p, q, generator)
             tries.add_(drawn.tries)
-            return [torch.cat(pair) for pair in zip(drawn.x, drawn.y, strict=True)]
+            return [_stacked(x, y) for x, y in zip(drawn.x, drawn.y, strict=True)]
 
         return self._sweep(hamiltonian, both, clamp, draw, 2, generator), tries
 
@@ -85,14 +94,14 @@ class Gibbs(PairKernel):
         copies: int,
         generator: torch.Generator,
     ) -> Place:
-        """Odd layers given the even ones, even layers given the odd ones, and the next odd fields."""
+        """Odd layers given the even ones, then even layers given the odd ones."""
         states = list(place.states)
         known = place.fields
         for parity in PARITIES:
             layers = tuple(l for l in hamiltonian.parity(parity) if not clamp.fixes(l))
             if not layers:
                 continue
-            fields = [known[l] if l in known else hamiltonian.field(l, states) for l in layers]
+            fields = [known[l] if l in known else _field(hamiltonian, l, states, copies) for l in layers]
             known = {}
             for l, x in zip(layers, draw(parity, layers, fields), strict=True):
                 states[l] = clamp.apply(l, x)
@@ -100,8 +109,7 @@ class Gibbs(PairKernel):
             if len(states) != 2 or not clamp.empty:
                 raise ValueError("jumps: expected a free machine with one hidden layer")
             states[0] = self.jumps.move(hamiltonian, states[0], copies, generator)
-        odd = [l for l in hamiltonian.parity("odd") if not clamp.fixes(l)]
-        return Place(states, {l: hamiltonian.field(l, states) for l in odd})
+        return Place(states, {})
 
     @staticmethod
     def _default(hamiltonian: Hamiltonian, layers: tuple[int, ...]) -> BlockCoupling:
@@ -112,3 +120,17 @@ class Gibbs(PairKernel):
     def __repr__(self) -> str:
         jumps = "" if self.jumps is None else f", jumps={self.jumps!r}"
         return f"Gibbs(even={self.even!r}, odd={self.odd!r}{jumps})"
+
+
+def _field(hamiltonian: Hamiltonian, layer: int, states: States, copies: int) -> Tensor:
+    if copies == 1:
+        return hamiltonian.field(layer, states)
+    return two_valued.fields_of_both(hamiltonian, layer, states)
+
+
+def _stacked(x: Tensor, y: Tensor) -> Tensor:
+    """x over y; without a copy where they are the two halves of one tensor."""
+    base = x._base
+    if base is not None and base is y._base and base.shape == (2 * len(x), x.shape[1]):
+        return base
+    return torch.cat((x, y))

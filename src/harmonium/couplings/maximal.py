@@ -7,6 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium.couplings import two_valued
 from harmonium.couplings.block import Block, BlockCoupling, Coupled, accept
 
 _MAX_PROPOSALS = 1 << 14  # rows of proposals made at once; a bound on memory, not on the number of tries
@@ -17,8 +18,8 @@ class Maximal(BlockCoupling):
     """x ~ p is kept for y with probability min(1, q(x)/p(x)); else y comes from what p leaves over of q.
 
     What is left over is drawn by rejection, which goes on until every row is accepted, without a cap: a cap
-        would bias the draw. The expected number of
-    proposals of a row is 1/TV(p, q), and the loop is entered with probability TV(p, q).
+    would bias the draw. The expected number of proposals of a row is 1/TV(p, q), and the loop is entered with
+    probability TV(p, q).
 
     Args:
         common_noise: whether rejected rows draw x and y anew with the same noise, each until its own
@@ -30,6 +31,8 @@ class Maximal(BlockCoupling):
         self.common_noise = common_noise
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        if self.common_noise and two_valued.serves(p.hamiltonian, p.layers):
+            return Coupled(*two_valued.couple(p.hamiltonian, p.layers, p.fields, q.fields, generator))
         x = p.sample(p.noise(p.rows, generator))
         together = accept(p.log_ratio(q, x), generator)
         y = [value.clone() for value in x]

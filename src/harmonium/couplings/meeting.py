@@ -9,12 +9,12 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import complete
+from harmonium.couplings import two_valued
+from harmonium.couplings.ledger import Ledger
 from harmonium.couplings.meetings import Meetings
 from harmonium.couplings.pairs import PairKernel, Place, join
 from harmonium.couplings.small import run_small_pairs, suits
 from harmonium.machine import BoltzmannMachine, Clamp, ClampLike, Hamiltonian, States, Statistics
-
-_LEDGER_ROWS = 512
 
 
 @torch.no_grad()
@@ -91,53 +91,61 @@ def run_pairs(
     times = torch.zeros(pairs, dtype=torch.int64, device=device)
     tries, cost = torch.zeros_like(times), torch.zeros_like(times)
     capped = torch.zeros(pairs, dtype=torch.bool, device=device)
-    ledger = _Ledger(hamiltonian, into, clamp)
+    ledger = Ledger(hamiltonian, into, clamp, generator)
     flips = _FlipRate(hamiltonian)
     chain = coupling.chain_layers(hamiltonian)
 
-    x = y = Place(clamp.apply_all(start), {})
-    horizon = list(x.states)
-    apart = torch.arange(pairs, device=device)  # pairs that have not met
-    together, alone = apart[:0], x.take(slice(0, 0))  # X of pairs that met before the horizon
+    place = coupling.prepare(hamiltonian, Place(clamp.apply_all(start), {}), clamp, copies=1)
+    horizon = list(place.states)
+    both = join(place, place)  # the X and then the Y of pairs that have not met
+    apart = torch.arange(pairs, device=device)
+    together, alone = apart[:0], place.take(slice(0, 0))  # X of pairs that met before the horizon
     if k == 0:
-        ledger.add(x, weight / (m + 1))
+        ledger.add(place, weight / (m + 1))
     t = 0
     while len(apart) or len(together):
         t += 1
         average = weight / (m - k + 1) if k <= t <= m else 0.0
-        correction = weight * correction_weight(t, k, m, lag)
         if len(together):
             alone = coupling.single(hamiltonian, alone, clamp.take(together), generator)
+            alone = coupling.prepare(hamiltonian, alone, clamp.take(together), copies=1)
             cost[together] += 1
             ledger.add(alone, average)
         if len(apart):
-            before, rows = x, len(apart)
+            rows = len(apart)
+            before = both.take(slice(0, rows))
             if t <= lag:
-                x = coupling.single(hamiltonian, x, clamp.take(apart), generator)
+                x = coupling.single(hamiltonian, before, clamp.take(apart), generator)
+                x = coupling.prepare(hamiltonian, x, clamp.take(apart), copies=1)
+                both = join(x, both.take(slice(rows, None)))
                 cost[apart] += 1
             else:
-                both = clamp.take(apart.repeat(2))
-                moved, tried = coupling.coupled(hamiltonian, join(x, y), both, generator)
-                x, y = moved.take(slice(0, rows)), moved.take(slice(rows, None))
+                held = clamp.take(apart.repeat(2))
+                both, tried = coupling.coupled(hamiltonian, both, held, generator)
+                if average:
+                    both = coupling.prepare(hamiltonian, both, held, copies=2)
                 tries[apart] += tried
                 cost[apart] += 2
+            x = both.take(slice(0, rows))
             flips.observe(before, x)
-            met = _equal(x, y, chain) if t >= lag else torch.zeros(rows, dtype=torch.bool, device=device)
-            # A pair that has met adds nothing but its average: f(X) - f(Y) is zero from then on.
-            ledger.add(x, average + correction * (~met))
-            ledger.add(y, -correction * (~met))
-
-            given_up = ~met if t == max_steps else torch.zeros_like(met)
-            capped[apart[given_up]] = True
-            done = met | given_up
+            ledger.add(x, average)
+            met = torch.zeros(rows, dtype=torch.bool, device=device) if t < lag else _equal(both, chain)
+            done = torch.ones_like(met) if t == max_steps else met
             times[apart[done]] = t
+            capped[apart[done & ~met]] = True
             if t == m:
                 _put(horizon, apart, x.states)
-            elif t < m:
+            elif t < m and bool(done.any()):
                 together = torch.cat((together, apart[done]))
-                alone = join(alone, x.take(done)) if len(alone.states[0]) else x.take(done)
-            if bool(done.any()):
-                x, y, apart = x.take(~done), y.take(~done), apart[~done]
+                alone = join(alone, x.take(done))
+            if bool(met.any()):
+                both = both.take((~met).repeat(2).nonzero().squeeze(-1))
+            apart = apart[~met]
+            # From here on for the pairs that have not met: f(X) - f(Y) of the others is zero.
+            both = coupling.prepare(hamiltonian, both, clamp.take(apart.repeat(2)), copies=2)
+            ledger.add_difference(both, weight * correction_weight(t, k, m, lag))
+            if t == max_steps:
+                apart, both = apart[:0], both.take(slice(0, 0))
         if t == m:
             _put(horizon, together, alone.states)
             together = together[:0]
@@ -152,40 +160,6 @@ def correction_weight(t: int, k: int, m: int, lag: int) -> float:
     return ((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1)
 
 
-class _Ledger:
-    """Adds weighted rows to statistics; small lots wait, so that a long tail costs few products."""
-
-    def __init__(self, hamiltonian: Hamiltonian, into: Statistics | None, clamp: Clamp) -> None:
-        self.hamiltonian = hamiltonian
-        self.into = into
-        self.summed = tuple(l for l in hamiltonian.parity("odd") if not clamp.fixes(l))
-        self.states: list[States] = []
-        self.weights: list[Tensor] = []
-
-    def add(self, place: Place, weight: float | Tensor) -> None:
-        states, fields = place
-        rows = len(states[0])
-        if self.into is None or rows == 0:
-            return
-        weights = torch.as_tensor(weight, dtype=states[0].dtype, device=states[0].device).expand(rows)
-        if not bool(weights.any()):
-            return
-        if rows >= _LEDGER_ROWS:
-            self.into.add(self.hamiltonian, states, weights, self.summed, fields)
-            return
-        self.states.append(states)
-        self.weights.append(weights)
-        if sum(map(len, self.weights)) >= _LEDGER_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self.into is None or not self.states:
-            return
-        states = [torch.cat(parts) for parts in zip(*self.states, strict=True)]
-        self.into.add(self.hamiltonian, states, torch.cat(self.weights), self.summed)
-        self.states, self.weights = [], []
-
-
 class _FlipRate:
     """The mean fraction of even-layer units that a sweep changes."""
 
@@ -195,7 +169,7 @@ class _FlipRate:
 
     def observe(self, before: Place, after: Place) -> None:
         for l in self.layers:
-            self.changed += int((before.states[l] != after.states[l]).sum())
+            self.changed += int(two_valued.differences(before.states[l], after.states[l]).sum())
             self.seen += after.states[l].numel()
 
     @property
@@ -203,8 +177,9 @@ class _FlipRate:
         return self.changed / max(self.seen, 1)
 
 
-def _equal(x: Place, y: Place, layers: tuple[int, ...]) -> Tensor:
-    return torch.stack([(x.states[l] == y.states[l]).all(-1) for l in layers]).all(0)
+def _equal(both: Place, layers: tuple[int, ...]) -> Tensor:
+    halves = [both.states[l].chunk(2) for l in layers]
+    return torch.stack([two_valued.differences(x, y) == 0 for x, y in halves]).all(0)
 
 
 def _put(target: States, rows: Tensor, values: States) -> None:

@@ -22,6 +22,9 @@ class Metropolis(PairKernel):
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
         return tuple(range(len(hamiltonian.layers)))
 
+    def prepare(self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, copies: int) -> Place:
+        return place
+
     def single(
         self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator
     ) -> Place:

@@ -27,12 +27,12 @@ class Place(NamedTuple):
         return Place([x[rows] for x in self.states], {l: field[rows] for l, field in self.fields.items()})
 
 
-def join(first: Place, second: Place) -> Place:
-    """The rows of both; fields that only one of them knows are dropped."""
-    shared = first.fields.keys() & second.fields.keys()
+def join(*places: Place) -> Place:
+    """The rows of all; fields that not all of them know are dropped."""
+    shared = set.intersection(*(set(place.fields) for place in places))
     return Place(
-        [torch.cat(pair) for pair in zip(first.states, second.states, strict=True)],
-        {l: torch.cat((first.fields[l], second.fields[l])) for l in sorted(shared)},
+        [torch.cat(parts) for parts in zip(*(place.states for place in places), strict=True)],
+        {l: torch.cat([place.fields[l] for place in places]) for l in sorted(shared)},
     )
 
 
@@ -42,6 +42,17 @@ class PairKernel(ABC):
     @abstractmethod
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
         """The layers that the next sweep depends on: chains have met once these are equal."""
+
+    @abstractmethod
+    def prepare(self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, copies: int) -> Place:
+        """The same place with the fields that the next sweep needs.
+
+        Args:
+            hamiltonian: the machine.
+            place: where the chains are.
+            clamp: held entries, for as many rows.
+            copies: 1 for chains alone, 2 for pairs.
+        """
 
     @abstractmethod
     def single(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, final
 
 import torch
@@ -44,6 +45,11 @@ class Hamiltonian:
     @property
     def device(self) -> torch.device:
         return self.couplings[0].device
+
+    @cached_property
+    def transposed(self) -> tuple[Tensor, ...]:
+        """J_lᵀ of every coupling, rows contiguous; made at first use."""
+        return tuple(J.t().contiguous() for J in self.couplings)
 
     def parity(self, parity: Parity) -> tuple[int, ...]:
         """The indices of the even layers (the visible one among them) or of the odd layers."""

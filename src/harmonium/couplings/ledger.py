@@ -1,0 +1,73 @@
+"""Signed sums of statistics along coupled chains."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium.couplings import two_valued
+from harmonium.couplings.pairs import Place, join
+from harmonium.machine import Clamp, Hamiltonian, Statistics
+
+_ROWS = 512  # smaller lots wait
+
+
+@final
+class Ledger:
+    """Adds weighted places to statistics; small lots wait, so that a long tail costs few products.
+
+    Args:
+        hamiltonian: the machine.
+        into: the sums; None keeps none.
+        clamp: what is held.
+        generator: source of the noise of unbiased rounding (``two_valued.add_signed``).
+    """
+
+    def __init__(
+        self, hamiltonian: Hamiltonian, into: Statistics | None, clamp: Clamp, generator: torch.Generator
+    ) -> None:
+        self._hamiltonian = hamiltonian
+        self._into = into
+        self._summed = tuple(l for l in hamiltonian.parity("odd") if not clamp.fixes(l))
+        self._generator = generator
+        self._lots: list[tuple[Place, Tensor]] = []
+        self._magnitude = 0.0
+
+    def add(self, place: Place, weight: float) -> None:
+        """Adds weight · f of every row, f = E[S | the layers that are not summed]."""
+        self._enter(place, torch.ones(len(place.states[0])), weight)
+
+    def add_difference(self, both: Place, weight: float) -> None:
+        """Adds weight · (f(x) - f(y)), with x the first half of the rows and y the second."""
+        ones = torch.ones(len(both.states[0]) // 2)
+        self._enter(both, torch.cat((ones, -ones)), weight)
+
+    def flush(self) -> None:
+        """Adds what waits."""
+        if self._into is None or not self._lots:
+            return
+        place, signs = self._lots[0]
+        if len(self._lots) > 1:
+            place = join(*(lot for lot, _ in self._lots))
+            signs = torch.cat([sign for _, sign in self._lots])
+        self._lots = []
+        machine, states, fields = self._hamiltonian, place.states, place.fields
+        if two_valued.adds_signed(machine, len(signs)):
+            two_valued.add_signed(
+                self._into, machine, states, fields, signs, self._magnitude, self._summed, self._generator
+            )
+        else:
+            weights = self._magnitude * signs.to(states[0])
+            self._into.add(machine, states, weights, self._summed, fields)
+
+    def _enter(self, place: Place, signs: Tensor, weight: float) -> None:
+        if self._into is None or weight == 0 or len(signs) == 0:
+            return
+        if abs(weight) != self._magnitude:
+            self.flush()
+            self._magnitude = abs(weight)
+        self._lots.append((place, signs if weight > 0 else -signs))
+        if sum(len(sign) for _, sign in self._lots) >= _ROWS:
+            self.flush()

@@ -1,0 +1,196 @@
+"""Blocks of units with two values on a CPU: when the compiled steps serve, and the way to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium import _random
+from harmonium._products import exact_int8_products, int8_product
+from harmonium.layers import Bernoulli, Spin
+from harmonium.machine import Hamiltonian, States, Statistics
+
+FEW_DIFFERENCES = 1 / 6
+"""Share of units that differ between two chains up to which differences cost less than a product."""
+_WORTHWHILE = 1 << 20  # multiplications of a product below which a product is not worth avoiding
+_SCALE = 127  # the largest whole number that a mean is rounded to
+_FAST = find_spec("numba") is not None
+
+
+def serves(hamiltonian: Hamiltonian, layers: Sequence[int]) -> bool:
+    """Whether the units of these layers are two-valued, in float32 on a CPU, and numba is there."""
+    return (
+        _FAST
+        and hamiltonian.device.type == "cpu"
+        and hamiltonian.dtype is torch.float32
+        and all(isinstance(hamiltonian.layers[l], (Bernoulli, Spin)) for l in layers)
+    )
+
+
+def couple(
+    hamiltonian: Hamiltonian,
+    layers: Sequence[int],
+    fields_x: Sequence[Tensor],
+    fields_y: Sequence[Tensor],
+    generator: torch.Generator,
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """A draw of ``Maximal(common_noise=True)`` for every row: x, y and the proposals made."""
+    from harmonium.couplings import compiled_rows  # compiles at its first call, so not before it is wanted
+
+    bias, gain, low = _units(hamiltonian, layers)
+    first, second = _joined(fields_x), _joined(fields_y)
+    drawn = torch.empty(2 * len(first), len(bias))
+    x, y = drawn[: len(first)], drawn[len(first) :]
+    tries = torch.zeros(len(first), dtype=torch.int64)
+    key = _key(generator)
+    arrays = first.numpy(), second.numpy(), bias, gain, low
+    _share(len(first), compiled_rows.couple, *arrays, key, x.numpy(), y.numpy(), tries.numpy())
+    if len(layers) == 1:
+        return [x], [y], tries
+    widths = [hamiltonian.layers[l].width for l in layers]
+    return list(torch.split(x, widths, -1)), list(torch.split(y, widths, -1)), tries
+
+
+def differences(x: Tensor, y: Tensor) -> Tensor:
+    """In how many entries two batches of states differ, (rows,)."""
+    if not (_FAST and x.device.type == "cpu" and x.dtype is torch.float32):
+        return (x != y).sum(-1)
+    from harmonium.couplings import compiled_rows
+
+    counts = torch.empty(len(x), dtype=torch.int64)
+    _share(len(x), compiled_rows.count_differences, x.numpy(), y.numpy(), counts.numpy())
+    return counts
+
+
+def fields_of_both(hamiltonian: Hamiltonian, layer: int, states: States) -> Tensor:
+    """``hamiltonian.field`` for pairs of rows: the second half from the first where they differ in little.
+
+    Chains that are equal get equal fields, to the bit.
+    """
+    neighbours = [l for l in (layer - 1, layer + 1) if 0 <= l < len(states)]
+    pairs, width = len(states[neighbours[0]]) // 2, hamiltonian.layers[layer].width
+    inputs = sum(states[l].shape[1] for l in neighbours)
+    if (
+        not serves(hamiltonian, ())  # differences are of any kind of unit
+        or not isinstance(hamiltonian.beta, float)
+        or pairs * inputs * width < _WORTHWHILE
+        or sum(int(differences(states[l][:pairs], states[l][pairs:]).sum()) for l in neighbours)
+        > FEW_DIFFERENCES * pairs * inputs
+    ):
+        return hamiltonian.field(layer, states)
+    from harmonium.couplings import compiled_rows
+
+    fields = torch.empty(2 * pairs, width)
+    rows = min(_rounded(pairs), 2 * pairs)  # some rows of the second chains, for a shape seen before
+    fields[:pairs] = hamiltonian.field(layer, [x[:rows] for x in states])[:pairs]
+    second = fields[pairs:]
+    second.copy_(fields[:pairs])
+    for l in neighbours:
+        J = hamiltonian.couplings[l] if l < layer else hamiltonian.transposed[layer]
+        J = (J if hamiltonian.beta == 1.0 else J * hamiltonian.beta).detach()
+        x, y = states[l][:pairs].numpy(), states[l][pairs:].numpy()
+        _share(pairs, compiled_rows.add_products_of_differences, x, y, J.numpy(), second.numpy())
+    return fields
+
+
+def add_signed(
+    into: Statistics,
+    hamiltonian: Hamiltonian,
+    states: States,
+    fields: dict[int, Tensor],
+    signs: Tensor,
+    magnitude: float,
+    summed: Collection[int],
+    generator: torch.Generator,
+) -> None:
+    """``Statistics.add`` with weights ± magnitude, in whole numbers.
+
+    Units are ±1 or 0; means of summed layers are rounded to multiples of 1/127, up or down at random so that
+    their expectation stays what it is. Products of whole numbers are exact and take a quarter of the time.
+    """
+    from harmonium.couplings import compiled_rows
+
+    rows = _rounded(len(signs))
+    whole_signs = _padded(signs, rows)
+    values: list[Tensor] = []
+    for l in range(len(states)):
+        if l not in summed:
+            values.append(_padded(states[l], rows))
+            continue
+        field = fields[l] if l in fields else hamiltonian.field(l, states)
+        if not bool(torch.isfinite(field.sum())):  # no whole number says so: let the general way
+            into.add(hamiltonian, states, signs * magnitude, summed, fields)
+            return
+        rounded = torch.zeros((rows, field.shape[1]), dtype=torch.int8)
+        arrays = field.numpy(), *_units(hamiltonian, (l,)), _key(generator), _SCALE, rounded.numpy()
+        _share(len(field), compiled_rows.round_means, *arrays)
+        values.append(rounded)
+    unit = [1 / _SCALE if l in summed else 1.0 for l in range(len(values))]
+    thetas = [
+        [int8_product(whole_signs.unsqueeze(0), x).squeeze(0) * (magnitude * u)]
+        for x, u in zip(values, unit, strict=True)
+    ]
+    signed = [x * whole_signs.unsqueeze(-1) if l not in summed else x for l, x in enumerate(values)]
+    couplings = [
+        int8_product(signed[l].t(), signed[l + 1]) * (magnitude * unit[l] * unit[l + 1])
+        for l in range(len(values) - 1)
+    ]
+    into.add_sums(thetas, couplings)
+
+
+def adds_signed(hamiltonian: Hamiltonian, rows: int) -> bool:
+    """Whether ``add_signed`` serves and pays."""
+    layers = range(len(hamiltonian.layers))
+    return (
+        serves(hamiltonian, layers)
+        and exact_int8_products()
+        and rows * hamiltonian.couplings[0].numel() >= _WORTHWHILE
+    )
+
+
+def _units(hamiltonian: Hamiltonian, layers: Sequence[int]) -> tuple[Any, Any, Any]:
+    """Bias, gain and lower value of every unit of the layers."""
+    biases = [hamiltonian.thetas[l][0].detach().numpy() for l in layers]
+    spins = [isinstance(hamiltonian.layers[l], Spin) for l in layers]
+    gains = [np.full_like(bias, 2.0 if spin else 1.0) for bias, spin in zip(biases, spins, strict=True)]
+    lows = [np.full_like(bias, -1.0 if spin else 0.0) for bias, spin in zip(biases, spins, strict=True)]
+    return np.concatenate(biases), np.concatenate(gains), np.concatenate(lows)
+
+
+def _rounded(rows: int) -> int:
+    """The next multiple of 32: the library that multiplies prepares anew for every shape."""
+    return -(-rows // 32) * 32
+
+
+def _padded(x: Tensor, rows: int) -> Tensor:
+    """x in int8, with rows of zeros after it."""
+    result = torch.zeros((rows, *x.shape[1:]), dtype=torch.int8)
+    result[: len(x)] = x
+    return result
+
+
+def _joined(fields: Sequence[Tensor]) -> Tensor:
+    return (fields[0] if len(fields) == 1 else torch.cat(tuple(fields), -1)).contiguous()
+
+
+def _key(generator: torch.Generator) -> Any:
+    return np.uint64(int(_random.integers(1 << 62, (), generator)))
+
+
+def _share(rows: int, kernel: Any, *arguments: Any) -> None:
+    """Runs kernel(first, last, …) over all rows, cut among torch's threads; rows do not depend on the cut."""
+    threads = min(torch.get_num_threads(), max(rows // 16, 1))
+    cuts = [rows * part // threads for part in range(threads + 1)]
+    if threads == 1:
+        kernel(0, rows, *arguments)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(kernel, *cut, *arguments) for cut in pairwise(cuts)]:
+            done.result()

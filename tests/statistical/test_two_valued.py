@@ -1,0 +1,177 @@
+"""The compiled steps of large batches have the law of the general ones, or equal them.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.couplings import Block, Gibbs, Maximal, two_valued
+from harmonium.machine import Hamiltonian, Statistics
+
+from .support import (
+    FAILURE_RATE,
+    all_states,
+    exact_statistics,
+    flat,
+    largest_z,
+)
+from .test_couplings import estimates, p_value
+
+pytest.importorskip("numba")
+ROWS = 20_000
+LAYERS = {"bernoulli": hm.Bernoulli, "spin": hm.Spin}
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Uses every compiled step whatever the size."""
+    monkeypatch.setattr(two_valued, "_WORTHWHILE", 0)
+    monkeypatch.setattr(two_valued, "FEW_DIFFERENCES", 1.0)
+    monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: False)
+
+
+def deep_machine(scale: float = 0.8) -> hm.BoltzmannMachine:
+    made = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Spin(3), hm.Bernoulli(3)])
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(scale * torch.randn(p.shape, generator=generator))
+    return made
+
+
+def pairs_of(made: hm.BoltzmannMachine, rows: int, share: float):
+    """States of pairs that differ in a share of the units."""
+    generator = torch.Generator().manual_seed(1)
+    x, other = (made.random_states(rows, generator=generator) for _ in range(2))
+    y = [
+        torch.where(torch.rand(a.shape, generator=generator) < share, b, a)
+        for a, b in zip(x, other, strict=True)
+    ]
+    return [torch.cat(pair) for pair in zip(x, y, strict=True)]
+
+
+@pytest.mark.parametrize("kinds", [("bernoulli",), ("spin",), ("bernoulli", "spin")], ids="-".join)
+@pytest.mark.parametrize("gap", [0.1, 1.5])
+def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, gap):
+    """A block of one layer, and of two kinds of unit at once."""
+    generator = torch.Generator().manual_seed(2)
+    layers = tuple(LAYERS[kind](4 if len(kinds) == 1 else 2) for kind in kinds)
+    thetas = tuple(layer.natural() for layer in layers)
+    hamiltonian = Hamiltonian(layers, thetas, (torch.zeros(1, 1),))
+    first = [torch.randn(layer.width, generator=generator) for layer in layers]
+    second = [field + gap * torch.randn(field.shape, generator=generator) for field in first]
+    p, q = (
+        Block(hamiltonian, tuple(range(len(layers))), tuple(field.expand(ROWS, -1) for field in fields))
+        for fields in (first, second)
+    )
+    assert two_valued.serves(hamiltonian, p.layers)
+    drawn = Maximal(common_noise=True).draw(p, q, generator)
+    parts = [all_states(layer).float() for layer in layers]
+    states = parts[0] if len(parts) == 1 else torch.cat(
+        [parts[0].repeat_interleave(len(parts[1]), 0), parts[1].repeat(len(parts[0]), 1)], 1
+    )  # fmt: skip
+    laws = []
+    for fields, value in ((first, drawn.x), (second, drawn.y)):
+        split = torch.split(states, [layer.width for layer in layers], 1)
+        log_p = sum(
+            layer.log_conditional(s, field.expand_as(s)).sum(-1)
+            for layer, s, field in zip(layers, split, fields, strict=True)
+        )
+        laws.append(log_p.double().detach().softmax(0))
+        assert p_value(torch.cat(value, 1), states, laws[-1]) > FAILURE_RATE / 3
+    equal = (torch.cat(drawn.x, 1) == torch.cat(drawn.y, 1)).all(-1).double().unsqueeze(-1)
+    z, limit = largest_z(equal, torch.minimum(*laws).sum().unsqueeze(0))
+    assert z < limit
+    assert bool((drawn.tries[equal.squeeze(-1) == 0] > 0).all())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_fields_from_differences_are_the_fields(always, threads):
+    made = deep_machine()
+    hamiltonian = made.hamiltonian().tempered(0.7)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for share in (0.0, 0.2, 1.0):
+            states = pairs_of(made, 300, share)
+            for l in range(3):
+                with torch.no_grad():
+                    fields = two_valued.fields_of_both(hamiltonian, l, states)
+                    torch.testing.assert_close(fields, hamiltonian.field(l, states))
+                    if share == 0:
+                        assert torch.equal(fields[:300], fields[300:])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_numbers_of_threads_do_not_change_the_bits(always):
+    made = deep_machine()
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(estimates(made, Gibbs(), 1, 1, 1, replicates=2, pairs=300))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 4, 2)], ids=str)
+def test_the_estimate_is_unbiased(always, horizon):
+    made = deep_machine()
+    z, limit = largest_z(estimates(made, Gibbs(), *horizon).double(), exact_statistics(made.hamiltonian()))
+    assert z < limit
+
+
+def signed_sums(made, states, signs, repeats):
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(3)
+    rows = []
+    for _ in range(repeats):
+        total = Statistics(hamiltonian)
+        with torch.no_grad():
+            fields = {1: hamiltonian.field(1, states)}
+            two_valued.add_signed(total, hamiltonian, states, fields, signs, 0.01, (1,), generator)
+        rows.append(flat(total))
+    expected = Statistics(hamiltonian)
+    with torch.no_grad():
+        expected.add(hamiltonian, states, 0.01 * signs, (1,))
+    return torch.stack(rows), flat(expected)
+
+
+def test_signed_sums_of_rounded_means_are_right_in_expectation_and_close_every_time():
+    made = deep_machine()
+    states = pairs_of(made, 50, 0.3)
+    signs = torch.cat((torch.ones(50), -torch.ones(50)))
+    rows, expected = signed_sums(made, states, signs, 4000)
+    fixed = rows.std(0) == 0  # sums of whole numbers alone
+    torch.testing.assert_close(rows[0, fixed], expected[fixed], rtol=1e-5, atol=1e-6)
+    assert 0 < int(fixed.sum()) < len(expected)
+    z, limit = largest_z(rows[:, ~fixed].double(), expected[~fixed].double())
+    assert z < limit
+    # A mean is off by less than 2/127: the sum of 100 by far less than their number.
+    assert float((rows - expected).abs().max()) < 0.01 * 100 * 2 / 127 / 2
+
+
+def test_what_is_not_finite_stays_so():
+    made = deep_machine()
+    with torch.no_grad():
+        made.couplings[0][0, 0] = float("nan")
+    states = pairs_of(made, 50, 0.3)
+    rows, _ = signed_sums(made, states, torch.ones(100), 1)
+    assert bool(rows.isnan().any())
+
+
+def test_other_units_and_types_take_the_general_way():
+    for layers, dtype in (
+        ((hm.Bernoulli(4), hm.Bernoulli(3)), torch.float64),
+        ((hm.Categorical(2, 3), hm.Bernoulli(3)), torch.float32),
+    ):
+        made = hm.BoltzmannMachine(list(layers)).to(dtype)
+        assert not two_valued.serves(made.hamiltonian(), (0, 1))
+        assert not two_valued.adds_signed(made.hamiltonian(), 10**6)
