@@ -14,6 +14,7 @@ from harmonium import (
     likelihood,
     machine,
     meanfield,
+    tasks,
     training,
 )
 from harmonium.estimators import RBM
@@ -43,6 +44,7 @@ __all__ = [
     "machine",
     "meanfield",
     "rules",
+    "tasks",
     "train",
     "training",
 ]

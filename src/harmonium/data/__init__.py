@@ -19,6 +19,7 @@ from harmonium.data.encoders import (
     encoder_from_dict,
 )
 from harmonium.data.files import BUILT_IN, read
+from harmonium.data.missing import missing_at_random, missing_half, missing_rectangles
 from harmonium.data.rows import Rows
 from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
 from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
@@ -43,6 +44,9 @@ __all__ = [
     "from_bit_planes",
     "gaussian_mixture",
     "gaussian_mixture_log_density",
+    "missing_at_random",
+    "missing_half",
+    "missing_rectangles",
     "read",
     "threshold",
     "to_bit_planes",

@@ -1,0 +1,78 @@
+"""Patterns of missing values: which columns of which rows are to be filled in."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+
+SIDES = ("upper", "lower", "left", "right")
+
+
+def missing_at_random(rows: int, columns: int, fraction: float, *, seed: int | torch.Generator = 0) -> Tensor:
+    """Every entry missing with the same probability, independently: (rows, columns), bool.
+
+    Args:
+        rows: at least 1.
+        columns: at least 1.
+        fraction: the probability, in [0, 1].
+        seed: an int or a generator.
+    """
+    shape = (_checks.positive_int(rows, "rows"), _checks.positive_int(columns, "columns"))
+    fraction = _checks.real(fraction, "fraction", 0.0, 1.0)
+    return _random.uniform(shape, _random.as_generator(seed)) < fraction
+
+
+def missing_half(rows: int, image_shape: tuple[int, int], side: str) -> Tensor:
+    """One half of every image missing: (rows, height * width), bool.
+
+    Args:
+        rows: at least 1.
+        image_shape: (height, width).
+        side: "upper", "lower", "left" or "right"; of an odd number of lines the middle one stays.
+    """
+    _checks.positive_int(rows, "rows")
+    _checks.one_of(side, "side", SIDES)
+    height, width = _shape(image_shape)
+    mask = torch.zeros(height, width, dtype=torch.bool)
+    rows_half, columns_half = height // 2, width // 2
+    if side == "upper":
+        mask[:rows_half] = True
+    elif side == "lower":
+        mask[height - rows_half :] = True
+    elif side == "left":
+        mask[:, :columns_half] = True
+    else:
+        mask[:, width - columns_half :] = True
+    return mask.flatten().repeat(rows, 1)
+
+
+def missing_rectangles(
+    rows: int, image_shape: tuple[int, int], size: tuple[int, int], *, seed: int | torch.Generator = 0
+) -> Tensor:
+    """One rectangle of every image missing, at a random place inside it: (rows, height * width), bool.
+
+    Args:
+        rows: at least 1.
+        image_shape: (height, width).
+        size: (height, width) of the rectangle, no larger than the image.
+        seed: an int or a generator.
+    """
+    _checks.positive_int(rows, "rows")
+    (height, width), (tall, wide) = _shape(image_shape), _shape(size, "size")
+    if tall > height or wide > width:
+        raise ValueError(f"size: expected at most {height}x{width}, received {tall}x{wide}")
+    generator = _random.as_generator(seed)
+    top = _random.integers(height - tall + 1, (rows, 1), generator)
+    left = _random.integers(width - wide + 1, (rows, 1), generator)
+    y, x = torch.arange(height), torch.arange(width)
+    inside_y, inside_x = (y >= top) & (y < top + tall), (x >= left) & (x < left + wide)
+    return (inside_y.unsqueeze(-1) & inside_x.unsqueeze(1)).flatten(1)
+
+
+def _shape(image_shape: tuple[int, int], name: str = "image_shape") -> tuple[int, int]:
+    if len(image_shape) != 2:
+        raise ValueError(f"{name}: expected (height, width), received {image_shape}")
+    height, width = (_checks.positive_int(side, name) for side in image_shape)
+    return height, width

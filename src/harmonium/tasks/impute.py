@@ -1,0 +1,168 @@
+"""Filling in what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.chains import Gibbs, Kernel, Step, Tempering, local_search, run
+from harmonium.machine import BoltzmannMachine
+from harmonium.meanfield import tap
+
+_ROWS = 8192  # chains that run at a time
+
+METHODS = ("gibbs", "tempered", "local_search", "tap")
+
+
+class Imputation(NamedTuple):
+    """Completed rows; what was not missing is as it was given.
+
+    Attributes:
+        best: (batch, width_0), one completion: with "local_search" the mode of lowest energy that was found,
+            else of every discrete unit its most probable state and of every real one its mean.
+        mean: (batch, width_0), the estimated means of the missing units given the others.
+        draws: (draws, batch, width_0), states of the missing units given the others.
+    """
+
+    best: Tensor
+    mean: Tensor
+    draws: Tensor
+
+
+@torch.no_grad()
+def impute(
+    machine: BoltzmannMachine,
+    X: Tensor,
+    missing: Tensor,
+    method: str = "gibbs",
+    *,
+    draws: int = 5,
+    sweeps: int = 100,
+    seed: int | torch.Generator = 0,
+) -> Imputation:
+    """Fills in missing visible units given the others, by a machine of any depth and with any kind of unit.
+
+    Args:
+        machine: the machine.
+        X: visible states, (batch, width_0); what they hold in missing places is not read, and may be NaN.
+        missing: booleans, (batch, n_units), or (batch, 1) or (1, n_units) for all units or rows alike.
+        method: "gibbs": chains with the given units held, which follow p(missing | given) as far as they have
+            mixed. "tempered": the same by parallel tempering, ten replicas a chain, where Gibbs chains stay
+            in one mode. "local_search": local modes, one for each draw (Taniguchi et al. 2023, Fig. 3); the
+            mean is the mean of these modes and no expectation. "tap": means by ``meanfield.tap``; the draws
+            are of the visible units given the hidden means, and so ignore how far the hidden units go
+            together.
+        draws: chains, or searches, of every row, at least 1.
+        sweeps: of every chain, at least 2; means average the conditional means of the second half. Of TAP the
+            largest number.
+        seed: an int or a generator.
+
+    Raises:
+        ValueError: shapes that do not fit, or given values outside the support.
+        TypeError: ``missing`` that is not boolean.
+    """
+    _checks.one_of(method, "method", METHODS)
+    _checks.positive_int(draws, "draws")
+    _checks.positive_int(sweeps, "sweeps", minimum=2)
+    generator = _random.as_generator(seed, machine.device)
+    layer = machine.layers[0]
+    _checks.instance(X, "X", Tensor, "a torch tensor")
+    if X.dim() != 2 or X.shape[1] != layer.width or len(X) == 0:
+        raise ValueError(
+            f"X: expected (batch, {layer.width}) with at least one row, received {tuple(X.shape)}"
+        )
+    X = X.to(machine.device, machine.dtype)
+    absent = _by_column(machine, missing, len(X))
+    fill = _FILL[method]
+    parts = []
+    for rows in torch.split(torch.arange(len(X)), max(1, _ROWS // draws)):
+        held = X[rows].masked_fill(absent[rows], torch.nan)
+        layer.check(torch.where(absent[rows], _uniform_mode(machine), held), "X")
+        parts.append(fill(machine, held, draws, sweeps, generator))
+    best, mean, drawn = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
+    return Imputation(*(torch.where(absent, x, X) for x in (best, mean, drawn)))
+
+
+def _chains(kernel: Kernel) -> Callable[..., Imputation]:
+    def fill(
+        machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
+    ) -> Imputation:
+        hamiltonian = machine.hamiltonian()
+        start = machine.random_states(draws * len(held), generator=generator)
+        total = torch.zeros_like(start[0])
+
+        def observe(number: int, step: Step) -> None:
+            if number > sweeps // 2:
+                total.add_(hamiltonian.mean(0, hamiltonian.field(0, kernel.target(step.states))))
+
+        clamp = held.repeat(draws, 1)
+        states = run(machine, kernel, start, sweeps, clamp, generator=generator, observer=observe)
+        mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
+        return Imputation(_most_probable(machine, mean), mean, states[0].view(draws, *held.shape))
+
+    return fill
+
+
+def _modes(
+    machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
+) -> Imputation:
+    start = machine.random_states(draws * len(held), generator=generator)
+    modes, _ = local_search(machine, start, held.repeat(draws, 1), generator=generator)
+    drawn = modes[0].view(draws, *held.shape)
+    lowest = machine.energy(modes).view(draws, -1).argmin(0)
+    return Imputation(drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn)
+
+
+def _tap(
+    machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
+) -> Imputation:
+    hamiltonian = machine.hamiltonian()
+    alone = hamiltonian.mean(0, torch.zeros_like(held))
+    start = torch.where(torch.isnan(held), alone, held)
+    solution = tap(machine, start, held, damping=0.5, max_sweeps=sweeps)
+    field = hamiltonian.field(0, solution.means)
+    drawn = torch.stack([hamiltonian.sample(0, field, generator) for _ in range(draws)])
+    return Imputation(_most_probable(machine, solution.means[0]), solution.means[0], drawn)
+
+
+_FILL: dict[str, Callable[..., Imputation]] = {
+    "gibbs": _chains(Gibbs()),
+    "tempered": _chains(Tempering()),
+    "local_search": _modes,
+    "tap": _tap,
+}
+
+
+def _most_probable(machine: BoltzmannMachine, mean: Tensor) -> Tensor:
+    """Of discrete units the most probable state, of real ones the mean."""
+    layer = machine.layers[0]
+    if not layer.discrete:
+        return mean
+    # Against the means of pure noise, whose units are uniform.
+    uniform = layer.moments(torch.zeros_like(mean), theta=layer.reference()).mean
+    return layer.mode(mean - uniform, layer.reference())
+
+
+def _uniform_mode(machine: BoltzmannMachine) -> Tensor:
+    layer = machine.layers[0]
+    zero = torch.zeros(1, layer.width, dtype=machine.dtype, device=machine.device)
+    return layer.mode(zero, layer.reference())
+
+
+def _by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
+    """Booleans of units as booleans of columns, (rows, width)."""
+    _checks.instance(missing, "missing", Tensor, "a torch tensor")
+    if missing.dtype != torch.bool:
+        raise TypeError(f"missing: expected booleans, received {missing.dtype}")
+    layer = machine.layers[0]
+    units = layer.n_units
+    if missing.dim() != 2 or missing.shape[0] not in (1, rows) or missing.shape[1] not in (1, units):
+        raise ValueError(
+            f"missing: expected ({rows}, {units}), one for each row and unit, received {tuple(missing.shape)}"
+        )
+    spread = missing.to(machine.device).expand(rows, units)
+    return spread.repeat_interleave(layer.width // units, -1)
