@@ -197,3 +197,20 @@ def test_deep_machines_that_cannot_be_enumerated_have_a_bound(cli: CommandLine, 
     assert row["variational_bound"] == pytest.approx(bound.mean().item(), abs=1e-6)
     assert row["log_partition_standard_error"] == result["log_partition"]["standard_error"]
     assert any("variational_bound" in note for note in result["notes"])
+
+
+def test_mixing_is_drawn(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "mixing.png"
+    arguments = ("evaluate", saved[0], "--mixing-plot", plot, "--json")
+    result = cli.succeed(*arguments).json["mixing"]
+    assert result.pop("plot") == str(plot) and plot.read_bytes().startswith(b"\x89PNG")
+    # Drawing changes no number, and nothing is overwritten unasked.
+    assert result == cli.succeed("evaluate", saved[0], "--mixing", "--json").json["mixing"]
+    before = plot.stat().st_mtime_ns
+    assert "--mixing-plot: " in (message := cli.refuse(*arguments)) and "--overwrite" in message
+    assert plot.stat().st_mtime_ns == before
+    cli.succeed(*arguments, "--overwrite")
+    assert plot.stat().st_mtime_ns > before
+    assert "--mixing-plot: " in cli.refuse("evaluate", saved[0], "--mixing-plot", tmp_path / "m.jpg")
+    assert "--mixing-plot: " in cli.refuse("evaluate", saved[0], "--mixing-plot", tmp_path / "no" / "m.png")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from harmonium.report import image_grid, learning_curve, write_png, write_summary
+import harmonium as hm
+from harmonium.report import image_grid, learning_curve, mixing_curve, write_png, write_summary
 
 
 def test_images_stand_in_reading_order(tmp_path: Path) -> None:
@@ -84,13 +86,45 @@ def test_learning_curve_touches_nothing_global(tmp_path: Path) -> None:
     assert ("matplotlib.pyplot" in sys.modules) == loaded
 
 
+def drawn(monkeypatch: pytest.MonkeyPatch, meetings: hm.couplings.Meetings, path: Path) -> Any:
+    """The axes of a mixing curve, caught where it is written."""
+    module = sys.modules["harmonium.report.mixing_curve"]
+    figures = []
+    monkeypatch.setattr(module, "save_figure", lambda figure, target: figures.append(figure))
+    mixing_curve(meetings, path)
+    return figures[0].axes[0]
+
+
+@pytest.mark.parametrize("max_steps", [None, 3])
+def test_the_mixing_curve_is_the_bound_or_says_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, max_steps: int | None
+) -> None:
+    pytest.importorskip("matplotlib")
+    machine = hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)])
+    with torch.no_grad():
+        machine.couplings[0].fill_(0.4)
+    generator = torch.Generator().manual_seed(0)
+    start = machine.random_states(200, generator=generator)
+    coupling = hm.couplings.Gibbs()
+    meetings = hm.couplings.meet(machine, coupling, start, max_steps=max_steps, generator=generator)
+    axis = drawn(monkeypatch, meetings, tmp_path / "m.png")
+    x, y = (torch.as_tensor(values).double() for values in axis.lines[0].get_data())
+    assert f"{meetings.flip_rate:.2%}" in axis.get_title()
+    if max_steps is None:
+        torch.testing.assert_close(y, hm.couplings.mixing_bound(meetings, range(len(x))))
+        assert y[-1] == 0 < y[0] and "bound" in axis.get_ylabel()
+    else:
+        assert meetings.capped.any() and "no bound" in axis.get_ylabel()
+        assert float(y[-1]) == float(meetings.capped.double().mean())
+
+
 def test_refused_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="history"):
         learning_curve([], tmp_path / "c.png")
     with pytest.raises(ValueError, match=r"metrics: .* 'loss'"):
         learning_curve(HISTORY, tmp_path / "c.png", metrics=["loss"])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"harmonium\[plot\]"):
+    with pytest.raises(ImportError, match=r"learning_curve.*harmonium\[plot\]"):
         learning_curve(HISTORY, tmp_path / "c.png")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -12,7 +13,7 @@ from harmonium import _checks
 from harmonium.cli import options
 from harmonium.cli.encoding import encoded_rows, encoder_of
 from harmonium.cli.mixing import mixing
-from harmonium.cli.output import show, working
+from harmonium.cli.output import check_target, show, working
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
 from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, read
@@ -58,6 +59,11 @@ def evaluate(
     mixing_steps: Annotated[
         int, typer.Option(help="Sweeps after which --mixing gives a pair of chains up.")
     ] = 10_000,
+    mixing_plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the bounds of --mixing, which it implies, as a PNG file."),
+    ] = None,
+    overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -70,6 +76,8 @@ def evaluate(
     """
     options.set_threads(threads)
     _checks.one_of(method, "method", _METHODS)
+    if mixing_plot is not None:
+        check_target(mixing_plot, "mixing_plot", (".png",), overwrite)
     machine, source = load_machine(run, averaged, options.as_device(device))
     sets = [(name, encoded_rows(machine, read(name))) for name in data or []]
     if base is not None:
@@ -107,10 +115,12 @@ def evaluate(
             results.append({"data": name, **_evaluate(machine, rows, log_partition, seed, notes)})
     layers = [str(layer) for layer in machine.layers]
     result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
-    if with_mixing:
+    if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
-            result["mixing"], remarks = mixing(machine, mixing_steps, seed)
+            result["mixing"], remarks = mixing(machine, mixing_steps, seed, mixing_plot)
         notes += remarks
+        if mixing_plot is not None:
+            result["mixing"]["plot"] = mixing_plot
     if results:
         result["results"] = results
     if notes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,12 +10,15 @@ import torch
 from harmonium._random import as_generator
 from harmonium.couplings import Gibbs, meet, mixing_bound
 from harmonium.machine import BoltzmannMachine
+from harmonium.report import mixing_curve
 
 PAIRS = 200
 _DISTANCES = (0.5, 0.1, 0.01)
 
 
-def mixing(machine: BoltzmannMachine, max_steps: int, seed: int) -> tuple[dict[str, Any], list[str]]:
+def mixing(
+    machine: BoltzmannMachine, max_steps: int, seed: int, plot: Path | None
+) -> tuple[dict[str, Any], list[str]]:
     """Meeting times of pairs of Gibbs chains from noise, and the sweeps that bring chains near their law.
 
     A first run with lag 1 tells the lag of the second, which bounds the total variation distance (Biswas et
@@ -24,6 +28,7 @@ def mixing(machine: BoltzmannMachine, max_steps: int, seed: int) -> tuple[dict[s
         machine: any machine.
         max_steps: sweeps after which a pair is given up; with such pairs nothing is bounded.
         seed: of starts and chains.
+        plot: PNG file for the bound over the sweeps, or None.
 
     Returns:
         A table, and notes on it.
@@ -40,6 +45,8 @@ def mixing(machine: BoltzmannMachine, max_steps: int, seed: int) -> tuple[dict[s
         "flip_rate": first.flip_rate,
     }
     if bool(first.capped.any()):
+        if plot is not None:
+            mixing_curve(first, plot)
         return table, [
             f"mixing: {table['given_up']:.0%} of the pairs had not met after {max_steps} sweeps: the mean is "
             "too small, and nothing is bounded; raise --mixing-steps"
@@ -50,4 +57,6 @@ def mixing(machine: BoltzmannMachine, max_steps: int, seed: int) -> tuple[dict[s
     table["lag"] = lag
     for distance in _DISTANCES:
         table[f"sweeps_to_distance_{distance:g}"] = int(torch.nonzero(bound <= distance)[0])
+    if plot is not None:
+        mixing_curve(second, plot)
     return table, []

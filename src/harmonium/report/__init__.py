@@ -2,6 +2,7 @@
 
 from harmonium.report.classifier_features import ClassifierFeatures
 from harmonium.report.images import image_grid, write_png
+from harmonium.report.mixing_curve import mixing_curve
 from harmonium.report.plots import learning_curve
 from harmonium.report.sample_quality import (
     KernelDistance,
@@ -22,6 +23,7 @@ __all__ = [
     "image_grid",
     "kernel_distance",
     "learning_curve",
+    "mixing_curve",
     "nearest_neighbours",
     "write_png",
     "write_summary",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from harmonium.machine.storage import replace_file
+from harmonium.report._figure import new_figure, save_figure
 
 
 def learning_curve(
@@ -31,12 +29,7 @@ def learning_curve(
         ImportError: the ``plot`` extra is not installed.
         ValueError: an empty history, or a metric that it does not hold.
     """
-    try:
-        # Without pyplot nothing global is touched, neither the backend nor a list of open figures.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("learning_curve: needs matplotlib; pip install 'harmonium[plot]'") from error
+    figure = new_figure("learning_curve", (6.4, 5.6))
     if not history:
         raise ValueError("history: expected at least one record, received none")
     known = list(dict.fromkeys(name for record in history for name in record))
@@ -45,8 +38,6 @@ def learning_curve(
         if name not in known:
             raise ValueError(f"metrics: expected some of {', '.join(known)}; received {name!r}")
 
-    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
-    FigureCanvasAgg(figure)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     for name in names:
         points = [(record["step"], record[name]) for record in history if name in record]
@@ -59,9 +50,7 @@ def learning_curve(
     steps = [record["step"] for record in history]
     lower.plot(steps, [record["gradient_norm"] for record in history], color="0.3")
     lower.set(xlabel="update", ylabel="gradient norm")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    replace_file(Path(path), buffer.getvalue())
+    save_figure(figure, path)
 
 
 _NOT_METRICS = ("step", "seconds", "learning_rate", "gradient_norm")
