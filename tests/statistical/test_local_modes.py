@@ -74,6 +74,9 @@ class Shortcut(PairKernel):
     def chain_layers(self, hamiltonian):
         return self.right.chain_layers(hamiltonian)
 
+    def prepare(self, hamiltonian, place, clamp, copies):
+        return place
+
     def single(self, hamiltonian, place, clamp, generator):
         return self.right.single(hamiltonian, place, clamp, generator)
 

@@ -94,7 +94,7 @@ def search(
             # Few units change from the third half-step on: that is most of the speed of a search.
             for neighbour, J in onward[l]:
                 if neighbour in fields:
-                    fields[neighbour] += changes.product(J)
+                    fields[neighbour] += hamiltonian.beta_times(changes.product(J))
         halves[active[~ended]] += 1
         if half == 0:
             halves[late.squeeze(-1)] -= 1
@@ -121,12 +121,11 @@ def search(
 
 
 def _onward(hamiltonian: Hamiltonian) -> list[list[tuple[int, Tensor]]]:
-    """For each layer its neighbours and β J from it to them, (width, width_neighbour), contiguous."""
+    """For each layer its neighbours and J from it to them, (width, width_neighbour), contiguous."""
     onward: list[list[tuple[int, Tensor]]] = [[] for _ in hamiltonian.layers]
-    for l, coupling in enumerate(hamiltonian.couplings):
-        J = coupling if hamiltonian.beta == 1.0 else coupling * hamiltonian.beta
+    for l, (J, transposed) in enumerate(zip(hamiltonian.couplings, hamiltonian.transposed, strict=True)):
         onward[l].append((l + 1, J.contiguous()))
-        onward[l + 1].append((l, J.t().contiguous()))
+        onward[l + 1].append((l, transposed))
     return onward
 
 

@@ -54,7 +54,7 @@ class Ledger:
             signs = torch.cat([sign for _, sign in self._lots])
         self._lots = []
         machine, states, fields = self._hamiltonian, place.states, place.fields
-        if two_valued.adds_signed(machine, len(signs)):
+        if self._into.readings is None and two_valued.adds_signed(machine, len(signs)):
             two_valued.add_signed(
                 self._into, machine, states, fields, signs, self._magnitude, self._summed, self._generator
             )
