@@ -18,7 +18,14 @@ from harmonium import (
     training,
 )
 from harmonium.estimators import RBM
-from harmonium.layers import Bernoulli, Categorical, Gaussian, Spin
+from harmonium.layers import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Spin,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.training import TrainingRun, train
@@ -33,6 +40,8 @@ __all__ = [
     "Gaussian",
     "Spin",
     "TrainingRun",
+    "TruncatedGaussBernoulli",
+    "TruncatedGaussian",
     "chains",
     "couplings",
     "data",

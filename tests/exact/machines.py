@@ -19,11 +19,19 @@ LEARNABLE = {
     "spin": ("bias",),
     "categorical": ("bias",),
     "gaussian": ("mean", "log_variance"),
+    "truncated_gaussian": ("linear", "quadratic"),
+    "truncated_gauss_bernoulli": ("linear", "quadratic", "logit_rate"),
 }
 
 
 def make_layer(entry: Sequence[str | int]) -> torch.nn.Module:
-    """A layer from (kind, n_units) or ("categorical", n_units, q)."""
+    """A layer from (kind, n_units) or ("categorical", n_units, q); bounds are the specifications' own."""
+    if entry[0] in oracle.TRUNCATED:
+        truncated = {
+            "truncated_gaussian": hm.TruncatedGaussian,
+            "truncated_gauss_bernoulli": hm.TruncatedGaussBernoulli,
+        }
+        return truncated[str(entry[0])](int(entry[1]), *specifications.bounds(int(entry[1])))
     classes = {
         "bernoulli": hm.Bernoulli,
         "spin": hm.Spin,
@@ -54,14 +62,22 @@ def fill(machine: hm.BoltzmannMachine, learnable: oracle.Learnable) -> hm.Boltzm
 
 
 def describe(machine: hm.BoltzmannMachine) -> oracle.Learnable:
-    """The oracle's view of a machine, from `.bias`, `.mean`, `.log_variance` and `.couplings` alone."""
+    """The oracle's view of a machine, from its learnable parameters and bounds alone."""
     layers = tuple(
         oracle.LearnableLayer(
-            layer.kind, {name: array(getattr(layer, name)) for name in LEARNABLE[layer.kind]}
+            layer.kind, {name: array(getattr(layer, name)) for name in LEARNABLE[layer.kind]}, bounds(layer)
         )
         for layer in machine.layers
     )
     return oracle.Learnable(layers, tuple(array(coupling) for coupling in machine.couplings))
+
+
+def bounds(layer: torch.nn.Module) -> tuple[Array, Array] | None:
+    """The ends of a truncated layer's intervals, (n_units,) each; None for other kinds."""
+    if layer.kind not in oracle.TRUNCATED:
+        return None
+    low, high = (np.broadcast_to(layer.config()[name], layer.n_units) for name in ("low", "high"))
+    return np.array(low, dtype=float), np.array(high, dtype=float)
 
 
 def named_gradient(machine: hm.BoltzmannMachine, gradient: dict[str, Array]) -> dict[str, Array]:

@@ -61,12 +61,26 @@ SPECIFICATIONS = (
     Specification("largest", (("bernoulli", 5), ("spin", 4), ("bernoulli", 5))),
     Specification("strong", (("bernoulli", 5), ("spin", 4)), 30.0),
     Specification("gaussian-categorical", (("gaussian", 3), ("categorical", 2, 3))),
+    Specification("truncated-bernoulli", (("truncated_gaussian", 2), ("bernoulli", 4))),
+    Specification("sparse-spin", (("truncated_gauss_bernoulli", 2), ("spin", 3))),
+    Specification("bernoulli-truncated-spin", (("bernoulli", 3), ("truncated_gaussian", 2), ("spin", 3))),
+    Specification(
+        "sparse-bernoulli-truncated",
+        (("truncated_gauss_bernoulli", 1), ("bernoulli", 3), ("truncated_gaussian", 1)),
+    ),
+    Specification("categorical-sparse", (("categorical", 1, 3), ("truncated_gauss_bernoulli", 2))),
 )
 
 # Both parities hold a Gaussian layer, so no parity can be enumerated: energies and free energies only.
 ADJACENT = Specification(
     "gaussian-gaussian-bernoulli", (("gaussian", 2), ("gaussian", 2), ("bernoulli", 3)), 0.3
 )
+
+
+def bounds(n_units: int) -> tuple[list[float], list[float]]:
+    """The intervals of truncated layers: [0, 1], then wider and away from 0."""
+    low, high = [0.0, -0.5, 0.25], [1.0, 1.75, 2.0]
+    return low[:n_units], high[:n_units]
 
 
 def seed_of(specification: Specification) -> list[int]:
@@ -85,10 +99,18 @@ def learnable(specification: Specification) -> oracle.Learnable:
             log_variance[0], log_variance[-1] = specification.log_variance
             values = {"mean": rng.normal(size=layer[1]), "log_variance": log_variance}
             scales.append(np.exp(0.5 * log_variance))
+        elif layer[0] in oracle.TRUNCATED:
+            names = ("linear", "quadratic", "logit_rate")[: 2 + oracle.TRUNCATED.index(str(layer[0]))]
+            values = {name: rng.normal(0, 0.8, size=layer[1]) for name in names}
+            scales.append(np.ones(layer[1]))
         else:
             values = {"bias": rng.normal(0, 0.8, size=layer[1:])}
             scales.append(np.ones(int(np.prod(layer[1:]))))
-        layers.append(oracle.LearnableLayer(layer[0], values))
+        ends = None
+        if layer[0] in oracle.TRUNCATED:
+            low, high = bounds(layer[1])
+            ends = np.array(low), np.array(high)
+        layers.append(oracle.LearnableLayer(layer[0], values, ends))
     # W of order sigma keeps J^2 / V of order 1 on Gaussian sides.
     couplings = tuple(
         rng.normal(0, specification.coupling, size=(len(lower), len(upper))) * lower[:, None] * upper[None, :]
@@ -109,6 +131,11 @@ def random_states(specification: Specification, rows: int, layer: int | None = N
             states.append(2.0 * rng.integers(0, 2, (rows, n_units)) - 1)
         elif kind == "categorical":
             states.append(np.eye(entry[2])[rng.integers(0, entry[2], (rows, n_units))].reshape(rows, -1))
+        elif kind in oracle.TRUNCATED:
+            x = rng.uniform(*bounds(n_units), size=(rows, n_units))
+            if kind == "truncated_gauss_bernoulli":
+                x *= rng.uniform(size=x.shape) < 0.6
+            states.append(x)
         else:
             states.append(rng.normal(0, 1.5, (rows, n_units)))
     return states if layer is None else [states[layer]]

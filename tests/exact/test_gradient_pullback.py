@@ -21,7 +21,7 @@ shallow = pytest.mark.parametrize(
 def differentiable_log_partition(machine: hm.BoltzmannMachine) -> Tensor:
     """ln Z of a one-hidden-layer machine: logsumexp of -F over every state of its discrete layer."""
     layers = oracle.natural(describe(machine)).layers
-    held = 1 if layers[0].kind == "gaussian" else 0
+    held = 0 if layers[0].kind in ("bernoulli", "spin", "categorical") else 1
     every = torch.from_numpy(oracle.support(layers[held]))
     states = [torch.zeros(len(every), layer.width, dtype=torch.float64) for layer in layers]
     states[held] = every

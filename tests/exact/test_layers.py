@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from torch import Tensor
 import harmonium as hm
 
 from . import oracle
-from .machines import LEARNABLE, array
+from .machines import LEARNABLE, array, bounds
 from .oracle import Array
 
 
@@ -24,7 +25,7 @@ class Case:
 
     name: str
     cls: type[torch.nn.Module]
-    arguments: tuple[int, ...]
+    arguments: tuple[Any, ...]
     values: dict[str, Array]
 
     def build(self, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
@@ -35,11 +36,28 @@ class Case:
         return layer
 
 
+ENDS = ([0.0, -0.5, 0.25], [1.0, 1.75, 2.0])
 CASES = (
     Case("bernoulli", hm.Bernoulli, (3,), {"bias": np.array([-1.3, 0.0, 0.7])}),
     Case("spin", hm.Spin, (3,), {"bias": np.array([-1.3, 0.0, 0.7])}),
     Case("categorical", hm.Categorical, (2, 3), {"bias": np.array([[0.3, -1.1, 0.0], [0.0, 0.0, 2.0]])}),
     Case("categorical of two", hm.Categorical, (2, 2), {"bias": np.array([[0.3, -1.1], [0.0, 0.0]])}),
+    Case(
+        "truncated_gaussian",
+        hm.TruncatedGaussian,
+        (3, *ENDS),
+        {"linear": np.array([-1.3, 0.0, 0.7]), "quadratic": np.array([-4.0, 0.0, 2.5])},
+    ),
+    Case(
+        "truncated_gauss_bernoulli",
+        hm.TruncatedGaussBernoulli,
+        (3, *ENDS),
+        {
+            "linear": np.array([-1.3, 0.0, 0.7]),
+            "quadratic": np.array([2.5, 0.0, -4.0]),
+            "logit_rate": np.array([1.1, 0.0, -2.0]),
+        },
+    ),
     Case(
         "gaussian",
         hm.Gaussian,
@@ -47,10 +65,9 @@ CASES = (
         {"mean": np.array([-1.5, 0.0, 2.0]), "log_variance": np.log([0.05, 1.0, 5.0])},
     ),
 )
+DISCRETE = (hm.Bernoulli, hm.Spin, hm.Categorical)
 cases = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-discrete = pytest.mark.parametrize(
-    "case", [c for c in CASES if c.cls is not hm.Gaussian], ids=lambda c: c.name
-)
+discrete = pytest.mark.parametrize("case", [c for c in CASES if c.cls in DISCRETE], ids=lambda c: c.name)
 SECOND = (0.0, 0.3)
 # 20.5 lies just beyond the point where torch's softplus becomes the identity.
 LEVELS = (-100.0, -30.0, -20.5, -7.0, -2.0, -0.5, -1e-3, 0.0, 0.1, 1.0, 3.0, 10.0, 20.5, 30.0, 100.0)
@@ -59,7 +76,7 @@ LEVELS = (-100.0, -30.0, -20.5, -7.0, -2.0, -0.5, -1e-3, 0.0, 0.1, 1.0, 3.0, 10.
 def truth_layer(layer: torch.nn.Module) -> oracle.Layer:
     """The oracle's natural parameters of a layer, in double precision from its stored values."""
     learnable = oracle.LearnableLayer(
-        layer.kind, {name: array(getattr(layer, name)) for name in LEARNABLE[layer.kind]}
+        layer.kind, {name: array(getattr(layer, name)) for name in LEARNABLE[layer.kind]}, bounds(layer)
     )
     return oracle.natural(oracle.Learnable((learnable,), ())).layers[0]
 
@@ -165,8 +182,9 @@ def test_attributes(case: Case) -> None:
     layer = case.build()
     assert layer.kind == case.name.split()[0]
     assert layer.n_units == case.arguments[0]
-    assert layer.width == int(np.prod(case.arguments))
-    assert layer.discrete is (case.cls is not hm.Gaussian)
+    assert layer.discrete is (case.cls in DISCRETE)
+    assert layer.width == (int(np.prod(case.arguments)) if layer.discrete else layer.n_units)
+    assert layer.bounded is (case.cls is not hm.Gaussian)
 
 
 @cases
@@ -264,6 +282,12 @@ def test_log_conditional(case: Case, dtype: torch.dtype) -> None:
     field, exact_field = stored(fields(layer), dtype)
     if layer.discrete:
         states = support(exact)
+    elif layer.bounded:
+        low, high = exact.bounds
+        states = np.array([low + part * (high - low) for part in (0.0, 0.125, 0.5, 1.0)])
+        states = (
+            np.concatenate([states, np.zeros((1, 3))]) if case.cls is hm.TruncatedGaussBernoulli else states
+        )
     else:
         states = np.repeat(np.array([[-4.0], [-0.5], [0.0], [1.25], [100.0]]), layer.n_units, axis=1)
     for state in states:
@@ -312,6 +336,19 @@ def test_log_conditional_is_normalised(case: Case) -> None:
     if layer.discrete:
         states = [torch.from_numpy(state).expand_as(field) for state in support(exact)]
         total = sum(layer.log_conditional(state, field).exp() for state in states)
+    elif layer.bounded:
+        # 100 panels of 20 nodes between the ends, and the atom where there is one.
+        node, weight = np.polynomial.legendre.leggauss(20)
+        places = (np.arange(100)[:, None] + 0.5 * (node + 1)).reshape(-1) / 100
+        low, high = (torch.from_numpy(end) for end in exact.bounds)
+        total = sum(
+            share
+            * (high - low)
+            * layer.log_conditional((low + place * (high - low)).expand_as(field), field).exp()
+            for place, share in zip(places, np.tile(weight / 200, 100), strict=True)
+        )
+        if case.cls is hm.TruncatedGaussBernoulli:
+            total = total + layer.log_conditional(torch.zeros_like(field), field).exp()
     else:
         moments = layer.moments(field)
         deviation = moments.variance.sqrt()
@@ -383,7 +420,7 @@ def test_given_natural_parameters_override_the_layers_own(case: Case) -> None:
     field = np.random.default_rng(8).normal(0, 2, (6, layer.width))
     other = tuple(1.7 * t.detach() + 0.2 for t in layer.natural())
     own = truth_layer(layer)
-    exact = oracle.Layer(own.kind, tuple(1.7 * t + 0.2 for t in own.natural))
+    exact = oracle.Layer(own.kind, tuple(1.7 * t + 0.2 for t in own.natural), own.bounds)
     expected = truth(exact, field, 0.3)
     b = torch.from_numpy(field)
     np.testing.assert_allclose(
@@ -406,6 +443,9 @@ def test_given_natural_parameters_override_the_layers_own(case: Case) -> None:
         if layer.kind == "gaussian":
             twin.log_variance.copy_(-torch.log(other[1]))
             twin.mean.copy_(other[0] / other[1])
+        elif layer.kind in oracle.TRUNCATED:
+            for parameter, value in zip(twin.natural(), other, strict=True):
+                parameter.copy_(value)
         else:
             twin.bias.copy_(other[0].reshape(twin.bias.shape))
     torch.testing.assert_close(layer.sample(b, noise, theta=other), twin.sample(b, noise))
@@ -515,7 +555,7 @@ def test_noise_has_its_law() -> None:
     for case in CASES:
         layer = case.build()
         noise = layer.noise((20_000, layer.width), generator=generator)
-        law = "uniform" if layer.discrete else "norm"
+        law = "norm" if case.cls is hm.Gaussian else "uniform"
         assert stats.kstest(array(noise).reshape(-1), law).pvalue > 1e-4, case.name
 
 
@@ -586,6 +626,17 @@ def test_mode_is_the_most_probable_state(case: Case, dtype: torch.dtype) -> None
     field, exact_field = stored(fields(layer), dtype)
     mode = array(layer.mode(field))
     assert mode.shape == exact_field.shape
+    if layer.kind in oracle.TRUNCATED:
+        # Nowhere on a fine grid, and not at the atom, is the density higher.
+        low, high = exact.bounds
+        places = [low + part * (high - low) for part in np.linspace(0, 1, 401)]
+        places += [np.zeros(3)] if len(exact.natural) == 3 else []
+        best = layer.log_conditional(torch.from_numpy(mode).to(dtype), field)
+        for place in places:
+            other = layer.log_conditional(torch.from_numpy(place).to(dtype).expand_as(field), field)
+            assert (other <= best + (2e-4 if dtype == torch.float32 else 1e-9)).all()
+        layer.check(torch.from_numpy(mode).to(dtype), "mode")
+        return
     if not layer.discrete:
         np.testing.assert_allclose(
             mode, truth(exact, exact_field, 0.0).mean, rtol=relative(dtype), atol=relative(dtype) * 1e-2

@@ -13,6 +13,7 @@ from .oracle import Array, Description, Layer
 from .specifications import ADJACENT, SPECIFICATIONS, Specification, learnable, random_states
 
 EVERY = (*SPECIFICATIONS, ADJACENT)
+DISCRETE = ("bernoulli", "spin", "categorical")
 named = pytest.mark.parametrize("specification", EVERY, ids=lambda s: s.name)
 GAUSSIAN = [s for s in EVERY if 0 < sum(layer[1] for layer in s.layers if layer[0] == "gaussian") <= 2]
 TINY_GAUSSIAN = (
@@ -32,8 +33,10 @@ def loop_energy(description: Description, states: list[list[float]]) -> float:
         flat = [theta.reshape(-1).tolist() for theta in layer.natural]
         for i, x in enumerate(state):
             total += flat[0][i] * x
-            if layer.kind == "gaussian":
+            if layer.kind == "gaussian" or layer.bounds is not None:
                 total -= 0.5 * flat[1][i] * x * x
+            if layer.kind == "truncated_gauss_bernoulli":
+                total += flat[2][i] * (x != 0)
     for coupling, lower, upper in zip(description.couplings, states[:-1], states[1:], strict=True):
         for i, x in enumerate(lower):
             for j, y in enumerate(upper):
@@ -181,7 +184,7 @@ def test_gradient_against_finite_differences(specification: Specification) -> No
 
 
 @pytest.mark.parametrize(
-    "specification", [s for s in SPECIFICATIONS if s.kinds[0] != "gaussian"], ids=lambda s: s.name
+    "specification", [s for s in SPECIFICATIONS if s.kinds[0] in DISCRETE], ids=lambda s: s.name
 )
 def test_probabilities_sum_to_one(specification: Specification) -> None:
     """Sum of p(v) over every visible state."""
@@ -196,7 +199,7 @@ def test_free_energies_sum_to_the_partition_function(specification: Specificatio
     description = oracle.natural(learnable(specification))
     for summed, kept in (("odd", 0), ("even", 1)):
         held = range(kept, len(description.layers), 2)
-        if any(description.layers[i].kind == "gaussian" for i in held):
+        if any(description.layers[i].kind not in DISCRETE for i in held):
             continue
         choices = [oracle.support(description.layers[i]) for i in held]
         joint = list(itertools.product(*choices))

@@ -70,9 +70,7 @@ class Metropolis(Kernel):
         return Step(moved, {}, {"acceptance": float(accept.float().mean())})
 
     def _propose(self, hamiltonian: Hamiltonian, l: int, x: Tensor, generator: torch.Generator) -> Tensor:
-        layer = hamiltonian.layers[l]
-        noise = hamiltonian.noise(l, len(x), generator)
-        return layer.propose(x, noise if layer.discrete else noise * self.step)
+        return hamiltonian.layers[l].propose(x, hamiltonian.noise(l, len(x), generator), self.step)
 
     def __repr__(self) -> str:
         return f"Metropolis({self.scope!r}, step={self.step:g})"

@@ -5,5 +5,17 @@ from harmonium.layers.categorical import Categorical
 from harmonium.layers.gaussian import Gaussian
 from harmonium.layers.layer import Layer, Moments, Theta
 from harmonium.layers.spin import Spin
+from harmonium.layers.truncated_gauss_bernoulli import TruncatedGaussBernoulli
+from harmonium.layers.truncated_gaussian import TruncatedGaussian
 
-__all__ = ["Bernoulli", "Categorical", "Gaussian", "Layer", "Moments", "Spin", "Theta"]
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Gaussian",
+    "Layer",
+    "Moments",
+    "Spin",
+    "Theta",
+    "TruncatedGaussBernoulli",
+    "TruncatedGaussian",
+]

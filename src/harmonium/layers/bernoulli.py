@@ -68,15 +68,15 @@ class Bernoulli(Layer):
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         return -softplus((1 - 2 * x) * self._logit(field, 0.0, theta), threshold=40)
 
-    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
+    def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return (noise < 0.5).to(x.dtype)
 
     def from_digits(self, digits: Tensor) -> Tensor:
         return digits.to(self.bias.dtype)
 
     @torch.no_grad()
-    def fit_(self, mean: Tensor, variance: Tensor) -> None:
-        self.bias.copy_(torch.logit(mean))
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        self.bias.copy_(torch.logit(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x != 0) & (x != 1), "values in {0, 1}"

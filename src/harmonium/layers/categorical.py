@@ -77,15 +77,15 @@ class Categorical(Layer):
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         return (self.by_unit(x) * torch.log_softmax(self._logits(field, 0.0, theta), -1)).sum(-1)
 
-    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
+    def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return self._one_hot((noise * self.n_states).long().clamp_(max=self.n_states - 1), x.dtype)
 
     def from_digits(self, digits: Tensor) -> Tensor:
         return self._one_hot(digits.long(), self.bias.dtype)
 
     @torch.no_grad()
-    def fit_(self, mean: Tensor, variance: Tensor) -> None:
-        self.bias.copy_(self.by_unit(mean.log()))
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        self.bias.copy_(self.by_unit(expected[0].log()))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         one_hot = (self.by_unit(x).sum(-1, keepdim=True) == 1).expand(*x.shape[:-1], -1, self.n_states)

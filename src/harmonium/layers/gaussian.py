@@ -30,6 +30,7 @@ class Gaussian(Layer):
 
     kind: ClassVar[str] = "gaussian"
     location: ClassVar[str] = "mean"
+    bounded: ClassVar[bool] = False
 
     def __init__(self, n_units: int) -> None:
         super().__init__(n_units)
@@ -82,12 +83,12 @@ class Gaussian(Layer):
         deviation = x - slope / precision
         return 0.5 * (precision.log() - log(2 * pi) - precision * deviation.square())
 
-    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
-        return x + noise
+    def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
+        return x + step * noise
 
     @torch.no_grad()
-    def fit_(self, mean: Tensor, variance: Tensor) -> None:
-        self.mean.copy_(mean)
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        self.mean.copy_(expected[0])
         self.log_variance.copy_(variance.log())
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:

@@ -44,6 +44,8 @@ class Layer(nn.Module, ABC):
     """The name of this kind of unit in files, estimators and the command line."""
     location: ClassVar[str]
     """The parameter that shifts the field; the target of gradient centring."""
+    bounded: ClassVar[bool] = True
+    """Whether the states lie in a finite interval, so that every field has a law."""
     registry: ClassVar[dict[str, type[Layer]]] = {}
     """Every kind of layer by name."""
 
@@ -113,12 +115,17 @@ class Layer(nn.Module, ABC):
         """ln p(x | field) of every unit (a density for real ones), (..., n_units)."""
 
     @abstractmethod
-    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
-        """A symmetric proposal: uniform over the states of a discrete unit, x + noise for a real one."""
+    def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
+        """A symmetric proposal: uniform over a discrete unit's states, a walk by ``step`` for a real unit."""
 
     @abstractmethod
-    def fit_(self, mean: Tensor, variance: Tensor) -> None:
-        """Sets the parameters so that the units, without couplings, have these moments (each (width,))."""
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        """Sets the parameters so that the units, without couplings, have these expected statistics.
+
+        Args:
+            expected: E[t(x)] in the order of ``natural``, each (width,), float64.
+            variance: of x, (width,), for layers that would lose it in E[x²] by rounding.
+        """
 
     @abstractmethod
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:

@@ -71,15 +71,15 @@ class Spin(Layer):
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         return -softplus(-2 * x * self._local(field, theta), threshold=40)
 
-    def propose(self, x: Tensor, noise: Tensor) -> Tensor:
+    def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return (noise < 0.5).to(x.dtype) * 2 - 1
 
     def from_digits(self, digits: Tensor) -> Tensor:
         return digits.to(self.bias.dtype) * 2 - 1
 
     @torch.no_grad()
-    def fit_(self, mean: Tensor, variance: Tensor) -> None:
-        self.bias.copy_(torch.atanh(mean))
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        self.bias.copy_(torch.atanh(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x != -1) & (x != 1), "values in {-1, +1}"

@@ -129,7 +129,7 @@ def _base(machine: BoltzmannMachine, states: States) -> Hamiltonian:
     """Independent units with the marginal moments of the states."""
     layers = [deepcopy(layer) for layer in machine.layers]
     for layer, x in zip(layers, states, strict=True):
-        fit_(layer, x.mean(0), x.var(0, correction=0), len(x))
+        fit_(layer, tuple(t.mean(0) for t in layer.statistics(x)), x.var(0, correction=0), len(x))
     return machine.hamiltonian().with_layers(layers)
 
 

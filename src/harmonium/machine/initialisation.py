@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from harmonium import _checks, _random
 from harmonium.data import Rows
-from harmonium.layers import Layer
+from harmonium.layers import Layer, Theta
 
 _ROWS = 4096
 
@@ -61,29 +61,35 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Rows) -> None:
     layer = machine.layers[0]
     if rows.width != layer.width:
         raise ValueError(f"rows: expected {layer.width} columns for {layer}, received {rows.width}")
+    sums: list[Tensor] = []
     for chunk in rows.chunks(_ROWS):
         layer.check(chunk, "rows")
+        parts = [t.sum(0, dtype=torch.float64) for t in layer.statistics(chunk)]
+        sums = [total + part for total, part in zip(sums, parts, strict=True)] if sums else parts
+    # The mean by the pass that also gives the variance: both are exact for a column that never changes.
     mean, variance = rows.mean_variance()
-    fit_(layer, mean, variance, len(rows))
+    fit_(layer, (mean, *(total / len(rows) for total in sums[1:])), variance, len(rows))
 
 
 @torch.no_grad()
-def fit_(layer: Layer, mean: Tensor, variance: Tensor, rows: int) -> None:
-    """A layer's parameters from moments seen in ``rows`` rows, without couplings.
+def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int) -> None:
+    """A layer's parameters from statistics seen in ``rows`` rows, without couplings.
 
-    Discrete units are smoothed as if one row of uniform noise had been seen too, so that a unit that never
-    changed gets a finite bias; real units that never changed get variance 1.
+    Bounded units are smoothed as if one row of pure noise had been seen too, so that a unit that never
+    changed gets finite parameters; unbounded ones that never changed get variance 1.
 
     Args:
         layer: what to fill.
-        mean: (width,).
-        variance: (width,).
-        rows: rows that the moments come from.
+        expected: mean statistics t(x), in the order of ``layer.natural()``, each (width,).
+        variance: of x, (width,).
+        rows: rows that they come from.
     """
     # In float64, so that one row of noise among many millions still counts.
     device = next(layer.parameters()).device
-    mean, variance = mean.to(device, torch.float64), variance.to(device, torch.float64)
-    if layer.discrete:
-        uniform = layer.moments(torch.zeros_like(mean), theta=layer.reference()).mean
-        mean = (mean * rows + uniform) / (rows + 1)
-    layer.fit_(mean, torch.where(variance > 0, variance, 1.0))
+    expected = tuple(t.to(device, torch.float64) for t in expected)
+    variance = variance.to(device, torch.float64)
+    if layer.bounded:
+        reference = tuple(t.to(torch.float64) for t in layer.reference())
+        noise = layer.expected_statistics(torch.zeros_like(variance), theta=reference)
+        expected = tuple((t * rows + u) / (rows + 1) for t, u in zip(expected, noise, strict=True))
+    layer.fit_(expected, torch.where(variance > 0, variance, 1.0))

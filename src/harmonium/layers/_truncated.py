@@ -1,0 +1,202 @@
+"""The law p(x) ∝ exp(δx - γx²/2) on an interval, for γ of either sign and 0.
+
+The closed forms in error functions lose all digits for γ → 0 and far from the middle of the interval, and for
+γ < 0 they overflow. Instead the interval is cut where the density is highest (γ > 0) or lowest (γ ≤ 0) into
+two pieces, on each of which it falls from one end, the anchor. Each piece stops where the density has fallen
+to rounding and takes one fixed Gauss-Legendre rule: all terms are positive, nothing cancels, and the
+exponents of all nodes are one small matrix product. To automatic differentiation the nodes are constants, so
+that derivatives of every order are those of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_FALL = {torch.float32: 18.0, torch.float64: 36.0}  # log of the density's fall where a piece stops
+_NODES = {torch.float32: 14, torch.float64: 28}  # see docs/design_notes.md
+_CHUNK = 1 << 14  # units at a time, so that their nodes stay in the cache
+_CUBIC_STEPS = 30  # far more than an inversion takes; from then on it halves its bracket
+
+
+class TruncatedLaw(NamedTuple):
+    """ln ∫ exp(δx - γx²/2) dx, and the mean and variance of x, each of the shape of δ."""
+
+    log_mass: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+class _Rule(NamedTuple):
+    """Gauss-Legendre on [0, 1].
+
+    Attributes:
+        basis: (nodes, 2), the factors -t and -t²/2 of fall and bend.
+        weights: (3, nodes), of the integrals of 1, t and t².
+    """
+
+    basis: Tensor
+    weights: Tensor
+
+
+class _Pieces(NamedTuple):
+    """Both pieces of every interval, each (2, ...): x = anchor + reach·t for t in [0, 1].
+
+    The density at t is exp(top + lift - fall·t - bend·t²/2), which never rises. The higher anchor has lift 0;
+    ``top`` is of the shape of the slope.
+    """
+
+    anchor: Tensor
+    reach: Tensor
+    fall: Tensor
+    bend: Tensor
+    top: Tensor
+    lift: Tensor
+
+
+def truncated_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedLaw:
+    """Mass and moments of exp(slope·x - curvature·x²/2) on [low, high]; all arguments of one shape."""
+    if torch.is_grad_enabled() and (slope.requires_grad or curvature.requires_grad):
+        return _law(slope, curvature, low, high)
+    parts = [_law(*chunk) for chunk in _chunks(slope, curvature, low, high)]
+    log_mass, mean, variance = (torch.cat(part).view(slope.shape) for part in zip(*parts, strict=True))
+    return TruncatedLaw(log_mass, mean, variance)
+
+
+@torch.no_grad()
+def truncated_quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """The x below which a fraction ``level`` in [0, 1] of the law lies; all arguments of one shape."""
+    parts = [_quantile(*chunk) for chunk in _chunks(level, slope, curvature, low, high)]
+    return torch.cat(parts).view(slope.shape)
+
+
+def truncated_mode(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Where the density is highest; of two equally high ends the upper one."""
+    end = torch.where(slope >= curvature * (low + high) / 2, high, low)
+    return torch.where(curvature > 0, _stationary(slope, curvature, low, high), end)
+
+
+def _law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedLaw:
+    pieces = _pieces(slope, curvature, low, high)
+    rule = _rule(slope.dtype, slope.device)
+    sums = (rule.weights @ _density(pieces.fall, pieces.bend, rule)).view(3, *pieces.fall.shape)
+    masses = pieces.reach.abs() * sums[0] * pieces.lift.exp()
+    mass = masses.sum(0)
+    share = masses / mass
+    first, second = sums[1] / sums[0], sums[2] / sums[0]
+    # From each anchor. A falling density has a variance of at least a quarter of its second moment.
+    means, variances = pieces.reach * first, pieces.reach.square() * (second - first.square())
+    gap = (pieces.anchor[0] - pieces.anchor[1]) + (means[0] - means[1])
+    return TruncatedLaw(
+        pieces.top + mass.log(),
+        (share * (pieces.anchor + means)).sum(0),
+        (share * variances).sum(0) + share[0] * share[1] * gap.square(),
+    )
+
+
+def _quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    pieces = _pieces(slope, curvature, low, high)
+    rule = _rule(slope.dtype, slope.device)
+    sums = (rule.weights[:1] @ _density(pieces.fall, pieces.bend, rule)).view(pieces.fall.shape)
+    masses = pieces.reach.abs() * sums * pieces.lift.exp()
+    left = masses[0] / masses.sum(0)
+    in_left = level < left
+    fraction = torch.where(in_left, level / left, (level - left) / (1 - left)).clamp_(0, 1)
+    parts = (pieces.anchor, pieces.reach, pieces.fall, pieces.bend, sums)
+    anchor, reach, fall, bend, mass = (torch.where(in_left, part[0], part[1]) for part in parts)
+    fraction = torch.where(reach < 0, 1 - fraction, fraction)  # as seen from the anchor
+    x = anchor + reach * _invert(fraction, mass, fall, bend, rule)
+    return torch.minimum(torch.maximum(x, low), high)
+
+
+def _invert(fraction: Tensor, mass: Tensor, fall: Tensor, bend: Tensor, rule: _Rule) -> Tensor:
+    """The t in [0, 1] with ∫_0^t exp(-fall·s - bend·s²/2) ds = fraction · mass, mass = ∫_0^1.
+
+    Each step solves the equation for the exponential that touches the density at t, which converges cubically
+    and, for bend ≥ 0, from one side. A bracket catches every other case.
+    """
+    precision = torch.finfo(mass.dtype).eps
+    close = 0.3 * precision ** (1 / 3)  # a step so small leaves an error below the precision
+    target = fraction * mass
+    # As if the mass beyond t were exp(-fall·t - bend·t²/2), which is exact for bend = 0.
+    total = fall + bend / 2
+    level = -torch.log1p(fraction * torch.expm1(-total))
+    t = 2 * level / (fall + (fall.square() + 2 * bend * level).clamp_(min=0).sqrt_())
+    t = torch.where(total > 1e-3, t, fraction).clamp_(0, 1)
+    low, high = torch.zeros_like(t), torch.ones_like(t)
+    result, rows = t, torch.arange(len(t), device=t.device)
+    for step in count():
+        excess = t * (rule.weights[0] @ _density(fall * t, bend * t.square(), rule)) - target
+        low, high = torch.where(excess <= 0, t, low), torch.where(excess >= 0, t, high)
+        rate = fall + bend * t
+        ratio = excess * (t * (fall + bend * t / 2)).exp()
+        change = rate * ratio
+        exact = torch.log1p(change) / rate
+        moved = t - torch.where(change.abs() < 1e-4, ratio - change * ratio / 2, exact)
+        caught = (moved >= low) & (moved <= high)
+        moved = torch.where(caught, moved, (low + high) / 2) if step < _CUBIC_STEPS else (low + high) / 2
+        result = moved if step == 0 else result.index_copy(0, rows, moved)
+        far = (moved - t).abs() > close * moved
+        unsettled = ((excess.abs() > 4 * precision * target) & (far | ~caught)).nonzero().squeeze(-1)
+        if len(unsettled) == 0:
+            break
+        rows = rows[unsettled]
+        t, target, low, high = moved[unsettled], target[unsettled], low[unsettled], high[unsettled]
+        fall, bend = fall[unsettled], bend[unsettled]
+    return result
+
+
+def _pieces(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> _Pieces:
+    with torch.no_grad():
+        stationary = _stationary(slope, curvature, low, high)
+        peaked = curvature >= 0
+        anchor = torch.stack((torch.where(peaked, stationary, low), torch.where(peaked, stationary, high)))
+        end = torch.stack((torch.where(peaked, low, stationary), torch.where(peaked, high, stationary)))
+        steepness = (slope - curvature * anchor).abs()
+        most = _FALL[slope.dtype]
+        # Where steepness·d + curvature·d²/2 = most; beyond the piece if that is never.
+        root = (steepness.square() + 2 * most * curvature).clamp_(min=0).sqrt_()
+        cut = 2 * most / (steepness + root)
+        reach = torch.copysign(torch.minimum((end - anchor).abs(), cut), end - anchor)
+    fall = (curvature * anchor - slope) * reach
+    # The difference of the heights, and not the heights, which may be huge and nearly equal.
+    ahead = (anchor[0] - anchor[1]) * (slope - curvature * (anchor[0] + anchor[1]) / 2)
+    first = (ahead >= 0).detach()
+    highest = torch.where(first, anchor[0], anchor[1])
+    zero = torch.zeros_like(ahead)
+    lift = torch.stack((torch.where(first, zero, ahead), torch.where(first, -ahead, zero)))
+    top = (slope - curvature * highest / 2) * highest
+    return _Pieces(anchor, reach, fall, curvature * reach.square(), top, lift)
+
+
+def _stationary(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """δ/γ put into the interval; of γ = 0 the upper limit γ → 0+, and 0 for a flat density."""
+    point = (slope / (curvature + 0.0)).nan_to_num_(nan=0.0)  # the sum turns a negative zero
+    return torch.minimum(torch.maximum(point, low), high)
+
+
+def _density(fall: Tensor, bend: Tensor, rule: _Rule) -> Tensor:
+    """exp(-fall·t - bend·t²/2) at the rule's nodes, (nodes, elements)."""
+    coefficients = torch.stack((fall.flatten(), bend.flatten()))
+    exponents = rule.basis @ coefficients
+    return exponents.exp() if exponents.requires_grad else exponents.exp_()
+
+
+@cache
+def _rule(dtype: torch.dtype, device: torch.device) -> _Rule:
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES[dtype])
+    t, w = (nodes + 1) / 2, weights / 2
+    basis = np.stack((-t, -t * t / 2), 1)
+    moments = np.stack((w, w * t, w * t * t))
+    return _Rule(*(torch.from_numpy(part).to(device, dtype) for part in (basis, moments)))
+
+
+def _chunks(*arguments: Tensor) -> Iterator[list[Tensor]]:
+    flat = [x.reshape(-1) for x in arguments]
+    return map(list, zip(*(torch.split(x, _CHUNK) for x in flat), strict=True))

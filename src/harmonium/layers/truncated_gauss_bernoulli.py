@@ -1,0 +1,149 @@
+"""Real units in an interval that may also be exactly zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, softplus
+
+from harmonium import _random
+from harmonium.layers._interval import Bound, Interval
+from harmonium.layers._matching import matching_theta
+from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
+from harmonium.layers.layer import Layer, Moments, Theta
+
+
+@final
+class TruncatedGaussBernoulli(Layer):
+    """Sparse units: 0 with a probability of its own, else in [low, high] as a truncated Gaussian unit.
+
+    θ = (U, V, r), t(x) = (x, -x²/2, 1[x≠0]), ψ = softplus(r + ψ_TG(B, A)), with ψ_TG that of
+    ``TruncatedGaussian`` (Tramel et al. 2018, Eq. 94, ρ = σ(r)). Densities are with respect to a unit of mass
+    at 0 beside the length of the interval, so that ln p(x | field) is a log-probability at 0 and a
+    log-density elsewhere, and P[x≠0] = σ(r + ψ_TG).
+
+    Args:
+        n_units: number of units, at least 1.
+        low: the lower end of the interval, a number or one for each unit. 0 may lie inside or outside.
+        high: the upper end, above ``low``.
+
+    Attributes:
+        linear: learnable U, (n_units,), zero at first.
+        quadratic: learnable V, (n_units,), zero at first: a uniform density beside the mass at 0.
+        logit_rate: learnable r, (n_units,), -ln(high - low) at first: 0 in half of all cases.
+
+    Raises:
+        ValueError: bounds that are not finite, in the wrong order, or not as many as units.
+    """
+
+    kind: ClassVar[str] = "truncated_gauss_bernoulli"
+    location: ClassVar[str] = "linear"
+
+    def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
+        super().__init__(n_units)
+        self.interval = Interval(low, high, self.n_units)
+        self.linear = nn.Parameter(torch.zeros(self.n_units))
+        self.quadratic = nn.Parameter(torch.zeros(self.n_units))
+        self.logit_rate = nn.Parameter(torch.zeros(self.n_units))
+        with torch.no_grad():
+            self.logit_rate.copy_(self.reference()[2])
+
+    @property
+    def n_states(self) -> None:
+        return None
+
+    def config(self) -> dict[str, Any]:
+        return {"n_units": self.n_units, **self.interval.config()}
+
+    def natural(self) -> Theta:
+        return (self.linear, self.quadratic, self.logit_rate)
+
+    def reference(self) -> Theta:
+        zero = torch.zeros_like(self.linear)
+        low, high = self.interval.bounds(zero)
+        return (zero, zero.clone(), zero - (high - low).log())
+
+    def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
+        return softplus(self._mixture(B, A, theta)[1], threshold=40)
+
+    def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
+        law, logit = self._mixture(B, A, theta)
+        rate = torch.sigmoid(logit)
+        spread = law.variance + torch.sigmoid(-logit) * law.mean.square()
+        return Moments(rate * law.mean, rate * spread)
+
+    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
+        law, logit = self._mixture(B, A, theta)
+        rate = torch.sigmoid(logit)
+        return (rate * law.mean, -0.5 * rate * (law.variance + law.mean.square()), rate)
+
+    def statistics(self, x: Tensor) -> Theta:
+        return (x, -0.5 * x.square(), (x != 0).to(x.dtype))
+
+    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
+        return _random.uniform(shape, generator, self.linear.dtype)
+
+    def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, curvature, low, high = self._local(field, 0.0, theta)
+        _, logit = self._mixture(field, 0.0, theta)
+        rate = torch.sigmoid(logit)
+        # Noise below the rate is uniform again once divided by it. Zeros, often most units, need no more.
+        present = (noise < rate).flatten().nonzero().squeeze(-1)
+        level, slope, curvature, low, high = (
+            x.expand_as(rate).reshape(-1)[present] for x in (noise / rate, slope, curvature, low, high)
+        )
+        drawn = _present(truncated_quantile(level, slope, curvature, low, high), high)
+        return torch.zeros_like(rate).view(-1).index_copy(0, present, drawn).view_as(rate)
+
+    def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, curvature, low, high = self._local(field, 0.0, theta)
+        x = _present(truncated_mode(slope, curvature, low, high), high)
+        rate = (theta or self.natural())[2]
+        return torch.where((slope - curvature * x / 2) * x + rate >= 0, x, 0.0)
+
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, curvature, _, _ = self._local(field, 0.0, theta)
+        law, logit = self._mixture(field, 0.0, theta)
+        density = logsigmoid(logit) + (slope - curvature * x / 2) * x - law.log_mass
+        density = torch.where(self.interval.outside(x), -torch.inf, density)
+        return torch.where(x == 0, logsigmoid(-logit), density)
+
+    def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
+        """Between 0 and the interval with a density of c = min(1, 1/(high - low))/2 both ways."""
+        low, high = self.interval.bounds(x)
+        width = high - low
+        crossing = 0.5 * (1 / width).clamp(max=1)
+        rest = (noise - crossing) / (1 - crossing)
+        walk = _present(self.interval.reflect(x + step * 12**0.5 * (rest - 0.5)), high)
+        entry = _present(self.interval.reflect(low + noise / crossing), high)
+        from_zero = torch.where(noise < crossing * width, entry, 0.0)
+        return torch.where(x == 0, from_zero, torch.where(noise < crossing, 0.0, walk))
+
+    @torch.no_grad()
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        for parameter, value in zip(self.natural(), matching_theta(self, expected), strict=True):
+            parameter.copy_(value)
+
+    def misfit(self, x: Tensor) -> tuple[Tensor, str]:
+        return self.interval.outside(x) & (x != 0), f"0 or values in {self.interval}"
+
+    def _local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, ...]:
+        linear, quadratic, _ = theta or self.natural()
+        slope = B + linear
+        low, high = self.interval.bounds(slope)
+        shape = torch.broadcast_shapes(slope.shape, (quadratic + A).shape)
+        return tuple(x.expand(shape) for x in (slope, quadratic + A, low, high))
+
+    def _mixture(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[TruncatedLaw, Tensor]:
+        """The law in the interval, and the log-odds of being there."""
+        law = truncated_law(*self._local(B, A, theta))
+        return law, law.log_mass + (theta or self.natural())[2]
+
+
+def _present(x: Tensor, high: Tensor) -> Tensor:
+    """A value of the interval that is not 0, which would say that the unit is absent."""
+    tiny = torch.finfo(x.dtype).tiny
+    return torch.where(x == 0, torch.where(high > 0, tiny, -tiny), x)
