@@ -13,11 +13,10 @@ from harmonium.chains.local_search import _PATIENCE
 from . import machines, oracle
 from .specifications import SPECIFICATIONS, Specification, random_states
 
-DISCRETE = [s for s in SPECIFICATIONS if "gaussian" not in s.kinds]
+REAL = {"gaussian", *oracle.TRUNCATED}
+DISCRETE = [s for s in SPECIFICATIONS if REAL.isdisjoint(s.kinds)]
 ONE_REAL_PARITY = [
-    s
-    for s in SPECIFICATIONS
-    if "gaussian" in s.kinds and not ("gaussian" in s.kinds[::2] and "gaussian" in s.kinds[1::2])
+    s for s in SPECIFICATIONS if REAL.isdisjoint(s.kinds[::2]) != REAL.isdisjoint(s.kinds[1::2])
 ]
 ROWS = 60
 
@@ -31,6 +30,15 @@ def mode(layer: oracle.Layer, field: np.ndarray) -> np.ndarray:
     if layer.kind == "gaussian":
         linear, precision = layer.natural
         return (linear + field) / precision
+    if layer.bounds is not None:
+        low, high = layer.bounds
+        slope, curvature = field + layer.natural[0], layer.natural[1]
+        x = np.where((slope - curvature * high / 2) * high >= (slope - curvature * low / 2) * low, high, low)
+        x = np.where(curvature > 0, np.clip(slope / np.maximum(curvature, 1e-300), low, high), x)
+        if layer.kind == "truncated_gaussian":
+            return x
+        x = np.where(x == 0, np.finfo(float).tiny, x)  # as near to 0 as can be without being absent
+        return np.where((slope - curvature * x / 2) * x + layer.natural[2] >= 0, x, 0.0)
     total = field + layer.natural[0].reshape(-1)
     if layer.kind == "categorical":
         states = layer.natural[0].shape[1]

@@ -173,6 +173,10 @@ def encoded(kind: str) -> np.ndarray:
         return 2.0 * digits(2) - 1
     if kind == "categorical":
         return np.eye(3)[digits(3)].reshape(ROWS, -1)
+    if kind.startswith("truncated"):
+        X = np.random.default_rng(5).beta(0.4, 0.7, size=(ROWS, 5)).astype(np.float32)
+        X[:, 0], X[:, 1], X[:120, 2], X[:, 3] = 0.0, 1.0, 0.0, X[:, 3] > 0.3
+        return X.astype(float)
     X = np.random.default_rng(5).normal([0, 0, 3, -1e4, 0.1], [1, 1, 0.01, 50, 1e-3], size=(ROWS, 5))
     X[:, 0], X[:, 1] = 0.0, 2.5
     return X
@@ -183,6 +187,8 @@ LAYERS = {
     "spin": lambda: hm.Spin(5),
     "categorical": lambda: hm.Categorical(5, 3),
     "gaussian": lambda: hm.Gaussian(5),
+    "truncated_gaussian": lambda: hm.TruncatedGaussian(5, 0.0, 1.0),
+    "truncated_gauss_bernoulli": lambda: hm.TruncatedGaussBernoulli(5, 0.0, 1.0),
 }
 
 
@@ -195,6 +201,14 @@ def test_visible_units_alone_have_the_moments_of_the_data(kind: str) -> None:
     before = parameters(made)
     visible_from_data_(made, Rows.of(X, torch.float64))
     mean, variance = layer.moments(torch.zeros(1, layer.width, dtype=torch.float64))
+    if kind.startswith("truncated"):
+        zero = torch.zeros(1, layer.width, dtype=torch.float64)
+        noise = layer.expected_statistics(zero, theta=layer.reference())
+        seen = layer.statistics(torch.from_numpy(X))
+        for t, x, u in zip(layer.expected_statistics(zero), seen, noise, strict=True):
+            wanted = (x.sum(0) + u[0]) / (ROWS + 1)
+            np.testing.assert_allclose(t[0].detach(), wanted, rtol=1e-5)
+        return
     if kind == "gaussian":
         expected = X.mean(0)
         spread = np.where(X.var(0) > 0, X.var(0), 1.0)
@@ -231,7 +245,8 @@ def test_one_row_is_enough(kind: str) -> None:
 @pytest.mark.parametrize("kind", LAYERS)
 def test_visible_for_makes_the_layer_that_the_data_start(kind: str) -> None:
     """Raw data, the layer chosen for them, its encoder, and the start from the encoded rows."""
-    raw = {"bernoulli": digits(2), "spin": digits(2), "categorical": digits(3)}.get(kind, encoded("gaussian"))
+    integers = {"bernoulli": digits(2), "spin": digits(2), "categorical": digits(3)}
+    raw = integers[kind] if kind in integers else encoded(kind)
     rows = Rows.of(raw.astype(float), torch.float64)
     layer, encoder = visible_for(rows, kind)
     made = hm.BoltzmannMachine([layer, hm.Bernoulli(2)]).double()

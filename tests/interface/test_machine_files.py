@@ -59,15 +59,14 @@ def forged(path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]
 
 
 def joint_states(specification: Specification, machine: hm.BoltzmannMachine) -> list[torch.Tensor]:
-    """Every joint state of the discrete layers, with random values in the Gaussian ones."""
+    """Every joint state of the discrete layers, with random values in the real ones."""
     layers = oracle.natural(describe(machine)).layers
-    supports = [np.zeros((1, x.width)) if x.kind == "gaussian" else oracle.support(x) for x in layers]
+    kinds = {"gaussian", *oracle.TRUNCATED}
+    supports = [np.zeros((1, x.width)) if x.kind in kinds else oracle.support(x) for x in layers]
     sizes = [len(x) for x in supports]
     index = np.unravel_index(np.arange(np.prod(sizes)), sizes)
     real = random_states(specification, len(index[0]))
-    states = [
-        real[l] if layer.kind == "gaussian" else supports[l][index[l]] for l, layer in enumerate(layers)
-    ]
+    states = [real[l] if layer.kind in kinds else supports[l][index[l]] for l, layer in enumerate(layers)]
     return tensors(states, machine.dtype)
 
 

@@ -128,7 +128,7 @@ def _invert(fraction: Tensor, mass: Tensor, fall: Tensor, bend: Tensor, rule: _R
     total = fall + bend / 2
     level = -torch.log1p(fraction * torch.expm1(-total))
     t = 2 * level / (fall + (fall.square() + 2 * bend * level).clamp_(min=0).sqrt_())
-    t = torch.where(total > 1e-3, t, fraction).clamp_(0, 1)
+    t = torch.where((total > 1e-3) & (fraction > 0), t.nan_to_num_(nan=1.0), fraction).clamp_(0, 1)
     low, high = torch.zeros_like(t), torch.ones_like(t)
     result, rows = t, torch.arange(len(t), device=t.device)
     for step in count():

@@ -134,8 +134,7 @@ class TruncatedGaussBernoulli(Layer):
         linear, quadratic, _ = theta or self.natural()
         slope = B + linear
         low, high = self.interval.bounds(slope)
-        shape = torch.broadcast_shapes(slope.shape, (quadratic + A).shape)
-        return tuple(x.expand(shape) for x in (slope, quadratic + A, low, high))
+        return (slope, *(x.expand_as(slope) for x in (quadratic + A, low, high)))
 
     def _mixture(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[TruncatedLaw, Tensor]:
         """The law in the interval, and the log-odds of being there."""
@@ -145,5 +144,5 @@ class TruncatedGaussBernoulli(Layer):
 
 def _present(x: Tensor, high: Tensor) -> Tensor:
     """A value of the interval that is not 0, which would say that the unit is absent."""
-    tiny = torch.finfo(x.dtype).tiny
-    return torch.where(x == 0, torch.where(high > 0, tiny, -tiny), x)
+    least = torch.full_like(x, torch.finfo(x.dtype).tiny)
+    return torch.where(x == 0, torch.where(high > 0, least, -least), x)

@@ -101,8 +101,7 @@ class TruncatedGaussian(Layer):
         linear, quadratic = theta or self.natural()
         slope = B + linear
         low, high = self.interval.bounds(slope)
-        shape = torch.broadcast_shapes(slope.shape, (quadratic + A).shape)
-        return tuple(x.expand(shape) for x in (slope, quadratic + A, low, high))
+        return (slope, *(x.expand_as(slope) for x in (quadratic + A, low, high)))
 
     def _law(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> TruncatedLaw:
         return truncated_law(*self._local(B, A, theta))

@@ -6,10 +6,21 @@ import torch
 
 from harmonium import _checks
 from harmonium.data import Encoder, Identity, OneHot, Rows, Standardise
-from harmonium.layers import Bernoulli, Categorical, Gaussian, Layer, Spin
+from harmonium.layers import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Layer,
+    Spin,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
 
 _ROWS = 4096
-VISIBLE_KINDS = ("auto", "bernoulli", "spin", "categorical", "gaussian")
+VISIBLE_KINDS = (
+    *("auto", "bernoulli", "spin", "categorical", "gaussian"),
+    *("truncated_gaussian", "truncated_gauss_bernoulli"),
+)
 
 
 def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
@@ -20,7 +31,9 @@ def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
         kind: "auto": Bernoulli where every value is 0 or 1, Spin where every value is -1 or +1 (the density
             of such data has no upper bound), else Gaussian. "bernoulli" takes 0 and 1; "spin" takes -1 and
             +1, or 0 and 1 which become them; "categorical" takes integers 0..q-1, with q one more than the
-            largest; "gaussian" takes any numbers and standardises the columns.
+            largest; "gaussian" takes any numbers and standardises the columns; "truncated_gaussian" and
+            "truncated_gauss_bernoulli" take numbers in [0, 1], such as grey levels, the second with exact
+            zeros of their own.
 
     Raises:
         ValueError: an unknown kind, or data that the kind does not take; the message names the value.
@@ -31,6 +44,16 @@ def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
         kind = next((name for name, pair in two_valued.items() if _outside(rows, pair) is None), "gaussian")
     if kind == "gaussian":
         return Gaussian(rows.width), Standardise.fit(rows)
+    if kind.startswith("truncated"):
+        beyond = _beyond_unit_interval(rows)
+        if beyond is not None:
+            raise ValueError(
+                f'X: expected values in [0, 1] for visible="{kind}", received {beyond:g}; '
+                "scale the data first"
+            )
+        if kind == "truncated_gaussian":
+            return TruncatedGaussian(rows.width, 0.0, 1.0), Identity()
+        return TruncatedGaussBernoulli(rows.width, 0.0, 1.0), Identity()
     if kind == "categorical":
         largest = _largest_integer(rows)
         return Categorical(rows.width, largest + 1), OneHot(largest + 1)
@@ -56,6 +79,15 @@ def _outside(rows: Rows, values: tuple[float, float]) -> float | None:
     """The first entry that is neither of the two values."""
     for chunk in rows.chunks(_ROWS):
         bad = (chunk != values[0]) & (chunk != values[1])
+        if bool(bad.any()):
+            return float(chunk[bad][0])
+    return None
+
+
+def _beyond_unit_interval(rows: Rows) -> float | None:
+    """The first entry outside [0, 1]."""
+    for chunk in rows.chunks(_ROWS):
+        bad = (chunk < 0) | (chunk > 1)
         if bool(bad.any()):
             return float(chunk[bad][0])
     return None
