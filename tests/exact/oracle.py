@@ -265,6 +265,11 @@ def natural(learnable: Learnable) -> Description:
             layers.append(Layer("gaussian", (layer.values["mean"] * precision, precision)))
         elif layer.kind in TRUNCATED:
             layers.append(Layer(layer.kind, tuple(layer.values.values()), layer.bounds))
+        elif layer.kind == "natural_gaussian":
+            layers.append(Layer("gaussian", (layer.values["linear"], layer.values["quadratic"])))
+        elif layer.kind == "standardised_gaussian":
+            precision = np.exp(-layer.values["log_variance"])
+            layers.append(Layer("gaussian", (layer.values["shift"] * np.sqrt(precision), precision)))
         else:
             layers.append(Layer(layer.kind, (layer.values["bias"],)))
     couplings = [

@@ -59,6 +59,18 @@ CASES = (
         },
     ),
     Case(
+        "natural_gaussian",
+        hm.NaturalGaussian,
+        (3,),
+        {"linear": np.array([-30.0, 0.0, 0.4]), "quadratic": np.array([20.0, 1.0, 0.2])},
+    ),
+    Case(
+        "standardised_gaussian",
+        hm.StandardisedGaussian,
+        (3,),
+        {"shift": np.array([-1.5, 0.0, 2.0]), "log_variance": np.log([0.05, 1.0, 5.0])},
+    ),
+    Case(
         "gaussian",
         hm.Gaussian,
         (3,),
@@ -184,7 +196,7 @@ def test_attributes(case: Case) -> None:
     assert layer.n_units == case.arguments[0]
     assert layer.discrete is (case.cls in DISCRETE)
     assert layer.width == (int(np.prod(case.arguments)) if layer.discrete else layer.n_units)
-    assert layer.bounded is (case.cls is not hm.Gaussian)
+    assert layer.bounded is not issubclass(case.cls, hm.layers.GaussianUnits)
 
 
 @cases
@@ -440,9 +452,8 @@ def test_given_natural_parameters_override_the_layers_own(case: Case) -> None:
     noise = layer.noise(b.shape, generator=torch.Generator().manual_seed(1)).double()
     twin = case.build()
     with torch.no_grad():
-        if layer.kind == "gaussian":
-            twin.log_variance.copy_(-torch.log(other[1]))
-            twin.mean.copy_(other[0] / other[1])
+        if issubclass(case.cls, hm.layers.GaussianUnits):
+            twin.fit_((other[0] / other[1],), 1 / other[1])
         elif layer.kind in oracle.TRUNCATED:
             for parameter, value in zip(twin.natural(), other, strict=True):
                 parameter.copy_(value)
@@ -555,7 +566,7 @@ def test_noise_has_its_law() -> None:
     for case in CASES:
         layer = case.build()
         noise = layer.noise((20_000, layer.width), generator=generator)
-        law = "norm" if case.cls is hm.Gaussian else "uniform"
+        law = "norm" if issubclass(case.cls, hm.layers.GaussianUnits) else "uniform"
         assert stats.kstest(array(noise).reshape(-1), law).pvalue > 1e-4, case.name
 
 

@@ -1,7 +1,9 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
 from harmonium.chains.gibbs import Gibbs
+from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.langevin import Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.planted import planted
@@ -10,7 +12,9 @@ from harmonium.chains.tempering import Tempering
 
 __all__ = [
     "Gibbs",
+    "GibbsLangevin",
     "Kernel",
+    "Langevin",
     "Metropolis",
     "Observer",
     "Step",

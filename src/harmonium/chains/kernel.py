@@ -38,6 +38,14 @@ class Kernel(ABC):
     ) -> Step:
         """Moves every chain once; the given tensors are not changed."""
 
+    def at(self, sweep: int, sweeps: int) -> Kernel:
+        """The kernel of sweep 0 ≤ sweep < sweeps of a run: another one where its steps have a schedule."""
+        return self
+
+    def scaled(self, factor: float) -> Kernel:
+        """The same with its steps multiplied by a factor; a kernel without steps stays as it is."""
+        return self
+
     def expand(
         self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
     ) -> States:

@@ -50,7 +50,7 @@ class Metropolis(Kernel):
                 gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(
                     moved[l], field, theta
                 )
-                accept = _accept(gain, generator)
+                accept = metropolis_test(gain, generator)
                 accepted.append(accept.float().mean())
                 by_unit = torch.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(moved[l]))
                 moved[l] = by_unit.flatten(-2)
@@ -63,7 +63,7 @@ class Metropolis(Kernel):
     ) -> Step:
         proposal = [self._propose(hamiltonian, l, x, generator) for l, x in enumerate(states)]
         proposal = clamp.apply_all(proposal)
-        accept = _accept(hamiltonian.energy(states) - hamiltonian.energy(proposal), generator)
+        accept = metropolis_test(hamiltonian.energy(states) - hamiltonian.energy(proposal), generator)
         moved = [
             torch.where(accept.unsqueeze(-1), new, old) for new, old in zip(proposal, states, strict=True)
         ]
@@ -76,7 +76,8 @@ class Metropolis(Kernel):
         return f"Metropolis({self.scope!r}, step={self.step:g})"
 
 
-def _accept(gain: Tensor, generator: torch.Generator) -> Tensor:
+def metropolis_test(gain: Tensor, generator: torch.Generator) -> Tensor:
+    """Which proposals are taken, each with probability min(1, exp(gain)), as booleans of the gain's shape."""
     # u < exp(gain) in log space; u is never 0 as 1 - u is never 0.
     u = _random.uniform(gain.shape, generator, torch.float64)
     return torch.log1p(-u) < gain

@@ -77,7 +77,7 @@ def advance(
 ) -> States:
     """``run`` on states that the kernel has expanded; every chain in harmonium moves through this loop."""
     for number in range(1, sweeps + 1):
-        step = kernel.sweep(hamiltonian, states, clamp, generator)
+        step = kernel.at(number - 1, sweeps).sweep(hamiltonian, states, clamp, generator)
         states = step.states
         if observer is not None:
             observer(number, step)

@@ -3,8 +3,11 @@
 from harmonium.layers.bernoulli import Bernoulli
 from harmonium.layers.categorical import Categorical
 from harmonium.layers.gaussian import Gaussian
+from harmonium.layers.gaussian_units import GaussianUnits
 from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.natural_gaussian import NaturalGaussian
 from harmonium.layers.spin import Spin
+from harmonium.layers.standardised_gaussian import StandardisedGaussian
 from harmonium.layers.truncated_gauss_bernoulli import TruncatedGaussBernoulli
 from harmonium.layers.truncated_gaussian import TruncatedGaussian
 
@@ -12,9 +15,12 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "Gaussian",
+    "GaussianUnits",
     "Layer",
     "Moments",
+    "NaturalGaussian",
     "Spin",
+    "StandardisedGaussian",
     "Theta",
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",

@@ -51,7 +51,8 @@ class Layer(nn.Module, ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        Layer.registry[cls.kind] = cls
+        if "kind" in vars(cls):  # abstract layers have none
+            Layer.registry[cls.kind] = cls
 
     def __init__(self, n_units: int, columns: int = 1) -> None:
         super().__init__()

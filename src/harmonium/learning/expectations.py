@@ -53,10 +53,13 @@ class ClampedChains(Expectation):
 
     Args:
         sweeps: sweeps before the statistics are taken, at least 1.
+        marginal: whether the odd layers are summed out; if not, they are drawn, as in the gradient of the
+            joint density (noisier, with the same expectation).
     """
 
-    def __init__(self, sweeps: int = 1) -> None:
+    def __init__(self, sweeps: int = 1, *, marginal: bool = True) -> None:
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
+        self.marginal = marginal
 
     def add(
         self,
@@ -67,13 +70,14 @@ class ClampedChains(Expectation):
         into: Statistics,
         weight: float,
     ) -> Outcome:
-        states = [v] * len(hamiltonian.layers)
-        if len(hamiltonian.layers) > 2:
-            states = complete(hamiltonian, v, generator)
+        deep = len(hamiltonian.layers) > 2
+        states = complete(hamiltonian, v, generator) if deep or not self.marginal else [v, v]
+        if deep:
             states = advance(
                 hamiltonian, Gibbs(), states, self.sweeps, Clamp(hamiltonian, v, len(v)), generator
             )
-        into.add(hamiltonian, states, weight / len(v), summed=hamiltonian.parity("odd"))
+        summed = hamiltonian.parity("odd") if self.marginal else ()
+        into.add(hamiltonian, states, weight / len(v), summed=summed)
         return Outcome(None, {})
 
 
@@ -85,11 +89,14 @@ class FreeChains(Expectation):
         kernel: what moves the chains.
         sweeps: sweeps of every call, at least 1.
         start: "data": fresh chains from the batch (CD); "persistent": chains continue from the last call, and
-            begin as independent units at the machine's biases (PCD); "noise": fresh chains from uniform or
-            standard normal noise.
+            begin as independent units at the machine's biases (PCD); "noise": fresh chains whose visible
+            units are uniform or standard normal noise.
         chains: how many; None is as many as the batch has rows. Chains from data always are.
         burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep
             only.
+        marginal: as in ``ClampedChains``.
+        step_decay: updates after which the kernel's steps are half of what they were: times 1/(1 +
+            t/step_decay) at update t, counted from the first call. Only with fresh chains. None: never.
     """
 
     def __init__(
@@ -100,6 +107,8 @@ class FreeChains(Expectation):
         start: Start = "persistent",
         chains: int | None = None,
         burn_in: int | None = None,
+        marginal: bool = True,
+        step_decay: float | None = None,
     ) -> None:
         self.kernel = Gibbs() if kernel is None else kernel
         _checks.instance(self.kernel, "kernel", Kernel, "a kernel")
@@ -111,6 +120,10 @@ class FreeChains(Expectation):
         )
         if self.burn_in >= self.sweeps:
             raise ValueError(f"burn_in: expected fewer than the {self.sweeps} sweeps, received {burn_in}")
+        self.marginal = marginal
+        self.step_decay = None if step_decay is None else _checks.real(step_decay, "step_decay", low=1.0)
+        if step_decay is not None and self.start == "persistent":
+            raise ValueError(f"step_decay: expected None with persistent chains, received {step_decay}")
 
     def add(
         self,
@@ -122,25 +135,30 @@ class FreeChains(Expectation):
         weight: float,
     ) -> Outcome:
         chains = len(v) if self.chains is None or self.start == "data" else self.chains
-        states = state
-        if states is not None:
+        kernel, states = self.kernel, state
+        if self.step_decay is not None:
+            kernel = kernel.scaled(1 / (1 + (state or 0) / self.step_decay))
+        if self.start == "persistent" and state is not None:
             check_states(hamiltonian, states)
         else:
             fresh = begin(hamiltonian, v, chains, self.start, generator)
-            states = self.kernel.expand(hamiltonian, fresh, generator)
-        odd = hamiltonian.parity("odd")
-        chains = len(self.kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
+            states = kernel.expand(hamiltonian, fresh, generator)
+        summed = hamiltonian.parity("odd") if self.marginal else ()
+        chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each = weight / (chains * (self.sweeps - self.burn_in))
         diagnostics: dict[str, float] = {}
 
         def observe(number: int, step: Step) -> None:
-            diagnostics.update(step.diagnostics)
+            for name, value in step.diagnostics.items():
+                diagnostics[name] = diagnostics.get(name, 0.0) + value / self.sweeps
             if number > self.burn_in:
-                into.add(hamiltonian, self.kernel.target(step.states), each, summed=odd, fields=step.fields)
+                into.add(hamiltonian, kernel.target(step.states), each, summed=summed, fields=step.fields)
 
-        free = Clamp(hamiltonian, None, chains)
-        states = advance(hamiltonian, self.kernel, states, self.sweeps, free, generator, observe)
-        return Outcome(states if self.start == "persistent" else None, diagnostics)
+        free = Clamp(hamiltonian, None, len(states[0]))
+        states = advance(hamiltonian, kernel, states, self.sweeps, free, generator, observe)
+        if self.start == "persistent":
+            return Outcome(states, diagnostics)
+        return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
 
 
 def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> States:
@@ -152,6 +170,8 @@ def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generato
         zero = torch.zeros(chains, layer.width, dtype=hamiltonian.dtype, device=hamiltonian.device)
         theta = layer.reference() if start == "noise" else hamiltonian.thetas[l]
         states.append(layer.sample(zero, hamiltonian.noise(l, chains, generator), theta))
+        if start == "noise":  # visible noise, and hidden layers that fit it
+            return complete(hamiltonian, states[0], generator)
     return states
 
 

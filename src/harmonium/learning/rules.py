@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
@@ -58,24 +59,40 @@ def tempered_pcd(k: int = 1, chains: int | None = None, *, replicas: int = 10) -
 
 
 def noise_cd(
-    k: int = 100, *, kernel: Kernel | None = None, burn_in: int = 0, chains: int | None = None
+    k: int = 100,
+    *,
+    kernel: Kernel | None = None,
+    burn_in: int = 0,
+    chains: int | None = None,
+    gradient: Literal["marginal", "joint"] = "marginal",
+    step_decay: float | None = None,
 ) -> Rule:
     """Modified contrastive divergence: chains from noise, averaged after burn-in (Liao et al. 2022, Alg. 3).
 
+    Every update starts its chains anew, at visible units drawn from N(0, I) (uniform if discrete) with the
+    hidden layers drawn to fit, and averages over all states after burn-in as they come. The data should be
+    standardised, so that the noise has their scale. What is learned is a sampler of k sweeps from noise, and
+    not the density (docs/design_notes.md has the measurement): sample with the same kernel and sweeps.
+
     Args:
         k: sweeps, at least 1.
-        kernel: what moves the chains; Gibbs by default.
+        kernel: what moves the chains: ``chains.Gibbs`` by default, ``Langevin`` or ``GibbsLangevin``, whose
+            steps follow the variances as they are learned.
         burn_in: sweeps left out, fewer than k.
         chains: how many; None is as many as the batch has rows.
+        gradient: "marginal": the odd hidden layers are summed out (Alg. 4); "joint": they are drawn (Alg. 3),
+            which is noisier and has the same expectation.
+        step_decay: updates after which the kernel's steps are halved, see ``FreeChains``; None: never.
     """
     _checks.positive_int(k, "k")
-    free = FreeChains(kernel, k, start="noise", chains=chains, burn_in=burn_in)
-    return Rule(
-        f"noise_cd({k}, kernel={free.kernel!r}, burn_in={burn_in}, chains={chains})",
-        ClampedChains(k),
-        free,
-        "biased",
+    _checks.one_of(gradient, "gradient", ("marginal", "joint"))
+    marginal = gradient == "marginal"
+    free = FreeChains(
+        kernel, k, start="noise", chains=chains, burn_in=burn_in, marginal=marginal, step_decay=step_decay
     )
+    name = f"noise_cd({k}, kernel={free.kernel!r}, burn_in={burn_in}, chains={chains}, gradient={gradient!r}"
+    name += ")" if step_decay is None else f", step_decay={step_decay:g})"
+    return Rule(name, ClampedChains(k, marginal=marginal), free, "biased")
 
 
 def mean_field_pcd(

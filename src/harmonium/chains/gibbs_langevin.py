@@ -1,0 +1,90 @@
+"""Gibbs sampling with Langevin steps in place of the Gaussian draw."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.relaxation import Relaxation
+from harmonium.machine import Clamp, Hamiltonian
+
+Correction = Literal["none", "metropolis", "exact"]
+
+
+@final
+class GibbsLangevin(Kernel):
+    """Gibbs sampling in which a Gaussian layer makes ``inner`` Langevin steps instead of being drawn anew.
+
+    With the neighbours fixed these steps are one Gaussian draw (Liao et al. 2022, Alg. 2, Eqs. 9-11), so the
+    inner loop costs nothing: x' = m + β₀ (x - m) + s σ ξ with m the mean given the neighbours, β₀ = Π_j (1 -
+    α₀ c_j), steps α₀ c_j σ_i² and c_j = ½ (1 + cos(π j / inner)) for j = 0 … inner-1. The chain remembers its
+    place; β₀ = 0 is Gibbs sampling, which "exact" with ``step=1`` gives.
+
+    Args:
+        step: α₀ of the first inner step, above 0.
+        inner: Langevin steps of a sweep, at least 1.
+        correction: "metropolis": a Metropolis test of the whole sweep (Eq. 12); in wide layers it needs small
+            steps. "exact": the noise has s² = 1 - β₀², which leaves the conditional law as it is, and so the
+            machine's, with nothing to accept. "none": s² as in the paper; the law is not kept.
+        adjust: first sweeps of a run without the Metropolis test.
+
+    Raises:
+        ValueError: |β₀| of 1 or more with "exact".
+    """
+
+    def __init__(
+        self, step: float = 0.1, inner: int = 10, correction: Correction = "exact", *, adjust: int = 0
+    ) -> None:
+        self.step = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
+        self.inner = _checks.positive_int(inner, "inner")
+        _checks.one_of(correction, "correction", ("none", "metropolis", "exact"))
+        self.correction = correction
+        self.adjust = _checks.positive_int(adjust, "adjust", minimum=0)
+        keep, _ = self._draw()
+        if correction == "exact" and abs(keep) >= 1:
+            raise ValueError(
+                f"step: expected one with |β₀| below 1, such as less than 2, received {self.step:g}"
+            )
+
+    def at(self, sweep: int, sweeps: int) -> GibbsLangevin:
+        if not self.adjust:
+            return self
+        other = copy.copy(self)
+        other.adjust = max(0, self.adjust - sweep)
+        return other
+
+    def scaled(self, factor: float) -> GibbsLangevin:
+        return GibbsLangevin(self.step * factor, self.inner, self.correction, adjust=self.adjust)
+
+    def sweep(
+        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
+    ) -> Step:
+        keep, spread = self._draw()
+        adjusted = self.correction == "metropolis" and self.adjust == 0
+        return Relaxation(keep, spread, collapsed=False, adjusted=adjusted).sweep(
+            hamiltonian, states, clamp, generator
+        )
+
+    def _draw(self) -> tuple[float, float]:
+        """β₀ and s of the inner steps together."""
+        keep, variance = 1.0, 0.0
+        for j in range(self.inner):
+            size = self.step * 0.5 * (1 + math.cos(math.pi * j / self.inner))
+            keep *= 1 - size
+            variance = variance * (1 - size) ** 2 + 2 * size
+        if self.correction == "exact":
+            variance = 1 - keep**2
+        return keep, math.sqrt(max(variance, 0.0))
+
+    def __repr__(self) -> str:
+        return (
+            f"GibbsLangevin(step={self.step:g}, inner={self.inner}, correction={self.correction!r}, "
+            f"adjust={self.adjust})"
+        )

@@ -1,0 +1,191 @@
+"""Langevin kernels keep the law of machines with unequal variances; the uncorrected ones are caught.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+from math import cos, pi
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.chains import GibbsLangevin, Kernel, Langevin
+
+from .support import exact_states, exact_statistics, largest_z, row_statistics, z_limit
+
+ROWS = 40_000
+SWEEPS = 8
+MACHINES = {
+    "visible": lambda: [hm.Gaussian(3), hm.Bernoulli(4)],
+    "hidden": lambda: [hm.Spin(4), hm.Gaussian(2)],
+    "deep": lambda: [hm.Gaussian(3), hm.Spin(3), hm.Spin(2)],
+    "both": lambda: [hm.Gaussian(2), hm.Spin(3), hm.Gaussian(2)],
+    "middle": lambda: [hm.Spin(2), hm.Gaussian(2), hm.Spin(2)],
+    "natural": lambda: [hm.NaturalGaussian(3), hm.Spin(3)],
+    "standardised": lambda: [hm.StandardisedGaussian(3), hm.Spin(3)],
+}
+CORRECT = [
+    hm.chains.Gibbs(),
+    Langevin(0.3),
+    Langevin(0.5, anneal=True),
+    GibbsLangevin(0.2, 5, "metropolis"),
+    GibbsLangevin(0.2, 5, "exact"),
+    GibbsLangevin(1.7, 1, "exact"),
+]
+WRONG = [Langevin(0.5, adjust=None), Langevin(0.5, adjust=SWEEPS), GibbsLangevin(0.5, 2, "none")]
+
+
+def machine(name: str) -> hm.BoltzmannMachine:
+    """Variances from 0.05 to 5; flipping a neighbour moves a mean by about a standard deviation."""
+    made = hm.BoltzmannMachine(MACHINES[name]()).double()
+    generator = torch.Generator().manual_seed(8)
+    with torch.no_grad():
+        for layer in made.layers:
+            normal = torch.randn(layer.width, generator=generator, dtype=torch.float64)
+            if isinstance(layer, hm.layers.GaussianUnits):
+                variance = torch.logspace(-1.3, 0.7, layer.width, dtype=torch.float64)
+                layer.fit_((0.3 * normal * variance.sqrt(),), variance)
+            else:
+                layer.bias.copy_(0.3 * normal)
+        # J = K/σ with K of order 1, whatever the parametrisation, so that no unit is frozen.
+        for W, below, above in zip(made.couplings, made.layers, made.layers[1:], strict=False):
+            strength = 0.6 * torch.randn(W.shape, generator=generator, dtype=torch.float64)
+            for layer, shape in ((below, (-1, 1)), (above, (1, -1))):
+                if isinstance(layer, hm.layers.GaussianUnits):
+                    strength = strength * layer.natural()[1].sqrt().view(shape) / _scale(layer).view(shape)
+            W.copy_(strength)
+    return made
+
+
+def _scale(layer: hm.layers.Layer) -> torch.Tensor:
+    return torch.ones(layer.width, dtype=torch.float64) if layer.scale is None else layer.scale
+
+
+def drift(name: str, kernel: Kernel, batch: int = ROWS, rows: int = ROWS) -> tuple[float, float]:
+    """Largest |z| of E[S] after some sweeps from exact draws, in batches of a size."""
+    made = machine(name)
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(1)
+    start = exact_states(made, rows, generator)
+    parts = [
+        hm.chains.run(made, kernel, [x[i : i + batch] for x in start], SWEEPS, generator=generator)
+        for i in range(0, rows, batch)
+    ]
+    states = [torch.cat(layer) for layer in zip(*parts, strict=True)]
+    return largest_z(row_statistics(hamiltonian, states).detach(), exact_statistics(hamiltonian))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("kernel", CORRECT, ids=repr)
+def test_no_drift(name, kernel):
+    z, limit = drift(name, kernel)
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("kernel", WRONG, ids=repr)
+def test_uncorrected_kernels_are_caught(name, kernel):
+    z, limit = drift(name, kernel)
+    assert z > limit
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(1, 500), (100, 10_000), (512, 10_240)])
+@pytest.mark.parametrize("kernel", [CORRECT[0], CORRECT[1], CORRECT[3], CORRECT[4]], ids=repr)
+def test_the_law_does_not_depend_on_the_batch(kernel, batch, rows):
+    z, limit = drift("visible", kernel, batch, rows)
+    assert z < limit
+
+
+def test_one_inner_step_of_size_one_is_gibbs():
+    made = machine("visible")
+    states = made.random_states(50, generator=torch.Generator().manual_seed(0))
+    drawn = [
+        hm.chains.run(made, kernel, states, 3, generator=torch.Generator().manual_seed(1))
+        for kernel in (hm.chains.Gibbs(), GibbsLangevin(1.0, 1, "exact"))
+    ]
+    assert all(torch.allclose(a, b, rtol=1e-12) for a, b in zip(*drawn, strict=True))
+
+
+@pytest.mark.parametrize("inner", [1, 4])
+def test_the_closed_form_is_the_loop(inner):
+    """Mean and variance of the drawn visible units against as many Langevin steps at fixed hidden units."""
+    step, start, sigma, centre = 0.4, 2.0, 0.7, -1.0
+    mean, variance = start, 0.0
+    for j in range(inner):
+        size = step * 0.5 * (1 + cos(pi * j / inner))
+        mean, variance = mean - size * (mean - centre), variance * (1 - size) ** 2 + 2 * size * sigma**2
+    made = hm.BoltzmannMachine([hm.Gaussian(1), hm.Bernoulli(1)]).double()
+    made.layers[0].fit_((torch.tensor([centre]),), torch.tensor([sigma**2]))
+    torch.nn.init.zeros_(made.couplings[0])
+    states = [torch.full((ROWS, 1), start).double(), torch.zeros(ROWS, 1).double()]
+    kernel = GibbsLangevin(step, inner, "none")
+    x = hm.chains.run(made, kernel, states, 1, generator=torch.Generator().manual_seed(2))[0]
+    limit = z_limit(2)
+    assert abs(float(x.mean()) - mean) < limit * (variance / ROWS) ** 0.5
+    assert abs(float(x.var()) / variance - 1) < limit * (2 / ROWS) ** 0.5
+
+
+@pytest.mark.parametrize("kernel", [Langevin(0.4), *CORRECT[3:5]], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "layer", "column"),
+    [("visible", 0, 1), ("visible", 1, 0), ("hidden", 0, 2), ("middle", 1, 0), ("deep", 1, 1)],
+)
+def test_clamped_units_stay_and_the_rest_follows_the_conditional_law(kernel, name, layer, column):
+    """A unit held in every row at its own exact draw: the joint law is still the machine's."""
+    made = machine(name)
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(5)
+    start = exact_states(made, ROWS, generator)
+    held = torch.full_like(start[layer], torch.nan)
+    held[:, column] = start[layer][:, column]
+    states = hm.chains.run(made, kernel, start, SWEEPS, {layer: held}, generator=generator)
+    assert torch.equal(states[layer][:, column], start[layer][:, column])
+    z, limit = largest_z(row_statistics(hamiltonian, states).detach(), exact_statistics(hamiltonian))
+    assert z < limit
+
+
+@pytest.mark.parametrize("kernel", [Langevin(0.3), GibbsLangevin(0.2, 5, "metropolis")], ids=repr)
+def test_diagnostics_and_a_layer_held_whole(kernel):
+    made = machine("visible")
+    states = made.random_states(200, generator=torch.Generator().manual_seed(0))
+    seen = []
+    hm.chains.run(
+        made, kernel, states, 5, generator=torch.Generator().manual_seed(1),
+        observer=lambda number, step: seen.append(step.diagnostics),
+    )  # fmt: skip
+    assert all(0 < each["acceptance"] <= 1 and each["squared_jump"] > 0 for each in seen)
+    moved = hm.chains.run(made, kernel, states, 3, {0: states[0]}, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(moved[0], states[0]) and not torch.equal(moved[1], states[1])
+
+
+def test_the_schedule_of_a_run():
+    assert [Langevin(0.5, None, True).at(k, 4).step for k in range(4)] == pytest.approx(
+        [0.5 * c for c in (1, 0.853553, 0.5, 0.146447)], rel=1e-5
+    )
+    assert [Langevin(0.5, adjust=2).at(k, 4).adjust for k in range(4)] == [2, 1, 0, 0]
+    assert [GibbsLangevin(0.5, 3, "metropolis", adjust=1).at(k, 4).adjust for k in range(3)] == [1, 0, 0]
+    assert Langevin(0.5).scaled(0.5).step == GibbsLangevin(0.5).scaled(0.5).step == 0.25
+
+
+@pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        ("step: expected a finite number", lambda: Langevin(0.0)),
+        ("adjust: expected an int of at least 0", lambda: Langevin(0.1, adjust=-1)),
+        ("step: expected one with", lambda: GibbsLangevin(2.0, 1, "exact")),
+        ("correction: expected one of", lambda: GibbsLangevin(0.1, 1, "maybe")),
+        ("inner: expected an int", lambda: GibbsLangevin(0.1, 0)),
+        (
+            "machine: expected a Gaussian layer",
+            lambda: hm.chains.run(
+                hm.BoltzmannMachine([hm.Bernoulli(2), hm.Spin(2)]), Langevin(), torch.zeros(1, 2), 1,
+                generator=torch.Generator(),
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_named(message, call):
+    with pytest.raises(ValueError, match=message):
+        call()
