@@ -17,7 +17,7 @@ from harmonium import (
     tasks,
     training,
 )
-from harmonium.estimators import RBM
+from harmonium.estimators import DBM, RBM
 from harmonium.layers import (
     Bernoulli,
     Categorical,
@@ -35,6 +35,7 @@ from harmonium.training import TrainingRun, train
 __version__ = "0.1.0"
 
 __all__ = [
+    "DBM",
     "RBM",
     "Bernoulli",
     "BoltzmannMachine",

@@ -5,11 +5,17 @@ from __future__ import annotations
 import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from harmonium.estimators import RBM
+from harmonium.estimators import DBM, RBM
 
 torch.set_num_threads(1)
 
 
-@parametrize_with_checks([RBM(n_hidden=4, epochs=20), RBM(n_hidden=100, epochs=5, ais_temperatures=20)])
+@parametrize_with_checks(
+    [
+        RBM(n_hidden=4, epochs=20),
+        RBM(n_hidden=100, epochs=5, ais_temperatures=20),
+        DBM(n_hidden=(4, 3), epochs=10),
+    ]
+)
 def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -1,5 +1,6 @@
 """Estimators: the scikit-learn face."""
 
+from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
 
-__all__ = ["RBM"]
+__all__ = ["DBM", "RBM"]

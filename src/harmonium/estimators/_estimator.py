@@ -15,19 +15,27 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from harmonium import _checks, chains
+from harmonium import _checks, chains, tasks
 from harmonium._random import as_generator
 from harmonium.data import Identity, Rows
 from harmonium.estimators._learning_rule import learning_rule
+from harmonium.estimators._log_partition import find_log_partition
 from harmonium.estimators._progress import Progress, optimizer_factory
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.likelihood import LogPartition
-from harmonium.machine import BoltzmannMachine, normal_, visible_for, visible_from_data_
+from harmonium.machine import BoltzmannMachine, visible_for, visible_from_data_
 from harmonium.training import Schedule, train
 from harmonium.training.seeds import stream_seed
 
 Array = NDArray[Any]
+
+SAMPLERS: dict[str, chains.Kernel | None] = {
+    "gibbs": chains.Gibbs(),
+    "tempered": chains.Tempering(),
+    "local_mode": None,
+    "local_mode_metropolis": chains.Metropolis("state"),
+}
 
 _ROWS = 4096
 
@@ -42,6 +50,10 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
     @abstractmethod
     def _hidden_layers(self, visible: Layer) -> list[Layer]:
         """New hidden layers for a machine with these visible units."""
+
+    @abstractmethod
+    def _initialise(self, generator: torch.Generator) -> None:
+        """Sets the parameters of ``machine_`` but for the visible layer's, which come from the data."""
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -94,7 +106,7 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.encoder_ = encoder
         self.machine_ = BoltzmannMachine([visible, *hidden])
-        normal_(self.machine_, self.initial_std, as_generator(self._stream("couplings")))
+        self._initialise(as_generator(self._stream("couplings")))
         self.machine_.metadata["encoder"] = encoder.to_dict()
         visible_from_data_(self.machine_, Rows.of(self._training_rows(X)))
         self.history_: list[dict[str, Any]] = []
@@ -146,18 +158,56 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         if run.status == "interrupted":
             raise KeyboardInterrupt
 
+    # Likelihood
+    # ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def score_samples(self, X: Any) -> Array:
+        """ln p of every row, or what stands for it, in nats: (rows,), float64."""
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of ``score_samples``, so that higher is better in a model search; ``y`` is ignored."""
+        return float(self.score_samples(X).mean())
+
+    @property
+    def log_partition_(self) -> LogPartition:
+        """ln Z of ``machine_``, with its standard error: zero where the value is exact.
+
+        Found at the first use after a fit, and again when the parameters ``log_partition``, ``ais_chains`` or
+        ``ais_temperatures`` change.
+        """
+        check_is_fitted(self)
+        settings = (self.log_partition, self.ais_chains, self.ais_temperatures)
+        if self._log_partition is None or self._log_partition[0] != settings:
+            self._validate_params()
+            value = find_log_partition(
+                self.machine_,
+                self.log_partition,
+                chains=self.ais_chains,
+                temperatures=self.ais_temperatures,
+                seed=self._stream("log_partition", self.n_updates_),
+            )
+            self._log_partition = (settings, value)
+        return self._log_partition[1]
+
     # Samples
     # ----------------------------------------------------------------------------
 
-    def sample(self, n_samples: int = 1, *, sweeps: int = 1000, random_state: Any = None) -> Array:
+    def sample(
+        self, n_samples: int = 1, *, method: str = "gibbs", sweeps: int = 1000, random_state: Any = None
+    ) -> Array:
         """Rows drawn from the machine, in the units of the data.
 
-        Each comes from a Gibbs chain of its own that starts from pure noise, so that the rows are
-        independent; they follow the machine's law as far as ``sweeps`` sweeps have mixed it.
+        Each comes from pure noise of its own, so that the rows are independent.
 
         Args:
             n_samples: rows, at least 1.
-            sweeps: of every chain, at least 0.
+            method: "gibbs": chains, which follow the machine's law as far as ``sweeps`` sweeps have mixed
+                them. "tempered": the same by parallel tempering, ten replicas a chain. "local_mode": the
+                local mode that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which
+                do not follow the law. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of
+                the whole state.
+            sweeps: of every chain, at least 0; not read for "local_mode".
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
@@ -165,13 +215,75 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         _checks.positive_int(n_samples, "n_samples")
+        _checks.one_of(method, "method", SAMPLERS)
         random = check_random_state(self.random_state if random_state is None else random_state)
         machine = self.machine_
         seed = stream_seed(int(random.randint(2**31 - 1)), "sample")
         generator = as_generator(seed, machine.device)
-        noise = machine.random_states(n_samples, generator=generator)
-        states = chains.run(machine, chains.Gibbs(), noise, sweeps, generator=generator)
+        states = machine.random_states(n_samples, generator=generator)
+        if method.startswith("local_mode"):
+            states, _ = chains.local_search(machine, states, generator=generator)
+        kernel = SAMPLERS[method]
+        if kernel is not None:
+            states = chains.run(machine, kernel, states, sweeps, generator=generator)
         return floating(self.encoder_.decode(states[0].double()), np.float64)
+
+    # Missing values
+    # ----------------------------------------------------------------------------
+
+    def impute(
+        self,
+        X: Any,
+        *,
+        method: str = "gibbs",
+        value: str = "best",
+        draws: int = 5,
+        sweeps: int = 100,
+        random_state: Any = None,
+    ) -> Array:
+        """The rows with every NaN filled in, given what each row has.
+
+        Args:
+            X: (rows, columns), dense, NaN where a value is missing.
+            method: "gibbs", "tempered", "local_search" or "tap"; see ``harmonium.tasks.impute``.
+            value: "best": one completion, of discrete units the most probable states; "mean": means, of
+                categorical units the most probable label; "draw": one draw given the rest of the row.
+            draws: chains or searches of every row, at least 1.
+            sweeps: of every chain, at least 2.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (rows, columns); float32 for float32 data, else float64. What was given comes back as it was.
+
+        Raises:
+            ValueError: other columns than in ``fit``, or given values that the visible units do not take.
+        """
+        check_is_fitted(self)
+        _checks.one_of(value, "value", ("best", "mean", "draw"))
+        X = validate_data(
+            self, X, reset=False, ensure_all_finite="allow-nan", dtype=[np.float64, np.float32], copy=True
+        )
+        random = check_random_state(self.random_state if random_state is None else random_state)
+        seed = stream_seed(int(random.randint(2**31 - 1)), "impute")
+        missing = np.isnan(X)
+        # Some value of each column's own, so that rows can be encoded; it is not read.
+        filled = np.where(missing, self.encoder_.decode(self._any_state()).cpu().numpy().astype(X.dtype), X)
+        done = tasks.impute(
+            self.machine_,
+            torch.cat([v.to(self.machine_.dtype) for v in self._states(filled)]),
+            torch.from_numpy(missing),
+            method,
+            draws=draws,
+            sweeps=sweeps,
+            seed=as_generator(seed, self.machine_.device),
+        )
+        chosen = {"best": done.best, "mean": done.mean, "draw": done.draws[0]}[value]
+        return np.where(missing, floating(self.encoder_.decode(chosen.double()), X.dtype), X)
+
+    def _any_state(self) -> Tensor:
+        layer = deepcopy(self.machine_.layers[0]).double()
+        zero = torch.zeros(1, layer.width, dtype=torch.float64, device=self.machine_.device)
+        return layer.mode(zero, layer.reference()).detach()
 
     # Between data and states
     # ----------------------------------------------------------------------------

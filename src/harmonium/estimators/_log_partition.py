@@ -17,7 +17,7 @@ def find_log_partition(
     """By enumeration ("exact"), by annealing ("ais"), or by the former where it is quick ("auto").
 
     Args:
-        machine: one hidden layer.
+        machine: of any depth.
         method: "auto", "exact" or "ais".
         chains: of annealing.
         temperatures: of annealing.
@@ -30,9 +30,8 @@ def find_log_partition(
         ValueError: "exact" for a machine too large to enumerate.
     """
     if method == "auto":
-        method = (
-            "exact" if min(layer.log2_states for layer in machine.layers) <= _EXACT_LOG2_STATES else "ais"
-        )
+        parities = [sum(layer.log2_states for layer in machine.layers[first::2]) for first in (0, 1)]
+        method = "exact" if min(parities) <= _EXACT_LOG2_STATES else "ais"
     if method == "exact":
         return LogPartition.exact(exact_log_partition(deepcopy(machine).double()))
     return ais(machine, chains, temperatures, seed=seed)

@@ -14,13 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
-from harmonium.estimators._log_partition import find_log_partition
 from harmonium.estimators._progress import OPTIMIZERS
 from harmonium.layers import Bernoulli, Categorical, Gaussian, Layer, Spin
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES
-from harmonium.likelihood import LogPartition, log_likelihood
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine
+from harmonium.likelihood import log_likelihood
+from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, normal_
 from harmonium.training import SCHEDULES, Schedule
 from harmonium.training.optimizers import OptimizerFactory
 
@@ -169,6 +168,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             return [Gaussian(self.n_hidden)]
         return [Spin(self.n_hidden) if self.hidden == "spin" else Bernoulli(self.n_hidden)]
 
+    def _initialise(self, generator: torch.Generator) -> None:
+        normal_(self.machine_, self.initial_std, generator)
+
     @property
     def _n_features_out(self) -> int:
         return self.machine_.layers[1].width
@@ -257,31 +259,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         if not machine.layers[0].discrete:
             scores += self.encoder_.log_abs_det(self.n_features_in_)
         return floating(scores, np.float64)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean of ``score_samples``, so that higher is better in a model search; ``y`` is ignored."""
-        return float(self.score_samples(X).mean())
-
-    @property
-    def log_partition_(self) -> LogPartition:
-        """ln Z of ``machine_``, with its standard error: zero where the value is exact.
-
-        Found at the first use after a fit, and again when the parameters ``log_partition``, ``ais_chains`` or
-        ``ais_temperatures`` change.
-        """
-        check_is_fitted(self)
-        settings = (self.log_partition, self.ais_chains, self.ais_temperatures)
-        if self._log_partition is None or self._log_partition[0] != settings:
-            self._validate_params()
-            value = find_log_partition(
-                self.machine_,
-                self.log_partition,
-                chains=self.ais_chains,
-                temperatures=self.ais_temperatures,
-                seed=self._stream("log_partition", self.n_updates_),
-            )
-            self._log_partition = (settings, value)
-        return self._log_partition[1]
 
 
 @torch.no_grad()

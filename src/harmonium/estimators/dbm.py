@@ -1,0 +1,226 @@
+"""The deep Boltzmann machine as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.estimators._progress import OPTIMIZERS
+from harmonium.layers import Bernoulli, Layer, Spin
+from harmonium.learning import Rule
+from harmonium.learning.rules import RECIPES
+from harmonium.likelihood import variational_bound
+from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, logistic_biases_, normal_, orthogonal_
+from harmonium.meanfield import naive
+from harmonium.training import SCHEDULES, Schedule
+from harmonium.training.optimizers import OptimizerFactory
+
+_TOLERANCE = 1e-5  # of the posterior: what it still moves changes the bound in the second order
+
+
+@final
+class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
+    """A deep Boltzmann machine: a density of the rows and a transformer to its hidden layers.
+
+    Rows go in and come out in the data's own units, as with ``RBM``. ``harmonium.train`` offers more settings
+    on the machine itself.
+
+    Args:
+        n_hidden: units of the hidden layers from the lowest up, each at least 1; two or more for a deep
+            machine.
+        visible: kind of the visible units, see ``RBM``.
+        hidden: kind of the hidden units: "bernoulli", or "spin", whose two values weigh alike in the gradient
+            (Taniguchi et al. 2023, §4.1).
+        rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
+            "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
+        sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. Only for rules that
+            take them.
+        n_chains: chains of the free machine, at least 1; None: ``batch_size``. Only for rules that take them.
+        batch_size: rows of every update, at least 1.
+        epochs: passes of ``fit`` over the rows, at least 1.
+        centred: whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
+            instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
+            ``Rule`` stays as it is.
+        learning_rate: of the named optimisers, >= 0.
+        optimizer: "sgd"; "adam", which wants a rate around 0.01 and ``centred=False``; or a callable
+            ``parameters -> torch.optim.Optimizer`` with its own rates.
+        schedule: of the learning rate in ``fit``: "constant", "cosine", "linear", "inverse_sqrt", or a
+            callable ``(step, total) -> factor``. In ``partial_fit`` the rate is constant.
+        clip_norm: largest norm of the gradient, above 0; None: any.
+        weight_decay: >= 0, of the couplings.
+        initial: first couplings: "normal", N(0, initial_std²), or "orthogonal", orthogonal rows or columns of
+            norm 1 with logistic biases of the hidden units, which "ucd_lmi" wants (Taniguchi et al. 2023,
+            §4.3).
+        initial_std: standard deviation of the first couplings, >= 0; not read with ``initial="orthogonal"``.
+        log_partition: how ln Z is found for ``score_samples``, see ``RBM``.
+        ais_chains: annealing runs, at least 2.
+        ais_temperatures: inverse temperatures of each run, at least 1.
+        verbose: above 0, a progress bar on stderr.
+        device: where to train and compute, as ``torch.device`` takes it; None: the CPU.
+        random_state: int, ``RandomState`` or None, as everywhere in scikit-learn. The same int, data, device
+            and number of threads give the same bits.
+
+    Attributes:
+        machine_: the trained ``BoltzmannMachine``. ``machine_.save`` keeps the encoder in its metadata.
+        encoder_: turns data into states of the machine and back; fixed by ``fit`` or the first
+            ``partial_fit``.
+        history_: records of the training, dicts with step, seconds, learning rate, gradient norm and the
+            rule's diagnostics.
+        n_updates_: updates made.
+        n_features_in_: columns of the data.
+        feature_names_in_: their names, where the data had names.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_hidden": ["array-like"],
+        "visible": [StrOptions(set(VISIBLE_KINDS))],
+        "hidden": [StrOptions({"bernoulli", "spin"})],
+        "rule": [StrOptions(set(RECIPES)), Rule],
+        "sweeps": [Interval(Integral, 1, None, closed="left"), None],
+        "n_chains": [Interval(Integral, 1, None, closed="left"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "centred": ["boolean"],
+        "learning_rate": [Interval(Real, 0, None, closed="left")],
+        "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
+        "schedule": [StrOptions(set(SCHEDULES)), callable],
+        "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "initial": [StrOptions({"normal", "orthogonal"})],
+        "initial_std": [Interval(Real, 0, None, closed="left")],
+        "log_partition": [StrOptions({"auto", "exact", "ais"})],
+        "ais_chains": [Interval(Integral, 2, None, closed="left")],
+        "ais_temperatures": [Interval(Integral, 1, None, closed="left")],
+        "verbose": ["verbose"],
+        "device": [str, torch.device, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_hidden: Sequence[int] = (500, 1000),
+        *,
+        visible: str = "auto",
+        hidden: str = "bernoulli",
+        rule: str | Rule = "mean_field_pcd",
+        sweeps: int | None = None,
+        n_chains: int | None = None,
+        batch_size: int = 100,
+        epochs: int = 100,
+        centred: bool = True,
+        learning_rate: float = 0.05,
+        optimizer: str | OptimizerFactory = "sgd",
+        schedule: str | Schedule = "linear",
+        clip_norm: float | None = 1.0,
+        weight_decay: float = 0.0,
+        initial: str = "normal",
+        initial_std: float = 0.03,
+        log_partition: str = "auto",
+        ais_chains: int = 100,
+        ais_temperatures: int = 1000,
+        verbose: int = 0,
+        device: str | torch.device | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.visible = visible
+        self.hidden = hidden
+        self.rule = rule
+        self.sweeps = sweeps
+        self.n_chains = n_chains
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.centred = centred
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.clip_norm = clip_norm
+        self.weight_decay = weight_decay
+        self.initial = initial
+        self.initial_std = initial_std
+        self.log_partition = log_partition
+        self.ais_chains = ais_chains
+        self.ais_temperatures = ais_temperatures
+        self.verbose = verbose
+        self.device = device
+        self.random_state = random_state
+
+    # Hidden layers
+    # ----------------------------------------------------------------------------
+
+    def _hidden_layers(self, visible: Layer) -> list[Layer]:
+        if not all(isinstance(size, Integral) and size >= 1 for size in self.n_hidden) or not self.n_hidden:
+            raise ValueError(f"n_hidden: expected sizes of at least 1, received {self.n_hidden!r}")
+        kind = Spin if self.hidden == "spin" else Bernoulli
+        return [kind(int(size)) for size in self.n_hidden]
+
+    def _initialise(self, generator: torch.Generator) -> None:
+        if self.initial == "normal":
+            normal_(self.machine_, self.initial_std, generator)
+        else:
+            orthogonal_(self.machine_, 1.0, generator)
+            logistic_biases_(self.machine_, generator)
+
+    @property
+    def _n_features_out(self) -> int:
+        return sum(layer.width for layer in self.machine_.layers[1:])
+
+    def transform(self, X: Any) -> Any:
+        """The hidden units' means given every row, by naive mean field: all layers side by side.
+
+        Args:
+            X: (rows, columns), dense or sparse.
+
+        Returns:
+            (rows, sum of n_hidden), the lowest hidden layer first; float32 for float32 data, else float64.
+
+        Raises:
+            ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        machine = self._double()
+        return floating(torch.cat([_posterior_means(machine, v) for v in self._states(X)]), X.dtype)
+
+    # Likelihood
+    # ----------------------------------------------------------------------------
+
+    def score_samples(self, X: Any) -> Array:
+        """A lower bound on ln p of every row in nats, not ln p itself: the variational bound of naive mean
+        field.
+
+        A probability for discrete units, a density in the data's units else. As good a bound as ln Z is
+        known, which ``log_partition_`` tells; it is found at the first call, which may take much longer than
+        the others. Exact with a single hidden layer.
+
+        Args:
+            X: (rows, columns), dense or sparse.
+
+        Returns:
+            (rows,), float64.
+
+        Raises:
+            ValueError: as ``transform``, or ``log_partition="exact"`` for a machine too large to enumerate.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        machine, constant = self._double(), self.log_partition_
+        bounds = [variational_bound(machine, v, constant, tolerance=_TOLERANCE) for v in self._states(X)]
+        scores = torch.cat(bounds)
+        if not machine.layers[0].discrete:
+            scores += self.encoder_.log_abs_det(self.n_features_in_)
+        return floating(scores, np.float64)
+
+
+@torch.no_grad()
+def _posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
+    return torch.cat(naive(machine, v, v, tolerance=_TOLERANCE).means[1:], dim=-1)

@@ -1,0 +1,147 @@
+"""The DBM estimator, and what it shares with the RBM: samples and missing values."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from harmonium import rules
+from harmonium.couplings import Gibbs
+from harmonium.data import bars_and_stripes, gaussian_mixture
+from harmonium.estimators import DBM, RBM
+from harmonium.estimators._estimator import SAMPLERS
+from harmonium.likelihood import exact_log_likelihood
+from harmonium.tasks import METHODS
+
+torch.set_num_threads(1)
+
+PICTURES = bars_and_stripes(3)
+POINTS = gaussian_mixture(300).astype(np.float64) * (3.0, 0.1) + (1000.0, -2.0)
+LABELS = np.random.Generator(np.random.PCG64(0)).integers(0, 3, (60, 4))
+
+
+def small(**settings) -> DBM:
+    return DBM(**{"n_hidden": (4, 3), "epochs": 10, "random_state": 0} | settings)
+
+
+@pytest.mark.parametrize("hidden", ["bernoulli", "spin"])
+def test_scores_are_lower_bounds(hidden):
+    dbm = small(hidden=hidden, epochs=1500, learning_rate=0.1).fit(PICTURES)
+    every = np.array(list(itertools.product([0, 1], repeat=9)))
+    scores = dbm.score_samples(every)
+    truth = exact_log_likelihood(dbm.machine_.double(), torch.from_numpy(every).double()).numpy()
+    assert dbm.log_partition_.standard_error == 0
+    assert (scores <= truth + 1e-9).all()
+    assert (truth - scores).max() > 1e-6
+    assert dbm.score(PICTURES) == pytest.approx(dbm.score_samples(PICTURES).mean())
+    assert dbm.score(PICTURES) > small(epochs=1, learning_rate=0.0).fit(PICTURES).score(PICTURES) + 0.5
+
+
+def test_transform_gives_the_posterior_means_of_every_layer():
+    dbm = small().fit(PICTURES)
+    means = dbm.transform(PICTURES)
+    assert means.shape == (len(PICTURES), 7)
+    assert list(dbm.get_feature_names_out()) == [f"dbm{i}" for i in range(7)]
+    # A fixed point: every layer is the mean given the others.
+    machine = dbm.machine_.double()
+    states = [torch.from_numpy(x).double() for x in (PICTURES, means[:, :4], means[:, 4:])]
+    hamiltonian = machine.hamiltonian()
+    for l in (1, 2):
+        expected = hamiltonian.mean(l, hamiltonian.field(l, states)).detach()
+        assert torch.allclose(expected, states[l], atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*pairs were given up")
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "mean_field_pcd",
+        "pcd",
+        "tempered_pcd",
+        rules.ucd_lmi(coupling=None),
+        rules.ucd_lmi(max_steps=20),
+        rules.ucd_lmi(coupling=Gibbs(), max_steps=20),
+    ],
+    ids=str,
+)
+def test_every_way_to_learn_a_deep_machine_learns(rule):
+    """The companions of Taniguchi et al. (2023): each raises the bound on the training rows."""
+    settings = {"rule": rule, "hidden": "spin", "visible": "spin", "epochs": 300, "batch_size": 32}
+    if not isinstance(rule, str):
+        settings |= {"initial": "orthogonal", "learning_rate": 0.02, "epochs": 150}
+    before = small(**settings | {"epochs": 1, "learning_rate": 0.0}).fit(PICTURES).score(PICTURES)
+    after = small(**settings).fit(PICTURES).score(PICTURES)
+    assert after > before + 0.5
+
+
+@pytest.mark.parametrize("method", SAMPLERS)
+@pytest.mark.parametrize("X", [PICTURES, POINTS, LABELS], ids=["pictures", "points", "labels"])
+def test_samples_are_in_the_units_of_the_data(X, method):
+    visible = "categorical" if X is LABELS else "auto"
+    dbm = small(visible=visible).fit(X)
+    drawn = dbm.sample(6, method=method, sweeps=3)
+    assert drawn.shape == (6, X.shape[1])
+    if X is not POINTS:
+        assert set(np.unique(drawn)) <= set(np.unique(X))
+    assert np.array_equal(drawn, dbm.sample(6, method=method, sweeps=3))
+    with pytest.raises(ValueError, match="method: expected one of"):
+        dbm.sample(2, method="magic")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("X", [PICTURES, POINTS, LABELS], ids=["pictures", "points", "labels"])
+@pytest.mark.parametrize("kind", [RBM, DBM])
+def test_missing_values_are_filled_in(kind, X, method):
+    sizes = 4 if kind is RBM else (4, 3)
+    model = kind(
+        n_hidden=sizes, epochs=5, random_state=0, visible="categorical" if X is LABELS else "auto"
+    ).fit(X)
+    holes = np.random.Generator(np.random.PCG64(2)).random(X.shape) < 0.4
+    given = np.where(holes, np.nan, X.astype(np.float64))
+    for value in ("best", "mean", "draw"):
+        filled = model.impute(given, method=method, value=value, sweeps=4)
+        assert filled.shape == X.shape
+        assert np.array_equal(filled[~holes], given[~holes])
+        assert np.isfinite(filled).all()
+        if X is not POINTS and (value != "mean" or X is LABELS):
+            assert set(np.unique(filled)) <= set(np.unique(X))
+    with pytest.raises(ValueError, match="value: expected one of"):
+        model.impute(given, value="median")
+    with pytest.raises(ValueError, match="features"):
+        model.impute(given[:, 1:])
+
+
+def test_a_trained_machine_fills_bars_and_stripes_in_better_than_their_columns_do():
+    rbm = RBM(n_hidden=16, epochs=4000, learning_rate=0.2, random_state=0).fit(PICTURES)
+    rows = np.repeat(PICTURES[2:-2], 10, axis=0).astype(float)  # neither all black nor all white
+    holes = np.random.Generator(np.random.PCG64(3)).random(rows.shape) < 0.3
+    filled = rbm.impute(np.where(holes, np.nan, rows), sweeps=60)
+    assert (filled == rows)[holes].mean() > 0.75  # a column alone tells nothing: half
+
+
+def test_partial_fit_goes_on_and_fit_begins_anew():
+    dbm = small(epochs=2).fit(PICTURES)
+    updates, rows = dbm.n_updates_, len(PICTURES)
+    dbm.partial_fit(PICTURES)
+    assert dbm.n_updates_ == updates + -(-rows // 100)
+    fresh = clone(dbm).fit(PICTURES)
+    assert fresh.n_updates_ == updates
+    assert np.array_equal(pickle.loads(pickle.dumps(fresh)).transform(PICTURES), fresh.transform(PICTURES))
+
+
+@pytest.mark.parametrize("n_hidden", [(), (0,), (3, -1), (2.5,)])
+def test_sizes_that_are_none(n_hidden):
+    with pytest.raises(ValueError, match="n_hidden: expected sizes"):
+        small(n_hidden=n_hidden).fit(PICTURES)
+
+
+def test_one_hidden_layer_is_an_rbm_and_three_are_fine():
+    one = small(n_hidden=(5,)).fit(PICTURES)
+    truth = exact_log_likelihood(one.machine_.double(), torch.from_numpy(PICTURES).double()).numpy()
+    assert np.allclose(one.score_samples(PICTURES), truth)
+    assert small(n_hidden=(4, 3, 2)).fit(PICTURES).transform(PICTURES).shape[1] == 9
