@@ -31,9 +31,9 @@ def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
         kind: "auto": Bernoulli where every value is 0 or 1, Spin where every value is -1 or +1 (the density
             of such data has no upper bound), else Gaussian. "bernoulli" takes 0 and 1; "spin" takes -1 and
             +1, or 0 and 1 which become them; "categorical" takes integers 0..q-1, with q one more than the
-            largest; "gaussian" takes any numbers and standardises the columns; "truncated_gaussian" and
-            "truncated_gauss_bernoulli" take numbers in [0, 1], such as grey levels, the second with exact
-            zeros of their own.
+            largest; "gaussian" takes any numbers and standardises the columns; "truncated_gaussian" takes any
+            numbers and moves the range of all of them to [0, 1], where it is not within [0, 1] already;
+            "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
 
     Raises:
         ValueError: an unknown kind, or data that the kind does not take; the message names the value.
@@ -45,14 +45,16 @@ def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
     if kind == "gaussian":
         return Gaussian(rows.width), Standardise.fit(rows)
     if kind.startswith("truncated"):
-        beyond = _beyond_unit_interval(rows)
-        if beyond is not None:
-            raise ValueError(
-                f'X: expected values in [0, 1] for visible="{kind}", received {beyond:g}; '
-                "scale the data first"
-            )
+        low, high = _range(rows)
+        inside = low >= 0 and high <= 1
         if kind == "truncated_gaussian":
-            return TruncatedGaussian(rows.width, 0.0, 1.0), Identity()
+            encoder = Identity() if inside else Standardise(low, (high - low) or 1.0)
+            return TruncatedGaussian(rows.width, 0.0, 1.0), encoder
+        if not inside:
+            raise ValueError(
+                'X: expected values in [0, 1] for visible="truncated_gauss_bernoulli", received '
+                f"{low if low < 0 else high:g}; divide grey levels by their largest value"
+            )
         return TruncatedGaussBernoulli(rows.width, 0.0, 1.0), Identity()
     if kind == "categorical":
         largest = _largest_integer(rows)
@@ -84,13 +86,10 @@ def _outside(rows: Rows, values: tuple[float, float]) -> float | None:
     return None
 
 
-def _beyond_unit_interval(rows: Rows) -> float | None:
-    """The first entry outside [0, 1]."""
-    for chunk in rows.chunks(_ROWS):
-        bad = (chunk < 0) | (chunk > 1)
-        if bool(bad.any()):
-            return float(chunk[bad][0])
-    return None
+def _range(rows: Rows) -> tuple[float, float]:
+    """The smallest and the largest entry."""
+    ends = [(float(chunk.min()), float(chunk.max())) for chunk in rows.chunks(_ROWS)]
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def _largest_integer(rows: Rows) -> int:

@@ -1,5 +1,17 @@
 """Tasks: what a trained machine is used for."""
 
+from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
+from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise
 from harmonium.tasks.impute import METHODS, Imputation, impute
 
-__all__ = ["METHODS", "Imputation", "impute"]
+__all__ = [
+    "DENOISE_METHODS",
+    "METHODS",
+    "Channel",
+    "Denoised",
+    "GaussianChannel",
+    "Imputation",
+    "SymmetricChannel",
+    "denoise",
+    "impute",
+]

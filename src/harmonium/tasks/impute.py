@@ -12,6 +12,7 @@ from harmonium import _checks, _random
 from harmonium.chains import Gibbs, Kernel, Step, Tempering, local_search, run
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import tap
+from harmonium.tasks._decision import most_probable
 
 _ROWS = 8192  # chains that run at a time
 
@@ -102,7 +103,7 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
         clamp = held.repeat(draws, 1)
         states = run(machine, kernel, start, sweeps, clamp, generator=generator, observer=observe)
         mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
-        return Imputation(_most_probable(machine, mean), mean, states[0].view(draws, *held.shape))
+        return Imputation(most_probable(machine.layers[0], mean), mean, states[0].view(draws, *held.shape))
 
     return fill
 
@@ -126,7 +127,7 @@ def _tap(
     solution = tap(machine, start, held, damping=0.5, max_sweeps=sweeps)
     field = hamiltonian.field(0, solution.means)
     drawn = torch.stack([hamiltonian.sample(0, field, generator) for _ in range(draws)])
-    return Imputation(_most_probable(machine, solution.means[0]), solution.means[0], drawn)
+    return Imputation(most_probable(machine.layers[0], solution.means[0]), solution.means[0], drawn)
 
 
 _FILL: dict[str, Callable[..., Imputation]] = {
@@ -135,16 +136,6 @@ _FILL: dict[str, Callable[..., Imputation]] = {
     "local_search": _modes,
     "tap": _tap,
 }
-
-
-def _most_probable(machine: BoltzmannMachine, mean: Tensor) -> Tensor:
-    """Of discrete units the most probable state, of real ones the mean."""
-    layer = machine.layers[0]
-    if not layer.discrete:
-        return mean
-    # Against the means of pure noise, whose units are uniform.
-    uniform = layer.moments(torch.zeros_like(mean), theta=layer.reference()).mean
-    return layer.mode(mean - uniform, layer.reference())
 
 
 def _uniform_mode(machine: BoltzmannMachine) -> Tensor:

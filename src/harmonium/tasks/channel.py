@@ -1,0 +1,129 @@
+"""What a noisy observation says of a unit: an addition to its natural parameters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import inf, log
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.layers import Layer, Theta
+
+
+class Channel(ABC):
+    """A law p(y | x) of observations y, independent for every unit; NaN is an erasure and says nothing."""
+
+    exact: bool
+    """Whether what was seen is certain."""
+
+    @abstractmethod
+    def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
+        """What to add to the layer's θ so that its law becomes the posterior, each (batch, width).
+
+        Args:
+            layer: the kind of unit.
+            noisy: y, (batch, width), no NaN.
+        """
+
+    @abstractmethod
+    def check(self, layer: Layer, noisy: Tensor) -> None:
+        """Refuses observations that the channel cannot have made, or a layer that it does not suit."""
+
+    @abstractmethod
+    def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
+        """y drawn from p(y | x), (batch, width)."""
+
+
+@final
+class SymmetricChannel(Channel):
+    """A discrete unit is seen in another of its states, any of them alike, with probability p.
+
+    For {0, 1} the evidence is the field D = ln((1-p)/p) (2y-1) (FORMULAS §6).
+
+    Args:
+        flip_probability: p, in [0, 1]; 0 is certainty.
+    """
+
+    def __init__(self, flip_probability: float) -> None:
+        self.p = _checks.real(flip_probability, "flip_probability", 0.0, 1.0)
+        self.exact = self.p == 0
+
+    def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
+        others = (layer.n_states or 2) - 1
+        gain = inf if self.p == 0 else -inf if self.p == 1 else log((1 - self.p) * others / self.p)
+        if layer.width != layer.n_units:
+            return (noisy * gain,)
+        low, high = _two_states(layer)
+        # ln p(y | high) - ln p(y | low), for a step from low to high.
+        return (torch.where(noisy == high, gain, -gain).to(noisy.dtype) / (high - low),)
+
+    def check(self, layer: Layer, noisy: Tensor) -> None:
+        if not layer.discrete:
+            raise ValueError(f"flip_probability: expected discrete visible units, the machine has {layer}")
+        if self.p == 1:
+            raise ValueError("flip_probability: expected less than 1, received 1.0")
+        layer.check(noisy, "noisy")
+
+    def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
+        states = layer.n_states or 0
+        digits = torch.arange(states, device=x.device).unsqueeze(-1).expand(states, layer.n_units)
+        table = layer.by_unit(layer.from_digits(digits).to(x.dtype))[:, 0]  # (states, columns)
+        units = layer.by_unit(x)
+        present = (units.unsqueeze(-2) == table).all(-1).int().argmax(-1)
+        shift = 1 + _random.integers(states - 1, present.shape, generator)
+        flips = _random.uniform(present.shape, generator, torch.float64) < self.p
+        return table[torch.where(flips, (present + shift) % states, present)].flatten(-2)
+
+    def __repr__(self) -> str:
+        return f"SymmetricChannel({self.p:g})"
+
+
+@final
+class GaussianChannel(Channel):
+    """y = x + deviation · N(0, 1): evidence (y/σ², 1/σ²) for (x, -x²/2), its field for a two-state unit.
+
+    Args:
+        deviation: σ of the noise, at least 0, a number or one for each column; 0 is certainty.
+    """
+
+    def __init__(self, deviation: float | Tensor) -> None:
+        if isinstance(deviation, Tensor):
+            _checks.finite(deviation, "noise_deviation")
+            if bool((deviation <= 0).any()):
+                raise ValueError(
+                    f"noise_deviation: expected numbers above 0, received {float(deviation.min()):g}"
+                )
+        else:
+            deviation = _checks.real(deviation, "noise_deviation", 0.0)
+        self.deviation = deviation
+        self.exact = not isinstance(deviation, Tensor) and deviation == 0
+
+    def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
+        precision = torch.as_tensor(self.deviation).to(noisy).square().reciprocal()
+        if layer.discrete:
+            low, high = _two_states(layer)
+            return ((noisy - (low + high) / 2) * precision,)
+        linear = noisy * precision
+        rest = [torch.zeros_like(linear) for _ in layer.natural()[2:]]
+        return (linear, precision.expand_as(linear), *rest)
+
+    def check(self, layer: Layer, noisy: Tensor) -> None:
+        if layer.discrete and layer.n_states != 2:
+            raise ValueError(f"noise_deviation: expected real or two-state visible units, received {layer}")
+        if self.exact:
+            layer.check(noisy, "noisy")
+
+    def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
+        return x + _random.normal(x.shape, generator, x.dtype) * torch.as_tensor(self.deviation).to(x)
+
+    def __repr__(self) -> str:
+        return f"GaussianChannel({self.deviation})"
+
+
+def _two_states(layer: Layer) -> tuple[float, float]:
+    digits = torch.arange(2).unsqueeze(-1).expand(2, layer.n_units)
+    low, high = layer.from_digits(digits.to(next(layer.parameters()).device))[:, 0].tolist()
+    return low, high

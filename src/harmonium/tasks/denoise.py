@@ -1,0 +1,235 @@
+"""Cleaning noisy observations, with a machine as the prior."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium._products import product
+from harmonium.chains import Gibbs, Step, advance, complete
+from harmonium.layers import Layer, Theta
+from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, fit_
+from harmonium.meanfield import Plefka, solve
+from harmonium.tasks._decision import most_probable
+from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
+
+DENOISE_METHODS = ("tap", "gibbs", "pointwise", "neighbours")
+
+_ROWS = 4096  # chains, or rows, at a time
+
+
+class Denoised(NamedTuple):
+    """The posterior of the clean visible units given the noisy ones, each (batch, width_0).
+
+    Attributes:
+        mean: posterior means.
+        variance: posterior variances.
+        decision: of discrete units the most probable state, which errs least; of real ones the mean.
+        converged: (batch,), for "tap" whether the row has converged; all true otherwise.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    decision: Tensor
+    converged: Tensor
+
+
+@torch.no_grad()
+def denoise(
+    machine: BoltzmannMachine,
+    noisy: Tensor,
+    flip_probability: float | None = None,
+    *,
+    noise_deviation: float | Tensor | None = None,
+    method: str = "tap",
+    data: Tensor | None = None,
+    sweeps: int = 200,
+    chains: int = 10,
+    neighbours: int = 1,
+    seed: int | torch.Generator = 0,
+) -> Denoised:
+    """Estimates clean visible states from noisy ones, under the machine's law (Tramel et al. 2018, §VII.4).
+
+    The noise is known: discrete units are seen in another state with probability ``flip_probability``, or
+    ``noise_deviation`` times normal noise was added. Either adds its evidence to the natural parameters of
+    the visible units, a posterior that is again a machine, other for every row. NaN is an erasure.
+
+    Args:
+        machine: the machine, of any depth.
+        noisy: observations, (batch, width_0).
+        flip_probability: of a symmetric channel, in [0, 1); 0 for rows with erasures alone.
+        noise_deviation: of normal noise, a number or one for each column, at least 0; for real and two-state
+            units.
+        method: "tap": the posterior means of ``meanfield.tap``, started at the pointwise estimate. "gibbs":
+            chains of the posterior, which follow it as far as they have mixed. Two baselines that read
+            ``data`` and not the machine: "pointwise", the posterior of independent units with the data's
+            statistics, and "neighbours", the average of the rows nearest to the observation.
+        data: clean rows, (rows, width_0), such as the training set; without them TAP and chains start from
+            the observation under a flat prior.
+        sweeps: of every chain, at least 2; the second half is averaged. Of TAP the largest number.
+        chains: of "gibbs" for every row, at least 1.
+        neighbours: rows that "neighbours" averages, at least 1.
+        seed: an int or a generator.
+
+    Returns:
+        Means, variances and decisions; rows of TAP that did not converge say so.
+
+    Raises:
+        ValueError: not one kind of noise, one that does not suit the units, or shapes that do not fit.
+    """
+    _checks.one_of(method, "method", DENOISE_METHODS)
+    _checks.positive_int(sweeps, "sweeps", minimum=2)
+    _checks.positive_int(chains, "chains")
+    _checks.positive_int(neighbours, "neighbours")
+    generator = _random.as_generator(seed, machine.device)
+    layer = machine.layers[0]
+    if (flip_probability is None) == (noise_deviation is None):
+        raise ValueError("flip_probability, noise_deviation: expected one of the two")
+    channel: Channel
+    if noise_deviation is not None:
+        channel = GaussianChannel(noise_deviation)
+    else:
+        channel = SymmetricChannel(_checks.real(flip_probability, "flip_probability", 0.0, 1.0))
+    noisy, erased = _observed(machine, noisy, channel)
+    if data is not None:
+        layer.check_rows(data, "data")
+        data = data.to(machine.device, machine.dtype)
+    elif method in ("pointwise", "neighbours"):
+        raise ValueError(f'data: expected clean rows for method="{method}", received None')
+
+    alone = layer.reference() if data is None else _independent(layer, data)
+    parts = []
+    for rows in torch.split(torch.arange(len(noisy)), max(1, _ROWS // chains)):
+        seen = _see(channel, layer, noisy[rows], erased[rows])
+        if method == "neighbours":
+            assert data is not None
+            estimate = _nearest(seen, data, neighbours)
+        elif method == "pointwise":
+            estimate = _pointwise(layer, seen, alone)
+        elif method == "tap":
+            estimate = _tap(machine.hamiltonian(), seen, alone, sweeps)
+        else:
+            estimate = _gibbs(machine.hamiltonian(), seen, alone, sweeps, chains, generator)
+        parts.append(estimate)
+    mean, variance, converged = (torch.cat(part) for part in zip(*parts, strict=True))
+    return Denoised(mean, variance, most_probable(layer, mean), converged)
+
+
+class _Seen(NamedTuple):
+    """Observations of a block of rows.
+
+    Attributes:
+        evidence: what they add to the natural parameters, each (batch, width); zero where held or erased.
+        held: values that are certain, (batch, width), NaN elsewhere.
+        values: the observations, NaN where erased.
+    """
+
+    evidence: Theta
+    held: Tensor
+    values: Tensor
+
+    def posterior(self, prior: Theta) -> Theta:
+        """Natural parameters of every row."""
+        return tuple(theta + e for theta, e in zip(prior, self.evidence, strict=True))
+
+    def settle(self, mean: Tensor, variance: Tensor, converged: Tensor) -> _Estimate:
+        """With what is certain put in."""
+        certain = ~torch.isnan(self.held)
+        return torch.where(certain, self.held, mean), variance.masked_fill(certain, 0.0), converged
+
+
+_Estimate = tuple[Tensor, Tensor, Tensor]
+
+
+def _observed(machine: BoltzmannMachine, noisy: Tensor, channel: Channel) -> tuple[Tensor, Tensor]:
+    """Checked observations with some state in the place of erasures, and where those are."""
+    layer = machine.layers[0]
+    _checks.instance(noisy, "noisy", Tensor, "a torch tensor")
+    if noisy.dim() != 2 or noisy.shape[1] != layer.width or len(noisy) == 0:
+        raise ValueError(
+            f"noisy: expected (batch, {layer.width}) with at least one row, received {tuple(noisy.shape)}"
+        )
+    noisy = noisy.to(machine.device, machine.dtype)
+    erased = torch.isnan(noisy)
+    filled = torch.where(erased, layer.mode(torch.zeros_like(noisy), layer.reference()), noisy)
+    _checks.finite(filled, "noisy")
+    channel.check(layer, filled)
+    return filled, erased
+
+
+def _see(channel: Channel, layer: Layer, noisy: Tensor, erased: Tensor) -> _Seen:
+    values = noisy.masked_fill(erased, torch.nan)
+    if channel.exact:
+        nothing = tuple(torch.zeros_like(noisy) for _ in layer.natural())
+        return _Seen(nothing, values, values)
+    evidence = tuple(e.masked_fill(erased, 0.0) for e in channel.evidence(layer, noisy))
+    return _Seen(evidence, torch.full_like(noisy, torch.nan), values)
+
+
+def _independent(layer: Layer, data: Tensor) -> Theta:
+    """θ of independent units with the statistics of the data."""
+    fitted = deepcopy(layer)
+    fit_(fitted, tuple(t.mean(0) for t in layer.statistics(data)), data.var(0, correction=0), len(data))
+    return fitted.natural()
+
+
+def _pointwise(layer: Layer, seen: _Seen, alone: Theta) -> _Estimate:
+    mean, variance = layer.moments(torch.zeros_like(seen.held), theta=seen.posterior(alone))
+    return seen.settle(mean, variance, torch.ones(len(mean), dtype=torch.bool, device=mean.device))
+
+
+def _nearest(seen: _Seen, data: Tensor, neighbours: int) -> _Estimate:
+    if neighbours > len(data):
+        raise ValueError(f"neighbours: expected at most the {len(data)} rows of data, received {neighbours}")
+    present = (~torch.isnan(seen.values)).to(data.dtype)
+    # Σ over what was seen of (y - x)², up to a term that all x share.
+    distance = product(present, data.square().t()) - 2 * product(seen.values.nan_to_num(nan=0.0), data.t())
+    chosen = data[distance.topk(neighbours, largest=False).indices]  # (batch, neighbours, width)
+    variance = chosen.var(1, correction=0)
+    return seen.settle(
+        chosen.mean(1), variance, torch.ones(len(chosen), dtype=torch.bool, device=data.device)
+    )
+
+
+def _conditioned(hamiltonian: Hamiltonian, seen: _Seen) -> Hamiltonian:
+    """The machine given what was seen, another one for every row."""
+    return replace(hamiltonian, thetas=(seen.posterior(hamiltonian.thetas[0]), *hamiltonian.thetas[1:]))
+
+
+def _tap(hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int) -> _Estimate:
+    start, _, _ = _pointwise(hamiltonian.layers[0], seen, alone)
+    scheme = Plefka(_conditioned(hamiltonian, seen), Clamp(hamiltonian, seen.held, len(start)))
+    solution = solve(scheme, start, damping="adaptive", max_sweeps=sweeps)
+    return solution.means[0], solution.variances[0], solution.converged
+
+
+def _gibbs(
+    hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int, chains: int, generator: torch.Generator
+) -> _Estimate:
+    rows = torch.arange(len(seen.held), device=seen.held.device).repeat(chains)
+    layer = hamiltonian.layers[0]
+    posterior = _conditioned(hamiltonian, seen).take(rows)
+    clamp = Clamp(hamiltonian, seen.held[rows], len(rows))
+    zero = torch.zeros_like(seen.held[rows])
+    begin = replace(posterior, thetas=(tuple(t[rows] for t in seen.posterior(alone)), *posterior.thetas[1:]))
+    v = clamp.apply(0, begin.sample(0, zero, generator))
+    sums = [torch.zeros_like(zero) for _ in range(2)]
+
+    def observe(number: int, step: Step) -> None:
+        if number > sweeps // 2:
+            mean, variance = layer.moments(posterior.field(0, step.states), theta=posterior.thetas[0])
+            sums[0] += mean
+            sums[1] += variance + mean.square()
+
+    advance(posterior, Gibbs(), complete(posterior, v, generator), sweeps, clamp, generator, observe)
+    mean, square = (total.view(chains, *seen.held.shape).mean(0) / (sweeps - sweeps // 2) for total in sums)
+    return seen.settle(
+        mean,
+        (square - mean.square()).clamp(min=0),
+        torch.ones(len(mean), dtype=torch.bool, device=mean.device),
+    )
