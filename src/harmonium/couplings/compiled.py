@@ -73,6 +73,12 @@ def _probabilities(
 
 
 @_jit
+def _mirror(noise: Any) -> None:
+    for i in range(len(noise)):
+        noise[i] = 1.0 - noise[i]
+
+
+@_jit
 def _draw(up: Any, low: float, noise: Any, x: Any) -> None:
     for i in range(len(up)):
         x[i] = 1.0 if noise[i] < up[i] else low
@@ -171,6 +177,7 @@ def run(
     m: int,
     lag: int,
     max_steps: int,
+    mirrored_from: int,
     weight: float,
     horizon: Any,
     times: Any,
@@ -185,6 +192,7 @@ def run(
     """``meeting.run_pairs`` for the pairs first, first + stride, …; float64 throughout.
 
     States are (pairs, n) with values 1 and ``low`` (0 or -1); max_steps 0 is no cap; jumps are sorted by key.
+    If not 0, pair mirrored_from + i mirrors the noise of pair i until the second chains set out.
     The arrays from ``horizon`` on are filled: one row a pair, then [changed, seen] units, then the signed
     sums of v, E[h | v] and v ⊗ E[h | v].
     """
@@ -205,7 +213,9 @@ def run(
     up_hx, down_hx, up_hy, down_hy = np.empty(n1), np.empty(n1), np.empty(n1), np.empty(n1)
     up_x, down_x, up_y, down_y = np.empty(n0), np.empty(n0), np.empty(n0), np.empty(n0)
     for pair in range(first, n_pairs, stride):
-        _seed(state, key + np.uint64(pair) * np.uint64(0xD1342543DE82EF95))
+        mirrored = 0 < mirrored_from <= pair
+        stream = pair - mirrored_from if mirrored else pair
+        _seed(state, key + np.uint64(stream) * np.uint64(0xD1342543DE82EF95))
         for i in range(n0):
             x[i] = start[pair, i]
             y[i] = x[i]
@@ -221,9 +231,13 @@ def run(
                 before[i] = x[i]
             if t <= lag or met:
                 _fill(noise1, state)
+                if mirrored and t <= lag:
+                    _mirror(noise1)
                 _draw(up_hx, hidden_low, noise1, hx)
                 _probabilities(hx, JT, visible_bias, gain0, z0, bits0, powers0, up_x, down_x)
                 _fill(noise0, state)
+                if mirrored and t <= lag:
+                    _mirror(noise0)
                 _draw(up_x, visible_low, noise0, x)
                 cost[pair] += 1
                 if n_jumps > 0:
@@ -241,6 +255,8 @@ def run(
                     there, log_u = int(noise_jump[0] * n_jumps), np.log1p(-noise_jump[1])
                     _jump(x, there, log_u, jump_keys, jump_states, jump_free_energies)
                     _jump(y, there, log_u, jump_keys, jump_states, jump_free_energies)
+            if mirrored and t == lag:
+                _seed(state, key + np.uint64(pair) * np.uint64(0xD1342543DE82EF95))
             if not met or t <= m:
                 _probabilities(x, J, hidden_bias, gain1, z1, bits1, powers1, up_hx, down_hx)
             average = each if k <= t <= m else 0.0

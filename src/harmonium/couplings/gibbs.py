@@ -62,10 +62,18 @@ class Gibbs(PairKernel):
         return Place(place.states, fields)
 
     def single(
-        self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator
+        self,
+        hamiltonian: Hamiltonian,
+        place: Place,
+        clamp: Clamp,
+        generator: torch.Generator,
+        antithetic: bool = False,
     ) -> Place:
         def draw(_: Parity, layers: tuple[int, ...], fields: list[Tensor]) -> list[Tensor]:
-            return [hamiltonian.sample(l, field, generator) for l, field in zip(layers, fields, strict=True)]
+            return [
+                hamiltonian.sample(l, field, generator, antithetic)
+                for l, field in zip(layers, fields, strict=True)
+            ]
 
         return self._sweep(hamiltonian, place, clamp, draw, 1, generator)
 

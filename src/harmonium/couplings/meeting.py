@@ -74,18 +74,25 @@ def run_pairs(
     generator: torch.Generator,
     into: Statistics | None = None,
     weight: float = 1.0,
+    antithetic: bool = False,
 ) -> Meetings:
     """``meet``, and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
 
     H_{k:m} = 1/(m-k+1) Σ_{t=k}^m f(X_t) + Σ_{t=k+lag}^{τ-1} w_t (f(X_t) - f(Y_{t-lag})) with f = E[S | even
     layers], has expectation E[S] if no pair is capped. Nothing but the current states of the pairs still
     needed is kept.
+
+    With ``antithetic`` the first chain of pair pairs/2 + i mirrors the noise of that of pair i until the
+    second chains set out. Each pair alone has the same law; where two such pairs start alike, the mean over
+    them varies less.
     """
     _check(k, m, lag, max_steps)
+    if antithetic and len(start[0]) % 2:
+        raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
     if suits(coupling, hamiltonian, clamp):
         return run_small_pairs(
             hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,
-            generator=generator, into=into, weight=weight,
+            generator=generator, into=into, weight=weight, antithetic=antithetic,
         )  # fmt: skip
     pairs, device = len(start[0]), start[0].device
     times = torch.zeros(pairs, dtype=torch.int64, device=device)
@@ -115,7 +122,7 @@ def run_pairs(
             rows = len(apart)
             before = both.take(slice(0, rows))
             if t <= lag:
-                x = coupling.single(hamiltonian, before, clamp.take(apart), generator)
+                x = coupling.single(hamiltonian, before, clamp.take(apart), generator, antithetic)
                 x = coupling.prepare(hamiltonian, x, clamp.take(apart), copies=1)
                 both = join(x, both.take(slice(rows, None)))
                 cost[apart] += 1

@@ -26,9 +26,14 @@ class Metropolis(PairKernel):
         return place
 
     def single(
-        self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator
+        self,
+        hamiltonian: Hamiltonian,
+        place: Place,
+        clamp: Clamp,
+        generator: torch.Generator,
+        antithetic: bool = False,
     ) -> Place:
-        return self._move(hamiltonian, place, clamp, generator, copies=1)
+        return self._move(hamiltonian, place, clamp, generator, copies=1, antithetic=antithetic)
 
     def coupled(
         self, hamiltonian: Hamiltonian, both: Place, clamp: Clamp, generator: torch.Generator
@@ -38,13 +43,20 @@ class Metropolis(PairKernel):
 
     @classmethod
     def _move(
-        cls, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator, copies: int
+        cls,
+        hamiltonian: Hamiltonian,
+        place: Place,
+        clamp: Clamp,
+        generator: torch.Generator,
+        copies: int,
+        antithetic: bool = False,
     ) -> Place:
         cls._check(hamiltonian, clamp)
         rows = len(place.states[0]) // copies
+        noise = [hamiltonian.noise(l, rows, generator, antithetic) for l in range(len(place.states))]
         proposal = [
-            hamiltonian.layers[l].propose(x[:rows], hamiltonian.noise(l, rows, generator)).repeat(copies, 1)
-            for l, x in enumerate(place.states)
+            hamiltonian.layers[l].propose(x[:rows], u).repeat(copies, 1)
+            for l, (x, u) in enumerate(zip(place.states, noise, strict=True))
         ]
         proposal = clamp.apply_all(proposal)
         log_u = torch.log1p(-_random.uniform((rows,), generator, torch.float64)).repeat(copies)

@@ -56,9 +56,14 @@ class PairKernel(ABC):
 
     @abstractmethod
     def single(
-        self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, generator: torch.Generator
+        self,
+        hamiltonian: Hamiltonian,
+        place: Place,
+        clamp: Clamp,
+        generator: torch.Generator,
+        antithetic: bool = False,
     ) -> Place:
-        """A sweep of one chain alone."""
+        """A sweep of one chain alone; of two that mirror each other's noise if ``antithetic``."""
 
     @abstractmethod
     def coupled(

@@ -53,6 +53,7 @@ def run_small_pairs(
     generator: torch.Generator,
     into: Statistics | None,
     weight: float,
+    antithetic: bool = False,
 ) -> Meetings:
     """``run_pairs`` by the compiled kernel; hidden states of the result are left as they were given."""
     from harmonium.couplings import compiled  # compiles at its first call, so not before it is wanted
@@ -73,10 +74,12 @@ def run_small_pairs(
     flips = np.zeros((shares, 2), np.int64)
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
 
+    mirrored_from = pairs // 2 if antithetic else 0
+
     def work(share: int) -> None:
         compiled.run(
             J, JT, biases[0], biases[1], lows[0], lows[1], states, share, shares, *jumps, key, k, m, lag,
-            max_steps or 0, weight, horizon, times, capped, tries, cost, flips[share],
+            max_steps or 0, mirrored_from, weight, horizon, times, capped, tries, cost, flips[share],
             *(total[share] for total in sums),
         )  # fmt: skip
 

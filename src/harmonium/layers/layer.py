@@ -46,6 +46,8 @@ class Layer(nn.Module, ABC):
     """The parameter that shifts the field; the target of gradient centring."""
     bounded: ClassVar[bool] = True
     """Whether the states lie in a finite interval, so that every field has a law."""
+    noise_centre: ClassVar[float] = 0.5
+    """What the law of the noise is symmetric about."""
     registry: ClassVar[dict[str, type[Layer]]] = {}
     """Every kind of layer by name."""
 
@@ -102,6 +104,13 @@ class Layer(nn.Module, ABC):
     @abstractmethod
     def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
         """The noise that ``sample`` consumes for a field of this shape: a number a unit, (..., n_units)."""
+
+    def mirrored(self, noise: Tensor) -> Tensor:
+        """Noise of the same law that makes the opposite draw (antithetic variates)."""
+        opposite = 2 * self.noise_centre - noise
+        if self.noise_centre == 0:
+            return opposite
+        return opposite.clamp_(max=1 - torch.finfo(noise.dtype).eps / 2)  # uniform noise is below 1
 
     @abstractmethod
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:

@@ -37,6 +37,9 @@ class CoupledChains(Expectation):
         quantile: if given, k is this quantile in (0, 1) of the last call's meeting times where that is
             larger, and m - k stays. The start of the next pairs does not depend on their own meeting, so
             nothing is biased.
+        antithetic: whether pairs come in twos that start alike and whose first chains mirror each other's
+            noise until the second chains set out; their number must be even (None: twice the rows of the
+            batch). In the free phase only.
         clamped: whether the visible layer is clamped to the data; with one hidden layer that is exact.
     """
 
@@ -51,6 +54,7 @@ class CoupledChains(Expectation):
         chains: int | None = None,
         max_steps: int | None = None,
         quantile: float | None = None,
+        antithetic: bool = False,
         clamped: bool = False,
     ) -> None:
         self.coupling = coupling or Gibbs()
@@ -64,6 +68,9 @@ class CoupledChains(Expectation):
             None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=least)
         )
         self.quantile = None if quantile is None else _checks.real(quantile, "quantile", 0.0, 1.0)
+        self.antithetic = antithetic and not clamped
+        if self.antithetic and self.chains is not None and self.chains % 2:
+            raise ValueError(f"chains: expected an even number of antithetic pairs, received {chains}")
         self.clamped = clamped
 
     def add(
@@ -80,7 +87,7 @@ class CoupledChains(Expectation):
             return Outcome(None, {})
         if isinstance(state, Sequence):
             state = self._handed_over(hamiltonian, state)
-        pairs = len(v) if self.chains is None or self.clamped else self.chains
+        pairs = len(v) * (1 + self.antithetic) if self.chains is None or self.clamped else self.chains
         k = self.k if state is None else max(self.k, int(state["k"]))
         m = k + self.m - self.k
         if self.max_steps is not None:
@@ -88,11 +95,8 @@ class CoupledChains(Expectation):
             k = min(k, m)
         if state is not None and self.start == "persistent":
             states = state["chains"]
-        elif self.clamped or self.start == "data":
-            rows = torch.arange(pairs, device=v.device) % len(v)
-            states = begin(hamiltonian, v[rows], pairs, "data", generator)
         else:
-            states = begin(hamiltonian, v, pairs, self.start, generator)
+            states = self._begin(hamiltonian, v, pairs, generator)
         pairs = len(states[0])  # persistent chains keep their number, whatever the batch
         meetings = run_pairs(
             hamiltonian,
@@ -106,6 +110,7 @@ class CoupledChains(Expectation):
             generator=generator,
             into=into,
             weight=weight / pairs,
+            antithetic=self.antithetic and pairs % 2 == 0,
         )
         kept: dict[str, Any] = {"k": self._next_k(meetings), "chains": None}
         if self.start == "persistent" and not self.clamped:
@@ -113,6 +118,15 @@ class CoupledChains(Expectation):
         keeps = self.quantile is not None or kept["chains"] is not None
         diagnostics = diagnose(meetings, self._prefix, self.max_steps)
         return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
+
+    def _begin(
+        self, hamiltonian: Hamiltonian, v: Tensor, pairs: int, generator: torch.Generator
+    ) -> list[Tensor]:
+        start = "data" if self.clamped else self.start
+        alike = 2 if self.antithetic else 1
+        fresh = pairs // alike
+        rows = v[torch.arange(fresh, device=v.device) % len(v)] if start == "data" else v
+        return [x.repeat(alike, 1) for x in begin(hamiltonian, rows, fresh, start, generator)]
 
     @property
     def _prefix(self) -> str:

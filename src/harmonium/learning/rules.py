@@ -124,6 +124,7 @@ def ucd(
     coupling: PairKernel | None = None,
     start: Start = "data",
     quantile: float | None = None,
+    antithetic: bool = False,
 ) -> Rule:
     """Unbiased contrastive divergence: coupled chains that run until they meet (Qiu et al. 2020, Alg. 2).
 
@@ -141,14 +142,16 @@ def ucd(
         start: where pairs begin: "data", "persistent" or "noise". Persistent pairs may begin at the chains of
             an earlier rule (``train(..., rule_state=run.rule_state)``): a warm start by PCD (Fig. 9).
         quantile: raises k to this quantile of the last update's meeting times.
+        antithetic: pairs of the free phase in twos that mirror each other's first noise; ``chains`` must be
+            even. It takes variance away while the couplings are weak and costs nothing.
     """
     settings = {
         "coupling": coupling, "k": k, "m": m, "lag": lag, "max_steps": max_steps, "quantile": quantile,
     }  # fmt: skip
-    free = CoupledChains(**settings, chains=chains, start=start)  # type: ignore[arg-type]
+    free = CoupledChains(**settings, chains=chains, start=start, antithetic=antithetic)  # type: ignore[arg-type]
     name = (
         f"ucd({k}, {free.m}, lag={lag}, chains={chains}, max_steps={max_steps}, coupling={free.coupling!r}, "
-        f"start={start!r}, quantile={quantile})"
+        f"start={start!r}, quantile={quantile}" + (", antithetic=True)" if antithetic else ")")
     )
     clamped = CoupledChains(**settings, clamped=True)  # type: ignore[arg-type]
     return Rule(name, clamped, free, "unbiased" if max_steps is None else "biased")

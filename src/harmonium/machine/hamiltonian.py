@@ -146,13 +146,26 @@ class Hamiltonian:
                 )
         return -total
 
-    def noise(self, layer: int, rows: int, generator: torch.Generator) -> Tensor:
-        """Noise for ``rows`` samples of a layer, in the machine's dtype."""
-        return self.layers[layer].noise((rows, self.layers[layer].width), generator=generator).to(self.dtype)
+    def noise(self, layer: int, rows: int, generator: torch.Generator, antithetic: bool = False) -> Tensor:
+        """Noise for ``rows`` samples of a layer, in the machine's dtype.
 
-    def sample(self, layer: int, field: Tensor, generator: torch.Generator) -> Tensor:
+        Args:
+            layer: index of the layer.
+            rows: how many; even with antithetic noise.
+            generator: source of it.
+            antithetic: whether the second half of the rows mirrors the first.
+        """
+        kind = self.layers[layer]
+        drawn = rows // 2 if antithetic else rows
+        noise = kind.noise((drawn, kind.width), generator=generator).to(self.dtype)
+        return torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
+
+    def sample(
+        self, layer: int, field: Tensor, generator: torch.Generator, antithetic: bool = False
+    ) -> Tensor:
         """A draw of a layer given its field, (batch, width_l)."""
-        return self.layers[layer].sample(field, self.noise(layer, len(field), generator), self.thetas[layer])
+        noise = self.noise(layer, len(field), generator, antithetic)
+        return self.layers[layer].sample(field, noise, self.thetas[layer])
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
         """E[x_l | field], (batch, width_l)."""
