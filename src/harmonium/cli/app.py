@@ -13,13 +13,14 @@ import typer
 
 from harmonium.cli.data import data
 from harmonium.cli.evaluate import evaluate
+from harmonium.cli.impute import impute
 from harmonium.cli.output import note
 from harmonium.cli.sample import sample
 from harmonium.cli.train import train
 from harmonium.training import TrainingDiverged
 
 app = typer.Typer(name="harmonium", add_completion=False, pretty_exceptions_enable=False)
-for command in (train, evaluate, sample, data):
+for command in (train, evaluate, sample, impute, data):
     app.command()(command)
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -42,7 +43,7 @@ def harmonium(
         typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Train, evaluate and sample Boltzmann machines."""
+    """Train, evaluate, sample and use Boltzmann machines."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

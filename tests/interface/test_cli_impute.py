@@ -1,0 +1,94 @@
+"""harmonium impute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+
+from .command_line import CommandLine
+
+BARS = "bars-and-stripes"
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(6), hm.Bernoulli(3)])
+    hm.machine.normal_(machine, 0.5, torch.Generator().manual_seed(0))
+    machine.save(tmp_path / "m.safetensors")
+    return tmp_path / "m.safetensors"
+
+
+@pytest.mark.parametrize("missing", ["lower", "left", "random:0.4", "rectangle:2x3"])
+@pytest.mark.parametrize("method", hm.tasks.METHODS)
+def test_what_is_given_comes_back(cli: CommandLine, saved: Path, tmp_path: Path, missing, method) -> None:
+    arguments = ("--missing", missing, "--method", method, "--sweeps", 4, "--image-shape", "4x4")
+    result = cli.succeed("impute", saved, BARS, "--out", tmp_path / "c.npy", *arguments, "--json").json
+    completed, X = np.load(tmp_path / "c.npy"), hm.data.bars_and_stripes()
+    assert completed.shape == X.shape
+    assert set(np.unique(completed)) <= {0, 1}
+    assert (completed != X).mean() <= result["missing"]
+    assert 0 < result["missing"] < 1
+    assert 0.2 < result["agreement_of_best"] <= 1
+    wrong = (completed != X).sum() / (result["missing"] * X.size)
+    assert result["agreement_of_best"] == pytest.approx(1 - wrong, abs=1e-6)
+
+
+def test_holes_in_the_file_are_what_is_missing(cli: CommandLine, saved: Path, tmp_path: Path) -> None:
+    X = hm.data.bars_and_stripes().astype(np.float32)
+    holes = np.random.Generator(np.random.PCG64(0)).random(X.shape) < 0.3
+    np.save(tmp_path / "holes.npy", np.where(holes, np.nan, X))
+    for value in ("best", "mean", "draw"):
+        out = tmp_path / f"{value}.npy"
+        cli.succeed("impute", saved, tmp_path / "holes.npy", "--out", out, "--value", value)
+        completed = np.load(out)
+        assert np.array_equal(completed[~holes], X[~holes])
+        assert np.isfinite(completed).all()
+        assert (set(np.unique(completed)) <= {0, 1}) == (value != "mean")
+
+
+def test_bit_planes_come_back_as_images(cli: CommandLine, tmp_path: Path) -> None:
+    grey = np.random.Generator(np.random.PCG64(0)).integers(0, 256, (40, 4)).astype(np.uint8)
+    np.save(tmp_path / "grey.npy", grey)
+    cli.succeed(
+        "train",
+        tmp_path / "grey.npy",
+        tmp_path / "run",
+        "--hidden",
+        5,
+        "--updates",
+        5,
+        "--binarise",
+        "bit-planes",
+    )
+    out = tmp_path / "c.npy"
+    arguments = ("--missing", "lower", "--image-shape", "2x2", "--sweeps", 4)
+    cli.succeed("impute", tmp_path / "run", tmp_path / "grey.npy", "--out", out, *arguments)
+    completed = np.load(out)
+    assert completed.dtype == np.uint8
+    assert np.array_equal(completed[:, :2], grey[:, :2])
+    assert not np.array_equal(completed, grey)
+    picture = tmp_path / "c.png"
+    cli.succeed("impute", tmp_path / "run", tmp_path / "grey.npy", "--out", picture, *arguments)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--missing", "middle"), "--missing: expected nan"),
+        (("--missing", "random:x"), "--missing: expected random"),
+        (("--missing", "lower"), "--missing: expected images"),
+        (("--method", "magic"), "--method: expected one of"),
+        (("--value", "median"), "--value: expected one of"),
+    ],
+)
+def test_mistakes(cli: CommandLine, saved: Path, tmp_path: Path, arguments, message) -> None:
+    np.save(tmp_path / "flat.npy", hm.data.bars_and_stripes())
+    assert message in cli.refuse(
+        "impute", saved, tmp_path / "flat.npy", "--out", tmp_path / "c.npy", *arguments
+    )
