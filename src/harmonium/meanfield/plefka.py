@@ -92,9 +92,7 @@ class Plefka(Scheme):
 
     def free_energy(self, point: Point) -> Tensor:
         hamiltonian = self.hamiltonian
-        total = hamiltonian.beta_times(hamiltonian.coupling_energy(point.means))
-        for l in range(len(point.means)):
-            total = total + self.entropy(l, point)
+        total = self.first_order(point)
         for l in range(len(hamiltonian.couplings)):
             for power, factor, tensors in ((2, 0.5, self._squares), (3, 1 / 6, self._cubes)):
                 if self.order >= power:

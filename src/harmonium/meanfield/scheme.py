@@ -79,10 +79,10 @@ class Scheme(ABC):
 
     @abstractmethod
     def products(self, l: int, point: Point, weight: Tensor) -> Tensor:
-        """Σ_rows weight · E[x_l ⊗ x_{l+1}] = -∂F/∂J_l, (width_l, width_{l+1}); weight (batch,)."""
+        """Σ_rows weight · E[x_l ⊗ x_{l+1}], (width_l, width_{l+1}); weight (batch,)."""
 
     def statistics(self, l: int, point: Point) -> Theta:
-        """E[t_l] = -∂F/∂θ_l of every row, in the order of ``Layer.natural``, each (batch, width_l)."""
+        """E[t_l] of every row, in the order of ``Layer.natural``, each (batch, width_l)."""
         layer = self.hamiltonian.layers[l]
         held = self.clamp.mask(l)
         theta = self.hamiltonian.thetas[l]
@@ -139,6 +139,17 @@ class Scheme(ABC):
         if held is not None:
             value = torch.where(layer.by_unit(held)[..., 0], weight, value)
         return value.sum(-1, dtype=torch.float64)
+
+    def first_order(self, point: Point) -> Tensor:
+        """-F of naive mean field at a point's means, with the entropy at (B, A): (batch,), float64.
+
+        Finite wherever the units have a normaliser: what a scheme falls back to where its own has none.
+        """
+        hamiltonian = self.hamiltonian
+        total = hamiltonian.beta_times(hamiltonian.coupling_energy(point.means))
+        for l in range(len(point.means)):
+            total = total + self.entropy(l, point)
+        return total
 
 
 def check_scalar(hamiltonian: Hamiltonian, what: str) -> None:

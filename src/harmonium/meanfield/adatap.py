@@ -1,0 +1,228 @@
+"""Adaptive TAP: units beside a Gaussian of the same means and variances."""
+
+from __future__ import annotations
+
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian
+from harmonium.machine.clamp import ClampLike
+from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
+from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
+from harmonium.meanfield.solution import Solution
+
+_ELEMENTS = 1 << 25  # numbers in the matrices of the rows that are worked on together
+
+
+@torch.no_grad()
+def adatap(
+    machine: BoltzmannMachine,
+    start: Tensor,
+    clamp: ClampLike = None,
+    *,
+    tolerance: float = 1e-6,
+    damping: DampingLike = 0.5,
+    max_sweeps: int = 1000,
+) -> Solution:
+    """Adaptive TAP by vector approximate message passing (Tramel et al. 2018, Alg. 3; FORMULAS §6).
+
+    The units, each at (B₁, A₁), and a Gaussian with the machine's couplings, at (B₂, A₂), agree on all means
+    and variances (Opper & Winther 2001); ``free_energy`` is that of expectation consistency. Unlike TAP it
+    needs no assumption on the couplings; a sweep inverts a matrix for every row, of the smaller parity.
+
+    Args:
+        machine: the machine, of any depth, with units of one column (no ``Categorical``).
+        start: visible means to start from, (batch, width_0), with variance zero.
+        clamp: what to hold: visible values (batch, width_0) or a mapping from layers to values; NaN is free.
+        tolerance: see ``solve``.
+        damping: weight of the old fields in new ones, in [0, 1), or "adaptive".
+        max_sweeps: at least 1.
+
+    Returns:
+        The solution. "Unbounded" is also a row whose Gaussian lost its normaliser on the way.
+
+    Raises:
+        ValueError: shapes or numbers out of range, or units of several columns.
+    """
+    hamiltonian, held, v = prepare(machine, start, clamp)
+    scheme = AdaTAP(hamiltonian, held)
+    return solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+
+
+@final
+class AdaTAP(Scheme):
+    """Expectation consistency between independent units and a Gaussian with the couplings.
+
+    With D = 1/A₂, g = D B₂, and T = J + J (A₂ - J)⁻¹ J, the step of Alg. 3 back to the units is
+
+        A₁ = -T_ii / (1 + D T_ii)        B₁ = ((T g)_i - T_ii g_i) / (1 + D T_ii)
+
+    which loses no digits as D goes to 0: a saturated unit has a small D, a held one D = 0 and g its value.
+    """
+
+    def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp) -> None:
+        check_scalar(hamiltonian, "adaptive TAP")
+        super().__init__(hamiltonian, clamp)
+        parities = (hamiltonian.parity("even"), hamiltonian.parity("odd"))
+        widths = [sum(hamiltonian.layers[l].width for l in layers) for layers in parities]
+        self._inner = min((0, 1), key=lambda side: widths[side])
+        self._sides = (parities[1 - self._inner], parities[self._inner])
+        self._J = self._joined()
+
+    def take(self, rows: Tensor) -> Self:
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)
+        part.hamiltonian, part.clamp = self.hamiltonian.take(rows), self.clamp.take(rows)
+        return part
+
+    def begin(self, start: Tensor) -> Point:
+        return self.upwards(start)
+
+    def sweep(self, point: Point, damping: Damping) -> Point:
+        a, c, B, A, _ = (list(part) for part in point)
+        fields, curvatures = self._reaction(point)
+        for l in self.free_layers():
+            B[l] = fields[l] + damping * (B[l] - fields[l])
+            A[l] = curvatures[l] + damping * (A[l] - curvatures[l])
+            a[l], c[l] = self.moments(l, B[l], A[l])
+        return Point(a, c, B, A, [])
+
+    def free_energy(self, point: Point) -> Tensor:
+        """-F = Σ ln Z₁ + ln Z₂ - Σ ln Z₁₂, or naive mean field's where the Gaussian has no normaliser."""
+        D, g, B, A = self._both(point)
+        total = self._gaussian_terms(D, g)
+        slack = 1 + A * D
+        units = self._apart(slack.log() + (A * g.square() - 2 * B * g - D * B.square()) / slack)
+        for l in range(len(point.means)):
+            a, c, field, curvature = (part[l] for part in point[:4])
+            exponent = 0.5 * curvature * (a.square() + c) - field * a  # entropy has ψ together with this
+            unit, held = 0.5 * units[l] - exponent, self.clamp.mask(l)
+            if held is not None:
+                unit = unit.masked_fill(held, 0.0)
+            total = total + self.entropy(l, point) + unit.sum(-1, dtype=torch.float64)
+        return -torch.where(torch.isfinite(total), total, self.first_order(point))
+
+    def products(self, l: int, point: Point, weight: Tensor) -> Tensor:
+        """Means, and the Gaussian's covariances."""
+        D, g, _, _ = self._both(point)
+        used = torch.nonzero(weight).squeeze(-1)
+        weight = weight.to(D.dtype)
+        total = torch.zeros_like(self._J)
+        for chunk in self._chunks(len(used)):
+            rows = used[chunk]
+            gaussian = _Gaussian(self._J_of(rows), D[rows], g[rows], self._width)
+            total += (weight[rows].view(-1, 1, 1) * gaussian.covariance()).sum(0)
+        outer, inner = (l, l + 1) if l in self._sides[0] else (l + 1, l)
+        block = total[self._span(outer), self._span(inner)]
+        means = point.means[l].t() @ (point.means[l + 1] * weight.unsqueeze(-1))
+        return means + (block if outer == l else block.t())
+
+    @property
+    def _width(self) -> int:
+        """Units of the outer parity, which come first wherever all units stand in one row."""
+        return self._J.shape[0]
+
+    def _reaction(self, point: Point) -> tuple[list[Tensor], list[Tensor]]:
+        """B₁ and A₁ that the Gaussian asks for, NaN where it has no normaliser."""
+        D, g, _, _ = self._both(point)
+        fields, curvatures = torch.empty_like(D), torch.empty_like(D)
+        for rows in self._chunks(len(D)):
+            gaussian = _Gaussian(self._J_of(rows), D[rows], g[rows], self._width)
+            slack = 1 + D[rows] * gaussian.diagonal
+            curvatures[rows] = -gaussian.diagonal / slack
+            fields[rows] = (gaussian.reply - gaussian.diagonal * g[rows]) / slack
+        return self._apart(fields), self._apart(curvatures)
+
+    def _gaussian_terms(self, D: Tensor, g: Tensor) -> Tensor:
+        """½ g·T g - ½ ln det(1 - D^½ J D^½), (batch,), float64."""
+        parts = []
+        for rows in self._chunks(len(D)):
+            gaussian = _Gaussian(self._J_of(rows), D[rows], g[rows], self._width)
+            parts.append(0.5 * (gaussian.energy - gaussian.log_determinant).double())
+        return torch.cat(parts)
+
+    def _both(self, point: Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """D, g, B and A of all units, outer parity first: (batch, units)."""
+        order = [*self._sides[0], *self._sides[1]]
+        a, c, B, A = (torch.cat([part[l] for l in order], -1) for part in point[:4])
+        slack = 1 - A * c
+        return c / slack, (a - B * c) / slack, B, A
+
+    def _apart(self, x: Tensor) -> list[Tensor]:
+        """The layers of a row of all units."""
+        order = [*self._sides[0], *self._sides[1]]
+        widths = [self.hamiltonian.layers[l].width for l in order]
+        parts = dict(zip(order, torch.split(x, widths, -1), strict=True))
+        return [parts[l].contiguous() for l in range(len(order))]
+
+    def _joined(self) -> Tensor:
+        """All couplings as one matrix from the outer to the inner parity."""
+        widths = [sum(self.hamiltonian.layers[l].width for l in layers) for layers in self._sides]
+        couplings = self.hamiltonian.couplings
+        J = couplings[0].new_zeros(widths)
+        for l, W in enumerate(couplings):
+            outer, inner = (l, l + 1) if l in self._sides[0] else (l + 1, l)
+            J[self._span(outer), self._span(inner)] = W if outer == l else W.t()
+        return J
+
+    def _span(self, l: int) -> slice:
+        """Where a layer stands among the layers of its parity."""
+        layers = self._sides[0] if l in self._sides[0] else self._sides[1]
+        first = sum(self.hamiltonian.layers[k].width for k in layers if k < l)
+        return slice(first, first + self.hamiltonian.layers[l].width)
+
+    def _J_of(self, rows: Tensor) -> Tensor:
+        """β J of some rows, (rows or 1, outer, inner)."""
+        beta = self.hamiltonian.beta
+        if isinstance(beta, float):
+            return self._J.unsqueeze(0) * beta
+        return self._J * (beta[rows] if beta.dim() else beta).view(-1, 1, 1)
+
+    def _chunks(self, rows: int) -> tuple[Tensor, ...]:
+        outer, inner = self._J.shape
+        size = max(1, _ELEMENTS // (inner * (outer + 3 * inner)))
+        return torch.split(torch.arange(rows, device=self._J.device), size)
+
+
+class _Gaussian:
+    """A Gaussian with precision 1/D - J and field g/D, seen through T = J + J (1/D - J)⁻¹ J.
+
+    Attributes:
+        diagonal: T_ii, (rows, units), NaN where there is no normaliser.
+        reply: T g, (rows, units).
+        energy: g·T g, (rows,).
+        log_determinant: of 1 - D^½ J D^½, (rows,).
+    """
+
+    def __init__(self, J: Tensor, D: Tensor, g: Tensor, width: int) -> None:
+        outer, inner = D[:, :width], D[:, width:]
+        self._J, self._outer, self._root = J, outer, inner.sqrt()
+        Q = (J.mT * outer.unsqueeze(1)) @ J
+        root = self._root.unsqueeze(-1)
+        identity = torch.eye(Q.shape[-1], dtype=Q.dtype, device=Q.device)
+        self._cholesky, info = torch.linalg.cholesky_ex(identity - root * Q * root.mT)
+        factor = self._cholesky
+        across = torch.linalg.solve_triangular(factor, root * J.mT, upper=False).square().sum(1)
+        within = torch.linalg.solve_triangular(factor, root * Q, upper=False).square().sum(1)
+        self.diagonal = torch.cat([across, Q.diagonal(dim1=-2, dim2=-1) + within], -1)
+        from_inner = (J @ g[:, width:, None]).squeeze(-1)
+        from_outer = (J.mT @ g[:, :width, None]).squeeze(-1)
+        pull = from_outer + (J.mT @ (outer * from_inner).unsqueeze(-1)).squeeze(-1)
+        solved = torch.cholesky_solve(root * pull.unsqueeze(-1), factor)
+        reply = from_inner + (J @ (root * solved)).squeeze(-1)
+        back = from_outer + (J.mT @ (outer * reply).unsqueeze(-1)).squeeze(-1)
+        self.reply = torch.cat([reply, back], -1)
+        self.diagonal[info > 0] = torch.nan
+        self.energy = (g * self.reply).sum(-1)
+        self.log_determinant = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        self.log_determinant[info > 0] = torch.nan
+
+    def covariance(self) -> Tensor:
+        """Between the outer and the inner units, (rows, outer, inner)."""
+        root = self._root.unsqueeze(-1)
+        whitened = torch.linalg.solve_triangular(self._cholesky, root * self._J.mT, upper=False)
+        inner = torch.linalg.solve_triangular(self._cholesky.mT, whitened, upper=True)
+        covariance: Tensor = self._outer.unsqueeze(-1) * (root * inner).mT
+        return covariance

@@ -1,0 +1,175 @@
+"""Relaxed belief propagation: messages of two moments on every edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Self, final
+
+import torch
+from torch import Tensor
+
+from harmonium.layers import Moments, Theta
+from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian
+from harmonium.machine.clamp import ClampLike
+from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
+from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
+from harmonium.meanfield.solution import Solution
+
+
+@torch.no_grad()
+def relaxed_bp(
+    machine: BoltzmannMachine,
+    start: Tensor,
+    clamp: ClampLike = None,
+    *,
+    tolerance: float = 1e-6,
+    damping: DampingLike = 0.0,
+    max_sweeps: int = 1000,
+) -> Solution:
+    """Belief propagation with messages of two moments (Tramel et al. 2018, App. B; FORMULAS §6).
+
+    A unit tells each neighbour the mean and variance that it would have without that neighbour. TAP is what
+    is left when single couplings are weak. ``free_energy`` is the Bethe free energy.
+
+    Takes 4 · batch · width_l · width_{l+1} numbers for every coupling: for small and middling machines.
+
+    Args:
+        machine: the machine, of any depth, with units of one column (no ``Categorical``).
+        start: visible means to start from, (batch, width_0), with variance zero.
+        clamp: what to hold: visible values (batch, width_0) or a mapping from layers to values; NaN is free.
+        tolerance: see ``solve``.
+        damping: weight of the old messages in new ones, in [0, 1), or "adaptive".
+        max_sweeps: at least 1.
+
+    Raises:
+        ValueError: shapes or numbers out of range, or units of several columns.
+    """
+    hamiltonian, held, v = prepare(machine, start, clamp)
+    scheme = RelaxedBP(hamiltonian, held)
+    return solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+
+
+class _Side(NamedTuple):
+    """A neighbouring layer: its index, J (width_l, width_k), and where messages from and to it are kept."""
+
+    neighbour: int
+    J: Tensor
+    incoming: int
+    outgoing: int
+
+
+@final
+class RelaxedBP(Scheme):
+    """Moments of every unit i without its neighbour j.
+
+    They are taken at B_{i→j} = Σ_{k≠j} J a_{k→i} and A_{i→j} = -Σ_{k≠j} J² c_{k→i}. A point's ``messages``
+    hold for every coupling means and variances upwards, (batch, width_{l+1}, width_l), then downwards,
+    (batch, width_l, width_{l+1}): the sender is last.
+    """
+
+    def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp) -> None:
+        check_scalar(hamiltonian, "relaxed belief propagation")
+        super().__init__(hamiltonian, clamp)
+
+    def take(self, rows: Tensor) -> Self:
+        return type(self)(self.hamiltonian.take(rows), self.clamp.take(rows))
+
+    def begin(self, start: Tensor) -> Point:
+        point = self.upwards(start)
+        for l, J in enumerate(self.hamiltonian.couplings):
+            for sender, receivers in ((l, J.shape[1]), (l + 1, J.shape[0])):
+                for part in (point.means[sender], point.variances[sender]):
+                    point.messages.append(part.unsqueeze(1).expand(-1, receivers, -1).clone())
+        return point
+
+    def sweep(self, point: Point, damping: Damping) -> Point:
+        a, c, B, A, messages = (list(part) for part in point)
+        keep = damping.unsqueeze(-1) if isinstance(damping, Tensor) else damping
+        for l in self.free_layers():
+            B[l], A[l] = self._collect(l, messages)
+            a[l], c[l] = self.moments(l, B[l], A[l])
+            for side, field, curvature in self._cavities(l, B[l], A[l], messages):
+                for place, new in enumerate(self._told(l, a[l], field, curvature), side.outgoing):
+                    messages[place] = new + keep * (messages[place] - new)
+        return Point(a, c, B, A, messages)
+
+    def free_energy(self, point: Point) -> Tensor:
+        """The Bethe free energy: units less edges, half from each end (Eq. 65, whose sign is that of ln Z).
+
+        What a held unit adds is exact: its own weight, and in pairs of held units J x x'.
+        """
+        layers = range(len(self.hamiltonian.layers))
+        held = [self.clamp.mask(l) for l in layers]
+        pairs = [torch.zeros_like(x) if m is None else x * m for x, m in zip(point.means, held, strict=True)]
+        total = self.hamiltonian.beta_times(self.hamiltonian.coupling_energy(pairs))
+        for l in layers:
+            B, A = self._collect(l, point.messages)
+            whole = self._log_partition(l, point.means[l], B, A)
+            total = total + whole.sum(-1, dtype=torch.float64)
+            for side, field, curvature in self._cavities(l, B, A, point.messages):
+                edge = whole.unsqueeze(1) - self._log_partition(l, point.means[l], field, curvature)
+                theirs = held[side.neighbour]
+                if theirs is not None:
+                    edge = edge.masked_fill(theirs.unsqueeze(-1), 0.0)
+                total = total - 0.5 * edge.sum((-1, -2), dtype=torch.float64)
+        return -torch.where(torch.isfinite(total), total, self.first_order(point))
+
+    def products(self, l: int, point: Point, weight: Tensor) -> Tensor:
+        """To the second order in J, as in TAP."""
+        hamiltonian, (a, c) = self.hamiltonian, point[:2]
+        weight = weight.to(hamiltonian.dtype).unsqueeze(-1)
+        covariance = hamiltonian.couplings[l] * (c[l].t() @ hamiltonian.beta_times(c[l + 1] * weight))
+        return a[l].t() @ (a[l + 1] * weight) + covariance
+
+    def _sides(self, l: int) -> Iterator[_Side]:
+        couplings = self.hamiltonian.couplings
+        if l > 0:
+            yield _Side(l - 1, self._coupling(couplings[l - 1].t()), 4 * l - 4, 4 * l - 2)
+        if l < len(couplings):
+            yield _Side(l + 1, self._coupling(couplings[l]), 4 * l + 2, 4 * l)
+
+    def _coupling(self, J: Tensor) -> Tensor:
+        beta = self.hamiltonian.beta
+        return J * (beta.view(-1, 1, 1) if isinstance(beta, Tensor) else beta)
+
+    def _collect(self, l: int, messages: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """B and A from all neighbours, each (batch, width_l)."""
+        sides = list(self._sides(l))
+        fields = [(side.J * messages[side.incoming]).sum(-1) for side in sides]
+        curvatures = [-(side.J.square() * messages[side.incoming + 1]).sum(-1) for side in sides]
+        return torch.stack(fields).sum(0), torch.stack(curvatures).sum(0)
+
+    def _cavities(
+        self, l: int, B: Tensor, A: Tensor, messages: list[Tensor]
+    ) -> Iterator[tuple[_Side, Tensor, Tensor]]:
+        """For every neighbouring layer, B and A without each of its units: (batch, width_k, width_l)."""
+        for side in self._sides(l):
+            field = B.unsqueeze(1) - (side.J * messages[side.incoming]).mT
+            curvature = A.unsqueeze(1) + (side.J.square() * messages[side.incoming + 1]).mT
+            yield side, field, curvature
+
+    def _told(self, l: int, a: Tensor, B: Tensor, A: Tensor) -> Moments:
+        """The moments that every neighbour hears, (batch, width_k, width_l); a held unit tells its value."""
+        told = self.hamiltonian.layers[l].moments(B, A, self._theta(l, B))
+        held = self.clamp.mask(l)
+        if held is None:
+            return told
+        held = held.unsqueeze(1)
+        return Moments(torch.where(held, a.unsqueeze(1), told.mean), told.variance.masked_fill(held, 0.0))
+
+    def _log_partition(self, l: int, x: Tensor, B: Tensor, A: Tensor) -> Tensor:
+        """ψ(B, A) of every unit, θ·t(x) of held ones: (batch, [width_k,] width_l)."""
+        layer, theta = self.hamiltonian.layers[l], self._theta(l, B)
+        held = self.clamp.mask(l)
+        value = layer.log_partition(B, A, theta)
+        if held is None:
+            return value
+        if B.dim() == 3:
+            held, x = held.unsqueeze(1), x.unsqueeze(1)
+        weight = torch.stack([t * p for t, p in zip(layer.statistics(x), theta, strict=True)]).sum(0)
+        return torch.where(held, weight, value)
+
+    def _theta(self, l: int, B: Tensor) -> Theta:
+        """Natural parameters beside B, which may have a dimension for the receivers of messages."""
+        theta = self.hamiltonian.thetas[l]
+        return tuple(p.unsqueeze(1) if p.dim() == 2 and B.dim() == 3 else p for p in theta)
