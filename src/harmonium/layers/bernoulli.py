@@ -47,7 +47,7 @@ class Bernoulli(Layer):
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         logit = self._logit(B, A, theta)
         mean = torch.sigmoid(logit)
-        return Moments(mean, mean * torch.sigmoid(-logit))
+        return Moments(mean, mean * torch.sigmoid_(logit.neg_()))
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
         return (torch.sigmoid(self._logit(B, A, theta)),)
@@ -84,4 +84,4 @@ class Bernoulli(Layer):
     def _logit(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
         (bias,) = theta or self.natural()
         logit = B + bias
-        return logit if isinstance(A, float) and A == 0.0 else logit - A / 2
+        return logit if isinstance(A, float) and A == 0.0 else torch.sub(logit, A, alpha=0.5)

@@ -35,8 +35,8 @@ class MeanField(Expectation):
             means of the last call's).
         solutions: how many free solutions; None is as many as the batch has rows. Starts that the batch has
             no rows for are noise.
-        tolerance: see ``meanfield.solve``.
-        max_sweeps: see ``meanfield.solve``; with a tolerance that no row meets, the number of sweeps.
+        tolerance: see ``meanfield.solve``; None: every row takes all of ``max_sweeps``.
+        max_sweeps: see ``meanfield.solve``.
         damping: see ``meanfield.solve``.
     """
 
@@ -47,10 +47,11 @@ class MeanField(Expectation):
         clamped: bool = True,
         start: SolutionStart = "data",
         solutions: int | None = None,
-        tolerance: float = 1e-4,
+        tolerance: float | None = 1e-4,
         max_sweeps: int = 50,
         damping: DampingLike = 0.0,
     ) -> None:
+        tolerance = torch.finfo(torch.float64).tiny if tolerance is None else tolerance
         check_settings(tolerance, damping, max_sweeps)
         self.scheme = _naive if scheme is None else scheme
         self.clamped = clamped

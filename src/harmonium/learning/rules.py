@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
@@ -11,8 +12,9 @@ from harmonium.couplings import Metropolis, PairKernel
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Start
 from harmonium.learning.local_modes import LocalModes
-from harmonium.learning.mean_field import MeanField
+from harmonium.learning.mean_field import MeanField, SchemeFactory
 from harmonium.learning.rule import Rule
+from harmonium.meanfield import AdaTAP, Plefka
 
 
 def exact() -> Rule:
@@ -114,6 +116,52 @@ def mean_field_pcd(
     return Rule(name, clamped, FreeChains(sweeps=k, chains=chains), "biased")
 
 
+def mean_field(solutions: int | None = None, **settings: Any) -> Rule:
+    """Naive mean field in both phases; for comparison: it neglects what holds the weights down.
+
+    Args:
+        solutions: see ``tap``.
+        **settings: ``start``, ``tolerance``, ``max_sweeps`` and ``damping`` as in ``tap``.
+    """
+    return _solved("mean_field", partial(Plefka, order=1), solutions, settings)
+
+
+def tap(solutions: int | None = None, *, order: int = 2, **settings: Any) -> Rule:
+    """TAP machines: the gradient of the TAP free energy at its solutions (Tramel et al. 2018, Algs. 2 and 4).
+
+    With one hidden layer the clamped phase is exact; deeper machines solve the TAP equations in both phases.
+
+    Args:
+        solutions: free solutions K; None is as many as the batch has rows.
+        order: 2, or 3 for machines of Bernoulli and Spin layers.
+        **settings: of both solvers and of the free starts; see ``learning.MeanField``: ``start`` ("data",
+            "persistent", "noise" or "mixture"), ``tolerance`` (1e-4, the paper's mean squared change of
+            1e-8; None: all of ``max_sweeps``), ``max_sweeps`` (100), ``damping`` (0).
+    """
+    _checks.positive_int(order, "order", minimum=2)
+    return _solved("tap" if order == 2 else f"tap{order}", partial(Plefka, order=order), solutions, settings)
+
+
+def adatap(solutions: int | None = None, **settings: Any) -> Rule:
+    """Adaptive TAP in both phases (Tramel et al. 2018, App. D): a matrix to factorise a row and sweep.
+
+    Args:
+        solutions: see ``tap``.
+        **settings: as in ``tap``; ``damping`` is 0.5.
+    """
+    return _solved("adatap", AdaTAP, solutions, {"damping": 0.5, **settings})
+
+
+def _solved(name: str, scheme: SchemeFactory, solutions: int | None, settings: dict[str, Any]) -> Rule:
+    start = settings.get("start", "data")
+    solver = {"tolerance": 1e-4, "max_sweeps": 100, **settings}
+    solver.pop("start", None)
+    free = MeanField(scheme, clamped=False, start=start, solutions=solutions, **solver)
+    words = ", ".join(f"{key}={value!r}" for key, value in sorted(settings.items()))
+    title = f"{name}(solutions={solutions}" + (f", {words})" if words else ")")
+    return Rule(title, MeanField(scheme, **solver), free, "biased")
+
+
 def ucd(
     k: int = 1,
     m: int | None = None,
@@ -211,5 +259,8 @@ RECIPES = {
     "ucd": ucd,
     "ucd_lmi": ucd_lmi,
     "mean_field_pcd": mean_field_pcd,
+    "mean_field": mean_field,
+    "tap": tap,
+    "adatap": adatap,
 }
 """Every recipe by name, for estimators and the command line."""

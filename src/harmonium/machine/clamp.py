@@ -89,7 +89,7 @@ class Clamp:
         """All layers with their held entries put back."""
         return [self.apply(l, x) for l, x in enumerate(states)]
 
-    def take(self, rows: Tensor) -> Clamp:
+    def take(self, rows: Tensor | slice) -> Clamp:
         """The same for some of the rows, repetitions allowed."""
         if not self._held:
             return self

@@ -72,7 +72,7 @@ class Hamiltonian:
             couplings=self.couplings[: layers - 1],
         )
 
-    def take(self, rows: Tensor) -> Hamiltonian:
+    def take(self, rows: Tensor | slice) -> Hamiltonian:
         """The same for some of the rows of a batch: matters where β or natural parameters differ by row."""
         beta = self.beta if isinstance(self.beta, float) or self.beta.dim() == 0 else self.beta[rows]
         thetas = tuple(tuple(p[rows] if p.dim() == 2 else p for p in theta) for theta in self.thetas)

@@ -71,7 +71,7 @@ class AdaTAP(Scheme):
         self._sides = (parities[1 - self._inner], parities[self._inner])
         self._J = self._joined()
 
-    def take(self, rows: Tensor) -> Self:
+    def take(self, rows: Tensor | slice) -> Self:
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__)
         part.hamiltonian, part.clamp = self.hamiltonian.take(rows), self.clamp.take(rows)

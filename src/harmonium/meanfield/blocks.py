@@ -35,13 +35,13 @@ def covariance(layer: Layer, a: Tensor, c: Tensor) -> Tensor:
     return block.flatten(-3)
 
 
-def times(layer: Layer, A: Tensor, a: Tensor) -> Tensor:
-    """A a, (batch, width)."""
+def add_times(field: Tensor, layer: Layer, A: Tensor, a: Tensor) -> Tensor:
+    """field + A a, (batch, width), written over the field."""
     q = columns(layer)
     if q == 1:
-        return A * a
+        return field.addcmul_(A, a)
     blocks = A.view(*A.shape[:-1], layer.n_units, q, q)
-    return (blocks @ layer.by_unit(a).unsqueeze(-1)).squeeze(-1).flatten(-2)
+    return field.add_((blocks @ layer.by_unit(a).unsqueeze(-1)).squeeze(-1).flatten(-2))
 
 
 def diagonal(layer: Layer, A: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -10,11 +11,12 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian
 from harmonium.machine.clamp import ClampLike
-from harmonium.meanfield.scheme import Damping, Point, Scheme
+from harmonium.meanfield.scheme import Damping, Point, Scheme, join
 from harmonium.meanfield.solution import Solution, Status
 
 DampingLike = float | Literal["adaptive"]
 
+_BLOCK = 1 << 18  # numbers of the widest layer that are worked on together on a CPU
 _STRONGEST = 0.95
 _CROWD = 8  # the batch is compacted when one in so many of its rows has come to an end
 
@@ -44,11 +46,14 @@ def solve(
         The solution. No row is ever NaN: one that leaves the region where its real units have a normaliser
         keeps its last point inside, and its status says so.
     """
-    point, status, sweeps = iterate(
-        scheme, start, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps
-    )
-    free_energy = scheme.free_energy(point)
-    return Solution(point.means, point.variances, free_energy, status, sweeps, point.fields, point.curvatures)
+    check_settings(tolerance, damping, max_sweeps)
+    points, ends = [], []
+    for part, point, status, sweeps in _blocks(scheme, start, tolerance, damping, max_sweeps):
+        points.append(point._replace(messages=[]))
+        ends.append((part.free_energy(point), status, sweeps))
+    free_energy, status, sweeps = (torch.cat(values) for values in zip(*ends, strict=True))
+    means, variances, fields, curvatures, _ = join(points)
+    return Solution(means, variances, free_energy, status, sweeps, fields, curvatures)
 
 
 @torch.no_grad()
@@ -57,7 +62,30 @@ def iterate(
 ) -> tuple[Point, Tensor, Tensor]:
     """``solve`` without the free energy: the point that a later call may start from, status and sweeps."""
     check_settings(tolerance, damping, max_sweeps)
-    point = start.copy() if isinstance(start, Point) else scheme.begin(start)
+    solved = [rest for _, *rest in _blocks(scheme, start, tolerance, damping, max_sweeps)]
+    points, status, sweeps = zip(*solved, strict=True)
+    return join(points), torch.cat(status), torch.cat(sweeps)
+
+
+def _blocks(
+    scheme: Scheme, start: Tensor | Point, tolerance: float, damping: DampingLike, max_sweeps: int
+) -> Iterator[tuple[Scheme, Point, Tensor, Tensor]]:
+    """Rows in blocks that stay in the cache, each solved to its end: scheme, point, status and sweeps."""
+    first = start.means[0] if isinstance(start, Point) else start
+    rows, size = len(first), len(first)
+    if first.device.type == "cpu":
+        widest = max(layer.width for layer in scheme.hamiltonian.layers)
+        size = max(1, min(size, _BLOCK // widest))
+    for place in range(0, rows, size):
+        block = slice(place, place + size)
+        part = scheme if size >= rows else scheme.take(block)
+        begun = start.take(block).copy() if isinstance(start, Point) else part.begin(start[block])
+        yield part, *_iterate(part, begun, tolerance, damping, max_sweeps)
+
+
+def _iterate(
+    scheme: Scheme, point: Point, tolerance: float, damping: DampingLike, max_sweeps: int
+) -> tuple[Point, Tensor, Tensor]:
     whole, rows = scheme, len(point.means[0])
     device = point.means[0].device
     free = whole.free_layers()

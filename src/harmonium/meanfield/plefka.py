@@ -40,9 +40,10 @@ class Plefka(Scheme):
         if order > 3:
             raise ValueError(f"order: expected 1, 2 or 3, received {order}")
         J, layers = hamiltonian.couplings, hamiltonian.layers
+        # Negative, so that a product with variances is A at once.
         self._squares: list[Tensor] = []
         if order > 1:
-            self._squares = [blocks.squares(layers[l], layers[l + 1], W) for l, W in enumerate(J)]
+            self._squares = [blocks.squares(layers[l], layers[l + 1], W).neg_() for l, W in enumerate(J)]
         self._cubes: list[Tensor] = []
         self._states: list[tuple[float, float]] = []
         if order > 2:
@@ -53,9 +54,9 @@ class Plefka(Scheme):
                 digits = torch.arange(2).unsqueeze(-1).expand(2, layer.n_units)
                 low, high = layer.from_digits(digits)[:, 0].tolist()
                 self._states.append((low, high))
-            self._cubes = [W * square for W, square in zip(J, self._squares, strict=True)]
+            self._cubes = [-W * square for W, square in zip(J, self._squares, strict=True)]
 
-    def take(self, rows: Tensor) -> Self:
+    def take(self, rows: Tensor | slice) -> Self:
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__)
         part.hamiltonian, part.clamp = self.hamiltonian.take(rows), self.clamp.take(rows)
@@ -73,8 +74,7 @@ class Plefka(Scheme):
             curvature: Tensor | float = 0.0
             if self.order > 1:
                 block = self._neighbours(l, self._squares, [self._covariance(k, a, c) for k in range(len(a))])
-                block = block.neg_()
-                field = field + blocks.times(layer, block, a[l])
+                field = blocks.add_times(field, layer, block, a[l])
                 curvature = blocks.diagonal(layer, block)
             if self.order > 2:
                 cumulants = [self._cumulant(k, a) for k in range(len(a))]
@@ -94,7 +94,7 @@ class Plefka(Scheme):
         hamiltonian = self.hamiltonian
         total = self.first_order(point)
         for l in range(len(hamiltonian.couplings)):
-            for power, factor, tensors in ((2, 0.5, self._squares), (3, 1 / 6, self._cubes)):
+            for power, factor, tensors in ((2, -0.5, self._squares), (3, 1 / 6, self._cubes)):
                 if self.order >= power:
                     x, y = (self._term(power, k, point) for k in (l, l + 1))
                     pairs = (product(x, tensors[l]) * y).sum(-1, dtype=torch.float64)
@@ -120,7 +120,7 @@ class Plefka(Scheme):
                 total += torch.einsum("istjuv,itjv->isju", pairs, J).reshape(total.shape)
         if self.order > 2:
             x, y = (self._term(3, k, point) for k in (l, l + 1))
-            total.addcmul_(product(x.t(), y * hamiltonian.beta_times(beta)), self._squares[l], value=0.5)
+            total.addcmul_(product(x.t(), y * hamiltonian.beta_times(beta)), self._squares[l], value=-0.5)
         return total
 
     def _neighbours(self, l: int, tensors: list[Tensor], x: list[Tensor]) -> Tensor:

@@ -71,7 +71,7 @@ class RelaxedBP(Scheme):
         check_scalar(hamiltonian, "relaxed belief propagation")
         super().__init__(hamiltonian, clamp)
 
-    def take(self, rows: Tensor) -> Self:
+    def take(self, rows: Tensor | slice) -> Self:
         return type(self)(self.hamiltonian.take(rows), self.clamp.take(rows))
 
     def begin(self, start: Tensor) -> Point:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import torch
@@ -31,7 +32,7 @@ class Point(NamedTuple):
     curvatures: list[Tensor]
     messages: list[Tensor]
 
-    def take(self, rows: Tensor) -> Point:
+    def take(self, rows: Tensor | slice) -> Point:
         """The same for some of the rows."""
         return Point(*([x[rows] for x in part] for part in self))
 
@@ -44,6 +45,14 @@ class Point(NamedTuple):
     def copy(self) -> Point:
         """A copy that shares no memory."""
         return Point(*([x.clone() for x in part] for part in self))
+
+
+def join(points: Sequence[Point]) -> Point:
+    """The rows of several points, one after the other."""
+    if len(points) == 1:
+        return points[0]
+    parts = zip(*points, strict=True)
+    return Point(*([torch.cat(pieces) for pieces in zip(*part, strict=True)] for part in parts))
 
 
 class Scheme(ABC):
@@ -62,7 +71,7 @@ class Scheme(ABC):
         self.uses_variances = uses_variances
 
     @abstractmethod
-    def take(self, rows: Tensor) -> Self:
+    def take(self, rows: Tensor | slice) -> Self:
         """The same for some of the rows of the batch."""
 
     @abstractmethod
