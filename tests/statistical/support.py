@@ -25,8 +25,12 @@ MACHINES = {
     "gaussian-bernoulli": lambda: [hm.Gaussian(3), hm.Bernoulli(4)],
     "bernoulli-gaussian": lambda: [hm.Bernoulli(4), hm.Gaussian(2)],
     "spin-bernoulli-categorical": lambda: [hm.Spin(3), hm.Bernoulli(3), hm.Categorical(1, 3)],
+    "sparse-bernoulli": lambda: [hm.TruncatedGaussBernoulli(1, -0.5, 1.0), hm.Bernoulli(3)],
     "gaussian-spin-gaussian": lambda: [hm.Gaussian(2), hm.Spin(3), hm.Gaussian(2)],
 }
+
+
+DISCRETE = [name for name, layers in MACHINES.items() if all(layer.discrete for layer in layers())]
 
 
 def machine(name: str, seed: int = 0, scale: float = 0.7) -> hm.BoltzmannMachine:

@@ -11,11 +11,19 @@ import torch
 import harmonium as hm
 from harmonium.chains import Kernel, Step
 
-from .support import MACHINES, exact_states, exact_statistics, largest_z, machine, row_statistics, z_limit
+from .support import (
+    DISCRETE,
+    MACHINES,
+    exact_states,
+    exact_statistics,
+    largest_z,
+    machine,
+    row_statistics,
+    z_limit,
+)
 
 ROWS = 40_000
 SWEEPS = 4
-DISCRETE = [name for name in MACHINES if "gaussian" not in name]
 
 
 class Simultaneous(Kernel):

@@ -27,6 +27,7 @@ from harmonium.couplings.pairs import Place
 from harmonium.machine import Clamp, Hamiltonian, Statistics
 
 from .support import (
+    DISCRETE,
     FAILURE_RATE,
     MACHINES,
     all_states,
@@ -124,9 +125,16 @@ def test_gaussian_couplings(coupling):
     assert z < limit
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "gaussian"])
+REAL = {
+    "gaussian": lambda: hm.Gaussian(3),
+    "truncated_gaussian": lambda: hm.TruncatedGaussian(3, -1.0, 2.0),
+    "truncated_gauss_bernoulli": lambda: hm.TruncatedGaussBernoulli(3, 0.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *REAL])
 def test_equal_laws_always_meet(kind):
-    layer = hm.Gaussian(3) if kind == "gaussian" else KINDS[kind]()
+    layer = {**KINDS, **REAL}[kind]()
     p, _ = blocks(layer, 1.0, rows=2000)
     for coupling in [*COUPLINGS, *([Reflection()] if kind == "gaussian" else [])]:
         drawn = coupling.draw(p, p, torch.Generator().manual_seed(4))
@@ -135,8 +143,7 @@ def test_equal_laws_always_meet(kind):
 
 
 def kernels_for(name: str):
-    discrete = "gaussian" not in name
-    return [*PUBLISHED.values(), *([Metropolis()] if discrete else [])]
+    return [*PUBLISHED.values(), *([Metropolis()] if name in DISCRETE else [])]
 
 
 @pytest.mark.parametrize("name", MACHINES)

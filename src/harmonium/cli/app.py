@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from harmonium.cli.data import data
+from harmonium.cli.denoise import denoise
 from harmonium.cli.evaluate import evaluate
 from harmonium.cli.impute import impute
 from harmonium.cli.output import note
@@ -20,7 +21,7 @@ from harmonium.cli.train import train
 from harmonium.training import TrainingDiverged
 
 app = typer.Typer(name="harmonium", add_completion=False, pretty_exceptions_enable=False)
-for command in (train, evaluate, sample, impute, data):
+for command in (train, evaluate, sample, denoise, impute, data):
     app.command()(command)
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130

@@ -280,6 +280,67 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         chosen = {"best": done.best, "mean": done.mean, "draw": done.draws[0]}[value]
         return np.where(missing, floating(self.encoder_.decode(chosen.double()), X.dtype), X)
 
+    # Noisy values
+    # ----------------------------------------------------------------------------
+
+    def denoise(
+        self,
+        X: Any,
+        flip_probability: float | None = None,
+        *,
+        noise_deviation: float | None = None,
+        method: str = "tap",
+        value: str = "decision",
+        clean: Any = None,
+        sweeps: int = 200,
+        random_state: Any = None,
+    ) -> Array:
+        """Clean rows from noisy ones, with the machine as what is known of clean rows.
+
+        Args:
+            X: (rows, columns), dense; NaN is an erasure.
+            flip_probability: that a unit is seen in another of its states, for discrete units.
+            noise_deviation: of normal noise, in the units of the data.
+            method: "tap", "gibbs", "pointwise" or "neighbours"; see ``harmonium.tasks.denoise``.
+            value: "decision": the most probable states, of real units the means; "mean": posterior means.
+            clean: clean rows such as the training set, for the two baselines and as a start for the others.
+            sweeps: of every chain; of TAP the largest number.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (rows, columns); float32 for float32 data, else float64.
+
+        Raises:
+            ValueError: as ``harmonium.tasks.denoise``, or other columns than in ``fit``.
+        """
+        check_is_fitted(self)
+        _checks.one_of(value, "value", ("decision", "mean"))
+        X = validate_data(
+            self, X, reset=False, ensure_all_finite="allow-nan", dtype=[np.float64, np.float32], copy=True
+        )
+        random = check_random_state(self.random_state if random_state is None else random_state)
+        seed = stream_seed(int(random.randint(2**31 - 1)), "denoise")
+        machine, layer = self.machine_, self.machine_.layers[0]
+        erased = np.isnan(X)
+        filled = np.where(erased, self.encoder_.decode(self._any_state()).cpu().numpy().astype(X.dtype), X)
+        noisy = self.encoder_.encode(torch.from_numpy(filled)).to(machine.dtype)
+        mask = torch.from_numpy(erased).repeat_interleave(layer.width // layer.n_units, -1)
+        data = None if clean is None else torch.cat(list(self._states(self._validated(clean, reset=False))))
+        found = tasks.denoise(
+            machine,
+            noisy.masked_fill(mask, torch.nan),
+            flip_probability,
+            noise_deviation=(
+                None if noise_deviation is None else tasks.noise_in_states(noise_deviation, self.encoder_)
+            ),
+            method=method,
+            data=data,
+            sweeps=sweeps,
+            seed=as_generator(seed, machine.device),
+        )
+        chosen = found.decision if value == "decision" else found.mean
+        return floating(self.encoder_.decode(chosen.double()), X.dtype)
+
     def _any_state(self) -> Tensor:
         layer = deepcopy(self.machine_.layers[0]).double()
         zero = torch.zeros(1, layer.width, dtype=torch.float64, device=self.machine_.device)

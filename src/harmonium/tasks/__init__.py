@@ -1,6 +1,6 @@
 """Tasks: what a trained machine is used for."""
 
-from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
+from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise
 from harmonium.tasks.impute import METHODS, Imputation, impute
 
@@ -14,4 +14,5 @@ __all__ = [
     "SymmetricChannel",
     "denoise",
     "impute",
+    "noise_in_states",
 ]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium.data import Encoder, Identity, Standardise
 from harmonium.layers import Layer, Theta
 
 
@@ -127,3 +128,19 @@ def _two_states(layer: Layer) -> tuple[float, float]:
     digits = torch.arange(2).unsqueeze(-1).expand(2, layer.n_units)
     low, high = layer.from_digits(digits.to(next(layer.parameters()).device))[:, 0].tolist()
     return low, high
+
+
+def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
+    """A deviation of noise in the data's units, in those of the states that the encoder makes of the data.
+
+    Raises:
+        ValueError: an encoder that is not a shift and a scale.
+    """
+    _checks.real(deviation, "noise_deviation", 0.0)
+    if isinstance(encoder, Identity):
+        return deviation
+    if not isinstance(encoder, Standardise):
+        raise ValueError(f"noise_deviation: expected data that are at most standardised, received {encoder}")
+    if isinstance(encoder.scale, float) or deviation == 0:
+        return deviation / encoder.scale if isinstance(encoder.scale, float) else 0.0
+    return deviation / torch.tensor(encoder.scale)

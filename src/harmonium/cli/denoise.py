@@ -1,0 +1,133 @@
+"""``harmonium denoise``."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._random import as_generator
+from harmonium.cli import options
+from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.output import check_target, show, working
+from harmonium.cli.runs import load_machine
+from harmonium.data import read
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine
+from harmonium.machine.storage import replace_file
+from harmonium.report import image_grid
+from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
+from harmonium.tasks import denoise as clean
+
+_VALUES = ("decision", "mean")
+
+
+def denoise(
+    run: options.Run,
+    noisy: Annotated[str, typer.Argument(metavar="DATA", help="Noisy rows.")],
+    out: Annotated[
+        Path, typer.Option(help="File for the clean rows: .npy, in the data's units, or .png, a grid.")
+    ],
+    flip_probability: Annotated[
+        float | None, typer.Option(help="Of every discrete unit, to be seen in another state.")
+    ] = None,
+    noise_deviation: Annotated[
+        float | None, typer.Option(help="Standard deviation of normal noise, in the data's units.")
+    ] = None,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(DENOISE_METHODS)}.")] = "tap",
+    value: Annotated[
+        str, typer.Option(help="What to write: decision (likeliest states, of real units means) or mean.")
+    ] = "decision",
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Clean rows for the start and the baselines, as the training set."),
+    ] = None,
+    corrupt: Annotated[
+        bool, typer.Option("--corrupt", help="DATA is clean: add the noise first, and say what was removed.")
+    ] = False,
+    number: Annotated[int | None, typer.Option(help="Only so many rows, from the start.")] = None,
+    sweeps: Annotated[int, typer.Option(help="Sweeps of every chain; the most that TAP takes.")] = 200,
+    chains: Annotated[int, typer.Option(help="Chains of every row with --method gibbs.")] = 10,
+    neighbours: Annotated[int, typer.Option(help="Rows that --method neighbours averages.")] = 1,
+    columns: Annotated[int | None, typer.Option(help="Images in a row of the grid.")] = None,
+    averaged: options.Averaged = False,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Estimate clean rows from noisy ones, with a machine as what is known of clean rows."""
+    options.set_threads(threads)
+    _checks.one_of(value, "value", _VALUES)
+    if (flip_probability is None) == (noise_deviation is None):
+        raise ValueError("flip_probability, noise_deviation: expected one of the two")
+    check_target(out, "out", (".npy", ".png"), overwrite)
+    machine, source = load_machine(run, averaged, options.as_device(device))
+    shape = tuple(machine.metadata.get("data", {}).get("image_shape") or ())
+    if out.suffix.lower() == ".png" and not shape:
+        raise ValueError("out: expected a .npy file for data without an image shape, received .png")
+    seen = _states(machine, noisy)
+    seen = seen if number is None else seen[: _checks.positive_int(number, "number")]
+    known = None if base is None else _states(machine, base)
+    encoder = encoder_of(machine)
+    deviation = None if noise_deviation is None else noise_in_states(noise_deviation, encoder)
+    generator = as_generator(seed, machine.device)
+    truth, layer = seen, machine.layers[0]
+    if corrupt:
+        layer.check(truth, "X")
+        channel: Channel
+        if deviation is not None:
+            channel = GaussianChannel(deviation)
+        else:
+            assert flip_probability is not None
+            channel = SymmetricChannel(flip_probability)
+        channel.check(layer, truth)
+        seen = channel.corrupt(layer, truth, generator)
+    with working(f"denoising {len(seen)} rows"):
+        found = clean(
+            machine, seen, flip_probability, noise_deviation=deviation, method=method, data=known,
+            sweeps=sweeps, chains=chains, neighbours=neighbours, seed=generator,
+        )  # fmt: skip
+    rows = encoder.decode((found.decision if value == "decision" else found.mean).cpu().numpy())
+    if out.suffix.lower() == ".png":
+        image_grid(rows, shape, columns, out)
+    else:
+        buffer = io.BytesIO()
+        np.save(buffer, rows)
+        replace_file(out, buffer.getvalue())
+    result: dict[str, Any] = {
+        "machine": str(source),
+        "file": str(out),
+        "rows": len(rows),
+        "method": method,
+        "value": value,
+        "mean_variance": float(found.variance.mean()),
+        "converged": float(found.converged.double().mean()),
+    }
+    if corrupt:
+        result |= _errors(layer if deviation is None else None, truth, seen, found.decision)
+    if not bool(found.converged.all()):
+        result["notes"] = ["converged: some rows still moved after the sweeps allowed; more --sweeps help"]
+    show(result, as_json)
+
+
+def _states(machine: BoltzmannMachine, source: str) -> Tensor:
+    rows = encoded_rows(machine, read(source))
+    return rows.take(torch.arange(len(rows))).to(machine.device)
+
+
+def _errors(layer: Layer | None, truth: Tensor, seen: Tensor, decision: Tensor) -> dict[str, float]:
+    """How far the rows were from the truth, and are: the fraction of wrong units, or mean squares."""
+    if layer is not None:
+        wrong = [(layer.by_unit(x) != layer.by_unit(truth)).any(-1) for x in (seen, decision)]
+        before, after = (float(x.double().mean()) for x in wrong)
+        return {"wrong_before": before, "wrong_after": after}
+    before, after = (float((x - truth).square().mean(dtype=torch.float64)) for x in (seen, decision))
+    return {"mean_square_error_before": before, "mean_square_error_after": after}
