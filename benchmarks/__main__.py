@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import system
 from benchmarks.annealing import annealing
+from benchmarks.coupled import coupled_large, coupled_small
 from benchmarks.memory import memory
 from benchmarks.overhead import overhead
 from benchmarks.pcd import pcd_1_large, pcd_1_small, pcd_10
@@ -26,6 +27,8 @@ BENCHMARKS: dict[str, Callable[[bool], Table]] = {
     "pcd-1-large": pcd_1_large,
     "pcd-10": pcd_10,
     "ais": annealing,
+    "ucd-small": coupled_small,
+    "ucd-large": coupled_large,
     "overhead": overhead,
     "noise": noise,
     "products": products,

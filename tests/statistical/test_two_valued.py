@@ -5,6 +5,7 @@ Failure rate of every test on a fresh seed: at most 1e-3, shared over its compar
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -175,3 +176,34 @@ def test_other_units_and_types_take_the_general_way():
         made = hm.BoltzmannMachine(list(layers)).to(dtype)
         assert not two_valued.serves(made.hamiltonian(), (0, 1))
         assert not two_valued.adds_signed(made.hamiltonian(), 10**6)
+
+
+@pytest.mark.parametrize("gap", [1e-6, 1e-3, 1.0])
+def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
+    """Of log-partitions in single precision the difference would be off by more than the laws differ.
+
+    Then one law would seem to exceed the other nowhere, and rejection would find nothing left over.
+    """
+    from harmonium.couplings import compiled_rows
+
+    generator = torch.Generator().manual_seed(5)
+    width = 3000
+    s = (3 * torch.randn(width, generator=generator)).numpy()
+    step = (
+        gap * torch.randn(width, generator=generator) * (torch.rand(width, generator=generator) < 0.01)
+    ).numpy()
+    up, work, tail = (np.empty(width, np.float32) for _ in range(3))
+    bits = np.empty(width, np.int32)
+    compiled_rows._probabilities(s, work, bits, bits.view(np.float32), up)
+    change = compiled_rows._change(step, up, work, bits, bits.view(np.float32), tail)
+    p = 1 / (1 + np.exp(-s.astype(np.float64)))
+    exact = np.log1p(p * np.expm1(step.astype(np.float64))).sum()
+    assert abs(change - exact) < 1e-6 * abs(step).sum()
+
+    layer = hm.Bernoulli(width)
+    hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1),))
+    fields = [torch.from_numpy(s).unsqueeze(0), torch.from_numpy(s + step).unsqueeze(0)]
+    first, second = (Block(hamiltonian, (0,), (field,)) for field in fields)
+    exact_step = (fields[1].double() - fields[0].double()).squeeze(0).numpy()
+    exact = np.log1p(p * np.expm1(exact_step)).sum()
+    assert abs(float(first.log_ratio(second, [torch.zeros(1, width)])) + exact) < 1e-9 * width * gap

@@ -53,14 +53,18 @@ class Block:
 
     @cached_property
     def log_partition(self) -> Tensor:
-        """Σ ψ over all units, in float64: (rows,)."""
-        parts = [self.hamiltonian.log_partition(l, B) for l, B in zip(self.layers, self.fields, strict=True)]
+        """Σ ψ over all units, in float64: (rows,).
+
+        Throughout, as laws that are nearly equal must not seem to have different weights.
+        """
+        exact = self.hamiltonian.to(torch.float64)
+        parts = [exact.log_partition(l, B.double()) for l, B in zip(self.layers, self.fields, strict=True)]
         return torch.stack(parts).sum(0)
 
     def log_ratio(self, other: Block, x: Sequence[Tensor]) -> Tensor:
         """ln p_other(x) - ln p(x) of every row, in float64: the layers' own parameters cancel."""
         parts = [
-            (value * (theirs - ours)).sum(-1, dtype=torch.float64)
+            (value * (theirs.double() - ours)).sum(-1)
             for value, ours, theirs in zip(x, self.fields, other.fields, strict=True)
         ]
         return torch.stack(parts).sum(0) - (other.log_partition - self.log_partition)

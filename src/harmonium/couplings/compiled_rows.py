@@ -55,35 +55,57 @@ def _fill(noise: Any, state: Any) -> None:
 
 
 @_jit
-def _probabilities(s: Any, bits: Any, powers: Any, up: Any) -> float:
-    """P(upper) of every unit, and Σ ln(1 + e^s); ``powers`` views ``bits`` as floats."""
-    n = len(s)
-    # exp(-|s|) as 2^-whole · e^rest: this runs in vector registers, the library's exp does not.
-    for i in range(n):
-        scaled = min(abs(s[i]), np.float32(87.0))
-        whole = np.floor(scaled * np.float32(1.4426950408889634) + np.float32(0.5))
-        bits[i] = (np.int32(127) - np.int32(whole)) << np.int32(23)
-        r = whole * np.float32(0.693359375) - scaled - whole * np.float32(2.12194440e-4)
-        p = np.float32(1.0 / 720)
+def _exp(x: Any, bits: Any, scale: Any, tail: Any) -> None:
+    """e^x = scale · (1 + tail) for every entry, |x| ≤ 87; ``scale`` views ``bits`` as floats.
+
+    This runs in vector registers, the library's exponential does not.
+    """
+    for i in range(len(x)):
+        whole = np.floor(x[i] * np.float32(1.4426950408889634) + np.float32(0.5))
+        bits[i] = (np.int32(127) + np.int32(whole)) << np.int32(23)
+        r = x[i] - whole * np.float32(0.693359375) + whole * np.float32(2.12194440e-4)
+        p = np.float32(1.0 / 5040)
+        p = p * r + np.float32(1.0 / 720)
         p = p * r + np.float32(1.0 / 120)
         p = p * r + np.float32(1.0 / 24)
         p = p * r + np.float32(1.0 / 6)
         p = p * r + np.float32(0.5)
         p = p * r + np.float32(1)
-        up[i] = p * r + np.float32(1)
-    total = 0.0
-    for first in range(0, n, 512):  # a product of so many factors of at most 2 stays in range
-        part = 1.0
-        for i in range(first, min(first + 512, n)):
-            e = up[i] * powers[i]
-            part *= 1.0 + np.float64(e)
-        total += np.log(part)
-    for i in range(n):
-        total += np.float64(max(s[i], np.float32(0)))
-    for i in range(n):
-        e = up[i] * powers[i]
+        tail[i] = p * r
+
+
+@_jit
+def _probabilities(s: Any, work: Any, bits: Any, scale: Any, up: Any) -> None:
+    """P(upper) of every unit."""
+    for i in range(len(s)):
+        work[i] = -min(abs(s[i]), np.float32(87.0))
+    _exp(work, bits, scale, up)
+    for i in range(len(s)):
+        e = scale[i] * (np.float32(1) + up[i])
         large = np.float32(1) / (np.float32(1) + e)
         up[i] = large if s[i] >= 0 else e * large
+
+
+@_jit
+def _change(step: Any, up: Any, work: Any, bits: Any, scale: Any, tail: Any) -> float:
+    """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to so many digits of the steps.
+
+    A difference of two log-partitions would have so many digits of these: laws that are nearly equal would
+    seem to have more or less weight than the other throughout, and what is left of them would be empty.
+    """
+    largest = np.float32(0)
+    for i in range(len(step)):
+        work[i] = max(min(step[i], np.float32(87.0)), np.float32(-87.0))
+        largest = max(largest, abs(work[i]))
+    _exp(work, bits, scale, tail)
+    total = 0.0
+    lot = 32 if largest < 20 else 8  # so many factors stay in the range of doubles
+    for first in range(0, len(step), lot):
+        part = 1.0
+        for i in range(first, min(first + lot, len(step))):
+            difference = scale[i] * tail[i] + (scale[i] - np.float32(1))
+            part *= 1.0 + np.float64(up[i] * difference)
+        total += np.log(part)
     return total
 
 
@@ -100,6 +122,12 @@ def _upper_sum(x: Any, s: Any) -> float:
     for i in range(len(x)):
         total += np.float64(s[i]) if x[i] > 0 else 0.0
     return total
+
+
+@_jit
+def _log_uniform(noise: Any, i: int) -> float:
+    """The log of a uniform variate with the digits of two: laws may differ by very little."""
+    return np.log(np.float64(noise[i]) - (np.float64(noise[i + 1]) - 0.5) * np.float64(_STEP))
 
 
 @_jit
@@ -126,8 +154,9 @@ def couple(
     noise, decide = np.empty(whole, np.float32), np.empty(2 * _LANES, np.float32)
     s_x, s_y, step = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
     up_x, up_y = np.empty(width, np.float32), np.empty(width, np.float32)
+    work, tail = np.empty(width, np.float32), np.empty(width, np.float32)
     bits = np.empty(width, np.int32)
-    powers = bits.view(np.float32)
+    scale = bits.view(np.float32)
     for row in range(first, last):
         _seed(state, key + np.uint64(row) * np.uint64(0xD1342543DE82EF95))
         different = False
@@ -136,18 +165,19 @@ def couple(
             s_y[i] = gain[i] * (fields_y[row, i] + bias[i])
             step[i] = s_y[i] - s_x[i]
             different |= step[i] != 0
-        log_partition_x = _probabilities(s_x, bits, powers, up_x)
+        _probabilities(s_x, work, bits, scale, up_x)
         _fill(noise, state)
         _draw(up_x, low, noise, x[row])
         if not different:
             y[row] = x[row]
             continue
         # ln q(x) - ln p(x) = Σ_{x up} (s_y - s_x) - (ψ_y - ψ_x)
-        change = _probabilities(s_y, bits, powers, up_y) - log_partition_x
+        change = _change(step, up_x, work, bits, scale, tail)
         _fill(decide, state)
-        if np.log(np.float64(decide[0])) <= _upper_sum(x[row], step) - change:
+        if _log_uniform(decide, 0) <= _upper_sum(x[row], step) - change:
             y[row] = x[row]
             continue
+        _probabilities(s_y, work, bits, scale, up_y)
         open_x, open_y = True, True
         while open_x or open_y:
             tries[row] += 1
@@ -155,10 +185,10 @@ def couple(
             _fill(decide, state)
             if open_x:
                 _draw(up_x, low, noise, x[row])
-                open_x = np.log(np.float64(decide[0])) <= _upper_sum(x[row], step) - change
+                open_x = _log_uniform(decide, 0) <= _upper_sum(x[row], step) - change
             if open_y:
                 _draw(up_y, low, noise, y[row])
-                open_y = np.log(np.float64(decide[1])) <= change - _upper_sum(y[row], step)
+                open_y = _log_uniform(decide, 2) <= change - _upper_sum(y[row], step)
 
 
 @_jit
@@ -211,25 +241,25 @@ def add_products_of_differences(first: int, last: int, x: Any, y: Any, J: Any, t
 
 @_jit
 def round_means(
-    first: int, last: int, fields: Any, bias: Any, gain: Any, low: Any, key: Any, scale: float, out: Any
+    first: int, last: int, fields: Any, bias: Any, gain: Any, low: Any, key: Any, unit: float, out: Any
 ) -> None:
-    """Means of units as whole numbers of 1/scale, up or down at random so that no mean is off: int8."""
+    """Means of units as whole numbers of 1/unit, up or down at random so that no mean is off: int8."""
     width = len(bias)
     whole = -(-width // (2 * _LANES)) * 2 * _LANES
     state = np.empty((4, _LANES), np.uint64)
     noise = np.empty(whole, np.float32)
-    s, up = np.empty(width, np.float32), np.empty(width, np.float32)
+    s, up, work = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
     bits = np.empty(width, np.int32)
-    powers = bits.view(np.float32)
+    scale = bits.view(np.float32)
     span = np.empty(width, np.float32)
     for i in range(width):
-        span[i] = np.float32(scale) * (np.float32(1) - low[i])
+        span[i] = np.float32(unit) * (np.float32(1) - low[i])
     for row in range(first, last):
         _seed(state, key + np.uint64(row) * np.uint64(0xD1342543DE82EF95))
         for i in range(width):
             s[i] = gain[i] * (fields[row, i] + bias[i])
-        _probabilities(s, bits, powers, up)
+        _probabilities(s, work, bits, scale, up)
         _fill(noise, state)
         for i in range(width):
-            value = np.float32(scale) * low[i] + span[i] * up[i]
+            value = np.float32(unit) * low[i] + span[i] * up[i]
             out[row, i] = np.int8(np.floor(value + noise[i]))
