@@ -125,7 +125,7 @@ def _upper_sum(x: Any, s: Any) -> float:
 
 
 @_jit
-def _log_uniform(noise: Any, i: int) -> float:
+def _log_uniform(noise: Any, i: int) -> Any:
     """The log of a uniform variate with the digits of two: laws may differ by very little."""
     return np.log(np.float64(noise[i]) - (np.float64(noise[i + 1]) - 0.5) * np.float64(_STEP))
 
