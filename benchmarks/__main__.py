@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import system
 from benchmarks.annealing import annealing
 from benchmarks.coupled import coupled_large, coupled_small
+from benchmarks.local_modes import ucd_lmi_large, ucd_lmi_small
 from benchmarks.memory import memory
 from benchmarks.overhead import overhead
 from benchmarks.pcd import pcd_1_large, pcd_1_small, pcd_10
@@ -29,6 +30,8 @@ BENCHMARKS: dict[str, Callable[[bool], Table]] = {
     "ais": annealing,
     "ucd-small": coupled_small,
     "ucd-large": coupled_large,
+    "ucd-lmi-small": ucd_lmi_small,
+    "ucd-lmi-large": ucd_lmi_large,
     "overhead": overhead,
     "noise": noise,
     "products": products,

@@ -42,7 +42,7 @@ PUBLISHED = {
     "without orthogonal couplings": 18.20,
 }
 BUDGETS = {
-    "quick": {"bits": 1, "hidden": 256, "batch": 200, "updates": 2_500, "samples": 2_000},
+    "quick": {"bits": 1, "hidden": 256, "batch": 200, "updates": 2_000, "samples": 2_000},
     "paper": {"bits": 8, "hidden": 6272, "batch": 1000, "updates": 100_000, "samples": 10_000},
 }
 LOCAL_MODES, PERSISTENT = hm.rules.ucd_lmi(), hm.rules.mean_field_pcd()

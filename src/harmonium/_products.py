@@ -16,7 +16,7 @@ from torch.nn.functional import embedding_bag
 
 _WORTHWHILE = 1 << 20  # multiplications below which dispatch costs more than the faster product saves
 
-_DENSE = 20  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
+_DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class Changes(NamedTuple):
     def product(self, y: Tensor) -> Tensor:
         """The matrix product with a contiguous y, outside autograd.
 
-        Below a twentieth of nonzero entries the rows of y that they touch are summed.
+        Below an eighth of nonzero entries the rows of y that they touch are summed.
         """
         x, rows, columns = self
         if x.device.type != "cpu" or len(rows) * _DENSE > x.numel():

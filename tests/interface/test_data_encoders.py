@@ -37,6 +37,7 @@ ALL = [
     Threshold(0.3),
     BernoulliBinarise(11),
     BitPlanes(),
+    BitPlanes(gray=True),
     Compose((Scale(), Standardise(0.5, 0.25))),
     Compose((Identity(), Compose((Threshold(),)))),
 ]
@@ -53,7 +54,9 @@ def test_stored_and_restored(encoder):
 
 @KINDS
 @pytest.mark.parametrize(
-    "encoder", [Identity(), Scale(), BitPlanes(), Compose((Scale(), Identity()))], ids=repr
+    "encoder",
+    [Identity(), Scale(), BitPlanes(), BitPlanes(gray=True), Compose((Scale(), Identity()))],
+    ids=repr,
 )
 def test_all_levels_come_back_exactly(kind, encoder):
     X = kind(LEVELS)

@@ -91,6 +91,17 @@ def test_bernoulli_draws_depend_on_the_seed_alone():
 
 
 @KINDS
+def test_neighbouring_levels_differ_in_one_bit_of_the_gray_code(kind):
+    planes = to_bit_planes(kind(np.arange(256, dtype=np.uint8).reshape(256, 1)), gray=True)
+    bits = np.asarray(planes).astype(int)
+    assert (np.abs(np.diff(bits, axis=0)).sum(1) == 1).all()
+    assert np.array_equal(bits[:, 0], np.arange(256) >= 128)
+    levels = from_bit_planes(planes, gray=True)
+    assert type(levels) is type(planes)
+    assert np.array_equal(np.asarray(levels)[:, 0], np.arange(256))
+
+
+@KINDS
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan, math.inf])
 def test_bernoulli_refuses_what_is_no_intensity(kind, wrong):
     X = np.full((4, 5), 0.5)

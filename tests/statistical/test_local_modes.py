@@ -77,7 +77,7 @@ class Shortcut(PairKernel):
     def prepare(self, hamiltonian, place, clamp, copies):
         return place
 
-    def single(self, hamiltonian, place, clamp, generator):
+    def single(self, hamiltonian, place, clamp, generator, antithetic=False):
         return self.right.single(hamiltonian, place, clamp, generator)
 
     def coupled(self, hamiltonian, both, clamp, generator):
@@ -124,7 +124,7 @@ def test_the_shortcut_with_a_single_chain_is_caught(name):
 
 @pytest.mark.parametrize("name", DEEP)
 def test_local_modes_without_a_correction_are_biased(name):
-    z, limit = largest_z(estimates(deep(name), clamped=False), truth(deep(name), clamped=False))
+    z, limit = largest_z(estimates(deep(name, 1.0), clamped=False), truth(deep(name, 1.0), clamped=False))
     assert z > 2 * limit
 
 

@@ -95,19 +95,19 @@ def search(
             for neighbour, J in onward[l]:
                 if neighbour in fields:
                     fields[neighbour] += hamiltonian.beta_times(changes.product(J))
-        halves[active[~ended]] += 1
-        if half == 0:
-            halves[late.squeeze(-1)] -= 1
-            continue
-        if not discrete[parity]:
+        if half == 0 or not discrete[parity]:
             continue
         if half == 1:
             moved |= late.squeeze(-1)  # their other parity is not a mode yet
-        ended |= ~moved
         if free[parity] and landmark.keys() >= set(free[parity]):
-            ended |= returned
+            moved &= ~returned
         if half >= _PATIENCE and (half - parity).bit_count() == 1:
             landmark = {l: current[l] for l in free[parity]}
+        arrived = (moved | ended).logical_not_()
+        if not bool(arrived.any()):
+            continue
+        halves[active[arrived]] = half + 1
+        ended |= arrived
         if int(ended.sum()) * _COMPACT >= len(ended):
             _put(modes, active[ended], [x[ended] for x in current])
             rest = ~ended
@@ -117,6 +117,7 @@ def search(
             current, held = [x[rest] for x in current], clamp.take(active)
             fields = {l: field[rest] for l, field in fields.items()}
             landmark = {l: x[rest] for l, x in landmark.items()}
+    halves -= late.squeeze(-1).to(halves.dtype)
     return modes, halves.add(1).div(2, rounding_mode="floor")
 
 

@@ -24,7 +24,7 @@ from harmonium.data import (
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, visible_for
 
-BINARISE = ("none", "threshold", "sample", "bit-planes")
+BINARISE = ("none", "threshold", "sample", "bit-planes", "gray-planes")
 
 
 def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tuple[Layer, Encoder, Any]:
@@ -40,13 +40,14 @@ def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tu
         ValueError: data that do not suit the two; the message names the data.
     """
     _checks.one_of(binarise, "binarise", BINARISE)
-    if binarise == "bit-planes" and visible not in ("auto", "bernoulli"):
-        raise ValueError(f"visible: expected auto or bernoulli for bit-planes, received {visible}")
+    if binarise.endswith("-planes") and visible not in ("auto", "bernoulli"):
+        raise ValueError(f"visible: expected auto or bernoulli for {binarise}, received {visible}")
     first: dict[str, Encoder] = {
         "none": Identity(),
         "threshold": Threshold(),
         "sample": BernoulliBinarise(seed),
         "bit-planes": BitPlanes(),
+        "gray-planes": BitPlanes(gray=True),
     }
     with naming(dataset.name):
         samples = encode(first[binarise], dataset.samples)

@@ -23,7 +23,7 @@ class Metropolis(PairKernel):
         return tuple(range(len(hamiltonian.layers)))
 
     def prepare(self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, copies: int) -> Place:
-        return place
+        return _with_fields(hamiltonian, place)
 
     def single(
         self,
@@ -52,17 +52,25 @@ class Metropolis(PairKernel):
         antithetic: bool = False,
     ) -> Place:
         cls._check(hamiltonian, clamp)
+        place = _with_fields(hamiltonian, place)
         rows = len(place.states[0]) // copies
         noise = [hamiltonian.noise(l, rows, generator, antithetic) for l in range(len(place.states))]
-        proposal = [
-            hamiltonian.layers[l].propose(x[:rows], u).repeat(copies, 1)
+        states = [
+            hamiltonian.layers[l].propose(x[:rows], u)
             for l, (x, u) in enumerate(zip(place.states, noise, strict=True))
         ]
-        proposal = clamp.apply_all(proposal)
+        held = clamp if copies == 1 else clamp.take(torch.arange(rows, device=hamiltonian.device))
+        proposal = _with_fields(hamiltonian, Place(held.apply_all(states), {}))
         log_u = torch.log1p(-_random.uniform((rows,), generator, torch.float64)).repeat(copies)
-        move = (log_u <= hamiltonian.energy(place.states) - hamiltonian.energy(proposal)).unsqueeze(-1)
-        moved = [torch.where(move, new, old) for new, old in zip(proposal, place.states, strict=True)]
-        return Place(moved, {})
+        gain = _energy(hamiltonian, place) - _energy(hamiltonian, proposal).repeat(copies)
+        accepted = torch.nonzero(log_u <= gain).squeeze(-1)
+        if len(accepted) == 0:
+            return place
+        new = proposal.take(accepted % rows)
+        return Place(
+            [x.index_copy(0, accepted, y) for x, y in zip(place.states, new.states, strict=True)],
+            {l: field.index_copy(0, accepted, new.fields[l]) for l, field in place.fields.items()},
+        )
 
     @staticmethod
     def _check(hamiltonian: Hamiltonian, clamp: Clamp) -> None:
@@ -73,3 +81,18 @@ class Metropolis(PairKernel):
 
     def __repr__(self) -> str:
         return "Metropolis()"
+
+
+def _with_fields(hamiltonian: Hamiltonian, place: Place) -> Place:
+    """The place with the fields of all odd layers: every coupling is in one of them, and so is the energy."""
+    fields = {
+        l: place.fields[l] if l in place.fields else hamiltonian.field(l, place.states)
+        for l in hamiltonian.parity("odd")
+    }
+    return Place(place.states, fields)
+
+
+def _energy(hamiltonian: Hamiltonian, place: Place) -> Tensor:
+    weights = [hamiltonian.log_weight(l, x).double() for l, x in enumerate(place.states)]
+    couplings = [(field * place.states[l]).sum(-1, dtype=torch.float64) for l, field in place.fields.items()]
+    return -torch.stack(weights + couplings).sum(0)

@@ -246,13 +246,18 @@ class BitPlanes(Encoder):
     """The eight bit-planes of uint8 grey levels, (rows, d) -> (rows, 8 * d), most significant plane first.
 
     ``decode`` restores every level exactly, from values 0 and 1 only.
+
+    Args:
+        gray: whether neighbouring levels are to differ in one bit only (Gray code).
     """
 
+    gray: bool = False
+
     def encode(self, X: Values) -> Values:
-        return to_bit_planes(X)
+        return to_bit_planes(X, self.gray)
 
     def decode(self, X: Values) -> Values:
-        return from_bit_planes(X)
+        return from_bit_planes(X, self.gray)
 
     def log_abs_det(self, width: int) -> float:
         return 0.0

@@ -74,7 +74,7 @@ def bernoulli_binarise(X: Values, seed_or_generator: int | torch.Generator) -> V
     return _binary(values > (noise.cpu().numpy() if isinstance(X, np.ndarray) else noise.to(X.device)), X)
 
 
-def to_bit_planes(X: Values) -> Values:
+def to_bit_planes(X: Values, gray: bool = False) -> Values:
     """The eight binary digits of every grey level, as eight binary pictures side by side.
 
     Planes follow each other from the most to the least significant: with d columns in ``X``, column
@@ -83,6 +83,8 @@ def to_bit_planes(X: Values) -> Values:
 
     Args:
         X: (rows, d) uint8.
+        gray: whether the digits are those of the reflected binary (Gray) code, in which neighbouring levels
+            differ in one bit: 127 and 128, which differ in all eight otherwise, among them.
 
     Returns:
         (rows, 8 * d) uint8 of 0 and 1.
@@ -93,17 +95,18 @@ def to_bit_planes(X: Values) -> Values:
     """
     check_numeric(X)
     check_uint8(X)
-    values: Any = X
+    values: Any = X ^ (X >> 1) if gray else X
     bits = (_two_dimensional(values)[:, None, :] >> _shifts(X)) & 1
     planes: Values = bits.reshape(X.shape[0], 8 * X.shape[1])
     return planes
 
 
-def from_bit_planes(planes: Values) -> Values:
+def from_bit_planes(planes: Values, gray: bool = False) -> Values:
     """The grey levels whose bit-planes are given; the exact inverse of :func:`to_bit_planes`.
 
     Args:
         planes: (rows, 8 * d) of 0 and 1, any dtype.
+        gray: whether they are digits of the Gray code, as in :func:`to_bit_planes`.
 
     Returns:
         (rows, d) uint8.
@@ -120,8 +123,11 @@ def from_bit_planes(planes: Values) -> Values:
     refuse_where((values != 0) & (values != 1), values, "values in {0, 1}", "planes")
     uint8 = library(planes).uint8
     bits = cast(values, uint8).reshape(rows, 8, width // 8)
-    levels: Values = (bits << _shifts(bits)).sum(1, dtype=uint8)
-    return levels
+    levels: Any = (bits << _shifts(bits)).sum(1, dtype=uint8)
+    for shift in (4, 2, 1) if gray else ():  # each bit is the parity of those above it
+        levels = levels ^ (levels >> shift)
+    result: Values = levels
+    return result
 
 
 def _binary(chosen: Any, X: Values) -> Values:

@@ -63,7 +63,8 @@ class Bernoulli(Layer):
         return torch.lt(noise, probability, out=torch.empty_like(probability))
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        return (self._logit(field, 0.0, theta) >= 0).to(field.dtype)
+        logit = self._logit(field, 0.0, theta)
+        return torch.ge(logit, 0, out=torch.empty_like(logit))
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         return -softplus((1 - 2 * x) * self._logit(field, 0.0, theta), threshold=40)

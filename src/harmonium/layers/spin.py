@@ -66,7 +66,8 @@ class Spin(Layer):
         return up.mul_(2).sub_(1)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        return (self._local(field, theta) >= 0).to(field.dtype) * 2 - 1
+        local = self._local(field, theta)
+        return torch.ge(local, 0, out=torch.empty_like(local)).mul_(2).sub_(1)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         return -softplus(-2 * x * self._local(field, theta), threshold=40)
