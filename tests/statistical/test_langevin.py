@@ -12,8 +12,10 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import GibbsLangevin, Kernel, Langevin
+from harmonium.chains.small import advance_small, suits
+from harmonium.machine import Statistics
 
-from .support import exact_states, exact_statistics, largest_z, row_statistics, z_limit
+from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
 
 ROWS = 40_000
 SWEEPS = 8
@@ -189,3 +191,67 @@ def test_the_schedule_of_a_run():
 def test_wrong_arguments_are_named(message, call):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def small_drift(kernel: Kernel, name: str) -> tuple[float, float]:
+    """As ``drift``, by the compiled chains."""
+    made = machine(name).float()
+    hamiltonian = made.hamiltonian()
+    assert suits(kernel, hamiltonian)
+    generator = torch.Generator().manual_seed(3)
+    start = [x.float() for x in exact_states(machine(name), ROWS, generator)]
+    states, diagnostics = advance_small(
+        hamiltonian, kernel, start, SWEEPS, generator,
+        into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
+    )  # fmt: skip
+    if not isinstance(kernel, hm.chains.Gibbs):
+        assert 0 < diagnostics["acceptance"] <= 1 and diagnostics["squared_jump"] > 0
+    exact = exact_statistics(machine(name).hamiltonian())
+    rows = row_statistics(hamiltonian, states).detach().double()
+    return largest_z(rows, exact)
+
+
+@pytest.mark.parametrize("name", ["visible", "natural"])
+@pytest.mark.parametrize("kernel", CORRECT, ids=repr)
+def test_compiled_chains_do_not_drift(kernel, name):
+    z, limit = small_drift(kernel, name)
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", ["visible", "natural"])
+@pytest.mark.parametrize("kernel", WRONG, ids=repr)
+def test_compiled_uncorrected_chains_are_caught(kernel, name):
+    z, limit = small_drift(kernel, name)
+    assert z > limit
+
+
+@pytest.mark.parametrize("name", ["visible", "standardised"])
+@pytest.mark.parametrize("marginal", [True, False])
+@pytest.mark.parametrize("kernel", [CORRECT[0], CORRECT[1], CORRECT[3]], ids=repr)
+def test_compiled_statistics_are_those_of_the_states(kernel, marginal, name):
+    """Of the last sweep alone, so that the states it returns are those that were counted."""
+    made = machine(name).float()
+    hamiltonian = made.hamiltonian()
+    start = made.random_states(37, generator=torch.Generator().manual_seed(0))
+    summed, expected = Statistics(hamiltonian), Statistics(hamiltonian)
+    states, _ = advance_small(
+        hamiltonian, kernel, start, 3, torch.Generator().manual_seed(1),
+        into=summed, weight=-0.25, burn_in=2, marginal=marginal,
+    )  # fmt: skip
+    with torch.no_grad():
+        expected.add(hamiltonian, states, -0.25, summed=(1,) if marginal else ())
+    torch.testing.assert_close(flat(summed), flat(expected), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_a_schedule_of_adjustments_is_kept_by_compiled_chains(first):
+    """Unadjusted first sweeps take every proposal, later ones do not: the rate says how many there were."""
+    made = machine("visible").float()
+    start = made.random_states(500, generator=torch.Generator().manual_seed(0))
+    hamiltonian = made.hamiltonian()
+    kernel = Langevin(50.0, adjust=first)  # a step this wild is always refused
+    _, diagnostics = advance_small(
+        hamiltonian, kernel, start, 4, torch.Generator().manual_seed(1),
+        into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
+    )  # fmt: skip
+    assert first / 4 <= diagnostics["acceptance"] < first / 4 + 0.02

@@ -63,14 +63,16 @@ class GibbsLangevin(Kernel):
     def scaled(self, factor: float) -> GibbsLangevin:
         return GibbsLangevin(self.step * factor, self.inner, self.correction, adjust=self.adjust)
 
+    @property
+    def relaxation(self) -> Relaxation:
+        """What a sweep does."""
+        adjusted = self.correction == "metropolis" and self.adjust == 0
+        return Relaxation(*self._draw(), collapsed=False, adjusted=adjusted)
+
     def sweep(
         self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
     ) -> Step:
-        keep, spread = self._draw()
-        adjusted = self.correction == "metropolis" and self.adjust == 0
-        return Relaxation(keep, spread, collapsed=False, adjusted=adjusted).sweep(
-            hamiltonian, states, clamp, generator
-        )
+        return self.relaxation.sweep(hamiltonian, states, clamp, generator)
 
     def _draw(self) -> tuple[float, float]:
         """β₀ and s of the inner steps together."""

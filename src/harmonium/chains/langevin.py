@@ -50,11 +50,15 @@ class Langevin(Kernel):
         other.step = self.step * factor
         return other
 
+    @property
+    def relaxation(self) -> Relaxation:
+        """What a sweep does."""
+        return Relaxation(1 - self.step, math.sqrt(2 * self.step), collapsed=True, adjusted=self.adjust == 0)
+
     def sweep(
         self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
     ) -> Step:
-        move = Relaxation(1 - self.step, math.sqrt(2 * self.step), collapsed=True, adjusted=self.adjust == 0)
-        return move.sweep(hamiltonian, states, clamp, generator)
+        return self.relaxation.sweep(hamiltonian, states, clamp, generator)
 
     def __repr__(self) -> str:
         return f"Langevin(step={self.step:g}, adjust={self.adjust}, anneal={self.anneal})"

@@ -6,6 +6,7 @@ from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChai
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
 from harmonium.learning.pullback import centred_pullback, pullback
+from harmonium.learning.quadrature import Quadrature
 from harmonium.learning.rule import Estimate, Rule
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LocalModes",
     "MeanField",
     "Outcome",
+    "Quadrature",
     "Rule",
     "centred_pullback",
     "pullback",

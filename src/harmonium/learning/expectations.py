@@ -10,6 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import Gibbs, Kernel, Step, advance, complete
+from harmonium.chains.small import advance_small, suits
 from harmonium.learning.expectation import Expectation, Outcome
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Clamp, Hamiltonian, States, Statistics
@@ -146,7 +147,13 @@ class FreeChains(Expectation):
         summed = hamiltonian.parity("odd") if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each = weight / (chains * (self.sweeps - self.burn_in))
-        diagnostics: dict[str, float] = {}
+        if suits(kernel, hamiltonian):
+            states, diagnostics = advance_small(
+                hamiltonian, kernel, states, self.sweeps, generator,
+                into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
+            )  # fmt: skip
+            return self._outcome(states, state, diagnostics)
+        diagnostics = {}
 
         def observe(number: int, step: Step) -> None:
             for name, value in step.diagnostics.items():
@@ -156,6 +163,9 @@ class FreeChains(Expectation):
 
         free = Clamp(hamiltonian, None, len(states[0]))
         states = advance(hamiltonian, kernel, states, self.sweeps, free, generator, observe)
+        return self._outcome(states, state, diagnostics)
+
+    def _outcome(self, states: States, state: Any, diagnostics: dict[str, float]) -> Outcome:
         if self.start == "persistent":
             return Outcome(states, diagnostics)
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)

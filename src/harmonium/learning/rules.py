@@ -13,6 +13,7 @@ from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Start
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
+from harmonium.learning.quadrature import Quadrature
 from harmonium.learning.rule import Rule
 from harmonium.meanfield import AdaTAP, Plefka
 
@@ -20,6 +21,14 @@ from harmonium.meanfield import AdaTAP, Plefka
 def exact() -> Rule:
     """Both sides by enumeration; for machines small enough for ``likelihood.exact_log_partition``."""
     return Rule("exact()", Enumeration(clamped=True), Enumeration(clamped=False), "exact")
+
+
+def quadrature() -> Rule:
+    """The exact gradient for one to three Gaussian visible units, whatever the number of hidden units.
+
+    The free side is integrated on a grid, see ``likelihood.quadrature_log_partition``.
+    """
+    return Rule("quadrature()", ClampedChains(), Quadrature(), "exact")
 
 
 def cd(k: int = 1) -> Rule:
@@ -263,4 +272,4 @@ RECIPES = {
     "tap": tap,
     "adatap": adatap,
 }
-"""Every recipe by name, for estimators and the command line."""
+"""Recipes for machines of any units by name, for estimators and the command line."""

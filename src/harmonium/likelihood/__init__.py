@@ -5,16 +5,22 @@ from harmonium.likelihood.bounds import annealed_bound, variational_bound
 from harmonium.likelihood.exact import add_exact_expectation, exact_log_likelihood, exact_log_partition
 from harmonium.likelihood.likelihood import log_likelihood
 from harmonium.likelihood.log_partition import LogPartition
+from harmonium.likelihood.mixture import Mixture, mixture
 from harmonium.likelihood.pseudo import pseudo_log_likelihood
+from harmonium.likelihood.quadrature import add_quadrature_expectation, quadrature_log_partition
 
 __all__ = [
     "LogPartition",
+    "Mixture",
     "add_exact_expectation",
+    "add_quadrature_expectation",
     "ais",
     "annealed_bound",
     "exact_log_likelihood",
     "exact_log_partition",
     "log_likelihood",
+    "mixture",
     "pseudo_log_likelihood",
+    "quadrature_log_partition",
     "variational_bound",
 ]

@@ -3,6 +3,7 @@
 from harmonium.report.classifier_features import ClassifierFeatures
 from harmonium.report.images import image_grid, write_png
 from harmonium.report.mixing_curve import mixing_curve
+from harmonium.report.plane import plane
 from harmonium.report.plots import learning_curve
 from harmonium.report.sample_quality import (
     KernelDistance,
@@ -25,6 +26,7 @@ __all__ = [
     "learning_curve",
     "mixing_curve",
     "nearest_neighbours",
+    "plane",
     "write_png",
     "write_summary",
 ]
