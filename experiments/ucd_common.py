@@ -42,6 +42,13 @@ def figure(columns: int, rows: int = 1) -> tuple[Figure, Any]:
     return made, made.subplots(rows, columns, squeeze=False)
 
 
+def earlier(out: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """The results of an earlier call with the same settings: a repeated command runs what is missing."""
+    path = out / "result.json"
+    record = json.loads(path.read_text()) if path.exists() else {}
+    return dict(record["results"]) if all(record.get(key) == settings[key] for key in settings) else {}
+
+
 def write(out: Path, record: dict[str, Any], picture: Figure) -> None:
     """The record as result.json and the picture as result.png."""
     out.mkdir(parents=True, exist_ok=True)
