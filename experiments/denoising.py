@@ -32,6 +32,7 @@ import matplotlib.pyplot as plt
 
 BUDGETS = {
     "quick": {"hidden": (25, 50, 100), "epochs": 20},
+    "quickest": {"hidden": (25, 50, 100), "epochs": 5},
     "paper": {"hidden": (25, 50, 100, 500), "epochs": 100},
 }
 FLIPS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
@@ -59,7 +60,7 @@ def train(X: Tensor, hidden: int, epochs: int, rule: str, seed: int) -> tuple[hm
     run = hm.train(
         machine, X, rule=recipe, epochs=epochs, batch_size=100, seed=seed,
         **({"learning_rate": 0.05, "schedule": "linear"} if rule == "pcd"
-           else {"learning_rate": 0.005, "momentum": 0.5, "weight_decay": 0.001}),
+           else {"learning_rate": 0.005, "momentum": 0.5, "weight_decay": 0.001}),  # the paper's
     )  # fmt: skip
     return run.machine, time.process_time() - started
 
@@ -80,16 +81,17 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
 
     X, test = binary("mnist"), binary("mnist-test")
+    few = X[::6]  # whose means are all that is read of them
     chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(arguments.seed))[:IMAGES]
     clean = test[chosen]
     machines = {}
-    seconds = {}
+    seconds: dict[str, float] = {}
     for hidden in budget["hidden"]:
         path = out / f"{arguments.rule}_{hidden}.safetensors"
         if path.exists():
             machines[hidden] = hm.load(path)
         else:
-            trained, seconds[hidden] = train(X, hidden, budget["epochs"], arguments.rule, arguments.seed)
+            trained, seconds[str(hidden)] = train(X, hidden, budget["epochs"], arguments.rule, arguments.seed)
             trained.save(path)
             machines[hidden] = trained
         print(f"{hidden} hidden units: trained", flush=True)
@@ -113,7 +115,8 @@ def main() -> None:
         shown["noisy"].append(noisy[SHOWN])
         for name, (machine, settings) in methods.items():
             started = time.process_time()
-            found = denoise(machine, noisy, p, data=X, seed=arguments.seed, **settings)
+            known = X if name == "nearest neighbour" else few
+            found = denoise(machine, noisy, p, data=known, seed=arguments.seed, **settings)
             cpu[name] += time.process_time() - started
             curves[name].append(matthews(found.decision, clean))
             shown[name].append(found.mean[SHOWN])
@@ -140,7 +143,7 @@ def main() -> None:
         "experiment": "denoising of 1000 held-out binarised MNIST digits, mean MCC over images",
         "settings": {**budget, "rule": arguments.rule, "gibbs_chains": arguments.chains, "gibbs_sweeps": 100},
         "budget": arguments.budget,
-        "reduced": arguments.budget == "quick",
+        "reduced": arguments.budget != "paper",
         "flip_probability": FLIPS,
         "mcc": curves,
         "tap_converged": converged,
@@ -155,7 +158,7 @@ def main() -> None:
     for claim, holds in claims.items():
         print(f"{claim}: {'yes' if holds else 'NO'}")
     if record["reduced"]:
-        print("a reduced experiment: 20 epochs in the place of 100, and no 500 hidden units")
+        print(f"a reduced experiment: {budget['epochs']} epochs in the place of 100, and no 500 hidden units")
 
 
 def draw(curves: dict[str, list[float]], shown: dict[str, list[Tensor]], path: Path) -> None:

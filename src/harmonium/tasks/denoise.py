@@ -15,6 +15,7 @@ from harmonium.chains import Gibbs, Step, advance, complete
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, fit_
 from harmonium.meanfield import Plefka, solve
+from harmonium.meanfield.fixed_point import DampingLike
 from harmonium.tasks._decision import most_probable
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
 
@@ -49,6 +50,7 @@ def denoise(
     method: str = "tap",
     data: Tensor | None = None,
     sweeps: int = 200,
+    damping: DampingLike = 0.5,
     chains: int = 10,
     neighbours: int = 1,
     seed: int | torch.Generator = 0,
@@ -72,6 +74,7 @@ def denoise(
         data: clean rows, (rows, width_0), such as the training set; without them TAP and chains start from
             the observation under a flat prior.
         sweeps: of every chain, at least 2; the second half is averaged. Of TAP the largest number.
+        damping: of TAP, see ``meanfield.tap``; under strong noise an undamped iteration seldom settles.
         chains: of "gibbs" for every row, at least 1.
         neighbours: rows that "neighbours" averages, at least 1.
         seed: an int or a generator.
@@ -112,7 +115,7 @@ def denoise(
         elif method == "pointwise":
             estimate = _pointwise(layer, seen, alone)
         elif method == "tap":
-            estimate = _tap(machine.hamiltonian(), seen, alone, sweeps)
+            estimate = _tap(machine.hamiltonian(), seen, alone, sweeps, damping)
         else:
             estimate = _gibbs(machine.hamiltonian(), seen, alone, sweeps, chains, generator)
         parts.append(estimate)
@@ -201,10 +204,10 @@ def _conditioned(hamiltonian: Hamiltonian, seen: _Seen) -> Hamiltonian:
     return replace(hamiltonian, thetas=(seen.posterior(hamiltonian.thetas[0]), *hamiltonian.thetas[1:]))
 
 
-def _tap(hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int) -> _Estimate:
+def _tap(hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int, damping: DampingLike) -> _Estimate:
     start, _, _ = _pointwise(hamiltonian.layers[0], seen, alone)
     scheme = Plefka(_conditioned(hamiltonian, seen), Clamp(hamiltonian, seen.held, len(start)))
-    solution = solve(scheme, start, damping="adaptive", max_sweeps=sweeps)
+    solution = solve(scheme, start, damping=damping, max_sweeps=sweeps)
     return solution.means[0], solution.variances[0], solution.converged
 
 
