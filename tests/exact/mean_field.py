@@ -10,7 +10,7 @@ import harmonium as hm
 
 B, S, G, C = hm.Bernoulli, hm.Spin, hm.Gaussian, hm.Categorical
 TIGHT = {"tolerance": 1e-12, "max_sweeps": 20_000, "damping": 0.3}
-SEEDS = range(5)
+SEEDS = range(4)
 
 # Large enough for mean field to mean something, small enough to be enumerated.
 MACHINES: dict[str, Callable[[], list[hm.layers.Layer]]] = {
@@ -19,6 +19,13 @@ MACHINES: dict[str, Callable[[], list[hm.layers.Layer]]] = {
     "gaussian-bernoulli": lambda: [G(12), B(12)],
     "categorical-bernoulli": lambda: [C(6, 3), B(10)],
     "categorical-categorical": lambda: [C(6, 3), C(6, 3)],
+    "truncated-bernoulli": lambda: [hm.TruncatedGaussian(12, -1.0, 1.5), B(12)],
+    "spin-truncated-gauss-bernoulli": lambda: [S(12), hm.TruncatedGaussBernoulli(12, -0.5, 1.0)],
+    "truncated deep": lambda: [
+        hm.TruncatedGaussBernoulli(8, 0.0, 1.0),
+        B(10),
+        hm.TruncatedGaussian(8, 0.0, 2.0),
+    ],
     "bernoulli deep": lambda: [B(9), B(11), B(9)],
     "spin-bernoulli-spin": lambda: [S(8), B(12), S(8)],
     "bernoulli-categorical-spin": lambda: [B(10), C(5, 3), S(6)],

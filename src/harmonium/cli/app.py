@@ -15,13 +15,14 @@ from harmonium.cli.data import data
 from harmonium.cli.denoise import denoise
 from harmonium.cli.evaluate import evaluate
 from harmonium.cli.impute import impute
+from harmonium.cli.landscape import landscape
 from harmonium.cli.output import note
 from harmonium.cli.sample import sample
 from harmonium.cli.train import train
 from harmonium.training import TrainingDiverged
 
 app = typer.Typer(name="harmonium", add_completion=False, pretty_exceptions_enable=False)
-for command in (train, evaluate, sample, denoise, impute, data):
+for command in (train, evaluate, sample, denoise, impute, landscape, data):
     app.command()(command)
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130

@@ -16,13 +16,16 @@ from harmonium.cli.mixing import mixing
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
 from harmonium.cli.runs import load_machine
+from harmonium.cli.tap import STARTS, notes_on, tap_partition
 from harmonium.data import Rows, read
 from harmonium.likelihood import (
     LogPartition,
+    TapPartition,
     ais,
     exact_log_likelihood,
     exact_log_partition,
     log_likelihood,
+    tap_log_likelihood,
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
@@ -53,6 +56,9 @@ def evaluate(
         str | None,
         typer.Option(metavar="DATA", help="For the base of AIS, best the training set; else the first DATA."),
     ] = None,
+    with_tap: Annotated[
+        bool, typer.Option("--tap", help="Also ln Z and log-likelihoods by TAP, from rows of the base.")
+    ] = False,
     with_mixing: Annotated[
         bool, typer.Option("--mixing", help="Meeting times of coupled chains, and bounds on the mixing.")
     ] = False,
@@ -109,12 +115,20 @@ def evaluate(
             "log_partition: the upper bound lies below the estimate, as the chains of the reverse run are "
             "not mixed"
         )
+    layers = [str(layer) for layer in machine.layers]
+    result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
+    tap = None
+    if with_tap:
+        starts = None if base_rows is None else _spread(base_rows, STARTS).to(machine.device)
+        with working("solving the TAP equations"):
+            tap, result["tap"] = tap_partition(machine, starts)
+        notes += notes_on(tap)
     results = []
     for name, rows in sets:
         with working(f"evaluating {name}"):
             results.append({"data": name, **_evaluate(machine, rows, log_partition, seed, notes)})
-    layers = [str(layer) for layer in machine.layers]
-    result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
+            if tap is not None:
+                results[-1]["tap_log_likelihood"] = _tap_mean(machine, rows, tap)
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
             result["mixing"], remarks = mixing(machine, mixing_steps, seed, mixing_plot)
@@ -181,6 +195,12 @@ def _evaluate(
         "pseudo_log_likelihood": pseudo_mean,
         "pseudo_standard_error": pseudo_error,
     }
+
+
+def _tap_mean(machine: BoltzmannMachine, rows: Rows, partition: TapPartition) -> float:
+    chunks = (chunk.to(machine.device) for chunk in rows.chunks(_CHUNK_ROWS))
+    mean = float(torch.cat([tap_log_likelihood(machine, v, partition) for v in chunks]).mean())
+    return mean if machine.layers[0].discrete else mean + encoder_of(machine).log_abs_det(rows.width)
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:

@@ -145,7 +145,7 @@ def tap(solutions: int | None = None, *, order: int = 2, **settings: Any) -> Rul
         order: 2, or 3 for machines of Bernoulli and Spin layers.
         **settings: of both solvers and of the free starts; see ``learning.MeanField``: ``start`` ("data",
             "persistent", "noise" or "mixture"), ``tolerance`` (1e-4, the paper's mean squared change of
-            1e-8; None: all of ``max_sweeps``), ``max_sweeps`` (100), ``damping`` (0).
+            1e-8; None: all of ``max_sweeps``), ``max_sweeps`` (100), ``damping`` ("adaptive").
     """
     _checks.positive_int(order, "order", minimum=2)
     return _solved("tap" if order == 2 else f"tap{order}", partial(Plefka, order=order), solutions, settings)
@@ -163,7 +163,7 @@ def adatap(solutions: int | None = None, **settings: Any) -> Rule:
 
 def _solved(name: str, scheme: SchemeFactory, solutions: int | None, settings: dict[str, Any]) -> Rule:
     start = settings.get("start", "data")
-    solver = {"tolerance": 1e-4, "max_sweeps": 100, **settings}
+    solver = {"tolerance": 1e-4, "max_sweeps": 100, "damping": "adaptive", **settings}
     solver.pop("start", None)
     free = MeanField(scheme, clamped=False, start=start, solutions=solutions, **solver)
     words = ", ".join(f"{key}={value!r}" for key, value in sorted(settings.items()))

@@ -1,4 +1,4 @@
-"""Likelihood: exact by enumeration, by annealing, bounds for deep machines, and the pseudo-likelihood."""
+"""Likelihood: exact by enumeration, by annealing and by TAP, bounds for deep machines, pseudo-likelihood."""
 
 from harmonium.likelihood.ais import ais
 from harmonium.likelihood.bounds import annealed_bound, variational_bound
@@ -8,10 +8,12 @@ from harmonium.likelihood.log_partition import LogPartition
 from harmonium.likelihood.mixture import Mixture, mixture
 from harmonium.likelihood.pseudo import pseudo_log_likelihood
 from harmonium.likelihood.quadrature import add_quadrature_expectation, quadrature_log_partition
+from harmonium.likelihood.tap import TapPartition, tap_log_likelihood, tap_log_partition
 
 __all__ = [
     "LogPartition",
     "Mixture",
+    "TapPartition",
     "add_exact_expectation",
     "add_quadrature_expectation",
     "ais",
@@ -22,5 +24,7 @@ __all__ = [
     "mixture",
     "pseudo_log_likelihood",
     "quadrature_log_partition",
+    "tap_log_likelihood",
+    "tap_log_partition",
     "variational_bound",
 ]

@@ -2,6 +2,7 @@
 
 from harmonium.meanfield.adatap import AdaTAP, adatap
 from harmonium.meanfield.fixed_point import iterate, solve
+from harmonium.meanfield.landscape import Landscape, distinct, landscape
 from harmonium.meanfield.naive import naive
 from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.relaxed_bp import RelaxedBP, relaxed_bp
@@ -11,6 +12,7 @@ from harmonium.meanfield.tap import tap
 
 __all__ = [
     "AdaTAP",
+    "Landscape",
     "Plefka",
     "Point",
     "RelaxedBP",
@@ -18,7 +20,9 @@ __all__ = [
     "Solution",
     "Status",
     "adatap",
+    "distinct",
     "iterate",
+    "landscape",
     "naive",
     "relaxed_bp",
     "solve",

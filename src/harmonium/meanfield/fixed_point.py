@@ -17,7 +17,7 @@ from harmonium.meanfield.solution import Solution, Status
 DampingLike = float | Literal["adaptive"]
 
 _BLOCK = 1 << 18  # numbers of the widest layer that are worked on together on a CPU
-_STRONGEST = 0.95
+_STRONGEST, _FIRMER, _EASIER = 0.5, 0.9, 0.98  # of adaptive damping; docs/design_notes.md has what was tried
 _CROWD = 8  # the batch is compacted when one in so many of its rows has come to an end
 
 
@@ -39,7 +39,7 @@ def solve(
             by 1 - damping, is at most this, and that of the variances too where they enter the equations;
             > 0.
         damping: weight of the old field in a new one, in [0, 1); or "adaptive": for each row none at first,
-            more whenever a sweep moves further than the one before, less otherwise.
+            a little more whenever a sweep moves further than the one before, less otherwise, never above ½.
         max_sweeps: at least 1.
 
     Returns:
@@ -185,6 +185,4 @@ def _adapted(rate: Damping, change: Tensor, last: Tensor | None) -> Damping:
         return torch.zeros_like(change).unsqueeze(-1)
     assert isinstance(rate, Tensor)
     worse = (change > last).unsqueeze(-1)
-    eased = rate * 0.9
-    stronger = (1 - (1 - rate) * 0.5).clamp(max=_STRONGEST)
-    return torch.where(worse, stronger, torch.where(eased < 0.01, 0.0, eased))
+    return torch.where(worse, (1 - (1 - rate) * _FIRMER).clamp(max=_STRONGEST), rate * _EASIER)

@@ -81,9 +81,9 @@ class Plefka(Scheme):
                 slope = self._slope(l, a)
                 field = field + slope * self._neighbours(l, self._cubes, cumulants) / 6
             if damped:
-                field = B[l] * damping + field * (1 - damping)
-                if self.order > 1:
-                    curvature = A[l] * damping + curvature * (1 - damping)
+                field = torch.lerp(field, B[l], damping)
+                if isinstance(curvature, Tensor):
+                    curvature = torch.lerp(curvature, A[l], damping)
             a[l], c[l] = self.moments(l, field, curvature)
             B[l] = field
             if isinstance(curvature, Tensor):

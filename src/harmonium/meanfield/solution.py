@@ -49,3 +49,15 @@ class Solution(NamedTuple):
     def converged(self) -> Tensor:
         """(batch,), whether the row met the tolerance within the sweeps allowed."""
         return self.status == Status.CONVERGED
+
+    def take(self, rows: Tensor) -> Solution:
+        """The same for some of the rows."""
+        return Solution(
+            means=[x[rows] for x in self.means],
+            variances=[x[rows] for x in self.variances],
+            free_energy=self.free_energy[rows],
+            status=self.status[rows],
+            sweeps=self.sweeps[rows],
+            fields=[x[rows] for x in self.fields],
+            curvatures=[x[rows] for x in self.curvatures],
+        )

@@ -20,7 +20,7 @@ def tap(
     *,
     order: int = 2,
     tolerance: float = 1e-6,
-    damping: DampingLike = 0.0,
+    damping: DampingLike = "adaptive",
     max_sweeps: int = 1000,
 ) -> Solution:
     """Solves A = -Σ J² c, B = Σ J a + A a, a = f_a(B, A), c = f_c(B, A) for every free layer (FORMULAS §6).
@@ -37,7 +37,7 @@ def tap(
         order: 2, or 3 for machines of Bernoulli and Spin layers, which adds the terms in J³; 1 is ``naive``.
         tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
             by 1 - damping, is at most this; > 0.
-        damping: weight of the old fields in new ones, in [0, 1), or "adaptive"; see ``solve``.
+        damping: weight of the old fields in new ones, in [0, 1), or "adaptive" by row; see ``solve``.
         max_sweeps: at least 1.
 
     Returns:

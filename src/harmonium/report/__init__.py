@@ -2,6 +2,7 @@
 
 from harmonium.report.classifier_features import ClassifierFeatures
 from harmonium.report.images import image_grid, write_png
+from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
 from harmonium.report.mixing_curve import mixing_curve
 from harmonium.report.plane import plane
 from harmonium.report.plots import learning_curve
@@ -19,14 +20,18 @@ __all__ = [
     "ClassifierFeatures",
     "KernelDistance",
     "Neighbours",
+    "basin_map",
     "class_coverage",
+    "embedding",
     "frechet_distance",
+    "free_energy_bands",
     "image_grid",
     "kernel_distance",
     "learning_curve",
     "mixing_curve",
     "nearest_neighbours",
     "plane",
+    "solution_maps",
     "write_png",
     "write_summary",
 ]

@@ -3,6 +3,7 @@
 from harmonium.training import callbacks
 from harmonium.training.callbacks import STOP, Callback, Update
 from harmonium.training.divergence import TrainingDiverged
+from harmonium.training.pretrain import pretrain
 from harmonium.training.run import TrainingRun
 from harmonium.training.schedules import SCHEDULES, Schedule
 from harmonium.training.trainer import train
@@ -16,5 +17,6 @@ __all__ = [
     "TrainingRun",
     "Update",
     "callbacks",
+    "pretrain",
     "train",
 ]

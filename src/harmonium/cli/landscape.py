@@ -1,0 +1,156 @@
+"""``harmonium landscape``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from harmonium import _checks
+from harmonium.cli import options
+from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.output import note, show, working
+from harmonium.cli.runs import load_machine
+from harmonium.data import read
+from harmonium.machine import BoltzmannMachine
+from harmonium.machine.storage import replace_file
+from harmonium.meanfield import Landscape, Status
+from harmonium.meanfield import landscape as explore
+from harmonium.report import basin_map, free_energy_bands, image_grid, solution_maps
+from harmonium.report.landscape_maps import METHODS
+
+_FILES = ("landscape.json", "free_energies.png", "solutions.png", "basins.png", "modes.png")
+_MODES = 100
+
+
+def landscape(
+    run: options.Run,
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Where solutions start.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; RUN/landscape, or beside a machine file, if not given."),
+    ] = None,
+    starts: Annotated[int | None, typer.Option(help="Only so many rows of DATA, evenly spaced.")] = None,
+    before: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Earlier machines of the same shape, in their order; repeatable."),
+    ] = None,
+    order: Annotated[int, typer.Option(help="1 naive mean field, 2 TAP, 3 the third order.")] = 2,
+    resolution: Annotated[
+        float, typer.Option(help="Root mean square difference up to which solutions are the same.")
+    ] = 0.01,
+    tolerance: Annotated[
+        float, typer.Option(help="Change in a sweep at which a start has converged.")
+    ] = 1e-5,
+    max_sweeps: Annotated[int, typer.Option(help="Sweeps after which a start is given up.")] = 1000,
+    damping: Annotated[str, typer.Option(help="Weight of old fields in [0, 1), or adaptive.")] = "adaptive",
+    method: Annotated[str, typer.Option(help=f"Of the maps: {', '.join(METHODS)}.")] = "isomap",
+    averaged: options.Averaged = False,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Find the TAP solutions that rows of DATA flow to, and draw them.
+
+    Writes landscape.json (numbers, and which start flows where), the free energies, maps of the solutions and
+    of the starts, and for images the solutions that most starts flow to.
+    """
+    options.set_threads(threads)
+    _checks.one_of(method, "method", METHODS)
+    damped: Any = damping if damping == "adaptive" else _number(damping)
+    where = options.as_device(device)
+    machine, source = load_machine(run, averaged, where)
+    folder = out or (run if run.is_dir() else run.parent) / "landscape"
+    found = [name for name in _FILES if (folder / name).exists()]
+    if found and not overwrite:
+        raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
+    dataset = read(data)
+    rows = encoded_rows(machine, dataset)
+    count = len(rows) if starts is None else min(len(rows), _checks.positive_int(starts, "starts"))
+    places = torch.linspace(0, len(rows) - 1, count, dtype=torch.float64).round().long()
+    X = rows.take(places).to(where)
+    labels = None if dataset.labels is None else torch.as_tensor(dataset.labels[:])[places]
+
+    machines = {path.stem: _like(machine, path, where) for path in before or []}
+    machines["now" if machines else source.stem] = machine
+    landscapes: dict[str, Landscape] = {}
+    for name, each in machines.items():
+        with working(f"solving from {count} starts: {name}"):
+            landscapes[name] = explore(
+                each, X, order=order, resolution=resolution, tolerance=tolerance, damping=damped,
+                max_sweeps=max_sweeps,
+            )  # fmt: skip
+    last = landscapes[list(landscapes)[-1]]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = ["landscape.json", "free_energies.png", "solutions.png", "basins.png"]
+    with working("drawing"):
+        free_energy_bands(landscapes, folder / "free_energies.png")
+        solution_maps(landscapes, folder / "solutions.png", method=method)
+        basin_map(X, last, folder / "basins.png", labels=labels, method=method)
+        shape = machine.metadata.get("data", {}).get("image_shape") or dataset.image_shape
+        if shape:
+            modes = encoder_of(machine).decode(last.solutions.means[0][:_MODES].cpu().numpy())
+            image_grid(modes, tuple(shape), path=folder / "modes.png")
+            written.append("modes.png")
+    record = {
+        "machine": str(source),
+        "data": dataset.name,
+        "settings": {"order": order, "resolution": resolution, "tolerance": tolerance, "damping": damping,
+                     "max_sweeps": max_sweeps},
+        "landscapes": {name: summary(each) for name, each in landscapes.items()},
+        "free_energies": last.free_energies.tolist(),
+        "counts": last.counts.tolist(),
+        "rows": places.tolist(),
+        "basin": last.basin.tolist(),
+    }  # fmt: skip
+    replace_file(folder / "landscape.json", (json.dumps(record, indent=1) + "\n").encode())
+    lost = int((last.basin < 0).sum())
+    if lost:
+        note(f"warning: {lost} of {count} starts did not converge and belong to no solution")
+    show(
+        {
+            "machine": str(source),
+            "data": dataset.name,
+            "results": [{"landscape": name, **summary(each)} for name, each in landscapes.items()],
+            "folder": str(folder),
+            "files": written,
+        },
+        as_json,
+    )
+
+
+def summary(found: Landscape) -> dict[str, Any]:
+    """The numbers of a landscape."""
+    energies = found.free_energies
+    overlaps = found.overlaps()
+    pairs = len(overlaps) * (len(overlaps) - 1)
+    return {
+        "starts": len(found.basin),
+        "converged": float((found.basin >= 0).double().mean()),
+        "unbounded": float((found.status == Status.UNBOUNDED).double().mean()),
+        "solutions": len(energies),
+        "largest_basin": int(found.counts[0]),
+        "mean_free_energy": float(energies.mean()),
+        "least_free_energy": float(energies.min()),
+        "greatest_free_energy": float(energies.max()),
+        "mean_overlap": (float(overlaps.sum()) - len(overlaps)) / pairs if pairs else None,
+    }
+
+
+def _like(machine: BoltzmannMachine, path: Path, device: torch.device) -> BoltzmannMachine:
+    other, source = load_machine(path, False, device)
+    if [layer.width for layer in other.layers] != [layer.width for layer in machine.layers]:
+        raise ValueError(f"before: expected machines of the shape of RUN, {source} has another")
+    return other
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f"damping: expected a number or adaptive, received {text!r}") from error

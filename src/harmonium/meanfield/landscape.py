@@ -1,0 +1,151 @@
+"""The landscape of mean-field solutions: which there are, and which start flows to which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.machine import BoltzmannMachine
+from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
+from harmonium.meanfield.plefka import Plefka
+from harmonium.meanfield.solution import Solution
+
+_DIRECTIONS = 8  # of the projections that are hashed: enough that strangers hardly ever share a cell
+_FAR = 6.0  # a χ variate with as many degrees of freedom is larger once in 50,000
+
+
+class Landscape(NamedTuple):
+    """The distinct solutions, from the one that most starts flow to downwards.
+
+    Attributes:
+        solutions: one row for each distinct solution.
+        counts: starts that flow to it, (solutions,).
+        free_energies: of the solutions, (solutions,), float64.
+        basin: for every start the index of its solution, (starts,); -1 where it did not converge.
+        status: of every start, (starts,), a ``Status`` as int64.
+    """
+
+    solutions: Solution
+    counts: Tensor
+    free_energies: Tensor
+    basin: Tensor
+    status: Tensor
+
+    def overlaps(self, layer: int = 0) -> Tensor:
+        """Correlation coefficients between the solutions' means of a layer, (solutions, solutions).
+
+        A solution whose means are all alike has overlap 0 with every other and 1 with itself.
+        """
+        a = self.solutions.means[layer].double()
+        a = a - a.mean(-1, keepdim=True)
+        norm = a.norm(dim=-1, keepdim=True)
+        a = a / norm.clamp(min=torch.finfo(torch.float64).tiny)
+        overlap: Tensor = (a @ a.T).fill_diagonal_(1.0)
+        return overlap
+
+
+def landscape(
+    machine: BoltzmannMachine,
+    X: Tensor,
+    *,
+    order: int = 2,
+    resolution: float = 0.01,
+    tolerance: float = 1e-5,
+    damping: DampingLike = "adaptive",
+    max_sweeps: int = 1000,
+) -> Landscape:
+    """TAP solutions from every row of X, and which of them are the same (Tramel et al. 2018, Sec. VII.3).
+
+    Args:
+        machine: the machine, of any depth.
+        X: visible means to start from, (starts, width_0), such as data.
+        order: see ``tap``; 1 is naive mean field.
+        resolution: two solutions are the same when the root mean square difference of their means, over all
+            units, is at most this; > 0.
+        tolerance: see ``tap``; well below the resolution.
+        damping: see ``tap``.
+        max_sweeps: see ``tap``; starts that take more belong to no basin.
+
+    Raises:
+        ValueError: shapes or numbers out of range, or no start that converges.
+    """
+    _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
+    hamiltonian, free, starts = prepare(machine, X, None)
+    scheme = Plefka(hamiltonian, free, order)
+    whole = solve(scheme, starts, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    settled = torch.nonzero(whole.converged).squeeze(-1)
+    if len(settled) == 0:
+        raise ValueError(f"X: expected a start that converges within {max_sweeps} sweeps, received none")
+    group = distinct([a[settled] for a in whole.means], resolution)
+    _, first, counts = _first_of_each(group)
+    order_of = counts.argsort(descending=True, stable=True)
+    rank = torch.empty_like(order_of)
+    rank[order_of] = torch.arange(len(order_of), device=rank.device)
+    basin = torch.full_like(whole.status, -1)
+    basin[settled] = rank[group]
+    solutions = whole.take(settled[first[order_of]])
+    return Landscape(solutions, counts[order_of], solutions.free_energy, basin, whole.status)
+
+
+def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
+    """Numbers the groups of rows that are the same within a resolution.
+
+    Rows are hashed by the cells of a few random projections, within a cell each is compared with one
+    representative, and representatives near a border with those across it by a tree over the projections:
+    no comparison of all pairs. Groups are joined through chains of neighbours.
+
+    Args:
+        points: matrices that stand side by side, each (rows, columns).
+        resolution: largest root mean square difference of two rows that are the same.
+
+    Returns:
+        (rows,), int64, from 0 in the order of first appearance.
+    """
+    rows, width = len(points[0]), sum(x.shape[1] for x in points)
+    reach = resolution * width**0.5
+    generator = _random.as_generator(0)
+    directions = _random.normal((width, _DIRECTIONS), generator, torch.float64)
+    directions /= directions.norm(dim=0)
+    parts = torch.split(directions, [x.shape[1] for x in points])
+    pieces = [(x @ part.to(x)).double() for x, part in zip(points, parts, strict=True)]
+    projected = torch.stack(pieces).sum(0)
+
+    def apart(one: Tensor, other: Tensor) -> Tensor:
+        pieces = [(x[one] - x[other]).square().sum(-1, dtype=torch.float64) for x in points]
+        return torch.stack(pieces).sum(0).sqrt()
+
+    # A unit vector in a random direction sees about 1/√width of a distance: on it, rows that are the same are
+    # hardly more than ``resolution`` apart.
+    cells = (projected / (4 * resolution)).floor().long()
+    leader = torch.full((rows,), -1, device=projected.device)
+    left = torch.arange(rows, device=projected.device)
+    while len(left):
+        _, cell = torch.unique(cells[left], dim=0, return_inverse=True)
+        mine = left[_first_of_each(cell)[1]][cell]
+        near = apart(left, mine) <= reach
+        leader[left[near]] = mine[near]
+        left = left[~near]
+    leaders, place = torch.unique(leader, return_inverse=True)
+    pairs = cKDTree(projected[leaders].cpu().numpy()).query_pairs(_FAR * resolution, output_type="ndarray")
+    one, other = torch.from_numpy(pairs).to(leaders.device).T
+    joined = pairs[(apart(leaders[one], leaders[other]) <= reach).cpu().numpy()]
+    graph = coo_array((np.ones(len(joined)), joined.T), shape=(len(leaders), len(leaders)))
+    # Components are numbered in the order of their leaders, and a leader is the first of its rows.
+    component = connected_components(graph, directed=False)[1]
+    return torch.from_numpy(component).to(place.device, torch.int64)[place]
+
+
+def _first_of_each(group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The groups 0, 1, …, the place where each appears first, and its size."""
+    groups, counts = torch.unique(group, return_counts=True)
+    places = torch.arange(len(group), device=group.device)
+    first = torch.full_like(groups, len(group)).scatter_reduce(0, group, places, "amin")
+    return groups, first, counts

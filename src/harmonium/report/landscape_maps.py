@@ -1,0 +1,163 @@
+"""Pictures of mean-field solutions: their free energies, and maps of where they lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.meanfield import Landscape
+from harmonium.report._figure import new_figure, save_figure
+
+_NEIGHBOURS = 10
+_FITTED = 1500  # points that a map is fitted to: geodesics take time and memory like their square
+
+METHODS = ("isomap", "pca")
+
+
+def embedding(fitted: Tensor, *others: Tensor, method: str = "isomap") -> list[NDArray[np.float64]]:
+    """Points in the plane, by a map fitted to the first of them (Tenenbaum et al. 2000).
+
+    Args:
+        fitted: (points, columns); of more than 1500 the map is fitted to that many, evenly spaced.
+        *others: further points, (any, columns), for the same map.
+        method: "isomap", with 10 neighbours (fewer where there are fewer points), or "pca".
+
+    Returns:
+        For every argument (points, 2); zeros where there are too few points for a plane.
+    """
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import Isomap
+
+    _checks.one_of(method, "method", METHODS)
+    arrays = [x.detach().cpu().double().numpy() for x in (fitted, *others)]
+    places = np.unique(np.linspace(0, len(fitted) - 1, min(len(fitted), _FITTED)).round().astype(int))
+    few = arrays[0][places]
+    if len(few) < 3:
+        return [np.zeros((len(x), 2)) for x in arrays]
+    if method == "pca" or len(few) <= 4:
+        chosen: Any = PCA(2)
+    else:
+        chosen = Isomap(n_neighbors=min(_NEIGHBOURS, len(few) - 1), n_components=2)
+    chosen.fit(few)
+    return [np.asarray(chosen.transform(x), dtype=np.float64) for x in arrays]
+
+
+def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLike[str]) -> None:
+    """Free energies of all solutions over the course of training (Tramel et al. 2018, Fig. 5).
+
+    Above: every solution a dot, their mean as a line, the number of solutions as another. Below: histograms
+    of up to four of the landscapes, a solution counted once.
+
+    Args:
+        landscapes: by what they are called, such as the epoch, in their order.
+        path: PNG file; one that is there is replaced in one step.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+        ValueError: no landscape.
+    """
+    _some(landscapes)
+    figure = new_figure("free_energy_bands", (7.0, 5.6))
+    upper, lower = figure.subplots(2, 1)
+    names = list(landscapes)
+    energies = [each.free_energies.cpu().numpy() for each in landscapes.values()]
+    for place, values in enumerate(energies):
+        upper.plot(np.full(len(values), place), values, ".", color="tab:blue", alpha=0.3, markersize=4)
+    upper.plot([values.mean() for values in energies], color="tab:red", label="mean free energy")
+    upper.set_xticks(range(len(names)), names)
+    upper.set(ylabel="TAP free energy")
+    numbers = upper.twinx()
+    numbers.plot([len(values) for values in energies], color="tab:green", label="solutions")
+    numbers.set(ylabel="distinct solutions", yscale="log")
+    lines = [*upper.get_lines()[-1:], *numbers.get_lines()]
+    upper.legend(lines, [line.get_label() for line in lines], fontsize="small")
+    chosen = np.unique(np.linspace(0, len(names) - 1, min(4, len(names))).round().astype(int))
+    for place in chosen:
+        lower.hist(energies[place], bins=30, density=True, alpha=0.5, label=names[place])
+    lower.legend(fontsize="small")
+    lower.set(xlabel="TAP free energy", ylabel="density of solutions")
+    save_figure(figure, path)
+
+
+def solution_maps(
+    landscapes: Mapping[str, Landscape], path: str | os.PathLike[str], *, method: str = "isomap"
+) -> None:
+    """Where the solutions lie in the course of training (Tramel et al. 2018, Fig. 6).
+
+    All are mapped as the last landscape's, by the means of all layers. Colour is the free energy between the
+    least and the greatest of its panel, size the number of starts.
+
+    Args:
+        landscapes: by what they are called, in their order, of machines of one shape.
+        path: PNG file; one that is there is replaced in one step.
+        method: see ``embedding``.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+        ValueError: no landscape.
+    """
+    _some(landscapes)
+    clouds = [torch.cat(each.solutions.means, -1) for each in landscapes.values()]
+    last, *earlier = embedding(clouds[-1], *clouds[:-1], method=method)
+    places = [*earlier, last]
+    figure = new_figure("solution_maps", (3.0 * len(places), 3.2))
+    panels = np.atleast_1d(figure.subplots(1, len(places), sharex=True, sharey=True))
+    for panel, place, (name, each) in zip(panels, places, landscapes.items(), strict=True):
+        sizes = 8 + 60 * (each.counts / each.counts.sum()).sqrt().cpu().numpy()
+        panel.scatter(*place.T, c=each.free_energies.cpu().numpy(), s=sizes, cmap="viridis", alpha=0.8)
+        panel.set_title(f"{name}: {len(place)}", fontsize="small")
+        panel.set_xticks([])
+        panel.set_yticks([])
+    save_figure(figure, path)
+
+
+def basin_map(
+    X: Tensor,
+    landscape: Landscape,
+    path: str | os.PathLike[str],
+    *,
+    labels: Tensor | None = None,
+    method: str = "isomap",
+) -> None:
+    """The starts, and on the same map the solutions that they flow to (Tramel et al. 2018, Fig. 7).
+
+    Args:
+        X: visible states that the landscape started from, (starts, width_0).
+        landscape: of these.
+        path: PNG file; one that is there is replaced in one step.
+        labels: of the starts, (starts,), for their colours; without them a colour is a basin.
+        method: see ``embedding``.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+        ValueError: another number of starts or labels.
+    """
+    if len(X) != len(landscape.basin) or (labels is not None and len(labels) != len(X)):
+        raise ValueError(
+            f"X: expected the {len(landscape.basin)} starts of the landscape and a label for each, received "
+            f"{len(X)}" + (f" and {len(labels)} labels" if labels is not None else "")
+        )
+    starts, solutions = embedding(X, landscape.solutions.means[0], method=method)
+    figure = new_figure("basin_map", (5.6, 5.0))
+    axis = figure.subplots()
+    colours = (landscape.basin if labels is None else labels).cpu().numpy() % 20
+    dots = axis.scatter(*starts.T, c=colours, s=4, cmap="tab10" if labels is not None else "tab20", alpha=0.6)
+    axis.scatter(*solutions.T, c="black", s=10, label=f"{len(solutions)} solutions")
+    if labels is not None:
+        figure.colorbar(dots, label="label")
+    axis.legend(fontsize="small")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    save_figure(figure, path)
+
+
+def _some(landscapes: Mapping[str, Landscape]) -> None:
+    if not landscapes:
+        raise ValueError("landscapes: expected at least one, received none")

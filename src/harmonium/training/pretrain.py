@@ -1,0 +1,97 @@
+"""Greedy pretraining of a deep machine, layer by layer."""
+
+from __future__ import annotations
+
+import os
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.data import Rows
+from harmonium.learning import Rule
+from harmonium.machine import BoltzmannMachine, visible_from_data_
+from harmonium.training.run import TrainingRun
+from harmonium.training.seeds import stream_seed
+from harmonium.training.support import check_rows
+from harmonium.training.trainer import train
+
+_ROWS = 4096
+
+
+def pretrain(
+    machine: BoltzmannMachine,
+    X: Any,
+    *,
+    rule: Rule,
+    seed: int = 0,
+    run_dir: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> list[TrainingRun]:
+    """Trains every two neighbouring layers as a machine of their own (Tramel et al. 2018, Alg. 4).
+
+    The lowest pair sees the data. Each further pair sees one draw of its lower layer given the layer below,
+    under the pair just trained; its couplings and its upper layer are kept, and what it learned for its lower
+    layer is dropped. Weights go into the machine as they are, as in the paper: nothing is doubled while a
+    pair is trained and nothing is halved afterwards (compare Salakhutdinov & Hinton 2009), so that layers
+    which are driven from both sides start out over-driven; joint training corrects it.
+
+    Args:
+        machine: at least two hidden layers; filled in place. Layers and couplings start from what they hold.
+        X: data, as in ``train``.
+        rule: any rule; it estimates the gradient of every pair.
+        seed: of the draws and of every run, in [0, 2**63).
+        run_dir: folder for the runs, ``pair-1`` and so on.
+        **settings: of ``train``, for every pair: ``epochs`` or ``updates``, ``learning_rate`` and others that
+            do not concern the data (no ``transform``, no ``validation``).
+
+    Returns:
+        The run of every pair, from below.
+
+    Raises:
+        TypeError, ValueError: as in ``train``; a machine with one hidden layer.
+    """
+    _checks.instance(machine, "machine", BoltzmannMachine, "a BoltzmannMachine")
+    if len(machine.layers) < 3:
+        raise ValueError(
+            f"machine: expected at least two hidden layers, received {len(machine.layers) - 1}; train does it"
+        )
+    for name in ("transform", "validation", "metrics"):
+        if settings.get(name) is not None:
+            raise ValueError(f"{name}: expected None, as the pairs see other data than the machine")
+    rows = Rows.of(X, dtype=machine.dtype, name="X")
+    check_rows(machine, rows, "X")
+    runs = []
+    for l in range(len(machine.layers) - 1):
+        pair = BoltzmannMachine([deepcopy(machine.layers[l]), deepcopy(machine.layers[l + 1])])
+        pair = pair.to(machine.device, machine.dtype)
+        with torch.no_grad():
+            pair.couplings[0].copy_(machine.couplings[l])
+        if l > 0:
+            visible_from_data_(pair, rows)
+        folder = None if run_dir is None else Path(run_dir) / f"pair-{l + 1}"
+        runs.append(train(pair, rows, rule=rule, seed=seed, run_dir=folder, **settings))
+        with torch.no_grad():
+            machine.couplings[l].copy_(pair.couplings[0])
+        if l == 0:
+            machine.layers[0].load_state_dict(pair.layers[0].state_dict())
+        machine.layers[l + 1].load_state_dict(pair.layers[1].state_dict())
+        if l < len(machine.layers) - 2:
+            rows = Rows.of(_drawn(pair, rows, stream_seed(seed, "pretraining", l)), dtype=machine.dtype)
+    return runs
+
+
+@torch.no_grad()
+def _drawn(pair: BoltzmannMachine, rows: Rows, seed: int) -> Tensor:
+    """One draw of the upper layer for every row, (rows, width); small integers where they hold its states."""
+    hamiltonian = pair.hamiltonian()
+    generator = _random.as_generator(seed, pair.device)
+    parts = []
+    for chunk in rows.chunks(_ROWS):
+        v = chunk.to(pair.device)
+        h = hamiltonian.sample(1, hamiltonian.field(1, [v, v]), generator).cpu()
+        parts.append(h.to(torch.int8) if pair.layers[1].discrete else h)
+    return torch.cat(parts)

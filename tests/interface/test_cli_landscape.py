@@ -1,0 +1,99 @@
+"""harmonium landscape, and TAP in harmonium evaluate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import harmonium as hm
+from harmonium.report import basin_map, embedding, free_energy_bands, solution_maps
+
+from .command_line import CommandLine
+
+BARS = "bars-and-stripes"
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, hm.BoltzmannMachine]:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(8)])
+    hm.machine.normal_(machine, 2.0, torch.Generator().manual_seed(1))
+    machine.metadata = {"data": {"image_shape": [4, 4]}}
+    machine.save(tmp_path / "m.safetensors")
+    return tmp_path / "m.safetensors", machine
+
+
+def test_figures_and_record(
+    cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp_path: Path
+) -> None:
+    path, machine = saved
+    early = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(8)])
+    early.save(tmp_path / "early.safetensors")
+    answer = cli.succeed("landscape", path, BARS, "--before", tmp_path / "early.safetensors", "--json")
+    folder = tmp_path / "landscape"
+    record = json.loads((folder / "landscape.json").read_text())
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    found = hm.meanfield.landscape(machine, X)
+    assert record["basin"] == found.basin.tolist()
+    assert record["counts"] == found.counts.tolist()
+    assert record["landscapes"]["early"]["solutions"] == 1
+    results = {row["landscape"]: row for row in answer.json["results"]}
+    assert results["now"]["solutions"] == len(found.counts)
+    for name in answer.json["files"]:
+        assert (folder / name).exists()
+        if name.endswith(".png"):
+            with Image.open(folder / name) as image:
+                assert image.width > 5
+    assert "modes.png" in answer.json["files"]
+
+    assert "--overwrite" in cli.refuse("landscape", path, BARS)
+    text = cli.succeed("landscape", path, BARS, "--overwrite", "--starts", 5, "--method", "pca").stdout
+    assert "solutions" in text
+    assert len(json.loads((folder / "landscape.json").read_text())["basin"]) == 5
+
+
+def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp_path: Path) -> None:
+    path, _ = saved
+    hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)]).save(tmp_path / "other.safetensors")
+    other = tmp_path / "other.safetensors"
+    assert "another" in cli.refuse("landscape", path, BARS, "--before", other)
+    assert "damping" in cli.refuse("landscape", path, BARS, "--damping", "some")
+    assert "isomap" in cli.refuse("landscape", path, BARS, "--method", "tsne")
+    assert "resolution" in cli.refuse("landscape", path, BARS, "--resolution", 0)
+    assert "starts" in cli.refuse("landscape", path, BARS, "--starts", 0)
+    assert "columns" in cli.refuse("landscape", path, "digits")
+
+
+def test_evaluate_with_tap(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
+    path, machine = saved
+    result = cli.succeed("evaluate", path, BARS, "--tap", "--json").json
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    value = hm.likelihood.tap_log_partition(machine, X)
+    assert result["tap"]["value"] == pytest.approx(value.value)
+    assert result["tap"]["solutions"] == value.solutions
+    mean = float(hm.likelihood.tap_log_likelihood(machine, X, value).mean())
+    assert result["results"][0]["tap_log_likelihood"] == pytest.approx(mean)
+    assert any("neither" in line for line in result["notes"])
+    assert "DATA" in cli.refuse("evaluate", path, "--tap")
+
+
+def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for points in (1, 2, 4, 30):
+        for method in ("isomap", "pca"):
+            cloud = torch.rand(points, 6, generator=generator)
+            first, second = embedding(cloud, cloud[:1], method=method)
+            assert first.shape == (points, 2)
+            assert second.shape == (1, 2)
+    with pytest.raises(ValueError, match="landscapes"):
+        free_energy_bands({}, tmp_path / "x.png")
+    with pytest.raises(ValueError, match="landscapes"):
+        solution_maps({}, tmp_path / "x.png")
+    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)])
+    found = hm.meanfield.landscape(machine, torch.zeros(3, 6))
+    with pytest.raises(ValueError, match="3 starts"):
+        basin_map(torch.zeros(2, 6), found, tmp_path / "x.png")
