@@ -34,6 +34,7 @@ def serves(hamiltonian: Hamiltonian, layers: Sequence[int]) -> bool:
     )
 
 
+@torch.no_grad()
 def couple(
     hamiltonian: Hamiltonian,
     layers: Sequence[int],
@@ -58,6 +59,7 @@ def couple(
     return list(torch.split(x, widths, -1)), list(torch.split(y, widths, -1)), tries
 
 
+@torch.no_grad()
 def differences(x: Tensor, y: Tensor) -> Tensor:
     """In how many entries two batches of states differ, (rows,)."""
     if not (_FAST and x.device.type == "cpu" and x.dtype is torch.float32):
@@ -69,6 +71,7 @@ def differences(x: Tensor, y: Tensor) -> Tensor:
     return counts
 
 
+@torch.no_grad()
 def fields_of_both(hamiltonian: Hamiltonian, layer: int, states: States) -> Tensor:
     """``hamiltonian.field`` for pairs of rows: the second half from the first where they differ in little.
 
@@ -100,6 +103,7 @@ def fields_of_both(hamiltonian: Hamiltonian, layer: int, states: States) -> Tens
     return fields
 
 
+@torch.no_grad()
 def add_signed(
     into: Statistics,
     hamiltonian: Hamiltonian,
