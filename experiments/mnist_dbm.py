@@ -31,7 +31,7 @@ from harmonium.report import image_grid
 
 BUDGETS = {
     "quick": {"pretraining": 5_000, "joint": 2_000, "temperatures": 2_000, "ais_chains": 100},
-    "paper": {"pretraining": 60_000, "joint": 15_000, "temperatures": 10_000, "ais_chains": 100},
+    "paper": {"pretraining": 60_000, "joint": 8_000, "temperatures": 10_000, "ais_chains": 100},
 }
 CLAMPED = {
     "chains": hm.rules.pcd(1, chains=100),
@@ -59,9 +59,13 @@ def stacked(rbm: hm.BoltzmannMachine, v: torch.Tensor) -> hm.BoltzmannMachine:
 
 
 def evaluate(
-    machine: hm.BoltzmannMachine, test: torch.Tensor, train: torch.Tensor, budget: dict[str, int]
+    run: hm.TrainingRun, test: torch.Tensor, train: torch.Tensor, budget: dict[str, int]
 ) -> dict[str, float]:
-    """ln Z by AIS with both bounds, and the mean variational bound of both sets."""
+    """ln Z by AIS with both bounds, and the mean variational bound of both sets; kept beside the run."""
+    file = Path(run.run_dir) / "evaluation.json"
+    if file.exists():
+        return json.loads(file.read_text())
+    machine = run.averaged_machine
     started = time.perf_counter()
     partition = hm.likelihood.ais(machine, budget["ais_chains"], budget["temperatures"], data=train, seed=1)
     result = {f"log_partition_{name}": value for name, value in partition._asdict().items()}
@@ -74,6 +78,7 @@ def evaluate(
     variational = hm.likelihood.variational_bound(machine, some, partition)
     result["annealed_minus_variational_bound"] = float((annealed - variational).mean())
     result["evaluation_seconds"] = time.perf_counter() - started
+    file.write_text(json.dumps(result, indent=2) + "\n")
     return result
 
 
@@ -147,8 +152,8 @@ def main() -> None:
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
-        "rbm": evaluate(pretrained.averaged_machine, test, train, budget),
-        "dbm": evaluate(run.averaged_machine, test, train, budget),
+        "rbm": evaluate(pretrained, test, train, budget),
+        "dbm": evaluate(run, test, train, budget),
     }
     averaged = run.averaged_machine
     record["second_layer_couplings_std"] = float(averaged.couplings[1].detach().std())
