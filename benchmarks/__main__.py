@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import system
 from benchmarks.annealing import annealing
 from benchmarks.coupled import coupled_large, coupled_small
+from benchmarks.gibbs_langevin import gibbs_langevin_large, gibbs_langevin_small
 from benchmarks.local_modes import ucd_lmi_large, ucd_lmi_small
 from benchmarks.memory import memory
 from benchmarks.overhead import overhead
@@ -28,6 +29,8 @@ BENCHMARKS: dict[str, Callable[[bool], Table]] = {
     "pcd-1-large": pcd_1_large,
     "pcd-10": pcd_10,
     "ais": annealing,
+    "gibbs-langevin-small": gibbs_langevin_small,
+    "gibbs-langevin-large": gibbs_langevin_large,
     "ucd-small": coupled_small,
     "ucd-large": coupled_large,
     "ucd-lmi-small": ucd_lmi_small,

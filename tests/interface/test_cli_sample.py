@@ -106,3 +106,31 @@ def test_mistakes(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     assert "--start" in cli.refuse("sample", run, "--start", "magic", *out)
     assert "--start data" in cli.refuse("sample", run, "--data", BARS, *out)
     assert not (tmp_path / "s.png").exists()
+
+
+LANGEVIN = ["langevin"], ["gibbs-langevin", "--inner", "3", "--correction", "metropolis"]
+
+
+@pytest.mark.parametrize("kernel", LANGEVIN)
+def test_langevin_kernels_train_and_sample(cli: CommandLine, kernel: list[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32))
+    moves = ("--kernel", *kernel, "--step", "0.2")
+    noise_cd = ("--rule", "noise_cd", "--sweeps", 5, "--burn-in", 2)
+    trained = cli.train(tmp_path / "x.npy", tmp_path / "run", *noise_cd, *moves)
+    assert "Langevin(step=0.2" in trained["rule"]
+    drawn = cli.succeed("sample", tmp_path / "run", *FEW, *moves, "--out", tmp_path / "s.npy", "--json").json
+    assert "Langevin(step=0.2" in drawn["kernel"]
+    assert np.load(tmp_path / "s.npy").shape == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--kernel", "hmc"], "kernel: expected one of"),
+        (["--step", "0.1"], "step: expected none with kernel gibbs"),
+        (["--kernel", "langevin", "--inner", "2"], "inner: expected none with kernel langevin"),
+        (["--kernel", "langevin"], "machine: expected a Gaussian layer"),
+    ],
+)
+def test_wrong_kernels_are_named(cli: CommandLine, options: list[str], message: str, tmp_path: Path) -> None:
+    assert message in cli.refuse("train", BARS, tmp_path / "run", "--updates", 1, *options)

@@ -15,12 +15,12 @@ from harmonium import _checks
 from harmonium._random import as_generator, integers
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
-from harmonium.cli import options
+from harmonium.cli import kernels, options
 from harmonium.cli.encoding import encoded_rows, encoder_of
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.runs import load_machine
 from harmonium.data import BitPlanes, read
-from harmonium.machine import BoltzmannMachine, States
+from harmonium.machine import BoltzmannMachine
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
 
@@ -34,7 +34,11 @@ def sample(
         typer.Option(help="File for the samples: .npy, in the data's units, or .png, a grid."),
     ],
     number: Annotated[int, typer.Option(help="How many samples, each from a chain of its own.")] = 100,
-    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps of every chain.")] = 1000,
+    sweeps: Annotated[int, typer.Option(help="Sweeps of every chain.")] = 1000,
+    kernel: kernels.Name = None,
+    step: kernels.Size = None,
+    inner: kernels.Inner = None,
+    correction: kernels.Corrected = None,
     start: Annotated[str, typer.Option(help="Where chains start: noise or data.")] = "noise",
     data: Annotated[
         str | None,
@@ -55,7 +59,7 @@ def sample(
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
-    """Draw samples from a machine by block Gibbs sampling and write them to a file."""
+    """Draw samples from a machine by Markov chains and write them to a file."""
     options.set_threads(threads)
     _checks.positive_int(number, "number")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
@@ -64,6 +68,7 @@ def sample(
         raise ValueError("data: expected with --start data")
     check_target(out, "out", (".npy", ".png"), overwrite)
     shape = options.image_shape_of(image_shape)
+    mover = kernels.kernel_from(kernel, step, inner, correction) or Gibbs()
     machine, source = load_machine(run, averaged, options.as_device(device))
     about: dict[str, Any] = machine.metadata.get("data", {})
     encoder = encoder_of(machine)
@@ -79,11 +84,11 @@ def sample(
 
     generator = as_generator(seed, machine.device)
     if start == "noise":
-        first: States | Tensor = machine.random_states(number, generator=generator)
+        first = machine.random_states(number, generator=generator)[0]
     else:
         first = _rows(machine, number, data or about.get("source"), generator)
     with working(f"sampling {number} chains for {sweeps} sweeps"):
-        states = run_chains(machine, Gibbs(), first, sweeps, generator=generator)
+        states = run_chains(machine, mover, first, sweeps, generator=generator)
         v = states[0]
         if means:
             hamiltonian = machine.hamiltonian()
@@ -103,6 +108,7 @@ def sample(
         "dtype": str(samples.dtype),
         "kind": "means" if means else "states",
         "sweeps": sweeps,
+        "kernel": repr(mover),
         "start": start,
     }
     show(result, as_json)

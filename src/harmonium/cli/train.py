@@ -11,7 +11,8 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.cli import options, runs
+from harmonium.chains import Kernel
+from harmonium.cli import kernels, options, runs
 from harmonium.cli.encoding import BINARISE, encoded_rows, fit_encoding
 from harmonium.cli.output import note, show, working
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
@@ -47,6 +48,11 @@ def train(
     sweeps: Annotated[int | None, _Option(help="Sweeps of the rule's chains at every update.")] = None,
     chains: Annotated[int | None, _Option(help="Chains of the rule; the batch size if not given.")] = None,
     replicas: Annotated[int | None, _Option(help="Temperatures of tempered_pcd.")] = None,
+    burn_in: Annotated[int | None, _Option(help="Sweeps that noise_cd leaves out of its average.")] = None,
+    kernel: kernels.Name = None,
+    step: kernels.Size = None,
+    inner: kernels.Inner = None,
+    correction: kernels.Corrected = None,
     centred: Annotated[bool, _Option("--centred", help="Centre the gradient.")] = False,
     updates: Annotated[int | None, _Option(help="Length of the run, or use --epochs.")] = None,
     epochs: Annotated[
@@ -93,7 +99,8 @@ def train(
         runs.refuse_existing(run_dir)
     if updates is None and epochs is None:
         epochs = _EPOCHS
-    learning_rule = _rule(rule, sweeps, chains, replicas, centred)
+    mover = kernels.kernel_from(kernel, step, inner, correction)
+    learning_rule = _rule(rule, sweeps, chains, replicas, burn_in, mover, centred)
     hidden_layers = _hidden_layers(hidden or ["500"], hidden_kind)
     where = options.as_device(device)
     with working("reading the data"):
@@ -153,15 +160,25 @@ def train(
         raise typer.Exit(130)
 
 
-def _rule(name: str, sweeps: int | None, chains: int | None, replicas: int | None, centred: bool) -> Rule:
+def _rule(
+    name: str,
+    sweeps: int | None,
+    chains: int | None,
+    replicas: int | None,
+    burn_in: int | None,
+    kernel: Kernel | None,
+    centred: bool,
+) -> Rule:
     recipes: dict[str, Any] = rules.RECIPES
     recipe = recipes[_checks.one_of(name, "rule", recipes)]
     known = inspect.signature(recipe).parameters
-    arguments = {}
+    arguments: dict[str, Any] = {}
     for option, argument, value in (
         ("sweeps", "k", sweeps),
         ("chains", "chains", chains),
         ("replicas", "replicas", replicas),
+        ("burn_in", "burn_in", burn_in),
+        ("kernel", "kernel", kernel),
     ):
         if value is not None:
             if argument not in known:

@@ -101,7 +101,8 @@ def noise_cd(
     free = FreeChains(
         kernel, k, start="noise", chains=chains, burn_in=burn_in, marginal=marginal, step_decay=step_decay
     )
-    name = f"noise_cd({k}, kernel={free.kernel!r}, burn_in={burn_in}, chains={chains}, gradient={gradient!r}"
+    name = f"noise_cd({k}, kernel={free.kernel!r}, burn_in={burn_in}, chains={chains}"
+    name += "" if marginal else ", gradient='joint'"
     name += ")" if step_decay is None else f", step_decay={step_decay:g})"
     return Rule(name, ClampedChains(k, marginal=marginal), free, "biased")
 
