@@ -63,6 +63,7 @@ def test_transform_gives_the_posterior_means_of_every_layer():
         "mean_field_pcd",
         "pcd",
         "tempered_pcd",
+        "tap",
         rules.ucd_lmi(coupling=None),
         rules.ucd_lmi(max_steps=20),
         rules.ucd_lmi(coupling=Gibbs(), max_steps=20),
@@ -132,6 +133,18 @@ def test_partial_fit_goes_on_and_fit_begins_anew():
     fresh = clone(dbm).fit(PICTURES)
     assert fresh.n_updates_ == updates
     assert np.array_equal(pickle.loads(pickle.dumps(fresh)).transform(PICTURES), fresh.transform(PICTURES))
+
+
+def test_pretraining_learns_layer_by_layer_before_all_are_trained():
+    settings = {"learning_rate": 0.1, "pretraining": 800, "schedule": "constant"}
+    start = small(epochs=1, learning_rate=0.1).fit(PICTURES)
+    pretrained = small(epochs=1, **settings).fit(PICTURES)
+    assert pretrained.n_updates_ == start.n_updates_
+    for before, after in zip(start.machine_.couplings, pretrained.machine_.couplings, strict=True):
+        assert float(after.detach().norm()) > 3 * float(before.detach().norm())
+    together = small(epochs=1500, **settings).fit(PICTURES)
+    assert together.score(PICTURES) > max(start.score(PICTURES), pretrained.score(PICTURES)) + 0.3
+    assert small(epochs=1, pretraining=5, n_hidden=(3,)).fit(PICTURES).transform(PICTURES).shape[1] == 3
 
 
 @pytest.mark.parametrize("n_hidden", [(), (0,), (3, -1), (2.5,)])

@@ -55,6 +55,10 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
     def _initialise(self, generator: torch.Generator) -> None:
         """Sets the parameters of ``machine_`` but for the visible layer's, which come from the data."""
 
+    @abstractmethod
+    def _pretrain(self, states: Any) -> None:
+        """What is learnt from the rows as machine states before all layers are."""
+
     # Learning
     # ----------------------------------------------------------------------------
 
@@ -108,7 +112,9 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         self.machine_ = BoltzmannMachine([visible, *hidden])
         self._initialise(as_generator(self._stream("couplings")))
         self.machine_.metadata["encoder"] = encoder.to_dict()
-        visible_from_data_(self.machine_, Rows.of(self._training_rows(X)))
+        states = self._training_rows(X)
+        visible_from_data_(self.machine_, Rows.of(states))
+        self._pretrain(states)
         self.history_: list[dict[str, Any]] = []
         self.n_updates_ = 0
         self._progress: Progress | None = None

@@ -17,11 +17,11 @@ from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
 from harmonium.estimators._progress import OPTIMIZERS
 from harmonium.layers import Bernoulli, Layer, Spin
 from harmonium.learning import Rule
-from harmonium.learning.rules import RECIPES
+from harmonium.learning.rules import RECIPES, centred, pcd
 from harmonium.likelihood import variational_bound
 from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, logistic_biases_, normal_, orthogonal_
 from harmonium.meanfield import naive
-from harmonium.training import SCHEDULES, Schedule
+from harmonium.training import SCHEDULES, Schedule, pretrain
 from harmonium.training.optimizers import OptimizerFactory
 
 _TOLERANCE = 1e-5  # of the posterior: what it still moves changes the bound in the second order
@@ -47,6 +47,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         n_chains: chains of the free machine, at least 1; None: ``batch_size``. Only for rules that take them.
         batch_size: rows of every update, at least 1.
         epochs: passes of ``fit`` over the rows, at least 1.
+        pretraining: passes over the rows for every pair of neighbouring layers before all layers are trained
+            together, at least 0: greedy pretraining by centred PCD-1 (``harmonium.training.pretrain``), at
+            the same learning rate.
         centred: whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is.
@@ -89,6 +92,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         "n_chains": [Interval(Integral, 1, None, closed="left"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "epochs": [Interval(Integral, 1, None, closed="left")],
+        "pretraining": [Interval(Integral, 0, None, closed="left")],
         "centred": ["boolean"],
         "learning_rate": [Interval(Real, 0, None, closed="left")],
         "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
@@ -116,6 +120,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         n_chains: int | None = None,
         batch_size: int = 100,
         epochs: int = 100,
+        pretraining: int = 0,
         centred: bool = True,
         learning_rate: float = 0.05,
         optimizer: str | OptimizerFactory = "sgd",
@@ -139,6 +144,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         self.n_chains = n_chains
         self.batch_size = batch_size
         self.epochs = epochs
+        self.pretraining = pretraining
         self.centred = centred
         self.learning_rate = learning_rate
         self.optimizer = optimizer
@@ -169,6 +175,22 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         else:
             orthogonal_(self.machine_, 1.0, generator)
             logistic_biases_(self.machine_, generator)
+
+    def _pretrain(self, states: Any) -> None:
+        if self.pretraining and len(self.machine_.layers) > 2:
+            pretrain(
+                self.machine_,
+                states,
+                rule=centred(pcd(1, chains=self.batch_size)),
+                epochs=self.pretraining,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                schedule=self.schedule,
+                clip_norm=self.clip_norm,
+                seed=self._stream("pretraining"),
+                device=self.device,
+                progress=self.verbose > 0,
+            )
 
     @property
     def _n_features_out(self) -> int:

@@ -171,6 +171,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     def _initialise(self, generator: torch.Generator) -> None:
         normal_(self.machine_, self.initial_std, generator)
 
+    def _pretrain(self, states: Any) -> None:
+        pass  # one pair of layers is all there is
+
     @property
     def _n_features_out(self) -> int:
         return self.machine_.layers[1].width
