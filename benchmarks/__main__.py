@@ -18,6 +18,7 @@ from benchmarks.annealing import annealing
 from benchmarks.coupled import coupled_large, coupled_small
 from benchmarks.gibbs_langevin import gibbs_langevin_large, gibbs_langevin_small
 from benchmarks.local_modes import ucd_lmi_large, ucd_lmi_small
+from benchmarks.mean_field import tap
 from benchmarks.memory import memory
 from benchmarks.overhead import overhead
 from benchmarks.pcd import pcd_1_large, pcd_1_small, pcd_10
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[bool], Table]] = {
     "ais": annealing,
     "gibbs-langevin-small": gibbs_langevin_small,
     "gibbs-langevin-large": gibbs_langevin_large,
+    "tap": tap,
     "ucd-small": coupled_small,
     "ucd-large": coupled_large,
     "ucd-lmi-small": ucd_lmi_small,
