@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import harmonium as hm
@@ -134,3 +135,19 @@ def test_langevin_kernels_train_and_sample(cli: CommandLine, kernel: list[str], 
 )
 def test_wrong_kernels_are_named(cli: CommandLine, options: list[str], message: str, tmp_path: Path) -> None:
     assert message in cli.refuse("train", BARS, tmp_path / "run", "--updates", 1, *options)
+
+
+def test_local_modes_are_where_a_search_stays(cli: CommandLine, tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(9), hm.Spin(5), hm.Bernoulli(3)])
+    hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(0))
+    machine.save(tmp_path / "m.safetensors")
+    arguments = ("--start", "local-mode", "--sweeps", 0, "--number", 30, "--out", tmp_path / "modes.npy")
+    assert (
+        cli.succeed("sample", tmp_path / "m.safetensors", *arguments, "--json").json["start"] == "local-mode"
+    )
+    v = torch.from_numpy(np.load(tmp_path / "modes.npy")).float()
+    # Held at a mode, the hidden layers find one of their own; released, no visible unit wants to change.
+    start = [v, *machine.random_states(30, generator=torch.Generator().manual_seed(1))[1:]]
+    states, _ = hm.chains.local_search(machine, start, v, generator=torch.Generator().manual_seed(2))
+    best = machine.layers[0].mode(machine.hamiltonian().field(0, states))
+    assert float((best == v).all(-1).float().mean()) > 0.8

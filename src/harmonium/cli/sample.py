@@ -13,18 +13,18 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator, integers
-from harmonium.chains import Gibbs
+from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import kernels, options
 from harmonium.cli.encoding import encoded_rows, encoder_of
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.runs import load_machine
 from harmonium.data import BitPlanes, read
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, States
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
 
-_STARTS = ("noise", "data")
+_STARTS = ("noise", "data", "local-mode")
 
 
 def sample(
@@ -39,7 +39,12 @@ def sample(
     step: kernels.Size = None,
     inner: kernels.Inner = None,
     correction: kernels.Corrected = None,
-    start: Annotated[str, typer.Option(help="Where chains start: noise or data.")] = "noise",
+    start: Annotated[
+        str,
+        typer.Option(
+            help="Where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves)."
+        ),
+    ] = "noise",
     data: Annotated[
         str | None,
         typer.Option(metavar="DATA", help="Rows to start from; the training data if not given."),
@@ -84,7 +89,11 @@ def sample(
 
     generator = as_generator(seed, machine.device)
     if start == "noise":
-        first = machine.random_states(number, generator=generator)[0]
+        first: States | Tensor = machine.random_states(number, generator=generator)[0]
+    elif start == "local-mode":
+        with working("searching local modes"):
+            noise = machine.random_states(number, generator=generator)
+            first, _ = local_search(machine, noise, generator=generator)
     else:
         first = _rows(machine, number, data or about.get("source"), generator)
     with working(f"sampling {number} chains for {sweeps} sweeps"):
