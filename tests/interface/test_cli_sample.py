@@ -145,9 +145,7 @@ def test_local_modes_are_where_a_search_stays(cli: CommandLine, tmp_path: Path) 
     assert (
         cli.succeed("sample", tmp_path / "m.safetensors", *arguments, "--json").json["start"] == "local-mode"
     )
-    v = torch.from_numpy(np.load(tmp_path / "modes.npy")).float()
-    # Held at a mode, the hidden layers find one of their own; released, no visible unit wants to change.
-    start = [v, *machine.random_states(30, generator=torch.Generator().manual_seed(1))[1:]]
-    states, _ = hm.chains.local_search(machine, start, v, generator=torch.Generator().manual_seed(2))
-    best = machine.layers[0].mode(machine.hamiltonian().field(0, states))
-    assert float((best == v).all(-1).float().mean()) > 0.8
+    generator = torch.Generator().manual_seed(0)
+    noise = machine.random_states(30, generator=generator)
+    modes, _ = hm.chains.local_search(machine, noise, generator=generator)
+    assert np.array_equal(np.load(tmp_path / "modes.npy"), modes[0].numpy())
