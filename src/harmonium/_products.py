@@ -7,8 +7,7 @@ autograd; everything else is a plain ``torch`` product. ``docs/design_notes.md``
 
 from __future__ import annotations
 
-from functools import cache
-from typing import NamedTuple
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
@@ -33,34 +32,36 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     return x @ y
 
 
-class Changes(NamedTuple):
-    """A matrix that may well be zero nearly everywhere, such as the difference of two states.
+class Changes:
+    """A matrix (m, k) that may well be zero nearly everywhere, such as the difference of two states.
+
+    Args:
+        x: the matrix.
 
     Attributes:
-        dense: the matrix.
         rows: of its nonzero entries, in rising order.
-        columns: of its nonzero entries.
     """
 
-    dense: Tensor
-    rows: Tensor
-    columns: Tensor
-
-    @classmethod
-    def of(cls, x: Tensor) -> Changes:
-        """The matrix with its nonzero entries found."""
-        return cls(x, *x.nonzero(as_tuple=True))
+    def __init__(self, x: Tensor) -> None:
+        self._dense = x
+        self.rows, self._columns = x.nonzero(as_tuple=True)
 
     def product(self, y: Tensor) -> Tensor:
-        """The matrix product with a contiguous y, outside autograd.
+        """The matrix product with a contiguous y (k, n), outside autograd.
 
         Below an eighth of nonzero entries the rows of y that they touch are summed.
         """
-        x, rows, columns = self
-        if x.device.type != "cpu" or len(rows) * _DENSE > x.numel():
+        x = self._dense
+        if x.device.type != "cpu" or len(self.rows) * _DENSE > x.numel():
             return product(x, y)
-        starts = torch.searchsorted(rows, torch.arange(len(x)))
-        return embedding_bag(columns, y, starts, mode="sum", per_sample_weights=x[rows, columns])
+        starts, values = self._bags
+        return embedding_bag(self._columns, y, starts, mode="sum", per_sample_weights=values)
+
+    @cached_property
+    def _bags(self) -> tuple[Tensor, Tensor]:
+        """Where the entries of each row start, and the entries."""
+        starts = torch.searchsorted(self.rows, torch.arange(len(self._dense)))
+        return starts, self._dense[self.rows, self._columns]
 
 
 def int8_product(x: Tensor, y: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ def search(
             x = held.apply(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
             if half == 0:
                 x = torch.where(late, current[l], x)
-            changes = Changes.of(x - current[l])
+            changes = Changes(x - current[l])
             current[l] = x
             moved[changes.rows] = True
             if l in landmark:

@@ -55,17 +55,30 @@ class Statistics:
             fields: fields of summed layers where they are already known.
         """
         readings = [summed] if self.readings is None else self.readings
-        for reading in readings:
-            self._add(hamiltonian, states, weight / len(readings), reading, fields or {})
+        weight = weight / len(readings)
+        read = [self._read(hamiltonian, states, weight, reading, fields or {}) for reading in readings]
+        # Several readings are rows of one product: a second one would pass over the large result again.
+        means = read[0] if len(read) == 1 else [torch.cat(parts) for parts in zip(*read, strict=True)]
+        if isinstance(weight, Tensor) and len(read) > 1:
+            weight = weight.repeat(len(read))
+        for l, (x, y) in enumerate(pairwise(means)):
+            # The weight goes into the smaller factor, for the same reason.
+            weighted = y * (weight if isinstance(weight, float) else weight.to(y.dtype).unsqueeze(-1))
+            pair = product(x.t(), weighted)
+            if l == len(self.couplings):
+                self.couplings.append(pair)
+            else:
+                self.couplings[l].add_(pair)
 
-    def _add(
+    def _read(
         self,
         hamiltonian: Hamiltonian,
         states: Sequence[Tensor],
         weight: float | Tensor,
         summed: Collection[int],
         fields: dict[int, Tensor],
-    ) -> None:
+    ) -> list[Tensor]:
+        """Adds the sums of t_l and returns the values of x_l."""
         means = list(states)
         for l, layer in enumerate(hamiltonian.layers):
             if l in summed:
@@ -76,14 +89,7 @@ class Statistics:
                 terms = layer.statistics(states[l])
             for total, term in zip(self.thetas[l], terms, strict=True):
                 total.add_(_weighted_sum(term, weight))
-        for l, (x, y) in enumerate(pairwise(means)):
-            # The weight goes into the smaller factor: no pass over the large result.
-            weighted = y * (weight if isinstance(weight, float) else weight.to(y.dtype).unsqueeze(-1))
-            pair = product(x.t(), weighted)
-            if l == len(self.couplings):
-                self.couplings.append(pair)
-            else:
-                self.couplings[l].add_(pair)
+        return means
 
     def add_sums(self, thetas: Sequence[Sequence[Tensor]], couplings: Sequence[Tensor]) -> None:
         """Adds sums that were made elsewhere, in the shapes of the attributes."""
