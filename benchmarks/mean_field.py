@@ -13,7 +13,7 @@ VISIBLE, HIDDEN, STARTS = 784, 500, 1000
 
 
 def tap(quick: bool) -> Table:
-    sweeps = 5 if quick else 20
+    sweeps = 20
     table = Table(
         "tap",
         f"TAP, {VISIBLE} × {HIDDEN}, {STARTS} starts, {sweeps} sweeps: one sweep",

@@ -166,7 +166,7 @@ def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> d
         machine.metadata = {"data": {"image_shape": data.shape}}
         machine.save(out / f"machine-{n}.safetensors", overwrite=True)
         result[str(n)] = follow.records
-        fields(machine, data.shape, out / f"fields-{n}.png")
+        fields(machine, data, out)
         names = list(landscapes)
         chosen = sorted({*names[:: max(1, len(names) // 3)], names[-1]}, key=names.index)
         free_energy_bands(landscapes, out / f"free_energies-{n}.png")
@@ -179,11 +179,17 @@ def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> d
     return result
 
 
-def fields(machine: hm.BoltzmannMachine, shape: tuple[int, ...], path: Path) -> None:
-    """Receptive fields, by falling spread over the pixels (the paper's ranking uses spread and activity)."""
-    W = machine.couplings[0].detach().T
-    best = W[W.square().mean(1).argsort(descending=True)][:100]
-    image_grid(best / best.abs().amax(1, keepdim=True), shape, path=path)
+def fields(machine: hm.BoltzmannMachine, data: Data, out: Path) -> None:
+    """Receptive fields: the most spread out over the pixels, and the most active on 1000 training images."""
+    hamiltonian = machine.hamiltonian()
+    with torch.no_grad():
+        W = hamiltonian.couplings[0].T
+        activity = hamiltonian.mean(1, hamiltonian.field(1, [data.train, data.train])).mean(0)
+    spread = W.square().sum(1).square() / W.pow(4).sum(1)  # pixels that share the weight
+    for name, rank in (("spread", spread), ("activity", activity)):
+        best = W[rank.argsort(descending=True)][:100]
+        path = out / f"fields-{name}-{len(W)}.png"
+        image_grid(best / best.abs().amax(1, keepdim=True), data.shape, path=path)
 
 
 def plot_sizes(result: dict[str, Any], path: Path) -> None:
@@ -202,19 +208,19 @@ def plot_sizes(result: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def race(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
+def race(data: Data, budget: dict[str, Any], racers: list[str], out: Path) -> dict[str, Any]:
     """The same CPU time, rate and decay for TAP and for PCD-10 at 784×500."""
     result: dict[str, Any] = {}
     figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
-    for name, rule in RACERS.items():
+    for name in racers:
         print(name, flush=True)
         machine = data.machine(500)
-        at = {int(50 * 2**k) for k in range(16)}
+        at = {int(100 * 4**k) for k in range(10)}
         follow = Follow(
             at, lambda update: surrogates(update.machine, data, budget), 60 * budget["race_minutes"]
         )
-        hm.train(machine, data.X, rule=rule(), updates=10_000_000, record_every=1000, callbacks=[follow],
-                 learning_rate=0.05, **SHARED)  # fmt: skip
+        hm.train(machine, data.X, rule=RACERS[name](), updates=10_000_000, record_every=1000,
+                 callbacks=[follow], learning_rate=0.05, **SHARED)  # fmt: skip
         result[name] = follow.records
         axis.plot(
             [r["cpu_seconds"] for r in follow.records], [r["ais"] for r in follow.records], ".-", label=name
@@ -299,6 +305,7 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, action="append", help="sizes of the part sizes")
     parser.add_argument("--updates", type=int, help="of the part sizes, in place of the budget's")
     parser.add_argument("--race-minutes", type=float, help="in place of the budget's")
+    parser.add_argument("--racer", action="append", choices=list(RACERS), help="contestants of the race")
     parser.add_argument("--data", help="a folder of grey images, for the part sizes")
     parser.add_argument("--out", type=Path, default=None, help="default: runs/tap_mnist_BUDGET")
     parser.add_argument("--threads", type=int, default=1)
@@ -315,7 +322,7 @@ def main() -> None:
     data = Data(arguments.data)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "sizes": partial(sizes, data, budget, hidden, out),
-        "race": partial(race, data, budget, out),
+        "race": partial(race, data, budget, arguments.racer or list(RACERS), out),
         "adatap": partial(adatap, data, budget, out),
         "deep": partial(deep, data, budget, out),
     }

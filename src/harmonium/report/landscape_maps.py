@@ -79,10 +79,12 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
     lines = [*upper.get_lines()[-1:], *numbers.get_lines()]
     upper.legend(lines, [line.get_label() for line in lines], fontsize="small")
     chosen = np.unique(np.linspace(0, len(names) - 1, min(4, len(names))).round().astype(int))
+    edges = np.histogram_bin_edges(np.concatenate([energies[place] for place in chosen]), 60)
     for place in chosen:
-        lower.hist(energies[place], bins=30, density=True, alpha=0.5, label=names[place])
+        share = np.full(len(energies[place]), 1 / len(energies[place]))
+        lower.hist(energies[place], bins=edges, weights=share, alpha=0.5, label=names[place])
     lower.legend(fontsize="small")
-    lower.set(xlabel="TAP free energy", ylabel="density of solutions")
+    lower.set(xlabel="TAP free energy", ylabel="share of the solutions")
     save_figure(figure, path)
 
 
