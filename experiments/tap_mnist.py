@@ -51,9 +51,10 @@ BUDGETS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 SHARED = {"batch_size": 100, "momentum": 0.5, "weight_decay": 0.001, "progress": False}
-RACERS = {
+RACERS: dict[str, Callable[[], hm.learning.Rule]] = {
     "TAP from the data, to convergence": lambda: hm.rules.tap(),
     "TAP persistent, 3 sweeps": lambda: hm.rules.tap(100, start="persistent", tolerance=None, max_sweeps=3),
+    "TAP from the data, 10 sweeps": lambda: hm.rules.tap(tolerance=None, max_sweeps=10),
     "PCD-10": lambda: hm.rules.pcd(10, chains=100),
 }
 
