@@ -31,7 +31,7 @@ from harmonium.report import image_grid
 
 BUDGETS = {
     "quick": {"pretraining": 5_000, "joint": 2_000, "temperatures": 2_000, "ais_chains": 100},
-    "paper": {"pretraining": 60_000, "joint": 5_000, "temperatures": 10_000, "ais_chains": 100},
+    "paper": {"pretraining": 60_000, "joint": 3_000, "temperatures": 10_000, "ais_chains": 100},
 }
 RATE = 0.003  # of the joint training: from 0.02 on it lost more than the second layer gave (design notes)
 CLAMPED = {
@@ -53,7 +53,7 @@ def stacked(rbm: hm.BoltzmannMachine, v: torch.Tensor) -> hm.BoltzmannMachine:
     deep.couplings[0].copy_(rbm.couplings[0])
     hamiltonian = rbm.hamiltonian()
     active = hamiltonian.mean(1, hamiltonian.field(1, [v, v])).mean(0)
-    W = deep.couplings[1].copy_(0.02 * torch.randn(500, 1000, generator=generator()))
+    W = deep.couplings[1].copy_(0.005 * torch.randn(500, 1000, generator=generator()))
     deep.layers[2].bias.copy_(-active @ W)
     deep.layers[1].bias.sub_(W.sum(1) / 2)
     return deep
