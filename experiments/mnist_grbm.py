@@ -151,9 +151,11 @@ def main() -> None:
     classifier = ClassifierFeatures.fit(grey, data.labels, image_shape=data.image_shape, seed=0)
     reference = grey[: 10 * budget["samples"]]
 
+    def grey_levels(v: torch.Tensor) -> torch.Tensor:
+        return (v.cpu() * deviation + mean).clamp(0, 1)  # as a picture shows them; the data lie in [0, 1]
+
     def quality(images: torch.Tensor) -> dict[str, float]:
-        shown = images.cpu() * deviation + mean
-        shown = shown.clamp(0, 1)  # as a picture shows them; the data lie in [0, 1]
+        shown = grey_levels(images)
         coverage = class_coverage(shown, classifier)
         kernel = kernel_distance(reference[:10_000], shown, classifier, subsets=20)
         return {
@@ -186,7 +188,7 @@ def main() -> None:
             data.image_shape,
             out / f"{name}_intermediate.png",
         )
-        image_grid(images[:64], data.image_shape, 16, out / f"{name}_samples.png")
+        image_grid(grey_levels(images[:64]), data.image_shape, 16, out / f"{name}_samples.png")
         image_grid(
             final.couplings[0].detach().cpu().t()[:64], data.image_shape, 16, out / f"{name}_filters.png"
         )

@@ -31,7 +31,7 @@ PUBLIC = [
         )
     ),
     *("BoltzmannMachine.energy", "BoltzmannMachine.free_energy", "BoltzmannMachine.save", "load"),
-    *(f"chains.{name}" for name in ("Gibbs", "Metropolis", "Tempering", "run")),
+    *(f"chains.{name}" for name in ("Gibbs", "GibbsLangevin", "Langevin", "Metropolis", "Tempering", "run")),
     *(f"rules.{name}" for name in ("cd", "exact", "mean_field_pcd", "noise_cd", "pcd", "tempered_pcd")),
     *("likelihood.ais", "likelihood.exact_log_partition", "likelihood.log_likelihood"),
     "likelihood.pseudo_log_likelihood",
