@@ -31,7 +31,7 @@ def small(**settings) -> DBM:
 
 @pytest.mark.parametrize("hidden", ["bernoulli", "spin"])
 def test_scores_are_lower_bounds(hidden):
-    dbm = small(hidden=hidden, epochs=1500, learning_rate=0.1).fit(PICTURES)
+    dbm = small(hidden=hidden, epochs=700, learning_rate=0.2).fit(PICTURES)
     every = np.array(list(itertools.product([0, 1], repeat=9)))
     scores = dbm.score_samples(every)
     truth = exact_log_likelihood(dbm.machine_.double(), torch.from_numpy(every).double()).numpy()
@@ -67,6 +67,7 @@ def test_transform_gives_the_posterior_means_of_every_layer():
         rules.ucd_lmi(coupling=None),
         rules.ucd_lmi(max_steps=20),
         rules.ucd_lmi(coupling=Gibbs(), max_steps=20),
+        rules.ucd(coupling=Gibbs(), max_steps=20),
     ],
     ids=str,
 )
@@ -75,6 +76,8 @@ def test_every_way_to_learn_a_deep_machine_learns(rule):
     settings = {"rule": rule, "hidden": "spin", "visible": "spin", "epochs": 300, "batch_size": 32}
     if not isinstance(rule, str):
         settings |= {"initial": "orthogonal", "learning_rate": 0.02, "epochs": 150}
+    if rule == "tap":
+        settings |= {"epochs": 80, "learning_rate": 0.2}
     before = small(**settings | {"epochs": 1, "learning_rate": 0.0}).fit(PICTURES).score(PICTURES)
     after = small(**settings).fit(PICTURES).score(PICTURES)
     assert after > before + 0.5
@@ -142,7 +145,7 @@ def test_pretraining_learns_layer_by_layer_before_all_are_trained():
     assert pretrained.n_updates_ == start.n_updates_
     for before, after in zip(start.machine_.couplings, pretrained.machine_.couplings, strict=True):
         assert float(after.detach().norm()) > 3 * float(before.detach().norm())
-    together = small(epochs=1500, **settings).fit(PICTURES)
+    together = small(epochs=600, **settings).fit(PICTURES)
     assert together.score(PICTURES) > max(start.score(PICTURES), pretrained.score(PICTURES)) + 0.3
     assert small(epochs=1, pretraining=5, n_hidden=(3,)).fit(PICTURES).transform(PICTURES).shape[1] == 3
 

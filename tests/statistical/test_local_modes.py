@@ -24,8 +24,8 @@ DEEP = {
     "mixed": lambda: [hm.Spin(3), hm.Bernoulli(2), hm.Categorical(1, 3)],
     "three hidden": lambda: [hm.Bernoulli(2), hm.Spin(2), hm.Bernoulli(2), hm.Spin(1)],
 }
-REPLICATES = 30
-CHAINS = 400
+REPLICATES = 25
+CHAINS = 250
 
 
 def deep(name: str, scale: float = 0.6) -> hm.BoltzmannMachine:
