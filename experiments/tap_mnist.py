@@ -52,9 +52,10 @@ BUDGETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 SHARED = {"batch_size": 100, "momentum": 0.5, "weight_decay": 0.001, "progress": False}
 RACERS: dict[str, Callable[[], hm.learning.Rule]] = {
-    "TAP from the data, to convergence": lambda: hm.rules.tap(),
+    "TAP from the data, to convergence": lambda: hm.rules.tap(max_sweeps=100),
     "TAP persistent, 3 sweeps": lambda: hm.rules.tap(100, start="persistent", tolerance=None, max_sweeps=3),
     "TAP from the data, 10 sweeps": lambda: hm.rules.tap(tolerance=None, max_sweeps=10),
+    "TAP from the data, 4 sweeps": lambda: hm.rules.tap(tolerance=None, max_sweeps=4, damping=0.0),
     "PCD-10": lambda: hm.rules.pcd(10, chains=100),
 }
 
@@ -162,7 +163,7 @@ def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> d
 
         at = {1, *(int(updates * part) for part in (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1))}
         follow = Follow(at, look)
-        hm.train(machine, data.X, rule=hm.rules.tap(), updates=updates, callbacks=[follow],
+        hm.train(machine, data.X, rule=hm.rules.tap(max_sweeps=100), updates=updates, callbacks=[follow],
                  learning_rate=budget["learning_rate"], **SHARED)  # fmt: skip
         machine.metadata = {"data": {"image_shape": data.shape}}
         machine.save(out / f"machine-{n}.safetensors", overwrite=True)
@@ -277,7 +278,12 @@ def deep(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
         machine = data.machine(*hidden)
         rate = budget["learning_rate"]
         pretrain(
-            machine, data.X, rule=hm.rules.tap(), updates=budget["pretraining"], learning_rate=rate, **SHARED
+            machine,
+            data.X,
+            rule=hm.rules.tap(max_sweeps=100),
+            updates=budget["pretraining"],
+            learning_rate=rate,
+            **SHARED,
         )
         before = surrogates(machine, data, budget)
         total = budget["joint"]
@@ -285,7 +291,7 @@ def deep(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
             {int(total * k / 8) for k in range(1, 9)},
             lambda update: surrogates(update.machine, data, budget),
         )
-        hm.train(machine, data.X, rule=hm.rules.tap(), updates=total, callbacks=[follow],
+        hm.train(machine, data.X, rule=hm.rules.tap(max_sweeps=100), updates=total, callbacks=[follow],
                  learning_rate=rate / 5, **SHARED)  # fmt: skip
         records = [{"step": 0, "cpu_seconds": 0.0, **before}, *follow.records]
         result[name] = records

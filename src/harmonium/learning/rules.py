@@ -146,7 +146,9 @@ def tap(solutions: int | None = None, *, order: int = 2, **settings: Any) -> Rul
         order: 2, or 3 for machines of Bernoulli and Spin layers.
         **settings: of both solvers and of the free starts; see ``learning.MeanField``: ``start`` ("data",
             "persistent", "noise" or "mixture"), ``tolerance`` (1e-4, the paper's mean squared change of
-            1e-8; None: all of ``max_sweeps``), ``max_sweeps`` (100), ``damping`` ("adaptive").
+            1e-8; None: all of ``max_sweeps``), ``max_sweeps`` (10: solutions need not have converged to
+            teach, and the time buys more updates; the paper iterates to convergence), ``damping``
+            ("adaptive").
     """
     _checks.positive_int(order, "order", minimum=2)
     return _solved("tap" if order == 2 else f"tap{order}", partial(Plefka, order=order), solutions, settings)
@@ -164,7 +166,7 @@ def adatap(solutions: int | None = None, **settings: Any) -> Rule:
 
 def _solved(name: str, scheme: SchemeFactory, solutions: int | None, settings: dict[str, Any]) -> Rule:
     start = settings.get("start", "data")
-    solver = {"tolerance": 1e-4, "max_sweeps": 100, "damping": "adaptive", **settings}
+    solver = {"tolerance": 1e-4, "max_sweeps": 10, "damping": "adaptive", **settings}
     solver.pop("start", None)
     free = MeanField(scheme, clamped=False, start=start, solutions=solutions, **solver)
     words = ", ".join(f"{key}={value!r}" for key, value in sorted(settings.items()))
