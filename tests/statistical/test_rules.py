@@ -150,3 +150,38 @@ def test_states_of_rules_that_keep_chains_are_handed_on_and_others_keep_none():
         if keeps:
             assert all(a.shape == b.shape for a, b in zip(first.state, second.state, strict=True))
             assert any(not torch.equal(a, b) for a, b in zip(first.state, second.state, strict=True))
+
+
+NOISE_STARTED = [
+    (hm.chains.Gibbs(), "joint", torch.float64),
+    (hm.chains.Gibbs(), "joint", torch.float32),
+    (hm.chains.Langevin(0.4), "marginal", torch.float32),
+    (hm.chains.GibbsLangevin(0.3, 4, "metropolis"), "marginal", torch.float32),
+    (hm.chains.GibbsLangevin(0.3, 4), "joint", torch.float32),
+]
+
+
+@pytest.mark.parametrize(("kernel", "gradient", "dtype"), NOISE_STARTED)
+def test_long_noise_started_chains_give_the_exact_gradient(kernel, gradient, dtype):
+    """In single precision by the compiled chains, in double precision by the eager ones."""
+    made = machine("gaussian-bernoulli", scale=0.4)
+    v = data_for(made)
+    truth = exact(made, v)
+    rule = hm.rules.noise_cd(100, kernel=kernel, burn_in=50, chains=CHAINS, gradient=gradient)
+    rows = replicates(made.to(dtype), rule, v.to(dtype)).double()
+    z, limit = largest_z(rows, truth)
+    assert z < limit
+
+
+def test_steps_of_noise_started_chains_decay_from_update_to_update():
+    """With steps that vanish the chains stay at their noise, and squared jumps say by how much."""
+    made = machine("gaussian-bernoulli")
+    v = data_for(made)
+    rule = hm.rules.noise_cd(5, kernel=hm.chains.Langevin(0.2), chains=CHAINS, step_decay=1.0)
+    jumps, state = [], None
+    for update in range(4):
+        estimate = rule.gradient(made, v, state, generator=torch.Generator().manual_seed(0))
+        state = estimate.state
+        assert state == update + 1
+        jumps.append(estimate.diagnostics["squared_jump"])
+    assert jumps[0] > 1.5 * jumps[1] and jumps[1] > 1.2 * jumps[2] > 1.2 * jumps[3]
