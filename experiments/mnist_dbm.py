@@ -145,7 +145,7 @@ def main() -> None:
         "experiment": "784-500-1000 DBM, binarised MNIST: RBM first, then all layers jointly, centred",
         "settings": {**budget, "clamped": arguments.clamped, "joint_rate": RATE},
         "budget": arguments.budget,
-        "reduced": arguments.budget == "quick",
+        "reduced": True,  # against the published training, at either budget
         "training_seconds": {"rbm": pretrained.seconds, "joint": run.seconds},
         "threads": arguments.threads,
         "versions": {
@@ -173,8 +173,7 @@ def main() -> None:
             f"train {result['train_bound']:.2f} nats"
         )
     print("published: DBM 500-1000 -84.62 (variational bound), RBM 500 -86.34")
-    if record["reduced"]:
-        print("a reduced experiment: the published figures belong to the full one")
+    print("a reduced experiment: the published machine was trained for much longer")
 
 
 if __name__ == "__main__":
