@@ -1,8 +1,7 @@
 """CIFAR-10 as bit-planes in a deep Boltzmann machine trained from local modes (Taniguchi et al. 2023, §5.2).
 
-    python experiments/cifar_ucd_lmi.py                               # reduced: 16x16 pixels, small layers,
-    short python experiments/cifar_ucd_lmi.py --budget paper --device cuda  # 24576-10000-10000, 100,000
-    updates
+    python experiments/cifar_ucd_lmi.py                        # reduced: 16x16 pixels, small layers
+    python experiments/cifar_ucd_lmi.py --budget paper --device cuda   # 24576-10000-10000
 
 Every one of the 256 levels of a channel is eight bits, in Gray code so that neighbouring levels differ in
 one; samples come back as images without loss. The paper reports an FID of 36.58 (Inception features) from all

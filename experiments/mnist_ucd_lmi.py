@@ -1,9 +1,8 @@
-"""Deep Boltzmann machines on MNIST from random initialisation: local mode initialisation, and what each part
-of it does.
+"""Deep machines on MNIST from random couplings: local mode initialisation, and what each part of it does.
 
-    python experiments/mnist_ucd_lmi.py                       # reduced: 784-256-256, one bit a pixel, minutes
-    a row python experiments/mnist_ucd_lmi.py --budget paper --device cuda   # 6272-6272-6272, eight bits,
-    100,000 updates python experiments/mnist_ucd_lmi.py --only "UCD-LMI"      # one row of the table
+    python experiments/mnist_ucd_lmi.py                        # reduced: 784-256-256, one bit a pixel
+    python experiments/mnist_ucd_lmi.py --budget paper --device cuda   # 6272-6272-6272, 8 bits
+    python experiments/mnist_ucd_lmi.py --only "UCD-LMI"       # one row of the table
 
 Taniguchi et al. 2023, Table 2 (FID with Inception features, 8 bits): all parts 10.33; without the unbiased
 gradient 112.1, without ±1 units 30.27, without marginalisation 13.70, without orthogonal couplings 18.20.
