@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,26 @@ def test_refusals() -> None:
         pretrain(deep(), BARS, rule=hm.rules.cd(1), validation=BARS, **SETTINGS)
     with pytest.raises(ValueError, match="X"):
         pretrain(deep(), BARS[:, :5], rule=hm.rules.cd(1), **SETTINGS)
+
+
+def interrupt(update: hm.training.callbacks.Update) -> None:
+    if update.step == 3:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_ends_the_pretraining() -> None:
+    machine = deep()
+    runs = pretrain(machine, BARS, rule=hm.rules.cd(1), callbacks=[interrupt], **SETTINGS)
+    assert [(run.status, run.updates) for run in runs] == [("interrupted", 3)]
+    assert torch.equal(machine.couplings[0], runs[0].machine.couplings[0])
+
+
+def test_an_interrupt_of_pretraining_ends_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any, **settings: Any) -> list[hm.TrainingRun]:
+        return pretrain(*arguments, **settings, callbacks=[interrupt])
+
+    monkeypatch.setattr("harmonium.estimators.dbm.pretrain", interrupted)
+    model = hm.DBM((6, 4), pretraining=2, epochs=1, batch_size=4, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(BARS.numpy())
+    assert model.n_updates_ == 0 and model.score_samples(BARS.numpy()).shape == (32,)

@@ -13,7 +13,7 @@ import torch
 import harmonium as hm
 from harmonium.chains import GibbsLangevin, Kernel, Langevin
 from harmonium.chains.small import advance_small, suits
-from harmonium.machine import Statistics
+from harmonium.machine import Clamp, Statistics
 
 from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
 
@@ -255,3 +255,26 @@ def test_a_schedule_of_adjustments_is_kept_by_compiled_chains(first):
         into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
     )  # fmt: skip
     assert first / 4 <= diagnostics["acceptance"] < first / 4 + 0.02
+
+
+@pytest.mark.parametrize(
+    "kernel", [Langevin(1.5, adjust=1), GibbsLangevin(1.7, 10, "metropolis", adjust=1)], ids=repr
+)
+def test_the_first_adjusted_sweep_of_compiled_chains_is_the_eager_one(kernel):
+    """It compares with a state that no test has looked at."""
+    made = machine("visible").float()
+    hamiltonian, rows = made.hamiltonian(), 4000
+    start = made.random_states(rows, generator=torch.Generator().manual_seed(0))
+    _, compiled = advance_small(
+        hamiltonian, kernel, start, 2, torch.Generator().manual_seed(1),
+        into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
+    )  # fmt: skip
+    states, generator, free = start, torch.Generator().manual_seed(2), Clamp(hamiltonian, None, rows)
+    with torch.no_grad():
+        for sweep in range(2):
+            step = kernel.at(sweep, 2).sweep(hamiltonian, states, free, generator)
+            states = step.states
+    # The mean over both sweeps, the first of which takes all; its standard error is at most 0.25/√rows.
+    expected = (1 + step.diagnostics["acceptance"]) / 2
+    assert 0.5 < expected < 0.95
+    assert abs(compiled["acceptance"] - expected) < 3.3 * 0.25 * (2 / rows) ** 0.5

@@ -104,11 +104,13 @@ def test_each_phase_and_the_gradient_are_unbiased(name, marginalise):
         assert z < limit
 
 
-@pytest.mark.parametrize("name", ["spin", "mixed"])
-def test_gibbs_pairs_from_local_modes_are_unbiased_too(name):
-    made = deep(name)
+@pytest.mark.parametrize("marginalise", [False, True], ids=["plain", "marginalised"])
+@pytest.mark.parametrize("name", DEEP)
+def test_gibbs_pairs_from_local_modes_are_unbiased_too(name, marginalise):
+    """Such pairs meet in the even layers, while these readings see the odd ones too."""
+    made = deep(name, 1.2)
     for clamped in (True, False):
-        found = estimates(made, clamped=clamped, coupling=hm.couplings.Gibbs())
+        found = estimates(made, clamped=clamped, coupling=hm.couplings.Gibbs(), marginalise=marginalise)
         z, limit = largest_z(found, truth(made, clamped=clamped))
         assert z < limit
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import harmonium as hm
 from harmonium.couplings import Block, Gibbs, Maximal, two_valued
@@ -192,10 +193,10 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     step = (
         gap * torch.randn(width, generator=generator) * (torch.rand(width, generator=generator) < 0.01)
     ).numpy()
-    up, work, tail = (np.empty(width, np.float32) for _ in range(3))
+    up, rare, work, tail = (np.empty(width, np.float32) for _ in range(4))
     bits = np.empty(width, np.int32)
-    compiled_rows._probabilities(s, work, bits, bits.view(np.float32), up)
-    change = compiled_rows._change(step, up, work, bits, bits.view(np.float32), tail)
+    compiled_rows._probabilities(s, work, bits, bits.view(np.float32), up, rare)
+    change = compiled_rows._change(s, step, rare, work, bits, bits.view(np.float32), tail)
     p = 1 / (1 + np.exp(-s.astype(np.float64)))
     exact = np.log1p(p * np.expm1(step.astype(np.float64))).sum()
     assert abs(change - exact) < 1e-6 * abs(step).sum()
@@ -207,3 +208,31 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     exact_step = (fields[1].double() - fields[0].double()).squeeze(0).numpy()
     exact = np.log1p(p * np.expm1(exact_step)).sum()
     assert abs(float(first.log_ratio(second, [torch.zeros(1, width)]).detach()) + exact) < 1e-9 * width * gap
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(20, 0), (20, -2), (15, 0), (-20, 0), (0, 18), (30, 25), (100, -50), (45, 44)],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_saturated_units_keep_their_law(kind, first, second):
+    """Two units of which the first is nearly certain in one chain; its log-odds are 2 · field for spins."""
+    layer = LAYERS[kind](2)
+    scale = 0.5 if kind == "spin" else 1.0
+    hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1),))
+    fields = [torch.tensor([[scale * s, scale * 0.3]]).expand(ROWS, -1) for s in (first, second)]
+    p, q = (Block(hamiltonian, (0,), (field,)) for field in fields)
+    drawn = Maximal(common_noise=True).draw(p, q, torch.Generator().manual_seed(6))
+    states = all_states(layer).float()
+    laws = []
+    for field, value in zip(fields, (drawn.x[0], drawn.y[0]), strict=True):
+        law = layer.double().log_conditional(states.double(), field[:1].double()).sum(-1).exp().detach()
+        laws.append(law)
+        counts = (value.unsqueeze(1) == states).all(-1).sum(0)
+        for count, probability in zip(counts.tolist(), law.tolist(), strict=True):
+            p_value = stats.binomtest(count, ROWS, min(probability, 1.0)).pvalue
+            assert p_value > FAILURE_RATE / 9
+    together = int((drawn.x[0] == drawn.y[0]).all(-1).sum())
+    overlap = min(float(torch.minimum(*laws).sum()), 1.0)
+    assert stats.binomtest(together, ROWS, overlap).pvalue > FAILURE_RATE / 9

@@ -171,9 +171,7 @@ def run(
                 ahead = centre[i] + keep[sweep] * (v[i] - centre[i])
                 proposal[i] = ahead + spread[sweep] * deviation[i] * xi[i]
                 forward += xi[i] * xi[i]
-            psi_new = _hidden(
-                proposal, J, bias, gain, low, z, bits, powers, up_new, mean_new, adjusted[sweep]
-            )
+            psi_new = _hidden(proposal, J, bias, gain, low, z, bits, powers, up_new, mean_new, compared)
             if not collapsed:
                 _draw(up_new, low, state, words, h_new)
             taken = True

@@ -1,4 +1,4 @@
-"""The command line: ``harmonium train``, ``evaluate``, ``sample`` and ``data``."""
+"""The command line, ``harmonium``: one file a command."""
 
 from harmonium.cli.app import app, main
 

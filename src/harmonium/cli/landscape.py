@@ -75,7 +75,13 @@ def landscape(
     X = rows.take(places).to(where)
     labels = None if dataset.labels is None else torch.as_tensor(dataset.labels[:])[places]
 
-    machines = {path.stem: _like(machine, path, where) for path in before or []}
+    stems = [path.stem for path in before or []]
+    machines = {  # by file name where that tells them apart
+        str(path) if stems.count(path.stem) > 1 or path.stem == "now" else path.stem: _like(
+            machine, path, where
+        )
+        for path in before or []
+    }
     machines["now" if machines else source.stem] = machine
     landscapes: dict[str, Landscape] = {}
     for name, each in machines.items():

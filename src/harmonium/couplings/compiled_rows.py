@@ -75,36 +75,47 @@ def _exp(x: Any, bits: Any, scale: Any, tail: Any) -> None:
 
 
 @_jit
-def _probabilities(s: Any, work: Any, bits: Any, scale: Any, up: Any) -> None:
-    """P(upper) of every unit."""
+def _probabilities(s: Any, work: Any, bits: Any, scale: Any, up: Any, rare: Any) -> None:
+    """P(upper) and P(the rarer value) of every unit."""
     for i in range(len(s)):
         work[i] = -min(abs(s[i]), np.float32(87.0))
     _exp(work, bits, scale, up)
     for i in range(len(s)):
         e = scale[i] * (np.float32(1) + up[i])
         large = np.float32(1) / (np.float32(1) + e)
-        up[i] = large if s[i] >= 0 else e * large
+        rare[i] = e * large
+        up[i] = large if s[i] >= 0 else rare[i]
 
 
 @_jit
-def _change(step: Any, up: Any, work: Any, bits: Any, scale: Any, tail: Any) -> float:
-    """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to so many digits of the steps.
+def _change(s: Any, step: Any, rare: Any, work: Any, bits: Any, scale: Any, tail: Any) -> float:
+    """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to all digits of the steps.
 
     A difference of two log-partitions would have so many digits of these: laws that are nearly equal would
     seem to have more or less weight than the other throughout, and what is left of them would be empty.
     """
-    largest = np.float32(0)
+    large, huge, total = False, False, 0.0
     for i in range(len(step)):
-        work[i] = max(min(step[i], np.float32(87.0)), np.float32(-87.0))
-        largest = max(largest, abs(work[i]))
+        large |= not (abs(s[i]) < 20 and abs(step[i]) < 20)
+        huge |= not (abs(s[i]) < 40 and abs(step[i]) < 40)
+    if huge:
+        for i in range(len(step)):
+            before, after = np.float64(s[i]), np.float64(s[i]) + np.float64(step[i])
+            total += max(after, 0.0) - max(before, 0.0)
+            total += np.log1p(np.exp(-abs(after))) - np.log1p(np.exp(-abs(before)))
+        return total
+    # With the rarer value in the place of the upper one nothing cancels: ψ(s) = s + ψ(-s).
+    for i in range(len(step)):
+        work[i] = step[i] if s[i] < 0 else -step[i]
+    for i in range(len(step)):
+        total += 0.0 if s[i] < 0 else np.float64(step[i])
     _exp(work, bits, scale, tail)
-    total = 0.0
-    lot = 32 if largest < 20 else 8  # so many factors stay in the range of doubles
+    lot = 8 if large else 32  # so many factors stay in the range of doubles
     for first in range(0, len(step), lot):
         part = 1.0
         for i in range(first, min(first + lot, len(step))):
             difference = scale[i] * tail[i] + (scale[i] - np.float32(1))
-            part *= 1.0 + np.float64(up[i] * difference)
+            part *= 1.0 + np.float64(rare[i] * difference)
         total += np.log(part)
     return total
 
@@ -155,6 +166,7 @@ def couple(
     s_x, s_y, step = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
     up_x, up_y = np.empty(width, np.float32), np.empty(width, np.float32)
     work, tail = np.empty(width, np.float32), np.empty(width, np.float32)
+    rare = np.empty(width, np.float32)
     bits = np.empty(width, np.int32)
     scale = bits.view(np.float32)
     for row in range(first, last):
@@ -165,19 +177,19 @@ def couple(
             s_y[i] = gain[i] * (fields_y[row, i] + bias[i])
             step[i] = s_y[i] - s_x[i]
             different |= step[i] != 0
-        _probabilities(s_x, work, bits, scale, up_x)
+        _probabilities(s_x, work, bits, scale, up_x, rare)
         _fill(noise, state)
         _draw(up_x, low, noise, x[row])
         if not different:
             y[row] = x[row]
             continue
         # ln q(x) - ln p(x) = Σ_{x up} (s_y - s_x) - (ψ_y - ψ_x)
-        change = _change(step, up_x, work, bits, scale, tail)
+        change = _change(s_x, step, rare, work, bits, scale, tail)
         _fill(decide, state)
         if _log_uniform(decide, 0) <= _upper_sum(x[row], step) - change:
             y[row] = x[row]
             continue
-        _probabilities(s_y, work, bits, scale, up_y)
+        _probabilities(s_y, work, bits, scale, up_y, rare)
         open_x, open_y = True, True
         while open_x or open_y:
             tries[row] += 1
@@ -258,8 +270,8 @@ def round_means(
         _seed(state, key + np.uint64(row) * np.uint64(0xD1342543DE82EF95))
         for i in range(width):
             s[i] = gain[i] * (fields[row, i] + bias[i])
-        _probabilities(s, work, bits, scale, up)
+        _probabilities(s, work, bits, scale, up, work)
         _fill(noise, state)
         for i in range(width):
             value = np.float32(unit) * low[i] + span[i] * up[i]
-            out[row, i] = np.int8(np.floor(value + noise[i]))
+            out[row, i] = np.int8(min(np.floor(value + noise[i]), np.float32(unit)))

@@ -145,6 +145,12 @@ def run_pairs(
             elif t < m and bool(done.any()):
                 together = torch.cat((together, apart[done]))
                 alone = join(alone, x.take(done))
+            if into is not None and into.readings is not None and bool(met.any()):
+                # These readings see layers that the next sweep draws anew, which may differ yet.
+                both = coupling.prepare(hamiltonian, both, clamp.take(apart.repeat(2)), copies=2)
+                ledger.add_difference(
+                    both.take(met.repeat(2).nonzero().squeeze(-1)), weight * correction_weight(t, k, m, lag)
+                )
             if bool(met.any()):
                 both = both.take((~met).repeat(2).nonzero().squeeze(-1))
             apart = apart[~met]

@@ -114,10 +114,11 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         self.machine_.metadata["encoder"] = encoder.to_dict()
         states = self._training_rows(X)
         visible_from_data_(self.machine_, Rows.of(states))
-        self._pretrain(states)
         self.history_: list[dict[str, Any]] = []
         self.n_updates_ = 0
         self._progress: Progress | None = None
+        self._log_partition: tuple[Any, LogPartition] | None = None
+        self._pretrain(states)
 
     def _learning_rule(self) -> Rule:
         if self.centred and self.optimizer == "adam" and not isinstance(self.rule, Rule):
@@ -134,7 +135,7 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         )
 
     def _train(self, X: Any, rule: Rule, epochs: int, schedule: str | Schedule) -> None:
-        self._log_partition: tuple[Any, LogPartition] | None = None  # of the machine as it was
+        self._log_partition = None  # of the machine as it was
         earlier = self._progress
         build = optimizer_factory(self.optimizer, self.learning_rate, earlier)
         built: list[torch.optim.Optimizer] = []

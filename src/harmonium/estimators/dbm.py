@@ -164,7 +164,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     # ----------------------------------------------------------------------------
 
     def _hidden_layers(self, visible: Layer) -> list[Layer]:
-        if not all(isinstance(size, Integral) and size >= 1 for size in self.n_hidden) or not self.n_hidden:
+        sizes = list(self.n_hidden)
+        if not sizes or not all(isinstance(size, Integral) and size >= 1 for size in sizes):
             raise ValueError(f"n_hidden: expected sizes of at least 1, received {self.n_hidden!r}")
         kind = Spin if self.hidden == "spin" else Bernoulli
         return [kind(int(size)) for size in self.n_hidden]
@@ -178,7 +179,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     def _pretrain(self, states: Any) -> None:
         if self.pretraining and len(self.machine_.layers) > 2:
-            pretrain(
+            runs = pretrain(
                 self.machine_,
                 states,
                 rule=centred(pcd(1, chains=self.batch_size)),
@@ -191,6 +192,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
                 device=self.device,
                 progress=self.verbose > 0,
             )
+            if runs[-1].status == "interrupted":
+                raise KeyboardInterrupt
 
     @property
     def _n_features_out(self) -> int:

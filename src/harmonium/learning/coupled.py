@@ -110,7 +110,7 @@ class CoupledChains(Expectation):
             generator=generator,
             into=into,
             weight=weight / pairs,
-            antithetic=self.antithetic and pairs % 2 == 0,
+            antithetic=self.antithetic,
         )
         kept: dict[str, Any] = {"k": self._next_k(meetings), "chains": None}
         if self.start == "persistent" and not self.clamped:

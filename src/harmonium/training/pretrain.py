@@ -79,6 +79,8 @@ def pretrain(
         if l == 0:
             machine.layers[0].load_state_dict(pair.layers[0].state_dict())
         machine.layers[l + 1].load_state_dict(pair.layers[1].state_dict())
+        if runs[-1].status == "interrupted":
+            return runs
         if l < len(machine.layers) - 2:
             rows = Rows.of(_drawn(pair, rows, stream_seed(seed, "pretraining", l)), dtype=machine.dtype)
     return runs
