@@ -14,6 +14,7 @@ from harmonium import (
     likelihood,
     machine,
     meanfield,
+    report,
     tasks,
     training,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "load",
     "machine",
     "meanfield",
+    "report",
     "rules",
     "tasks",
     "train",

@@ -26,7 +26,10 @@ def real(value: Any, name: str, low: float = -float("inf"), high: float = float(
         raise TypeError(f"{name}: expected a number, received {type(value).__name__} ({value!r})")
     number = float(value)
     if not low <= number <= high or number in (float("inf"), -float("inf")):
-        raise ValueError(f"{name}: expected a finite number in [{low}, {high}], received {number}")
+        within = f"in [{low}, {high}]"
+        if high == float("inf"):
+            within = "above 0" if 0 < low < 1e-37 else f"of at least {low:g}"
+        raise ValueError(f"{name}: expected a finite number {within}, received {number}")
     return number
 
 

@@ -430,3 +430,36 @@ def test_stopping_is_clean_and_final(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_same(stopped, run(tmp_path, resume=True))
+
+
+def test_a_run_that_never_began_is_not_in_the_way(tmp_path):
+    """A rule that does not suit the machine fails at its first update; the corrected call is not refused."""
+    machine = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(3)])
+    X = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
+    settings = {"updates": 3, "batch_size": 10, "learning_rate": 0.01, "progress": False, "run_dir": tmp_path}
+    with pytest.raises(ValueError, match="expected discrete layers"):
+        hm.train(machine, X, rule=hm.rules.ucd_lmi(), **settings)
+    assert hm.train(machine, X, rule=hm.rules.cd(1), **settings).updates == 3
+    with pytest.raises(ValueError, match="already holds a run"):
+        hm.train(machine, X, rule=hm.rules.cd(1), **settings)
+
+
+def test_rules_refuse_the_state_of_another():
+    machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)])
+    X = torch.ones(20, 4)
+    settings = {"updates": 2, "batch_size": 10, "learning_rate": 0.01, "progress": False}
+    chains = hm.train(machine, X, rule=hm.rules.pcd(1), **settings).rule_state
+    solutions = hm.train(machine, X, rule=hm.rules.tap(start="persistent"), **settings).rule_state
+    for rule, state in (
+        (hm.rules.tap(start="persistent"), chains),
+        (hm.rules.ucd(start="persistent"), solutions),
+        (hm.rules.ucd(start="persistent"), {"foo": 1}),
+    ):
+        with pytest.raises(ValueError, match="state: expected"):
+            hm.train(machine, X, rule=rule, rule_state=state, **settings)
+
+
+@pytest.mark.parametrize("setting", [{"coupling": "gibbs"}, {"antithetic": "yes"}], ids=str)
+def test_unbiased_rules_check_their_settings(setting):
+    with pytest.raises(TypeError, match=f"{next(iter(setting))}: expected"):
+        hm.rules.ucd(**setting)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
+from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
@@ -108,11 +109,14 @@ def denoise(
         "rows": len(rows),
         "method": method,
         "value": value,
-        "mean_variance": float(found.variance.mean()),
         "converged": float(found.converged.double().mean()),
     }
     if corrupt:
-        result |= _errors(layer if deviation is None else None, truth, seen, found.decision)
+        three = truth, seen, found.decision
+        if deviation is None:
+            result |= _wrong(layer, *three)
+        else:
+            result |= _squares(*(encoder.decode(x.cpu().numpy()) for x in three))
     if not bool(found.converged.all()):
         result["notes"] = ["converged: some rows still moved after the sweeps allowed; more --sweeps help"]
     show(result, as_json)
@@ -123,11 +127,14 @@ def _states(machine: BoltzmannMachine, source: str) -> Tensor:
     return rows.take(torch.arange(len(rows))).to(machine.device)
 
 
-def _errors(layer: Layer | None, truth: Tensor, seen: Tensor, decision: Tensor) -> dict[str, float]:
-    """How far the rows were from the truth, and are: the fraction of wrong units, or mean squares."""
-    if layer is not None:
-        wrong = [(layer.by_unit(x) != layer.by_unit(truth)).any(-1) for x in (seen, decision)]
-        before, after = (float(x.double().mean()) for x in wrong)
-        return {"wrong_before": before, "wrong_after": after}
-    before, after = (float((x - truth).square().mean(dtype=torch.float64)) for x in (seen, decision))
+def _wrong(layer: Layer, truth: Tensor, seen: Tensor, decision: Tensor) -> dict[str, float]:
+    """The fraction of wrong units before and after."""
+    wrong = [(layer.by_unit(x) != layer.by_unit(truth)).any(-1) for x in (seen, decision)]
+    before, after = (float(x.double().mean()) for x in wrong)
+    return {"wrong_before": before, "wrong_after": after}
+
+
+def _squares(truth: NDArray[Any], seen: NDArray[Any], decision: NDArray[Any]) -> dict[str, float]:
+    """Mean square errors before and after, in the data's own units."""
+    before, after = (float(np.square(x - truth).mean(dtype=np.float64)) for x in (seen, decision))
     return {"mean_square_error_before": before, "mean_square_error_after": after}

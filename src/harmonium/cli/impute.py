@@ -104,6 +104,8 @@ def impute(
         "method": method,
         "value": value,
     }
+    if not bool(absent.any()):
+        result["notes"] = ["missing: nothing is; DATA has no NaN, and --missing can hide values"]
     if missing != "nan" and bool(absent.any()):
         truth, found = states.cpu(), done.best.cpu()
         spread = units.repeat_interleave(layer.width // layer.n_units, -1)

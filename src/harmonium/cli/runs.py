@@ -27,7 +27,7 @@ def refuse_existing(run_dir: Path) -> None:
         FileExistsError: it does.
     """
     found = [name for name in _FILES if (run_dir / name).exists()]
-    if found:
+    if found not in ([], ["config.json"]):  # a run that ended before its first update left nothing else
         raise FileExistsError(
             f"RUN_DIR: {run_dir} holds a run ({found[0]}); --resume continues it, --overwrite replaces it"
         )

@@ -34,7 +34,7 @@ class CoupledChains(Expectation):
         chains: pairs; None is as many as the batch has rows. Clamped and data-started pairs always are.
         max_steps: sweeps after which a pair is given up. The estimate is then biased by what the correction
             lacks; the fraction of such pairs is a diagnostic of every call, and a warning above 5 %.
-        quantile: if given, k is this quantile in (0, 1) of the last call's meeting times where that is
+        quantile: if given, k is this quantile in [0, 1] of the last call's meeting times where that is
             larger, and m - k stays. The start of the next pairs does not depend on their own meeting, so
             nothing is biased.
         antithetic: whether pairs come in twos that start alike and whose first chains mirror each other's
@@ -57,6 +57,11 @@ class CoupledChains(Expectation):
         antithetic: bool = False,
         clamped: bool = False,
     ) -> None:
+        if coupling is not None:
+            _checks.instance(
+                coupling, "coupling", PairKernel, "couplings.Gibbs, couplings.Metropolis or None"
+            )
+        _checks.instance(antithetic, "antithetic", bool, "True or False")
         self.coupling = coupling or Gibbs()
         self.k = _checks.positive_int(k, "k", minimum=0)
         self.m = self.k if m is None else _checks.positive_int(m, "m", minimum=self.k)
@@ -87,6 +92,10 @@ class CoupledChains(Expectation):
             return Outcome(None, {})
         if isinstance(state, Sequence):
             state = self._handed_over(hamiltonian, state)
+        elif state is not None and not (isinstance(state, dict) and state.keys() == {"k", "chains"}):
+            raise ValueError(
+                "state: expected chains, or what a rule of coupled chains returned, not another's"
+            )
         pairs = len(v) * (1 + self.antithetic) if self.chains is None or self.clamped else self.chains
         k = self.k if state is None else max(self.k, int(state["k"]))
         m = k + self.m - self.k

@@ -105,6 +105,8 @@ class MeanField(Expectation):
         if self.start == "noise":
             return begin(hamiltonian, v, rows, "noise", generator)[0]
         if state is not None:
+            if not isinstance(state, dict) or "means" not in state:
+                raise ValueError("state: expected what a mean-field rule returned, or None, not another's")
             check_states(hamiltonian, state["means"])
             if self.start == "persistent":
                 return Point(**state)

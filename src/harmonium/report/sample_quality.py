@@ -156,7 +156,9 @@ def class_coverage(samples: Any, classifier: ClassifierFeatures) -> Tensor:
         classifier: made by ``ClassifierFeatures.fit``.
     """
     _checks.instance(classifier, "classifier", ClassifierFeatures, "a ClassifierFeatures")
-    labels = classifier.predict(_tensor(samples, "samples").to(classifier.last.weight))
+    images = _tensor(samples, "samples")
+    _checks.finite(images, "samples")
+    labels = classifier.predict(images.to(classifier.last.weight))
     return torch.bincount(labels, minlength=classifier.n_classes) / len(labels)
 
 

@@ -111,7 +111,7 @@ def denoise(
         seen = _see(channel, layer, noisy[rows], erased[rows])
         if method == "neighbours":
             assert data is not None
-            estimate = _nearest(seen, data, neighbours)
+            estimate = _nearest(seen, data, neighbours, noise_deviation)
         elif method == "pointwise":
             estimate = _pointwise(layer, seen, alone)
         elif method == "tap":
@@ -186,12 +186,17 @@ def _pointwise(layer: Layer, seen: _Seen, alone: Theta) -> _Estimate:
     return seen.settle(mean, variance, torch.ones(len(mean), dtype=torch.bool, device=mean.device))
 
 
-def _nearest(seen: _Seen, data: Tensor, neighbours: int) -> _Estimate:
+def _nearest(seen: _Seen, data: Tensor, neighbours: int, noise_deviation: float | Tensor | None) -> _Estimate:
+    """Rows of data that most probably were what was seen: distances are in units of the noise."""
     if neighbours > len(data):
         raise ValueError(f"neighbours: expected at most the {len(data)} rows of data, received {neighbours}")
     present = (~torch.isnan(seen.values)).to(data.dtype)
+    precision: float | Tensor = 1.0
+    if isinstance(noise_deviation, Tensor):
+        precision = noise_deviation.to(data).square().reciprocal()
     # Σ over what was seen of (y - x)², up to a term that all x share.
-    distance = product(present, data.square().t()) - 2 * product(seen.values.nan_to_num(nan=0.0), data.t())
+    distance = product(present, (precision * data.square()).t())
+    distance = distance - 2 * product(seen.values.nan_to_num(nan=0.0) * precision, data.t())
     chosen = data[distance.topk(neighbours, largest=False).indices]  # (batch, neighbours, width)
     variance = chosen.var(1, correction=0)
     return seen.settle(

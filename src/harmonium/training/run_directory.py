@@ -49,7 +49,8 @@ class RunDirectory:
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run_dir: expected a folder, {self.path} is a file")
         found = [file for file in files if file.exists()]
-        if found and not (resume or overwrite):
+        # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
+        if found not in ([], [self._config]) and not (resume or overwrite):
             raise ValueError(
                 f"run_dir: {self.path} already holds a run ({found[0].name}); "
                 "resume=True continues it, overwrite=True replaces it"
