@@ -1,7 +1,8 @@
 """Small machines, exact draws from them, and comparisons with a stated failure rate.
 
-Every comparison here is two-sided and normal in the limit; ``z_limit`` shares FAILURE_RATE over all
-comparisons of a test, so a correct library fails a test with at most that probability for a fresh seed.
+Every comparison here is two-sided and normal in the limit; ``z_limit`` and ``largest_z`` share FAILURE_RATE
+over all comparisons of a test, so a correct library fails a test with at most that probability for a fresh
+seed.
 """
 
 from __future__ import annotations
@@ -95,10 +96,13 @@ def row_statistics(hamiltonian: Hamiltonian, states: list[Tensor]) -> Tensor:
 
 
 def largest_z(samples: Tensor, expected: Tensor) -> tuple[float, float]:
-    """The largest |z| of column means against expectation, and its limit; constant columns must be equal."""
+    """The largest |z| of column means against expectation, and its limit; constant columns must be equal.
+
+    The limit is Student's, as the errors are estimated from the same, often few, samples.
+    """
     error = samples.std(0) / len(samples) ** 0.5
     difference = (samples.mean(0) - expected).abs()
     fixed = error < 1e-12
     assert bool((difference[fixed] < 1e-9).all())
     z = difference[~fixed] / error[~fixed]
-    return float(z.max()), z_limit(len(z))
+    return float(z.max()), float(stats.t.isf(FAILURE_RATE / (2 * len(z)), len(samples) - 1))
