@@ -121,18 +121,17 @@ def add_signed(
     """
     from harmonium.couplings import compiled_rows
 
-    rows = _rounded(len(signs))
-    whole_signs = _padded(signs, rows)
+    whole_signs = signs.to(torch.int8)
     values: list[Tensor] = []
     for l in range(len(states)):
         if l not in summed:
-            values.append(_padded(states[l], rows))
+            values.append(states[l].to(torch.int8))
             continue
         field = fields[l] if l in fields else hamiltonian.field(l, states)
         if not bool(torch.isfinite(field.sum())):  # no whole number says so: let the general way
             into.add(hamiltonian, states, signs * magnitude, summed, fields)
             return
-        rounded = torch.zeros((rows, field.shape[1]), dtype=torch.int8)
+        rounded = torch.empty(field.shape, dtype=torch.int8)
         arrays = field.numpy(), *_units(hamiltonian, (l,)), _key(generator), _SCALE, rounded.numpy()
         _share(len(field), compiled_rows.round_means, *arrays)
         values.append(rounded)
@@ -171,13 +170,6 @@ def _units(hamiltonian: Hamiltonian, layers: Sequence[int]) -> tuple[Any, Any, A
 def _rounded(rows: int) -> int:
     """The next multiple of 32: the library that multiplies prepares anew for every shape."""
     return -(-rows // 32) * 32
-
-
-def _padded(x: Tensor, rows: int) -> Tensor:
-    """x in int8, with rows of zeros after it."""
-    result = torch.zeros((rows, *x.shape[1:]), dtype=torch.int8)
-    result[: len(x)] = x
-    return result
 
 
 def _joined(fields: Sequence[Tensor]) -> Tensor:
