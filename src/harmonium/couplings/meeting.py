@@ -101,6 +101,7 @@ def run_pairs(
     ledger = Ledger(hamiltonian, into, clamp, generator)
     flips = _FlipRate(hamiltonian)
     chain = coupling.chain_layers(hamiltonian)
+    reads_all = into is not None and into.readings is not None  # layers too that do not decide a meeting
 
     place = coupling.prepare(hamiltonian, Place(clamp.apply_all(start), {}), clamp, copies=1)
     horizon = list(place.states)
@@ -145,18 +146,11 @@ def run_pairs(
             elif t < m and bool(done.any()):
                 together = torch.cat((together, apart[done]))
                 alone = join(alone, x.take(done))
-            if into is not None and into.readings is not None and bool(met.any()):
-                # These readings see layers that the next sweep draws anew, which may differ yet.
-                both = coupling.prepare(hamiltonian, both, clamp.take(apart.repeat(2)), copies=2)
-                ledger.add_difference(
-                    both.take(met.repeat(2).nonzero().squeeze(-1)), weight * correction_weight(t, k, m, lag)
-                )
-            if bool(met.any()):
-                both = both.take((~met).repeat(2).nonzero().squeeze(-1))
-            apart = apart[~met]
-            # From here on for the pairs that have not met: f(X) - f(Y) of the others is zero.
+            if not reads_all:  # else f(X) - f(Y) may differ until the next sweep
+                apart, both, met = _without(apart, both, met)
             both = coupling.prepare(hamiltonian, both, clamp.take(apart.repeat(2)), copies=2)
             ledger.add_difference(both, weight * correction_weight(t, k, m, lag))
+            apart, both, met = _without(apart, both, met)
             if t == max_steps:
                 apart, both = apart[:0], both.take(slice(0, 0))
         if t == m:
@@ -193,6 +187,13 @@ class _FlipRate:
 def _equal(both: Place, layers: tuple[int, ...]) -> Tensor:
     halves = [both.states[l].chunk(2) for l in layers]
     return torch.stack([two_valued.differences(x, y) == 0 for x, y in halves]).all(0)
+
+
+def _without(apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:
+    """The pairs that have not met."""
+    if not bool(met.any()):
+        return apart, both, met
+    return apart[~met], both.take((~met).repeat(2).nonzero().squeeze(-1)), met[~met]
 
 
 def _put(target: States, rows: Tensor, values: States) -> None:
