@@ -89,5 +89,5 @@ def _without_compiled_steps() -> Iterator[None]:
         return False
 
     where = "harmonium.couplings"
-    with patch(f"{where}.meeting.suits", never), patch(f"{where}.two_valued._FAST", False):
+    with patch(f"{where}.meeting.suits", never), patch(f"{where}.two_valued.COMPILED", False):
         yield

@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
-_jit = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
+from harmonium._compiled_noise import fill, jit, seed, unit
 
 _BIAS, _EXPONENT = np.float32(127), np.float32(2**23)
 _MASK = np.int32(0x7FFFFF80)
@@ -24,53 +22,19 @@ _UNIFORM = np.float32(2.0**-31)
 _2, _3, _4, _5, _6, _7 = (np.float32(1 / n) for n in range(2, 8))
 
 
-@_jit
-def _seed(state: Any, key: Any) -> None:
-    """Fills the state by SplitMix64."""
-    z = key
-    for i in range(4):
-        z += np.uint64(0x9E3779B97F4A7C15)
-        x = z
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state[i] = x ^ (x >> np.uint64(31))
-
-
-@_jit
-def _fill(words: Any, state: Any) -> None:
-    """64 bits a word from xoshiro256+ (Blackman & Vigna 2021)."""
-    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
-    for i in range(len(words)):
-        words[i] = s0 + s3
-        shifted = s1 << np.uint64(17)
-        s2 ^= s0
-        s3 ^= s1
-        s1 ^= s2
-        s0 ^= s3
-        s2 ^= shifted
-        s3 = (s3 << np.uint64(45)) | (s3 >> np.uint64(19))
-    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
-
-
-@_jit
-def _unit(word: Any) -> float:
-    """A uniform variate in [0, 1)."""
-    return np.float64(word >> np.uint64(11)) * 2.0**-53
-
-
-@_jit
+@jit
 def _normal(out: Any, state: Any, words: Any) -> None:
     """Standard normal variates (Box & Muller 1958)."""
     for i in range(0, len(out), 2):
-        _fill(words[:2], state)
-        radius = np.sqrt(-2.0 * np.log1p(-_unit(words[0])))
-        angle = 2.0 * np.pi * _unit(words[1])
+        fill(words[:2], state)
+        radius = np.sqrt(-2.0 * np.log1p(-unit(words[0])))
+        angle = 2.0 * np.pi * unit(words[1])
         out[i] = radius * np.cos(angle)
         if i + 1 < len(out):
             out[i + 1] = radius * np.sin(angle)
 
 
-@_jit
+@jit
 def _hidden(
     v: Any,
     J: Any,
@@ -120,15 +84,15 @@ def _hidden(
     return total
 
 
-@_jit
+@jit
 def _draw(up: Any, low: Any, state: Any, words: Any, h: Any) -> None:
-    _fill(words, state)
+    fill(words, state)
     noise = words.view(np.int32)  # 31 bits each; the lowest of xoshiro256+ are weak, and too small to matter
     for j in range(len(up)):
         h[j] = _ONE if np.float32(noise[j] & _MASK) * _UNIFORM < up[j] else low
 
 
-@_jit
+@jit
 def run(
     J: Any, bias: Any, gain: Any, low: Any, linear: Any, precision: Any, v_all: Any, h_all: Any, share: int,
     shares: int, key: Any, keep: Any, spread: Any, adjusted: Any, collapsed: bool, marginal: bool,
@@ -152,7 +116,7 @@ def run(
     h, h_new = np.empty(n1, np.float32), np.empty(n1, np.float32)
     h_part, pair_part = np.empty(n1, np.float32), np.empty((n0, n1), np.float32)
     for chain in range(share, len(v_all), shares):
-        _seed(state, key + np.uint64(chain) * np.uint64(0xD1342543DE82EF95))
+        seed(state, key, chain)
         v[:] = v_all[chain]
         h[:] = h_all[chain]
         h_part[:] = 0
@@ -188,8 +152,8 @@ def run(
                     backward += back * back
                     log_ratio += (new - old) * (linear[i] - 0.5 * precision[i] * (new + old))
                 log_ratio += 0.5 * (forward - backward)
-                _fill(words[:1], state)
-                taken = np.log1p(-_unit(words[0])) < log_ratio
+                fill(words[:1], state)
+                taken = np.log1p(-unit(words[0])) < log_ratio
             if taken:
                 diagnostics[0] += 1
                 for i in range(n0):

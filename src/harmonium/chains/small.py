@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
 
 from harmonium import _random
+from harmonium._parallel import COMPILED, share_out
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Kernel
@@ -21,14 +20,13 @@ from harmonium.machine import Hamiltonian, States, Statistics
 MAX_COUPLINGS = 1 << 12
 """Couplings up to which a chain alone is faster than a batch of chains (docs/design_notes.md)."""
 _SHARES = 32  # chains are dealt into so many sums whatever the number of threads: so the bits stay the same
-_FAST = find_spec("numba") is not None
 
 
 def suits(kernel: Kernel, hamiltonian: Hamiltonian) -> bool:
     """Whether the compiled chains have the law that is asked for and are the faster way to it."""
     layers = hamiltonian.layers
     return (
-        _FAST
+        COMPILED
         and isinstance(kernel, (Gibbs, Langevin, GibbsLangevin))
         and len(layers) == 2
         and isinstance(layers[0], GaussianUnits)
@@ -90,13 +88,7 @@ def advance_small(
             *(total[share] for total in sums), diagnostics[share],
         )  # fmt: skip
 
-    threads = min(torch.get_num_threads(), shares)
-    if threads == 1:
-        for share in range(shares):
-            work(share)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(shares)))
+    share_out(work, shares)
     first, second, hidden, pairs = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
     into.add_sums([[first, second], [hidden]], [pairs])
     acceptance, jump = diagnostics.sum(0) / (chains * sweeps)

@@ -10,41 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
-_jit = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
+from harmonium._compiled_noise import fill_uniform, jit, seed
 
 
-@_jit
-def _fill(noise: Any, state: Any) -> None:
-    """Uniform variates in [0, 1) from xoshiro256+ (Blackman & Vigna 2021)."""
-    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
-    for i in range(len(noise)):
-        noise[i] = np.float64((s0 + s3) >> np.uint64(11)) * 2.0**-53
-        shifted = s1 << np.uint64(17)
-        s2 ^= s0
-        s3 ^= s1
-        s1 ^= s2
-        s0 ^= s3
-        s2 ^= shifted
-        s3 = (s3 << np.uint64(45)) | (s3 >> np.uint64(19))
-    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
-
-
-@_jit
-def _seed(state: Any, key: Any) -> None:
-    """Fills the state by SplitMix64."""
-    z = key
-    for i in range(4):
-        z += np.uint64(0x9E3779B97F4A7C15)
-        x = z
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state[i] = x ^ (x >> np.uint64(31))
-
-
-@_jit
+@jit
 def _probabilities(
     x: Any, weights: Any, bias: Any, gain: float, z: Any, bits: Any, powers: Any, up: Any, down: Any
 ) -> None:
@@ -72,19 +42,19 @@ def _probabilities(
         down[i] = small if z[i] >= 0 else large
 
 
-@_jit
+@jit
 def _mirror(noise: Any) -> None:
     for i in range(len(noise)):
         noise[i] = 1.0 - noise[i]
 
 
-@_jit
+@jit
 def _draw(up: Any, low: float, noise: Any, x: Any) -> None:
     for i in range(len(up)):
         x[i] = 1.0 if noise[i] < up[i] else low
 
 
-@_jit
+@jit
 def _log_ratio(x: Any, up_q: Any, down_q: Any, up_p: Any, down_p: Any) -> float:
     """ln q(x) - ln p(x)."""
     n, total = len(x), 0.0
@@ -96,7 +66,7 @@ def _log_ratio(x: Any, up_q: Any, down_q: Any, up_p: Any, down_p: Any) -> float:
     return total
 
 
-@_jit
+@jit
 def _couple(
     up_p: Any, down_p: Any, up_q: Any, down_q: Any, low: float, x: Any, y: Any, noise: Any, state: Any
 ) -> int:
@@ -105,7 +75,7 @@ def _couple(
     The last three variates of ``noise`` decide, the others draw.
     """
     n = len(x)
-    _fill(noise, state)
+    fill_uniform(noise, state)
     _draw(up_p, low, noise, x)
     if np.log1p(-noise[n]) <= _log_ratio(x, up_q, down_q, up_p, down_p):
         for i in range(n):
@@ -114,7 +84,7 @@ def _couple(
     open_x, open_y, tries = True, True, 0
     while open_x or open_y:
         tries += 1
-        _fill(noise, state)
+        fill_uniform(noise, state)
         if open_x:
             _draw(up_p, low, noise, x)
             open_x = np.log1p(-noise[n + 1]) <= _log_ratio(x, up_q, down_q, up_p, down_p)
@@ -124,7 +94,7 @@ def _couple(
     return tries
 
 
-@_jit
+@jit
 def _add(
     v: Any, up: Any, low: float, weight: float, mean: Any, visible: Any, hidden: Any, pairs: Any
 ) -> None:
@@ -141,7 +111,7 @@ def _add(
                 pairs[i, j] += value * mean[j]
 
 
-@_jit
+@jit
 def _key(x: Any) -> Any:
     """The signs of up to 64 units as the bits of one word."""
     word = np.uint64(0)
@@ -150,7 +120,7 @@ def _key(x: Any) -> Any:
     return word
 
 
-@_jit
+@jit
 def _jump(x: Any, there: int, log_u: float, keys: Any, states: Any, free_energies: Any) -> None:
     here = np.searchsorted(keys, _key(x))
     if here < len(keys) and keys[here] == _key(x) and log_u <= free_energies[here] - free_energies[there]:
@@ -158,7 +128,7 @@ def _jump(x: Any, there: int, log_u: float, keys: Any, states: Any, free_energie
             x[i] = states[there, i]
 
 
-@_jit
+@jit
 def run(
     J: Any,
     JT: Any,
@@ -215,7 +185,7 @@ def run(
     for pair in range(first, n_pairs, stride):
         mirrored = 0 < mirrored_from <= pair
         stream = pair - mirrored_from if mirrored else pair
-        _seed(state, key + np.uint64(stream) * np.uint64(0xD1342543DE82EF95))
+        seed(state, key, stream)
         for i in range(n0):
             x[i] = start[pair, i]
             y[i] = x[i]
@@ -230,18 +200,18 @@ def run(
             for i in range(n0):
                 before[i] = x[i]
             if t <= lag or met:
-                _fill(noise1, state)
+                fill_uniform(noise1, state)
                 if mirrored and t <= lag:
                     _mirror(noise1)
                 _draw(up_hx, hidden_low, noise1, hx)
                 _probabilities(hx, JT, visible_bias, gain0, z0, bits0, powers0, up_x, down_x)
-                _fill(noise0, state)
+                fill_uniform(noise0, state)
                 if mirrored and t <= lag:
                     _mirror(noise0)
                 _draw(up_x, visible_low, noise0, x)
                 cost[pair] += 1
                 if n_jumps > 0:
-                    _fill(noise_jump, state)
+                    fill_uniform(noise_jump, state)
                     there, log_u = int(noise_jump[0] * n_jumps), np.log1p(-noise_jump[1])
                     _jump(x, there, log_u, jump_keys, jump_states, jump_free_energies)
             else:
@@ -251,12 +221,12 @@ def run(
                 tries[pair] += _couple(up_x, down_x, up_y, down_y, visible_low, x, y, noise0, state)
                 cost[pair] += 2
                 if n_jumps > 0:
-                    _fill(noise_jump, state)
+                    fill_uniform(noise_jump, state)
                     there, log_u = int(noise_jump[0] * n_jumps), np.log1p(-noise_jump[1])
                     _jump(x, there, log_u, jump_keys, jump_states, jump_free_energies)
                     _jump(y, there, log_u, jump_keys, jump_states, jump_free_energies)
             if mirrored and t == lag:
-                _seed(state, key + np.uint64(pair) * np.uint64(0xD1342543DE82EF95))
+                seed(state, key, pair)
             if not met or t <= m:
                 _probabilities(x, J, hidden_bias, gain1, z1, bits1, powers1, up_hx, down_hx)
             average = each if k <= t <= m else 0.0

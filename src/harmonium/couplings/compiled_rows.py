@@ -11,30 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
-_jit = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
+from harmonium._compiled_noise import jit, seed
+
 _LANES = 8  # generators that run side by side, so that noise comes in vector registers
 _CACHE = 200_000  # couplings that stay in the second-level cache
 _LOT = 128  # rows that pass a tile of couplings together
 _STEP = np.float32(2.0**-23)
 
 
-@_jit
-def _seed(state: Any, key: Any) -> None:
-    """Fills the state of all lanes by SplitMix64."""
-    z = key
-    for word in range(4):
-        for lane in range(_LANES):
-            z += np.uint64(0x9E3779B97F4A7C15)
-            x = z
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            state[word, lane] = x ^ (x >> np.uint64(31))
-
-
-@_jit
+@jit
 def _fill(noise: Any, state: Any) -> None:
     """Uniform variates inside (0, 1) from xoshiro256+ (Blackman & Vigna 2021), 16 at a time."""
     for first in range(0, len(noise), 2 * _LANES):
@@ -54,7 +40,7 @@ def _fill(noise: Any, state: Any) -> None:
             state[3, lane] = (s3 << np.uint64(45)) | (s3 >> np.uint64(19))
 
 
-@_jit
+@jit
 def _exp(x: Any, bits: Any, scale: Any, tail: Any) -> None:
     """e^x = scale · (1 + tail) for every entry, |x| ≤ 87; ``scale`` views ``bits`` as floats.
 
@@ -74,7 +60,7 @@ def _exp(x: Any, bits: Any, scale: Any, tail: Any) -> None:
         tail[i] = p * r
 
 
-@_jit
+@jit
 def _probabilities(s: Any, work: Any, bits: Any, scale: Any, up: Any, rare: Any) -> None:
     """P(upper) and P(the rarer value) of every unit."""
     for i in range(len(s)):
@@ -87,7 +73,7 @@ def _probabilities(s: Any, work: Any, bits: Any, scale: Any, up: Any, rare: Any)
         up[i] = large if s[i] >= 0 else rare[i]
 
 
-@_jit
+@jit
 def _change(s: Any, step: Any, rare: Any, work: Any, bits: Any, scale: Any, tail: Any) -> float:
     """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to all digits of the steps.
 
@@ -120,13 +106,13 @@ def _change(s: Any, step: Any, rare: Any, work: Any, bits: Any, scale: Any, tail
     return total
 
 
-@_jit
+@jit
 def _draw(up: Any, low: Any, noise: Any, x: Any) -> None:
     for i in range(len(up)):
         x[i] = np.float32(1) if noise[i] < up[i] else low[i]
 
 
-@_jit
+@jit
 def _upper_sum(x: Any, s: Any) -> float:
     """Σ s over the units at their upper value."""
     total = 0.0
@@ -135,13 +121,13 @@ def _upper_sum(x: Any, s: Any) -> float:
     return total
 
 
-@_jit
+@jit
 def _log_uniform(noise: Any, i: int) -> Any:
     """The log of a uniform variate with the digits of two: laws may differ by very little."""
     return np.log(np.float64(noise[i]) - (np.float64(noise[i + 1]) - 0.5) * np.float64(_STEP))
 
 
-@_jit
+@jit
 def couple(
     first: int,
     last: int,
@@ -170,7 +156,7 @@ def couple(
     bits = np.empty(width, np.int32)
     scale = bits.view(np.float32)
     for row in range(first, last):
-        _seed(state, key + np.uint64(row) * np.uint64(0xD1342543DE82EF95))
+        seed(state.reshape(-1), key, row)
         different = False
         for i in range(width):
             s_x[i] = gain[i] * (fields_x[row, i] + bias[i])
@@ -203,7 +189,7 @@ def couple(
                 open_y = _log_uniform(decide, 2) <= change - _upper_sum(y[row], step)
 
 
-@_jit
+@jit
 def count_differences(first: int, last: int, x: Any, y: Any, counts: Any) -> None:
     """In how many entries x and y differ, for the rows from first to last."""
     for row in range(first, last):
@@ -213,7 +199,7 @@ def count_differences(first: int, last: int, x: Any, y: Any, counts: Any) -> Non
         counts[row] = count
 
 
-@_jit
+@jit
 def add_products_of_differences(first: int, last: int, x: Any, y: Any, J: Any, total: Any) -> None:
     """Adds (y - x) @ J to the rows of ``total`` from first to last, by the rows of J where x and y differ."""
     n_in, n_out = J.shape
@@ -251,7 +237,7 @@ def add_products_of_differences(first: int, last: int, x: Any, y: Any, J: Any, t
                     entry += 4
 
 
-@_jit
+@jit
 def round_means(
     first: int, last: int, fields: Any, bias: Any, gain: Any, low: Any, key: Any, unit: float, out: Any
 ) -> None:
@@ -267,7 +253,7 @@ def round_means(
     for i in range(width):
         span[i] = np.float32(unit) * (np.float32(1) - low[i])
     for row in range(first, last):
-        _seed(state, key + np.uint64(row) * np.uint64(0xD1342543DE82EF95))
+        seed(state.reshape(-1), key, row)
         for i in range(width):
             s[i] = gain[i] * (fields[row, i] + bias[i])
         _probabilities(s, work, bits, scale, up, work)

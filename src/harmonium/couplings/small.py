@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 
 from harmonium import _random
+from harmonium._parallel import COMPILED, share_out
 from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.meetings import Meetings
@@ -21,13 +20,12 @@ MAX_COUPLINGS = 1 << 14
 """Couplings up to which a pair alone is faster than a batch of pairs (docs/design_notes.md)."""
 _SHARES = 32  # pairs are dealt into so many sums whatever the number of threads: so the bits stay the same
 _KINDS = (Bernoulli, Spin)
-_FAST = find_spec("numba") is not None
 
 
 def suits(coupling: PairKernel, hamiltonian: Hamiltonian, clamp: Clamp) -> TypeGuard[Gibbs]:
     """Whether the compiled kernel has the law that is asked for and is the faster way to it."""
     return (
-        _FAST
+        COMPILED
         and isinstance(coupling, Gibbs)
         and coupling.even is None
         and coupling.odd is None
@@ -83,13 +81,7 @@ def run_small_pairs(
             *(total[share] for total in sums),
         )  # fmt: skip
 
-    threads = min(torch.get_num_threads(), shares)
-    if threads == 1:
-        for share in range(shares):
-            work(share)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(shares)))
+    share_out(work, shares)
     if into is not None:
         v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
         into.add_sums([[v_sum], [h_sum]], [pair_sum])

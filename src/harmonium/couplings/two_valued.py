@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
+from harmonium._parallel import COMPILED, share_out
 from harmonium._products import exact_int8_products, int8_product
 from harmonium.layers import Bernoulli, Spin
 from harmonium.machine import Hamiltonian, States, Statistics
@@ -21,13 +20,12 @@ FEW_DIFFERENCES = 1 / 6
 """Share of units that differ between two chains up to which differences cost less than a product."""
 _WORTHWHILE = 1 << 20  # multiplications of a product below which a product is not worth avoiding
 _SCALE = 127  # the largest whole number that a mean is rounded to
-_FAST = find_spec("numba") is not None
 
 
 def serves(hamiltonian: Hamiltonian, layers: Sequence[int]) -> bool:
     """Whether the units of these layers are two-valued, in float32 on a CPU, and numba is there."""
     return (
-        _FAST
+        COMPILED
         and hamiltonian.device.type == "cpu"
         and hamiltonian.dtype is torch.float32
         and all(isinstance(hamiltonian.layers[l], (Bernoulli, Spin)) for l in layers)
@@ -62,7 +60,7 @@ def couple(
 @torch.no_grad()
 def differences(x: Tensor, y: Tensor) -> Tensor:
     """In how many entries two batches of states differ, (rows,)."""
-    if not (_FAST and x.device.type == "cpu" and x.dtype is torch.float32):
+    if not (COMPILED and x.device.type == "cpu" and x.dtype is torch.float32):
         return (x != y).sum(-1)
     from harmonium.couplings import compiled_rows
 
@@ -183,10 +181,5 @@ def _key(generator: torch.Generator) -> Any:
 def _share(rows: int, kernel: Any, *arguments: Any) -> None:
     """Runs kernel(first, last, …) over all rows, cut among torch's threads; rows do not depend on the cut."""
     threads = min(torch.get_num_threads(), max(rows // 16, 1))
-    cuts = [rows * part // threads for part in range(threads + 1)]
-    if threads == 1:
-        kernel(0, rows, *arguments)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(kernel, *cut, *arguments) for cut in pairwise(cuts)]:
-            done.result()
+    cuts = list(pairwise(rows * part // threads for part in range(threads + 1)))
+    share_out(lambda part: kernel(*cuts[part], *arguments), threads)
