@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -70,12 +70,6 @@ class AdaTAP(Scheme):
         self._inner = min((0, 1), key=lambda side: widths[side])
         self._sides = (parities[1 - self._inner], parities[self._inner])
         self._J = self._joined()
-
-    def take(self, rows: Tensor | slice) -> Self:
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__)
-        part.hamiltonian, part.clamp = self.hamiltonian.take(rows), self.clamp.take(rows)
-        return part
 
     def begin(self, start: Tensor) -> Point:
         return self.upwards(start)

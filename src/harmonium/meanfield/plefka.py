@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -55,12 +55,6 @@ class Plefka(Scheme):
                 low, high = layer.from_digits(digits)[:, 0].tolist()
                 self._states.append((low, high))
             self._cubes = [-W * square for W, square in zip(J, self._squares, strict=True)]
-
-    def take(self, rows: Tensor | slice) -> Self:
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__)
-        part.hamiltonian, part.clamp = self.hamiltonian.take(rows), self.clamp.take(rows)
-        return part
 
     def begin(self, start: Tensor) -> Point:
         return self.upwards(start)

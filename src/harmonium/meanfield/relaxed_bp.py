@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Self, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -70,9 +70,6 @@ class RelaxedBP(Scheme):
     def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp) -> None:
         check_scalar(hamiltonian, "relaxed belief propagation")
         super().__init__(hamiltonian, clamp)
-
-    def take(self, rows: Tensor | slice) -> Self:
-        return type(self)(self.hamiltonian.take(rows), self.clamp.take(rows))
 
     def begin(self, start: Tensor) -> Point:
         point = self.upwards(start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple, Self
 
 import torch
@@ -70,9 +71,11 @@ class Scheme(ABC):
         self.clamp = clamp
         self.uses_variances = uses_variances
 
-    @abstractmethod
     def take(self, rows: Tensor | slice) -> Self:
         """The same for some of the rows of the batch."""
+        part = copy(self)
+        part.hamiltonian, part.clamp = self.hamiltonian.take(rows), self.clamp.take(rows)
+        return part
 
     @abstractmethod
     def begin(self, start: Tensor) -> Point:
