@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +15,11 @@ from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium.cli import options
 from harmonium.cli.encoding import encoded_rows, encoder_of
-from harmonium.cli.output import check_target, show, working
+from harmonium.cli.output import check_target, show, working, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import read
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
-from harmonium.machine.storage import replace_file
-from harmonium.report import image_grid
 from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks import denoise as clean
 
@@ -97,12 +94,7 @@ def denoise(
             sweeps=sweeps, chains=chains, neighbours=neighbours, seed=generator,
         )  # fmt: skip
     rows = encoder.decode((found.decision if value == "decision" else found.mean).cpu().numpy())
-    if out.suffix.lower() == ".png":
-        image_grid(rows, shape, columns, out)
-    else:
-        buffer = io.BytesIO()
-        np.save(buffer, rows)
-        replace_file(out, buffer.getvalue())
+    write_rows(out, rows, shape, columns)
     result: dict[str, Any] = {
         "machine": str(source),
         "file": str(out),

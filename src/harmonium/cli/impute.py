@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +14,10 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.cli import options
 from harmonium.cli.encoding import encode, encoder_of, naming
-from harmonium.cli.output import check_target, show, working
+from harmonium.cli.output import check_target, show, working, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, missing_at_random, missing_half, missing_rectangles, read
 from harmonium.data.missing import SIDES
-from harmonium.machine.storage import replace_file
-from harmonium.report import image_grid
 from harmonium.tasks import METHODS
 from harmonium.tasks import impute as fill_in
 
@@ -90,12 +87,7 @@ def impute(
         chosen = {"best": done.best, "mean": done.mean, "draw": done.draws[0]}[value]
         completed = np.asarray(encoder.decode(chosen.cpu().numpy()))
     completed = np.where(absent.numpy(), completed, X.astype(completed.dtype))
-    if out.suffix.lower() == ".png":
-        image_grid(completed, shape, columns, out)
-    else:
-        buffer = io.BytesIO()
-        np.save(buffer, completed)
-        replace_file(out, buffer.getvalue())
+    write_rows(out, completed, shape, columns)
     result: dict[str, Any] = {
         "machine": str(source),
         "file": str(out),

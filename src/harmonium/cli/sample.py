@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 import typer
 from torch import Tensor
@@ -17,12 +15,10 @@ from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import kernels, options
 from harmonium.cli.encoding import encoded_rows, encoder_of
-from harmonium.cli.output import check_target, show, working
+from harmonium.cli.output import check_target, show, working, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import BitPlanes, read
 from harmonium.machine import BoltzmannMachine, States
-from harmonium.machine.storage import replace_file
-from harmonium.report import image_grid
 
 _STARTS = ("noise", "data", "local-mode")
 
@@ -103,12 +99,7 @@ def sample(
             hamiltonian = machine.hamiltonian()
             v = hamiltonian.mean(0, hamiltonian.field(0, states)).detach()
         samples = encoder.decode(v.cpu().numpy())
-    if picture:
-        image_grid(samples, shape, columns, out)
-    else:
-        buffer = io.BytesIO()
-        np.save(buffer, samples)
-        replace_file(out, buffer.getvalue())
+    write_rows(out, samples, shape, columns)
     result = {
         "machine": str(source),
         "file": str(out),
