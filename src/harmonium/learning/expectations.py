@@ -175,14 +175,12 @@ def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generato
     """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases."""
     if start == "data":
         return complete(hamiltonian, v, generator)
-    states = []
-    for l, layer in enumerate(hamiltonian.layers):
-        zero = torch.zeros(chains, layer.width, dtype=hamiltonian.dtype, device=hamiltonian.device)
-        theta = layer.reference() if start == "noise" else hamiltonian.thetas[l]
-        states.append(layer.sample(zero, hamiltonian.noise(l, chains, generator), theta))
-        if start == "noise":  # visible noise, and hidden layers that fit it
-            return complete(hamiltonian, states[0], generator)
-    return states
+    if start == "noise":  # visible noise, and hidden layers that fit it
+        return complete(hamiltonian, hamiltonian.pure_noise(0, chains, generator), generator)
+    return [
+        hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
+        for l, layer in enumerate(hamiltonian.layers)
+    ]
 
 
 def check_states(hamiltonian: Hamiltonian, state: Any) -> None:

@@ -12,7 +12,7 @@ from harmonium.chains import Gibbs, advance, search
 from harmonium.couplings import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
 from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.machine import Clamp, Hamiltonian, Parity, States, Statistics
+from harmonium.machine import Clamp, Hamiltonian, Parity, Statistics
 
 PARITIES: tuple[Parity, Parity] = ("even", "odd")
 
@@ -66,7 +66,8 @@ class LocalModes(Expectation):
             return Outcome(None, {})
         chains = len(v) if self.chains is None or self.clamped else self.chains
         clamp = Clamp(hamiltonian, v if self.clamped else None, chains)
-        modes, sweeps = search(hamiltonian, _noise(hamiltonian, chains, generator), clamp, generator)
+        noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
+        modes, sweeps = search(hamiltonian, noise, clamp, generator)
         start = advance(hamiltonian, Gibbs(), modes, 1, clamp, generator)
         name = "clamped_" if self.clamped else ""
         diagnostics = {
@@ -96,14 +97,3 @@ class LocalModes(Expectation):
             diagnostics |= diagnose(meetings, name, self.max_steps)
         into.add_sums(sums.thetas, sums.couplings)
         return Outcome(None, diagnostics)
-
-
-def _noise(hamiltonian: Hamiltonian, chains: int, generator: torch.Generator) -> States:
-    """Pure noise in every layer; a proposal is uniform over the states of discrete units."""
-    states = []
-    for l, layer in enumerate(hamiltonian.layers):
-        zero = torch.zeros(chains, layer.width, dtype=hamiltonian.dtype, device=hamiltonian.device)
-        noise = hamiltonian.noise(l, chains, generator)
-        uniform = layer.discrete
-        states.append(layer.propose(zero, noise) if uniform else layer.sample(zero, noise, layer.reference()))
-    return states

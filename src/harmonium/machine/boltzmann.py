@@ -138,14 +138,7 @@ class BoltzmannMachine(nn.Module):
     def random_states(self, rows: int, *, generator: torch.Generator) -> States:
         """Pure noise: uniform discrete units, standard normal real ones; for each layer (rows, width_l)."""
         hamiltonian = self.hamiltonian()
-        return [
-            layer.sample(
-                torch.zeros(rows, layer.width, dtype=self.dtype, device=self.device),
-                hamiltonian.noise(l, rows, generator),
-                layer.reference(),
-            )
-            for l, layer in enumerate(hamiltonian.layers)
-        ]
+        return [hamiltonian.pure_noise(l, rows, generator) for l in range(len(self.layers))]
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the machine to a safetensors file with a JSON header.

@@ -160,6 +160,12 @@ class Hamiltonian:
         noise = kind.noise((drawn, kind.width), generator=generator).to(self.dtype)
         return torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
 
+    def pure_noise(self, layer: int, rows: int, generator: torch.Generator) -> Tensor:
+        """Uniform discrete units, standard normal real ones, whatever the parameters: (rows, width_l)."""
+        kind = self.layers[layer]
+        field = torch.zeros(rows, kind.width, dtype=self.dtype, device=self.device)
+        return kind.sample(field, self.noise(layer, rows, generator), kind.reference())
+
     def sample(
         self, layer: int, field: Tensor, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
