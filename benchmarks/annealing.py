@@ -26,7 +26,7 @@ def annealing(quick: bool) -> Table:
         contestants[peers.RBMS] = peers.rbms_annealing(X, HIDDEN, CHAINS, temperatures)
     else:
         missing[peers.RBMS] = peers.HOW_TO_GET_RBMS
-    W, h = machine.couplings[0].detach(), peers.rows(CHAINS, HIDDEN)
+    W, h = machine.couplings[0].weight.detach(), peers.rows(CHAINS, HIDDEN)
 
     def products() -> None:
         product(X, W)

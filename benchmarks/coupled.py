@@ -60,7 +60,7 @@ def _race(
         with _without_compiled_steps():
             return update()
 
-    J = machine.couplings[0].detach()
+    J = machine.couplings[0].weight.detach()
     start = torch.ones(PAIRS, J.shape[0])
     hidden = torch.ones(PAIRS, J.shape[1])
 

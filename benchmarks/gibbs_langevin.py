@@ -48,7 +48,7 @@ def _race(
         f"harmonium, {correction}": timed(partial(update, correction))
         for correction in ("exact", "none", "metropolis")
     }
-    W, b = machine.couplings[0].detach(), machine.layers[1].bias.detach()
+    W, b = machine.couplings[0].weight.detach(), machine.layers[1].bias.detach()
     contestants["a loop of inner steps, plain torch"] = timed(partial(_plain, W, b, v, sweeps))
     table.notes += [
         f"the published program: {1e3 * published:.0f} ms on this kind of processor, measured elsewhere; "

@@ -46,7 +46,7 @@ def _ucd_lmi(name: str, quick: bool, batch: int) -> Table:
 def _plain_torch(
     machine: hm.BoltzmannMachine, data: Tensor, generator: torch.Generator
 ) -> Callable[[], object]:
-    W, R = (coupling.detach().clone().requires_grad_() for coupling in machine.couplings)
+    W, R = (coupling.weight.detach().clone().requires_grad_() for coupling in machine.couplings)
     a, b, c = (layer.bias.detach().clone().requires_grad_() for layer in machine.layers)
     parameters = (W, R, a, b, c)
 

@@ -139,7 +139,9 @@ def _rbms_model(X: Tensor, hidden: int) -> Any:
 
     initial = machine(X.shape[1], hidden)
     return BBRBM(
-        weight_matrix=initial.couplings[0].detach(), vbias=torch.zeros(X.shape[1]), hbias=torch.zeros(hidden)
+        weight_matrix=initial.couplings[0].weight.detach(),
+        vbias=torch.zeros(X.shape[1]),
+        hbias=torch.zeros(hidden),
     )
 
 
@@ -147,7 +149,7 @@ def plain_torch(X: Tensor, hidden: int, batch: int, chains: int, k: int, updates
     """The update as one writes it down in torch, with ``torch.bernoulli`` and products in place."""
     generator = torch.Generator().manual_seed(0)
     initial = machine(X.shape[1], hidden)
-    W = initial.couplings[0].detach().clone()
+    W = initial.couplings[0].weight.detach().clone()
     b, c = torch.zeros(X.shape[1]), torch.zeros(hidden)
     h = torch.bernoulli(torch.full((chains, hidden), 0.5), generator=generator)
     positive, negative = LEARNING_RATE / batch, LEARNING_RATE / chains
@@ -170,7 +172,7 @@ def plain_torch(X: Tensor, hidden: int, batch: int, chains: int, k: int, updates
 
 def update_products(visible: int, hidden: int, batch: int, chains: int, k: int) -> Callable[[], None]:
     """The matrix products of one update of PCD-k and nothing else, by harmonium's own ``product``."""
-    W = machine(visible, hidden).couplings[0].detach()
+    W = machine(visible, hidden).couplings[0].weight.detach()
     v, x = rows(batch, visible), rows(chains, visible)
     mean, h = rows(batch, hidden), rows(chains, hidden)
 

@@ -31,7 +31,7 @@ def mean_log_likelihood() -> float:
 before = mean_log_likelihood()
 for _ in range(UPDATES):
     hamiltonian = machine.hamiltonian()
-    hidden = hamiltonian.parity("odd")  # the hidden layer is summed out exactly given the visible one
+    hidden = hamiltonian.graph.summed  # the hidden layer is summed out exactly given the visible one
     chains = hm.chains.run(machine, hm.chains.Gibbs(), chains, sweeps=1, generator=generator)
 
     difference = Statistics(hamiltonian)

@@ -57,7 +57,7 @@ def start(hidden: int, X: torch.Tensor, seed: int, variance: float) -> hm.Boltzm
     machine = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(hidden)])
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        W = machine.couplings[0]
+        W = machine.couplings[0].weight
         W.copy_(0.1 * torch.randn(W.shape, generator=generator))
         machine.layers[0].fit_((-0.5 * W.sum(1),), torch.full((2,), variance))
         rows = X[torch.randint(len(X), (hidden,), generator=generator)]

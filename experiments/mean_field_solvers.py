@@ -55,7 +55,7 @@ def random_machine(layers: list[hm.layers.Layer], scale: float, seed: int) -> hm
         for layer in machine.layers:
             for parameter in layer.parameters():
                 parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator))
-        for W in machine.couplings:
+        for W in (coupling.weight for coupling in machine.couplings):
             W.copy_(scale / units**0.5 * torch.randn(W.shape, generator=generator))
     return machine
 

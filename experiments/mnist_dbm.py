@@ -50,10 +50,10 @@ def stacked(rbm: hm.BoltzmannMachine, v: torch.Tensor) -> hm.BoltzmannMachine:
     deep = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500), hm.Bernoulli(1000)])
     for layer, trained in zip(deep.layers, rbm.layers, strict=False):
         layer.bias.copy_(trained.bias)
-    deep.couplings[0].copy_(rbm.couplings[0])
+    deep.couplings[0].weight.copy_(rbm.couplings[0].weight)
     hamiltonian = rbm.hamiltonian()
     active = hamiltonian.mean(1, hamiltonian.field(1, [v, v])).mean(0)
-    W = deep.couplings[1].copy_(0.005 * torch.randn(500, 1000, generator=generator()))
+    W = deep.couplings[1].weight.copy_(0.005 * torch.randn(500, 1000, generator=generator()))
     deep.layers[2].bias.copy_(-active @ W)
     deep.layers[1].bias.sub_(W.sum(1) / 2)
     return deep
@@ -157,7 +157,7 @@ def main() -> None:
         "dbm": evaluate(run, test, train, budget),
     }
     averaged = run.averaged_machine
-    record["second_layer_couplings_std"] = float(averaged.couplings[1].detach().std())
+    record["second_layer_couplings_std"] = float(averaged.couplings[1].weight.detach().std())
     (out / f"result_{arguments.clamped}.json").write_text(json.dumps(record, indent=2) + "\n")
     states = hm.chains.run(averaged, hm.chains.Gibbs(), run.rule_state, 1000, generator=generator())
     hamiltonian = averaged.hamiltonian()

@@ -190,7 +190,10 @@ def main() -> None:
         )
         image_grid(grey_levels(images[:64]), data.image_shape, 16, out / f"{name}_samples.png")
         image_grid(
-            final.couplings[0].detach().cpu().t()[:64], data.image_shape, 16, out / f"{name}_filters.png"
+            final.couplings[0].weight.detach().cpu().t()[:64],
+            data.image_shape,
+            16,
+            out / f"{name}_filters.png",
         )
         records[name] = {
             "kernel": repr(kernel), "updates": run.updates,

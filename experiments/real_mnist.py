@@ -78,7 +78,7 @@ def main() -> None:
     generator = torch.Generator().manual_seed(arguments.seed)
     samples = hm.chains.run(machine, hm.chains.Gibbs(), X[:100], 500, generator=generator)[0]
     solution = hm.meanfield.tap(machine, X[:100], damping=0.5, max_sweeps=300)
-    fields = machine.couplings[0].detach().t()
+    fields = machine.couplings[0].weight.detach().t()
     norms = [record["gradient_norm"] for record in run.history]
     record = {
         "experiment": "grey MNIST, truncated Gauss-Bernoulli pixels, PCD-1",

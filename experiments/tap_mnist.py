@@ -101,7 +101,7 @@ def surrogates(machine: hm.BoltzmannMachine, data: Data, budget: dict[str, Any])
         "tap_train": float(hm.likelihood.tap_log_likelihood(machine, data.train, partition).mean()),
         "tap_solutions_of_500": partition.solutions,
         "tap_converged": partition.converged,
-        "weight_std": float(machine.couplings[0].detach().std()),
+        "weight_std": float(machine.couplings[0].weight.detach().std()),
     }
     if len(machine.layers) == 2:
         ais = hm.likelihood.ais(machine, budget["runs"], budget["temperatures"], data=test, reverse=False)

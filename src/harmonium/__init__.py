@@ -8,6 +8,7 @@ from harmonium import (
     chains,
     couplings,
     data,
+    edges,
     estimators,
     layers,
     learning,
@@ -18,6 +19,7 @@ from harmonium import (
     tasks,
     training,
 )
+from harmonium.edges import Dense, Local, Masked
 from harmonium.estimators import DBM, RBM
 from harmonium.layers import (
     Bernoulli,
@@ -41,7 +43,10 @@ __all__ = [
     "Bernoulli",
     "BoltzmannMachine",
     "Categorical",
+    "Dense",
     "Gaussian",
+    "Local",
+    "Masked",
     "NaturalGaussian",
     "Spin",
     "StandardisedGaussian",
@@ -51,6 +56,7 @@ __all__ = [
     "chains",
     "couplings",
     "data",
+    "edges",
     "estimators",
     "layers",
     "learning",

@@ -58,8 +58,8 @@ def fill(machine: hm.BoltzmannMachine, learnable: oracle.Learnable) -> hm.Boltzm
                 assert parameter.shape == array.shape
                 parameter.copy_(torch.from_numpy(array))
         for coupling, weight in zip(machine.couplings, learnable.couplings, strict=True):
-            assert coupling.shape == weight.shape
-            coupling.copy_(torch.from_numpy(weight))
+            assert coupling.weight.shape == weight.shape
+            coupling.weight.copy_(torch.from_numpy(weight))
     return machine
 
 
@@ -71,7 +71,7 @@ def describe(machine: hm.BoltzmannMachine) -> oracle.Learnable:
         )
         for layer in machine.layers
     )
-    return oracle.Learnable(layers, tuple(array(coupling) for coupling in machine.couplings))
+    return oracle.Learnable(layers, tuple(array(coupling.weight) for coupling in machine.couplings))
 
 
 def bounds(layer: torch.nn.Module) -> tuple[Array, Array] | None:
@@ -87,7 +87,7 @@ def named_gradient(machine: hm.BoltzmannMachine, gradient: dict[str, Array]) -> 
     owners: dict[int, str] = {}
     for i, layer in enumerate(machine.layers):
         owners |= {id(getattr(layer, name)): f"layers.{i}.{name}" for name in LEARNABLE[layer.kind]}
-    owners |= {id(coupling): f"couplings.{i}" for i, coupling in enumerate(machine.couplings)}
+    owners |= {id(coupling.weight): f"couplings.{i}.weight" for i, coupling in enumerate(machine.couplings)}
     return {name: gradient[owners[id(parameter)]] for name, parameter in machine.named_parameters()}
 
 

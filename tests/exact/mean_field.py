@@ -42,7 +42,7 @@ def random_machine(name: str, seed: int, scale: float) -> hm.BoltzmannMachine:
             for label, parameter in layer.named_parameters():
                 spread = 0.0 if label == "log_variance" else 0.5
                 parameter.copy_(spread * torch.randn(parameter.shape, generator=generator))
-        for W in machine.couplings:
+        for W in (coupling.weight for coupling in machine.couplings):
             W.copy_(scale / units**0.5 * torch.randn(W.shape, generator=generator, dtype=torch.float64))
     return machine
 

@@ -317,7 +317,7 @@ def gradient(learnable: Learnable, visible: Array) -> dict[str, Array]:
         result[f"layers.{i}.log_variance"] = d_log_variance
     for i, change in enumerate(d_coupling):
         scale = _scale(learnable.layers[i])[:, None] * _scale(learnable.layers[i + 1])[None, :]
-        result[f"couplings.{i}"] = change * scale
+        result[f"couplings.{i}.weight"] = change * scale
     return result
 
 
@@ -328,7 +328,7 @@ def parameters(learnable: Learnable) -> dict[str, Array]:
         for i, layer in enumerate(learnable.layers)
         for name, array in layer.values.items()
     }
-    return named | {f"couplings.{i}": weight for i, weight in enumerate(learnable.couplings)}
+    return named | {f"couplings.{i}.weight": weight for i, weight in enumerate(learnable.couplings)}
 
 
 def unit_truth(layer: Layer, unit: int, field: Array, second: Array) -> UnitTruth:

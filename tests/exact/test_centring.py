@@ -76,14 +76,16 @@ def mapped(values: dict[str, Array], kinds: list[str], flips: Flips) -> dict[str
     """Parameters or updates of the machine in flipped units."""
     result = dict(values)
     for l in range(len(kinds) - 1):
-        result[f"couplings.{l}"] = flips[l][1][:, None] * values[f"couplings.{l}"] * flips[l + 1][1][None, :]
+        result[f"couplings.{l}.weight"] = (
+            flips[l][1][:, None] * values[f"couplings.{l}.weight"] * flips[l + 1][1][None, :]
+        )
     for l, kind in enumerate(kinds):
         name = f"layers.{l}.{location(kind)}"
         total = values[name].ravel().copy()
         if l > 0:
-            total += flips[l - 1][0] @ values[f"couplings.{l - 1}"]
+            total += flips[l - 1][0] @ values[f"couplings.{l - 1}.weight"]
         if l < len(kinds) - 1:
-            total += values[f"couplings.{l}"] @ flips[l + 1][0]
+            total += values[f"couplings.{l}.weight"] @ flips[l + 1][0]
         result[name] = (flips[l][1] * total).reshape(values[name].shape)
     return result
 
@@ -97,7 +99,7 @@ def flipped_machine(specification: Specification, flips: Flips) -> hm.BoltzmannM
         )
         for l, kind in enumerate(specification.kinds)
     )
-    couplings = tuple(values[f"couplings.{l}"] for l in range(len(specification.kinds) - 1))
+    couplings = tuple(values[f"couplings.{l}.weight"] for l in range(len(specification.kinds) - 1))
     return fill(build(specification), Learnable(layers, couplings))
 
 
@@ -192,13 +194,13 @@ def test_the_definition(specification: Specification) -> None:
         change = np.mean([phase.products[l] for phase in clamped], axis=0) - free.products[l]
         change = change - np.outer(seen[l] - own[l], offsets[l + 1])
         change = change - np.outer(offsets[l], seen[l + 1] - own[l + 1])
-        expected[f"couplings.{l}"] = scales[l][:, None] * change * scales[l + 1][None, :]
+        expected[f"couplings.{l}.weight"] = scales[l][:, None] * change * scales[l + 1][None, :]
     for l in layers:
         total = (seen[l] - own[l]) * scales[l]
         if l > 0:
-            total = total - (offsets[l - 1] * scales[l - 1]) @ expected[f"couplings.{l - 1}"]
+            total = total - (offsets[l - 1] * scales[l - 1]) @ expected[f"couplings.{l - 1}.weight"]
         if l < layers[-1]:
-            total = total - expected[f"couplings.{l}"] @ (offsets[l + 1] * scales[l + 1])
+            total = total - expected[f"couplings.{l}.weight"] @ (offsets[l + 1] * scales[l + 1])
         name = f"layers.{l}.{location(description.layers[l].kind)}"
         expected[name] = total.reshape(description.layers[l].natural[0].shape)
     actual = centred(machine, v)
@@ -317,4 +319,4 @@ def test_centring_moves_the_chains_as_the_rule_does(rule: hm.learning.Rule) -> N
     assert (left.state is None) == (right.state is None)
     for a, b in zip(left.state or [], right.state or [], strict=True):
         assert torch.equal(a, b)
-    assert not torch.equal(left.parameters["couplings.0"], right.parameters["couplings.0"])
+    assert not torch.equal(left.parameters["couplings.0.weight"], right.parameters["couplings.0.weight"])

@@ -66,7 +66,7 @@ def joined_gradient(parts: list[Learnable], visible: list[Array]) -> dict[str, A
             row = []
             for b in range(len(parts)):
                 if a == b:
-                    row.append(gradients[a][f"couplings.{i}"])
+                    row.append(gradients[a][f"couplings.{i}.weight"])
                     continue
                 products = [
                     np.outer(left.statistics[i][0], right.statistics[i + 1][0])
@@ -75,7 +75,7 @@ def joined_gradient(parts: list[Learnable], visible: list[Array]) -> dict[str, A
                 unclamped = np.outer(free[a].statistics[i][0], free[b].statistics[i + 1][0])
                 row.append((np.mean(products, axis=0) - unclamped) * scale)
             blocks.append(row)
-        result[f"couplings.{i}"] = np.block(blocks)
+        result[f"couplings.{i}.weight"] = np.block(blocks)
     return result
 
 

@@ -46,7 +46,7 @@ def memories() -> hm.BoltzmannMachine:
     """Three ferromagnets side by side: eight solutions, up to a slight bias of their own each."""
     machine = hm.BoltzmannMachine([hm.Spin(12), hm.Spin(12)]).double()
     with torch.no_grad():
-        machine.couplings[0].copy_(torch.block_diag(*[torch.full((4, 4), 0.6)] * 3))
+        machine.couplings[0].weight.copy_(torch.block_diag(*[torch.full((4, 4), 0.6)] * 3))
         machine.layers[0].bias.copy_(torch.linspace(0.01, 0.05, 12))
     return machine
 
@@ -55,7 +55,7 @@ def ferromagnet() -> hm.BoltzmannMachine:
     """Two solutions, nearly all up and nearly all down, and a slight bias between them."""
     machine = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(6)]).double()
     with torch.no_grad():
-        machine.couplings[0].fill_(0.5)
+        machine.couplings[0].weight.fill_(0.5)
         machine.layers[0].bias.fill_(0.01)
     return machine
 
@@ -80,7 +80,7 @@ def test_the_landscape_of_a_ferromagnet() -> None:
 def test_means_that_are_all_alike_have_no_overlap() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]).double()
     with torch.no_grad():
-        machine.couplings[0].zero_()
+        machine.couplings[0].weight.zero_()
     found = hm.meanfield.landscape(machine, torch.zeros(2, 4))
     assert found.overlaps().tolist() == [[1.0]]
 

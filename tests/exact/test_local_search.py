@@ -137,7 +137,7 @@ def test_a_cycle_is_noticed(monkeypatch):
     """Modes taken for the opposite, as rounding never would, so that no state is ever left in peace."""
     machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(3)])
     with torch.no_grad():
-        machine.couplings[0].copy_(torch.eye(3))
+        machine.couplings[0].weight.copy_(torch.eye(3))
         for layer in machine.layers:
             layer.bias.fill_(-0.5)
     right = hm.Bernoulli.mode
@@ -155,7 +155,7 @@ def test_a_cycle_is_noticed(monkeypatch):
 def test_real_units_in_both_parities_are_refused():
     machine = hm.BoltzmannMachine([hm.Gaussian(2), hm.Gaussian(2), hm.Bernoulli(2)])
     states = machine.random_states(3, generator=generator())
-    with pytest.raises(ValueError, match="one parity"):
+    with pytest.raises(ValueError, match="one colour"):
         local_search(machine, states, generator=generator())
     modes, _ = local_search(machine, states, states[0], generator=generator())
     assert torch.equal(modes[0], states[0])

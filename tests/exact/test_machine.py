@@ -267,8 +267,8 @@ def test_categorical_of_two_states_is_bernoulli() -> None:
     )
     np.testing.assert_allclose(bias_gradient.sum(1), 0, atol=1e-12)
     np.testing.assert_allclose(
-        array(right[twin_names[id(twin.couplings[0])]]).reshape(4, 2, 3)[:, 1],
-        array(left[names[id(machine.couplings[0])]]),
+        array(right[twin_names[id(twin.couplings[0].weight)]]).reshape(4, 2, 3)[:, 1],
+        array(left[names[id(machine.couplings[0].weight)]]),
         atol=1e-12,
     )
 
@@ -316,9 +316,9 @@ def test_spin_machine_is_a_bernoulli_machine() -> None:
     for layer, change in zip(spin.layers, d_bias, strict=True):
         np.testing.assert_allclose(array(left[names[id(layer.bias)]]), 2 * change, atol=1e-11)
     for i, coupling in enumerate(spin.couplings):
-        change = 4 * array(right[others[id(bernoulli.couplings[i])]])
+        change = 4 * array(right[others[id(bernoulli.couplings[i].weight)]])
         change = change - 2 * d_bias[i][:, None] - 2 * d_bias[i + 1][None, :]
-        np.testing.assert_allclose(array(left[names[id(coupling)]]), change, atol=1e-11)
+        np.testing.assert_allclose(array(left[names[id(coupling.weight)]]), change, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["gaussian-spin wide", "spin-bernoulli-spin", "bernoulli-gaussian"])
@@ -344,7 +344,7 @@ def test_order_of_hidden_units_does_not_matter(name: str) -> None:
     for parameter in machine.layers[1].parameters():
         key = names[id(parameter)]
         np.testing.assert_allclose(array(right[key]), array(left[key])[order], rtol=1e-9, atol=1e-10)
-    key = names[id(machine.couplings[0])]
+    key = names[id(machine.couplings[0].weight)]
     np.testing.assert_allclose(array(right[key]), array(left[key])[:, order], rtol=1e-9, atol=1e-10)
 
 

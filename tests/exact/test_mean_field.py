@@ -73,7 +73,7 @@ def test_independent_units_are_solved_exactly(specification: Specification) -> N
     machine = build(specification)
     with torch.no_grad():
         for coupling in machine.couplings:
-            coupling.zero_()
+            coupling.weight.zero_()
     solution = naive(machine, start(specification))
     description = oracle.natural(describe(machine))
     truth = [
@@ -186,7 +186,7 @@ def test_the_status_tells_what_has_not_converged() -> None:
     """A ferromagnet near its critical coupling: slow from a balanced start, at once from far outside."""
     machine = hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)]).double()
     with torch.no_grad():
-        machine.couplings[0].fill_(0.2501)
+        machine.couplings[0].weight.fill_(0.2501)
     balanced = torch.tensor([[0.5, 0.5, 0.5, 0.5]], dtype=torch.float64)
     zero = torch.zeros(1, 4, dtype=torch.float64)
     solution = naive(machine, torch.cat([balanced, zero]), max_sweeps=20)

@@ -88,7 +88,7 @@ def test_solutions_of_another_machine_are_refused() -> None:
 def test_rows_without_a_normaliser_are_left_out_and_none_left_is_an_error() -> None:
     machine = hm.BoltzmannMachine([hm.Spin(6), hm.Gaussian(4)]).double()
     with torch.no_grad():
-        machine.couplings[0].fill_(0.7)
+        machine.couplings[0].weight.fill_(0.7)
     aligned, balanced = torch.ones(1, 6).double(), torch.zeros(1, 6).double()
     free = MeanField(partial(Plefka, order=2), clamped=False)
     clamped = MeanField(partial(Plefka, order=2))

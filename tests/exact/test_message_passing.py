@@ -132,7 +132,7 @@ def test_held_units_are_as_good_as_gone(solver: str, name: str) -> None:
     clamp[:, :keep] = torch.nan
     solution = SOLVERS[solver](machine, start, clamp, **TIGHT)
     rest = hm.BoltzmannMachine([type(machine.layers[0])(keep), *MACHINES[name]()[1:]]).double()
-    J = machine.hamiltonian().couplings[0]
+    J = machine.hamiltonian().couplings[0].weight
     for row in range(2):
         held = start[row, keep:]
         with torch.no_grad():
@@ -209,10 +209,10 @@ def test_nothing_is_ever_nan(solver: str) -> None:
     """Couplings without a Gaussian normaliser, and saturated units in single precision."""
     machine = hm.BoltzmannMachine([hm.Spin(6), hm.Gaussian(4)])
     with torch.no_grad():
-        machine.couplings[0].fill_(0.9)
+        machine.couplings[0].weight.fill_(0.9)
     strong = hm.BoltzmannMachine([hm.Bernoulli(8), hm.Bernoulli(6)])
     with torch.no_grad():
-        strong.couplings[0].copy_(30 * torch.randn(8, 6, generator=torch.Generator().manual_seed(0)))
+        strong.couplings[0].weight.copy_(30 * torch.randn(8, 6, generator=torch.Generator().manual_seed(0)))
     lost = SOLVERS[solver](machine, torch.zeros(1, 6), max_sweeps=50)
     assert lost.status.tolist() == [Status.UNBOUNDED]
     for solution in (lost, SOLVERS[solver](strong, noise(strong, 40), max_sweeps=50)):
@@ -239,7 +239,9 @@ def test_both_come_to_tap_as_machines_grow(solver: str) -> None:
             with torch.no_grad():
                 for layer in machine.layers:
                     layer.bias.copy_(0.5 * torch.randn(units, generator=generator))
-                machine.couplings[0].copy_(0.6 * torch.randn(units, units, generator=generator) / units**0.5)
+                machine.couplings[0].weight.copy_(
+                    0.6 * torch.randn(units, units, generator=generator) / units**0.5
+                )
             tap = hm.meanfield.tap(machine, noise(machine), **TIGHT)
             other = SOLVERS[solver](machine, noise(machine), **TIGHT)
             assert bool(tap.converged.all() and other.converged.all())

@@ -38,7 +38,7 @@ def machine(shape: str, kind: str) -> hm.BoltzmannMachine:
             else:
                 variance = torch.logspace(-1.3, 0.7, layer.width, dtype=torch.float64)
                 layer.fit_((0.7 * normal,), variance)
-        for l, W in enumerate(made.couplings):
+        for l, W in enumerate(coupling.weight for coupling in made.couplings):
             J = torch.from_numpy(0.8 * rng.normal(size=tuple(W.shape)))
             for layer, shape_of in ((made.layers[l], (-1, 1)), (made.layers[l + 1], (1, -1))):
                 if not layer.discrete:
@@ -66,7 +66,7 @@ def chain_rule(
     sides = [1.0 if layer.scale is None else array(layer.scale) for layer in made.layers]
     gradient = {}
     for l, delta in enumerate(pairs):
-        gradient[f"couplings.{l}"] = (delta.T * sides[l]).T * sides[l + 1]
+        gradient[f"couplings.{l}.weight"] = (delta.T * sides[l]).T * sides[l + 1]
     for l, layer in enumerate(made.layers):
         name = f"layers.{l}."
         if layer.discrete:

@@ -69,7 +69,7 @@ def test_annealing_with_gaussian_visibles_is_within_its_error(layers):
         for parameter in made.parameters():
             parameter.copy_(0.6 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
         made.layers[0].log_variance.copy_(torch.linspace(np.log(0.05), np.log(5), made.layers[0].n_units))
-        made.couplings[0].mul_(made.layers[0].log_variance.mul(0.5).exp().unsqueeze(-1))
+        made.couplings[0].weight.mul_(made.layers[0].log_variance.mul(0.5).exp().unsqueeze(-1))
     truth = hm.likelihood.exact_log_partition(made)
     estimate = hm.likelihood.ais(made, 200, 200, seed=1)
     assert 0 < estimate.standard_error < 0.2

@@ -145,7 +145,7 @@ def test_the_statistics_are_the_derivative_of_the_free_energy(name: str, order: 
 def test_independent_units_are_solved_exactly(specification: Specification, order: int) -> None:
     machine = build(specification)
     with torch.no_grad():
-        for W in machine.couplings:
+        for W in (coupling.weight for coupling in machine.couplings):
             W.zero_()
     solution = hm.meanfield.tap(machine, noise(machine, 3), order=order)
     expected = hm.likelihood.exact_log_partition(machine)
@@ -184,7 +184,7 @@ def test_held_units_are_as_good_as_gone(name: str) -> None:
         with torch.no_grad():
             for mine, theirs in zip(rest.parameters(), machine.parameters(), strict=True):
                 mine.copy_(theirs[tuple(slice(n) for n in mine.shape)])
-            J = machine.hamiltonian().couplings[0]
+            J = machine.hamiltonian().couplings[0].weight
             rest.layers[1].bias += (held[row] @ J[keep * q :]).view_as(rest.layers[1].bias)
         alone = hm.meanfield.tap(rest, start[row : row + 1, : keep * q], **TIGHT)
         for l, mean in enumerate(alone.means):
@@ -248,7 +248,7 @@ def test_real_units_without_a_normaliser_say_so_and_nothing_is_ever_nan() -> Non
     """Balanced spins leave the Gaussian units no precision; aligned ones, without variance, do."""
     machine = hm.BoltzmannMachine([hm.Spin(6), hm.Gaussian(4)]).double()
     with torch.no_grad():
-        machine.couplings[0].fill_(0.7)
+        machine.couplings[0].weight.fill_(0.7)
     start = torch.cat([torch.ones(1, 6), torch.zeros(1, 6)]).double()
     for damping in (0.0, 0.5, "adaptive"):
         solution = hm.meanfield.tap(machine, start, damping=damping, max_sweeps=50)

@@ -177,7 +177,7 @@ def test_mixing_is_told_by_coupled_chains(cli: CommandLine, tmp_path: Path) -> N
 def test_pairs_that_do_not_meet_bound_nothing(cli: CommandLine, tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(8)])
     with torch.no_grad():
-        machine.couplings[0].fill_(2.0)
+        machine.couplings[0].weight.fill_(2.0)
     machine.save(tmp_path / "stuck.safetensors")
     path = tmp_path / "stuck.safetensors"
     result = cli.succeed("evaluate", path, "--mixing", "--mixing-steps", 20, "--json").json

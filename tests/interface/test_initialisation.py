@@ -54,7 +54,7 @@ def test_seeds_make_different_machines() -> None:
 def test_a_generator_moves_on_from_machine_to_machine() -> None:
     shared = generator(1)
     first, second = machine(shared), machine(shared)
-    assert not torch.equal(first.couplings[0], second.couplings[0])
+    assert not torch.equal(first.couplings[0].weight, second.couplings[0].weight)
 
 
 def test_global_randomness_plays_no_part() -> None:
@@ -78,7 +78,7 @@ def test_a_new_machine_has_no_biases_and_unit_variances() -> None:
 @pytest.mark.statistical
 def test_couplings_of_a_new_machine_are_normal() -> None:
     made = hm.BoltzmannMachine([hm.Bernoulli(80), hm.Gaussian(60)], seed=11)
-    assert ks(made.couplings[0], stats.norm(scale=0.01)) > FAILURE_RATE
+    assert ks(made.couplings[0].weight, stats.norm(scale=0.01)) > FAILURE_RATE
 
 
 # Initialisers ----------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_normal(std: float) -> None:
     """Each coupling by Kolmogorov and Smirnov; the failure rate is shared between two."""
     made = hm.BoltzmannMachine([hm.Bernoulli(80), hm.Bernoulli(60), hm.Spin(70)])
     normal_(made, std, generator(1))
-    for W in made.couplings:
+    for W in (coupling.weight for coupling in made.couplings):
         assert ks(W, stats.norm(scale=std)) > FAILURE_RATE / 2
     assert not any(bool(p.any()) for layer in made.layers for p in layer.parameters())
 
@@ -98,7 +98,7 @@ def test_normal(std: float) -> None:
 def test_normal_of_width_zero() -> None:
     made = machine()
     normal_(made, 0.0, generator())
-    assert not any(bool(W.any()) for W in made.couplings)
+    assert not any(bool(coupling.weight.any()) for coupling in made.couplings)
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.25, 0.0])
@@ -108,9 +108,9 @@ def test_orthogonal(gain: float, dtype: torch.dtype) -> None:
     made = machine().to(dtype)
     before = parameters(made)
     orthogonal_(made, gain, generator(2))
-    shapes = [tuple(W.shape) for W in made.couplings]
+    shapes = [tuple(coupling.weight.shape) for coupling in made.couplings]
     assert any(a > b for a, b in shapes) and any(a < b for a, b in shapes) and any(a == b for a, b in shapes)
-    for W in made.couplings:
+    for W in (coupling.weight for coupling in made.couplings):
         short = W.detach().t() if W.shape[0] >= W.shape[1] else W.detach()
         expected = gain**2 * torch.eye(len(short), dtype=dtype)
         torch.testing.assert_close(short @ short.t(), expected, rtol=0, atol=1e-5)
@@ -121,8 +121,8 @@ def test_orthogonal(gain: float, dtype: torch.dtype) -> None:
     twin, third = machine().to(dtype), machine().to(dtype)
     orthogonal_(twin, gain, generator(2))
     orthogonal_(third, gain, generator(3))
-    assert torch.equal(twin.couplings[0], made.couplings[0])
-    assert gain == 0 or not torch.equal(third.couplings[0], made.couplings[0])
+    assert torch.equal(twin.couplings[0].weight, made.couplings[0].weight)
+    assert gain == 0 or not torch.equal(third.couplings[0].weight, made.couplings[0].weight)
 
 
 @pytest.mark.statistical
@@ -143,7 +143,9 @@ def test_logistic_biases(location: float, scale: float, dtype: torch.dtype) -> N
         assert bool(torch.isfinite(parameter).all())
         assert parameter.dtype == dtype
     assert torch.equal(made.layers[0].log_variance, before["layers.0.log_variance"])
-    assert all(torch.equal(W, before[f"couplings.{l}"]) for l, W in enumerate(made.couplings))
+    assert all(
+        torch.equal(each.weight, before[f"couplings.{l}.weight"]) for l, each in enumerate(made.couplings)
+    )
 
 
 def test_logistic_biases_of_width_zero() -> None:

@@ -119,7 +119,7 @@ def test_extreme_parameters_keep_their_bits(dtype: torch.dtype, tmp_path: Path) 
     extremes = torch.tensor([info.max, info.tiny, -0.0], dtype=dtype)
     with torch.no_grad():
         machine.layers[0].mean.copy_(extremes)
-        machine.couplings[0][0, :3] = extremes
+        machine.couplings[0].weight[0, :3] = extremes
     machine.save(tmp_path / "machine")
     loaded = hm.load(tmp_path / "machine")
     for before, after in zip(machine.parameters(), loaded.parameters(), strict=True):
@@ -144,7 +144,7 @@ def test_the_same_machine_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_views_and_transposed_parameters_are_saved_as_their_values(tmp_path: Path) -> None:
     machine = small()
     with torch.no_grad():
-        machine.couplings[0].data = machine.couplings[0].detach().t().contiguous().t()
+        machine.couplings[0].weight.data = machine.couplings[0].weight.detach().t().contiguous().t()
     saved(tmp_path / "machine", machine)
     assert same(hm.load(tmp_path / "machine"), small())
 
@@ -261,7 +261,7 @@ def test_an_unknown_kind_of_layer(kind: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("name", ["couplings.1", "layers.0.log_variance", "layers.2.bias"])
+@pytest.mark.parametrize("name", ["couplings.1.weight", "layers.0.log_variance", "layers.2.bias"])
 def test_values_that_are_not_finite(name: str, value: float, tmp_path: Path) -> None:
     path = forged(tmp_path / "machine", lambda text, values: values[name].view(-1)[-1].fill_(value) and None)
     message = refusal(path)
@@ -294,7 +294,7 @@ def another_kind(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
 
 
 def missing_tensor(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    del values["couplings.1"]
+    del values["couplings.1.weight"]
 
 
 def no_tensors(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
@@ -302,11 +302,11 @@ def no_tensors(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
 
 
 def further_tensor(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    values["couplings.2"] = torch.zeros(2, 2)
+    values["couplings.2.weight"] = torch.zeros(2, 2)
 
 
 def integers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    values["couplings.0"] = values["couplings.0"].int()
+    values["couplings.0.weight"] = values["couplings.0.weight"].int()
 
 
 def no_layers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
@@ -435,7 +435,7 @@ def test_a_machine_that_could_not_be_read_back_is_not_written(tmp_path: Path) ->
     contents = saved(tmp_path / "machine")
     machine = small()
     with torch.no_grad():
-        machine.couplings[1][0, 0] = torch.nan
+        machine.couplings[1].weight[0, 0] = torch.nan
     with pytest.raises(ValueError, match=r"couplings\.1.*nan"):
         machine.save(tmp_path / "machine", overwrite=True)
     assert (tmp_path / "machine").read_bytes() == contents

@@ -102,7 +102,7 @@ def test_the_mixing_curve_is_the_bound_or_says_that_there_is_none(
     pytest.importorskip("matplotlib")
     machine = hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)])
     with torch.no_grad():
-        machine.couplings[0].fill_(0.4)
+        machine.couplings[0].weight.fill_(0.4)
     generator = torch.Generator().manual_seed(0)
     start = machine.random_states(200, generator=generator)
     coupling = hm.couplings.Gibbs()

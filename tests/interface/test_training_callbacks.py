@@ -119,22 +119,22 @@ def test_early_stopping(values: list[float], settings: dict[str, Any], updates: 
     kept: dict[int, torch.Tensor] = {}
 
     def keep(update: Update) -> None:
-        kept[update.step] = update.machine.couplings[0].detach().clone()
+        kept[update.step] = update.machine.couplings[0].weight.detach().clone()
 
     outcome = run(callbacks=[keep, stopping], **scripted(values))
     assert outcome.updates == updates and stopping.best_step == best_step
     assert stopping.best == values[best_step - 1]
-    assert torch.equal(outcome.machine.couplings[0], kept[best_step])
+    assert torch.equal(outcome.machine.couplings[0].weight, kept[best_step])
 
 
 def test_early_stopping_may_keep_the_last_parameters() -> None:
     kept: list[torch.Tensor] = []
     stopping = callbacks.EarlyStopping("score", patience=2, restore_best=False)
     outcome = run(
-        callbacks=[stopping, lambda update: kept.append(update.machine.couplings[0].detach().clone())],
+        callbacks=[stopping, lambda update: kept.append(update.machine.couplings[0].weight.detach().clone())],
         **scripted([3, 2, 1, 0]),
     )
-    assert outcome.status == "stopped" and torch.equal(outcome.machine.couplings[0], kept[-1])
+    assert outcome.status == "stopped" and torch.equal(outcome.machine.couplings[0].weight, kept[-1])
 
 
 def test_early_stopping_forgets_between_runs() -> None:

@@ -180,8 +180,8 @@ def test_decay_acts_on_the_couplings_only() -> None:
     parameters = dict(machine().named_parameters())
     zeros = [torch.zeros_like(p) for p in parameters.values()]
     result = dict(zip(parameters, decayed(parameters, zeros, 0.3, 0.2), strict=True))
-    W = parameters["couplings.0"]
-    assert torch.allclose(result.pop("couplings.0"), -0.3 * W - 0.2 * W.sign())
+    W = parameters["couplings.0.weight"]
+    assert torch.allclose(result.pop("couplings.0.weight"), -0.3 * W - 0.2 * W.sign())
     assert result and all(bool((g == 0).all()) for g in result.values())
     assert all(bool((g == 0).all()) for g in zeros)  # the estimate itself is left alone
 
@@ -205,7 +205,7 @@ def test_frozen_parameters_stay() -> None:
     after.layers[0].bias.requires_grad_(False)
     train(after, data(), rule=hm.rules.cd(1), updates=5)
     assert bool((after.layers[0].bias == 0).all())
-    assert not torch.equal(after.couplings[0], machine().couplings[0])
+    assert not torch.equal(after.couplings[0].weight, machine().couplings[0].weight)
 
 
 def test_training_leaves_no_gradient_behind() -> None:
@@ -220,13 +220,13 @@ def test_the_average_starts_as_a_mean_and_then_forgets() -> None:
     outcome = run(
         updates=30,
         averaging=0.9,
-        callbacks=[lambda update: seen.append(update.machine.couplings[0].detach().clone())],
+        callbacks=[lambda update: seen.append(update.machine.couplings[0].weight.detach().clone())],
     )
     expected = torch.zeros_like(seen[0])
     for step, W in enumerate(seen, start=1):
         expected = expected.lerp(W, max(0.1, 1 / step))
     assert outcome.averaged_machine is not None
-    assert torch.allclose(outcome.averaged_machine.couplings[0], expected, atol=1e-7)
+    assert torch.allclose(outcome.averaged_machine.couplings[0].weight, expected, atol=1e-7)
     assert same(outcome.machine, run(updates=30).machine)  # the average does not disturb training
     assert run().averaged_machine is None
 
@@ -444,9 +444,9 @@ def test_gradients_that_do_not_fit_are_named() -> None:
         ) -> Estimate:
             estimate = super().gradient(machine, v, state, generator=generator)
             if self.value:
-                estimate.parameters["couplings.0"] = torch.zeros(2, 2)
+                estimate.parameters["couplings.0.weight"] = torch.zeros(2, 2)
             else:
-                del estimate.parameters["couplings.0"]
+                del estimate.parameters["couplings.0.weight"]
             return estimate
 
     with pytest.raises(ValueError, match=r"^rule.*couplings\.0"):

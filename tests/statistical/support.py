@@ -56,21 +56,21 @@ def all_states(layer: Layer) -> Tensor:
 
 
 def exact_states(made: hm.BoltzmannMachine, rows: int, generator: torch.Generator) -> list[Tensor]:
-    """Independent draws from the machine's own law: one parity by enumeration, the other given it."""
+    """Independent draws from the machine's own law: one colour by enumeration, the other given it."""
     hamiltonian = made.hamiltonian()
-    discrete = "even" if all(made.layers[l].discrete for l in hamiltonian.parity("even")) else "odd"
-    other = "odd" if discrete == "even" else "even"
-    layers = hamiltonian.parity(discrete)
+    layers, other = hamiltonian.graph.sides("exact draws")
+    if not all(made.layers[l].discrete for l in layers):
+        layers, other = other, layers
     grids = [all_states(made.layers[l]) for l in layers]
     index = torch.cartesian_prod(*[torch.arange(len(grid)) for grid in grids]).view(-1, len(grids))
     states = [torch.empty(0)] * len(made.layers)
     for l, grid, column in zip(layers, grids, index.T, strict=True):
         states[l] = grid[column]
-    probability = (-hamiltonian.free_energy(states, hamiltonian.parity(other))).softmax(0)
+    probability = (-hamiltonian.free_energy(states, other)).softmax(0)
     drawn = torch.multinomial(probability, rows, replacement=True, generator=generator)
     for l in layers:
         states[l] = states[l][drawn]
-    for l in hamiltonian.parity(other):
+    for l in other:
         states[l] = hamiltonian.sample(l, hamiltonian.field(l, states), generator)
     return [x.detach() for x in states]
 

@@ -116,7 +116,7 @@ def test_tempering_crosses_between_modes_that_gibbs_does_not():
     """Two units in a strong ferromagnet: Gibbs stays where it started, tempering visits both sides."""
     made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
     with torch.no_grad():
-        made.couplings[0].fill_(0.6)
+        made.couplings[0].weight.fill_(0.6)
     up = [torch.ones(200, 10), torch.ones(200, 10)]
     generator = torch.Generator().manual_seed(5)
     stuck = hm.chains.run(made, hm.chains.Gibbs(), up, 200, generator=generator)

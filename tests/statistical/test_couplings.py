@@ -24,7 +24,7 @@ from harmonium.couplings import (
     run_pairs,
 )
 from harmonium.couplings.pairs import Place
-from harmonium.machine import Clamp, Hamiltonian, Statistics
+from harmonium.machine import Clamp, Hamiltonian, Part, Statistics
 
 from .support import (
     DISCRETE,
@@ -61,7 +61,7 @@ def blocks(layer, gap: float, rows: int = ROWS) -> tuple[Block, Block]:
     hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1, dtype=torch.float64),))
     first = torch.randn(layer.width, generator=generator, dtype=torch.float64)
     second = first + gap * torch.randn(layer.width, generator=generator, dtype=torch.float64)
-    return tuple(Block(hamiltonian, (0,), (field.expand(rows, -1),)) for field in (first, second))
+    return tuple(Block(hamiltonian, (Part(0),), (field.expand(rows, -1),)) for field in (first, second))
 
 
 def probabilities(block: Block, states: torch.Tensor) -> torch.Tensor:
@@ -248,7 +248,7 @@ def test_jumps_cross_between_modes():
     """A ferromagnet of 10 + 10 spins that Gibbs sweeps leave only once in thousands of sweeps."""
     made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
     with torch.no_grad():
-        made.couplings[0].fill_(0.6)
+        made.couplings[0].weight.fill_(0.6)
     up = torch.ones(200, 10)
     kernel = Gibbs(jumps=Jumps(torch.cat((up[:1], -up[:1]))))
     meetings = meet(made, kernel, up, generator=torch.Generator().manual_seed(0))

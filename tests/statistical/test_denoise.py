@@ -114,7 +114,7 @@ def test_chains_have_the_posterior_mean(specification: Specification, wrong: boo
 def test_tap_is_near_the_posterior_where_couplings_are_weak(specification: Specification) -> None:
     machine = build(specification)
     with torch.no_grad():
-        for W in machine.couplings:
+        for W in (coupling.weight for coupling in machine.couplings):
             W.mul_(0.25)
     noisy, noise = observations(specification, machine)
     found = denoise(machine, noisy, **noise)
@@ -134,7 +134,7 @@ def test_pointwise_is_the_posterior_of_a_machine_without_couplings(specification
     found = denoise(machine, noisy, **noise, method="pointwise", data=data)
     alone = build(specification)
     with torch.no_grad():
-        for W in alone.couplings:
+        for W in (coupling.weight for coupling in alone.couplings):
             W.zero_()
         hm.machine.visible_from_data_(alone, hm.data.Rows.of(data, torch.float64))
     for row in range(len(noisy)):

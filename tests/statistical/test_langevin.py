@@ -52,7 +52,9 @@ def machine(name: str) -> hm.BoltzmannMachine:
             else:
                 layer.bias.copy_(0.3 * normal)
         # J = K/σ with K of order 1, whatever the parametrisation, so that no unit is frozen.
-        for W, below, above in zip(made.couplings, made.layers, made.layers[1:], strict=False):
+        for W, below, above in zip(
+            (coupling.weight for coupling in made.couplings), made.layers, made.layers[1:], strict=False
+        ):
             strength = 0.6 * torch.randn(W.shape, generator=generator, dtype=torch.float64)
             for layer, shape in ((below, (-1, 1)), (above, (1, -1))):
                 if isinstance(layer, hm.layers.GaussianUnits):
@@ -120,7 +122,7 @@ def test_the_closed_form_is_the_loop(inner):
         mean, variance = mean - size * (mean - centre), variance * (1 - size) ** 2 + 2 * size * sigma**2
     made = hm.BoltzmannMachine([hm.Gaussian(1), hm.Bernoulli(1)]).double()
     made.layers[0].fit_((torch.tensor([centre]),), torch.tensor([sigma**2]))
-    torch.nn.init.zeros_(made.couplings[0])
+    torch.nn.init.zeros_(made.couplings[0].weight)
     states = [torch.full((ROWS, 1), start).double(), torch.zeros(ROWS, 1).double()]
     kernel = GibbsLangevin(step, inner, "none")
     x = hm.chains.run(made, kernel, states, 1, generator=torch.Generator().manual_seed(2))[0]

@@ -129,7 +129,7 @@ def test_mean_field_is_exact_without_couplings(layers):
     with torch.no_grad():
         for p in made.parameters():
             p.copy_(0.5 * torch.randn(p.shape, generator=generator))
-        for W in made.couplings:
+        for W in (coupling.weight for coupling in made.couplings):
             W.zero_()
     v = data_for(made, 20)
     free, clamped = hm.learning.Enumeration(clamped=False), hm.learning.MeanField()

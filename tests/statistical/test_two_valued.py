@@ -12,7 +12,7 @@ from scipy import stats
 
 import harmonium as hm
 from harmonium.couplings import Block, Gibbs, Maximal, two_valued
-from harmonium.machine import Hamiltonian, Statistics
+from harmonium.machine import Hamiltonian, Part, Statistics
 
 from .support import (
     FAILURE_RATE,
@@ -67,7 +67,11 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
     first = [torch.randn(layer.width, generator=generator) for layer in layers]
     second = [field + gap * torch.randn(field.shape, generator=generator) for field in first]
     p, q = (
-        Block(hamiltonian, tuple(range(len(layers))), tuple(field.expand(ROWS, -1) for field in fields))
+        Block(
+            hamiltonian,
+            tuple(Part(l) for l in range(len(layers))),
+            tuple(field.expand(ROWS, -1) for field in fields),
+        )
         for fields in (first, second)
     )
     assert two_valued.serves(hamiltonian, p.layers)
@@ -163,7 +167,7 @@ def test_signed_sums_of_rounded_means_are_right_in_expectation_and_close_every_t
 def test_what_is_not_finite_stays_so():
     made = deep_machine()
     with torch.no_grad():
-        made.couplings[0][0, 0] = float("nan")
+        made.couplings[0].weight[0, 0] = float("nan")
     states = pairs_of(made, 50, 0.3)
     rows, _ = signed_sums(made, states, torch.ones(100), 1)
     assert bool(rows.isnan().any())
@@ -204,7 +208,7 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     layer = hm.Bernoulli(width)
     hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1),))
     fields = [torch.from_numpy(s).unsqueeze(0), torch.from_numpy(s + step).unsqueeze(0)]
-    first, second = (Block(hamiltonian, (0,), (field,)) for field in fields)
+    first, second = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
     exact_step = (fields[1].double() - fields[0].double()).squeeze(0).numpy()
     exact = np.log1p(p * np.expm1(exact_step)).sum()
     assert abs(float(first.log_ratio(second, [torch.zeros(1, width)]).detach()) + exact) < 1e-9 * width * gap
@@ -222,7 +226,7 @@ def test_saturated_units_keep_their_law(kind, first, second):
     scale = 0.5 if kind == "spin" else 1.0
     hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1),))
     fields = [torch.tensor([[scale * s, scale * 0.3]]).expand(ROWS, -1) for s in (first, second)]
-    p, q = (Block(hamiltonian, (0,), (field,)) for field in fields)
+    p, q = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
     drawn = Maximal(common_noise=True).draw(p, q, torch.Generator().manual_seed(6))
     states = all_states(layer).float()
     laws = []

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import Clamp, Hamiltonian
+from harmonium.machine import Clamp, Hamiltonian, put
 
 
 @final
 class Gibbs(Kernel):
-    """All even layers drawn given the odd ones, then all odd layers given the even ones.
+    """The blocks of every colour drawn given all others, colour by colour.
 
-    One sweep is these two half-steps at any depth. Chains that start from visible data first draw the hidden
-    layers (``chains.complete``).
+    In a chain of layers these are two half-steps at any depth: the even layers given the odd ones, then the
+    odd ones. Chains that start from visible data first draw the hidden layers (``chains.complete``).
     """
 
     def sweep(
@@ -25,13 +25,15 @@ class Gibbs(Kernel):
     ) -> Step:
         moved = list(states)
         fields: dict[int, Tensor] = {}
-        for parity in ("even", "odd"):
-            for l in hamiltonian.parity(parity):
+        for colour in hamiltonian.graph.colours:
+            for part in colour:
+                l = part.layer
                 if clamp.fixes(l):
                     continue
-                field = hamiltonian.field(l, moved)
-                moved[l] = clamp.apply(l, hamiltonian.sample(l, field, generator))
-                if parity == "odd":
+                field = hamiltonian.field(part, moved)
+                x = hamiltonian.sample(part, field, generator)
+                moved[l] = clamp.apply(l, put(part, x, moved[l]))
+                if l in hamiltonian.graph.summed:
                     fields[l] = field
         return Step(moved, fields, {})
 

@@ -1,4 +1,4 @@
-"""Local modes: states that no change of one parity of layers makes more probable."""
+"""Local modes: states that no change of one colour of layers makes more probable."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._products import Changes
-from harmonium.machine import BoltzmannMachine, Clamp, ClampLike, Hamiltonian, Parity, States
+from harmonium.machine import BoltzmannMachine, Clamp, ClampLike, Hamiltonian, States
 
-_PARITIES: tuple[Parity, Parity] = ("even", "odd")
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many
 
@@ -27,13 +26,13 @@ def local_search(
 ) -> tuple[States, Tensor]:
     """Climbs from every state to a local mode (Taniguchi et al. 2023, Algs. 1 and 5; FORMULAS §4).
 
-    The layers of one parity are set to the mode of their conditional, then those of the other, until nothing
-    changes. A fair coin for each chain says which parity is first. Chains that have arrived leave the batch.
+    The layers of one colour (the even ones of a chain of layers) are set to the mode of their conditional, then
+    those of the other, until nothing changes. A fair coin for each chain says which colour is first. Chains that have arrived leave the batch.
     No half-step lowers the probability and ties go to the upper value, so that a chain cannot come back to a
     state it has left but through rounding; that is noticed, and the chain stops there, at a local mode but
     for the rounding.
 
-    Units of one parity must be discrete (or held), so that the search ends; the other parity may be real, its
+    Units of one colour must be discrete (or held), so that the search ends; the other colour may be real, its
     mode is then its conditional mean.
 
     Args:
@@ -47,7 +46,8 @@ def local_search(
         with the half-step that found nothing to change.
 
     Raises:
-        ValueError: states or clamp of the wrong shape or support, or free real units in both parities.
+        ValueError: states or clamp of the wrong shape or support, free real units of both colours, or
+            a graph that two colours do not suffice for.
     """
     _checks.generator(generator, machine.device)
     machine.check_states(states)
@@ -59,16 +59,17 @@ def search(
     hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
 ) -> tuple[States, Tensor]:
     """``local_search`` on a machine in natural parameters, with one β for all chains."""
-    free = [tuple(l for l in hamiltonian.parity(parity) if not clamp.fixes(l)) for parity in _PARITIES]
+    sides = hamiltonian.graph.sides("local search")
+    free = [tuple(l for l in layers if not clamp.fixes(l)) for layers in sides]
     discrete = [all(hamiltonian.layers[l].discrete for l in layers) for layers in free]
     if not any(discrete):
         raise ValueError(
-            "machine: expected discrete (or held) units in one parity, received real ones in both"
+            "machine: expected discrete (or held) units of one colour, received real ones of both"
         )
     modes = [x.clone() for x in clamp.apply_all(states)]
     rows = len(modes[0])
     halves = torch.zeros(rows, dtype=torch.int64, device=hamiltonian.device)
-    # Half-steps alternate for all chains alike, even layers first; the coin says who sits out the first of
+    # Half-steps alternate for all chains alike, the first colour first; the coin says who sits out the first of
     # them.
     late = (_random.uniform((rows,), generator) < 0.5).unsqueeze(-1)
     active = torch.arange(rows, device=hamiltonian.device)
@@ -78,9 +79,9 @@ def search(
     fields: dict[int, Tensor] = {}
     landmark: dict[int, Tensor] = {}
     for half in count():
-        parity = half % 2
+        colour = half % 2
         moved, returned = torch.zeros_like(ended), torch.ones_like(ended)
-        for l in free[parity]:
+        for l in free[colour]:
             if l not in fields:
                 fields[l] = hamiltonian.field(l, current)
             x = held.apply(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
@@ -95,14 +96,14 @@ def search(
             for neighbour, J in onward[l]:
                 if neighbour in fields:
                     fields[neighbour] += hamiltonian.beta_times(changes.product(J))
-        if half == 0 or not discrete[parity]:
+        if half == 0 or not discrete[colour]:
             continue
         if half == 1:
-            moved |= late.squeeze(-1)  # their other parity is not a mode yet
-        if free[parity] and landmark.keys() >= set(free[parity]):
+            moved |= late.squeeze(-1)  # their other colour is not a mode yet
+        if free[colour] and landmark.keys() >= set(free[colour]):
             moved &= ~returned
-        if half >= _PATIENCE and (half - parity).bit_count() == 1:
-            landmark = {l: current[l] for l in free[parity]}
+        if half >= _PATIENCE and (half - colour).bit_count() == 1:
+            landmark = {l: current[l] for l in free[colour]}
         arrived = (moved | ended).logical_not_()
         if not bool(arrived.any()):
             continue
@@ -124,9 +125,9 @@ def search(
 def _onward(hamiltonian: Hamiltonian) -> list[list[tuple[int, Tensor]]]:
     """For each layer its neighbours and J from it to them, (width, width_neighbour), contiguous."""
     onward: list[list[tuple[int, Tensor]]] = [[] for _ in hamiltonian.layers]
-    for l, (J, transposed) in enumerate(zip(hamiltonian.couplings, hamiltonian.transposed, strict=True)):
-        onward[l].append((l + 1, J.contiguous()))
-        onward[l + 1].append((l, transposed))
+    for (l, m, J), transposed in zip(hamiltonian.edges, hamiltonian.transposed, strict=True):
+        onward[l].append((m, J.contiguous()))
+        onward[m].append((l, transposed))
     return onward
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Literal, final
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import Clamp, Hamiltonian
+from harmonium.machine import Part, Clamp, Hamiltonian, put, taken
 
 
 @final
@@ -20,8 +21,8 @@ class Metropolis(Kernel):
     A discrete unit proposes any of its states, a real one x + step·N(0, 1).
 
     Args:
-        scope: "unit": every unit of a parity accepts or refuses on its own, even layers then odd layers
-            (units of a layer are independent given the rest, so all of them may move at once). "state": one
+        scope: "unit": every unit accepts or refuses on its own, colour by colour of the graph (units of a
+            colour are independent given the rest, so all of them may move at once). "state": one
             proposal and one decision for the whole state, A = min(1, exp(E(x) - E(x'))) (Taniguchi et al.
             2023, §3.2).
         step: standard deviation of the proposals of real units, > 0.
@@ -39,23 +40,23 @@ class Metropolis(Kernel):
         moved = list(states)
         fields: dict[int, Tensor] = {}
         accepted = []
-        for parity in ("even", "odd"):
-            for l in hamiltonian.parity(parity):
-                if clamp.fixes(l):
-                    continue
-                field = hamiltonian.field(l, moved)
-                layer, theta = hamiltonian.layers[l], hamiltonian.thetas[l]
-                proposal = clamp.apply(l, self._propose(hamiltonian, l, moved[l], generator))
-                # Normalisers cancel in the difference.
-                gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(
-                    moved[l], field, theta
-                )
-                accept = metropolis_test(gain, generator)
-                accepted.append(accept.float().mean())
-                by_unit = torch.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(moved[l]))
-                moved[l] = by_unit.flatten(-2)
-                if parity == "odd":
-                    fields[l] = field
+        for part in chain.from_iterable(hamiltonian.graph.colours):
+            l = part.layer
+            if clamp.fixes(l):
+                continue
+            field = hamiltonian.field(part, moved)
+            layer, theta = hamiltonian.kind(part), hamiltonian.theta(part)
+            now = taken(part, moved[l])
+            proposal = self._propose(hamiltonian, part, now, generator)
+            proposal = taken(part, clamp.apply(l, put(part, proposal, moved[l])))
+            # Normalisers cancel in the difference.
+            gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
+            accept = metropolis_test(gain, generator)
+            accepted.append(accept.float().mean())
+            by_unit = torch.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
+            moved[l] = put(part, by_unit.flatten(-2), moved[l])
+            if l in hamiltonian.graph.summed:
+                fields[l] = field
         return Step(moved, fields, {"acceptance": float(torch.stack(accepted).mean()) if accepted else 1.0})
 
     def _whole(
@@ -69,8 +70,10 @@ class Metropolis(Kernel):
         ]
         return Step(moved, {}, {"acceptance": float(accept.float().mean())})
 
-    def _propose(self, hamiltonian: Hamiltonian, l: int, x: Tensor, generator: torch.Generator) -> Tensor:
-        return hamiltonian.layers[l].propose(x, hamiltonian.noise(l, len(x), generator), self.step)
+    def _propose(
+        self, hamiltonian: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        return hamiltonian.kind(l).propose(x, hamiltonian.noise(l, len(x), generator), self.step)
 
     def __repr__(self) -> str:
         return f"Metropolis({self.scope!r}, step={self.step:g})"

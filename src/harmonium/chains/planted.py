@@ -26,10 +26,11 @@ def planted(
         seed: an int or a generator.
 
     Returns:
-        (rows, width_0), in the machine's dtype.
+        (rows, visible_width), in the machine's dtype.
     """
     _checks.positive_int(rows, "rows")
     _checks.positive_int(sweeps, "sweeps")
     generator = _random.as_generator(seed, machine.device)
     noise = machine.random_states(rows, generator=generator)
-    return run(machine, Gibbs(), noise, sweeps, generator=generator)[0]
+    states = run(machine, Gibbs(), noise, sweeps, generator=generator)
+    return machine.hamiltonian().seen(states)

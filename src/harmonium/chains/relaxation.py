@@ -18,8 +18,8 @@ from harmonium.machine import Clamp, Hamiltonian, States
 class Relaxation(NamedTuple):
     """x' ~ N(m + keep (x - m), (spread σ)²) for every Gaussian unit, with m its mean given its neighbours.
 
-    A sweep draws the discrete layers of a parity given the other parity, moves the Gaussian layers of that
-    parity, and draws the other parity anew. Clamped entries stay, and count as given in every density.
+    A sweep draws the discrete layers of a colour given the other colour, moves the Gaussian layers of that
+    colour, and draws the other colour anew. Clamped entries stay, and count as given in every density.
 
     Attributes:
         keep: what is kept of the distance to the mean.
@@ -40,7 +40,7 @@ class Relaxation(NamedTuple):
         """A sweep as of a ``Kernel``.
 
         Raises:
-            ValueError: a machine without a Gaussian layer.
+            ValueError: a machine without a Gaussian layer, or a graph that two colours do not suffice for.
         """
         real = [l for l, layer in enumerate(hamiltonian.layers) if isinstance(layer, GaussianUnits)]
         if not real:
@@ -54,19 +54,20 @@ class Relaxation(NamedTuple):
         moved = list(states)
         fields: dict[int, Tensor] = {}
         diagnostics: list[tuple[Tensor, Tensor]] = []
-        for own, other in ((0, 1), (1, 0)):
-            block = _Block(hamiltonian, clamp, generator, [l for l in moving if l % 2 == own], other)
+        sides = hamiltonian.graph.sides("a Langevin kernel")
+        for own, others in (sides, sides[::-1]):
+            block = _Block(hamiltonian, clamp, generator, [l for l in moving if l in own], others)
             if block.moving:
                 block.draw_discrete(moved, own)
                 fields, *numbers = self._move(block, moved)
                 diagnostics.append((numbers[0], numbers[1]))
         names = ("acceptance", "squared_jump")
         totals = torch.stack([torch.stack(pair) for pair in diagnostics]).mean(0).tolist()
-        known = fields if all(l % 2 == 0 for l in moving) else {}
+        known = fields if not set(moving) & set(sides[1]) else {}
         return Step(moved, known, dict(zip(names, totals, strict=True)))
 
     def _move(self, block: _Block, states: States) -> tuple[dict[int, Tensor], Tensor, Tensor]:
-        """Moves the block in ``states``; returns the fields of the other parity and two diagnostics."""
+        """Moves the block in ``states``; returns the fields of the other colour and two diagnostics."""
         fields = block.fields(states) if self.adjusted or self.collapsed else {}
         centres = block.centres(block.at_means(states, fields) if self.collapsed else states)
         proposal = list(states)
@@ -110,7 +111,7 @@ class Relaxation(NamedTuple):
 
 
 class _Block:
-    """Gaussian layers of one parity, and the layers of the other parity as what they depend on."""
+    """Gaussian layers of one colour, and the layers of the other colour as what they depend on."""
 
     def __init__(
         self,
@@ -118,22 +119,22 @@ class _Block:
         clamp: Clamp,
         generator: torch.Generator,
         moving: list[int],
-        other: int,
+        others: Sequence[int],
     ) -> None:
         self.hamiltonian, self.clamp, self.generator = hamiltonian, clamp, generator
         self.moving = moving
-        self.others = hamiltonian.parity("odd" if other else "even")
+        self.others = others
         self.deviations = {l: hamiltonian.thetas[l][1].rsqrt() for l in moving}
 
-    def draw_discrete(self, states: States, parity: int) -> None:
-        """Draws the layers of the parity that do not move, given the other parity."""
-        for l in self.hamiltonian.parity("odd" if parity else "even"):
+    def draw_discrete(self, states: States, own: Sequence[int]) -> None:
+        """Draws the layers of the colour that do not move, given the other colour."""
+        for l in own:
             if l not in self.moving and not self.clamp.fixes(l):
                 field = self.hamiltonian.field(l, states)
                 states[l] = self.clamp.apply(l, self.hamiltonian.sample(l, field, self.generator))
 
     def draw(self, states: States, fields: dict[int, Tensor]) -> None:
-        """Draws the other parity."""
+        """Draws the other colour."""
         for l, field in fields.items():
             if not self.clamp.fixes(l):
                 states[l] = self.clamp.apply(l, self.hamiltonian.sample(l, field, self.generator))
@@ -142,7 +143,7 @@ class _Block:
         return {l: self.hamiltonian.field(l, states) for l in self.others}
 
     def at_means(self, states: States, fields: dict[int, Tensor]) -> States:
-        """The states with the other parity at its conditional means."""
+        """The states with the other colour at its conditional means."""
         result = list(states)
         for l, field in fields.items():
             result[l] = self.clamp.apply(l, self.hamiltonian.mean(l, field))
@@ -152,7 +153,7 @@ class _Block:
         return {l: self.hamiltonian.mean(l, self.hamiltonian.field(l, states)) for l in self.moving}
 
     def log_marginal(self, states: States, fields: dict[int, Tensor]) -> Tensor:
-        """ln of the moving layers' density with the free units of the other parity summed out: (batch,)."""
+        """ln of the moving layers' density with the free units of the other colour summed out: (batch,)."""
         total = torch.stack([self.hamiltonian.log_weight(l, states[l]).double() for l in self.moving]).sum(0)
         for l, field in fields.items():
             layer = self.hamiltonian.layers[l]

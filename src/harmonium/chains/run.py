@@ -30,10 +30,10 @@ def run(
     Args:
         machine: whose law to follow.
         kernel: what moves the chains.
-        states: for each layer (batch, width_l); or visible states alone, from which the hidden layers are
-            drawn upwards.
+        states: for each layer (batch, width_l); or visible states alone, (batch, visible_width), from which
+            the hidden layers are drawn.
         sweeps: at least 0.
-        clamp: entries to hold: visible values (batch, width_0) or a mapping from layers to values, NaN where
+        clamp: entries to hold: visible values (batch, visible_width) or a mapping from layers to values, NaN where
             free.
         generator: source of all noise.
         observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
@@ -50,7 +50,7 @@ def run(
     _checks.generator(generator, machine.device)
     hamiltonian = machine.hamiltonian()
     if isinstance(states, Tensor):
-        machine.layers[0].check_rows(states, "states")
+        machine.check_rows(states, "states")
         if states.dtype != machine.dtype:
             raise TypeError(f"states: expected the machine's {machine.dtype}, received {states.dtype}")
         states = complete(hamiltonian, states, generator)
@@ -60,8 +60,7 @@ def run(
     current = kernel.expand(hamiltonian, held.apply_all(states), generator)
     if clamp is not None and len(current[0]) != rows:
         copies = len(current[0]) // rows
-        values = {0: clamp} if isinstance(clamp, Tensor) else clamp
-        held = Clamp(hamiltonian, {l: x.repeat(copies, 1) for l, x in values.items()}, rows * copies)
+        held = held.take(torch.arange(rows, device=machine.device).repeat(copies))
     current = advance(hamiltonian, kernel, current, sweeps, held, generator, observer)
     return [x.clone() if x is y else x for x, y in zip(kernel.target(current), states, strict=True)]
 
@@ -85,16 +84,18 @@ def advance(
 
 
 def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:
-    """Hidden layers drawn upwards from visible states, each given the layer below alone.
+    """Hidden layers drawn from visible states, nearest first, each given what is there already.
 
-    With one hidden layer that is an exact draw from p(h | v); deeper, it is a start.
+    Where no two hidden layers are joined that is an exact draw from p(h | v); elsewhere, it is a start.
 
     Args:
         hamiltonian: the machine.
-        v: visible states, (batch, width_0).
+        v: visible states, (batch, visible_width).
         generator: source of noise.
     """
-    states = [v]
-    for l in range(1, len(hamiltonian.layers)):
-        states.append(hamiltonian.sample(l, hamiltonian.lowest(l + 1).field(l, states), generator))
+    states = hamiltonian.split(v)
+    given = set(hamiltonian.graph.visible)
+    for l in hamiltonian.graph.order:
+        states[l] = hamiltonian.sample(l, hamiltonian.field(l, states, given), generator)
+        given.add(l)
     return states

@@ -29,6 +29,7 @@ def suits(kernel: Kernel, hamiltonian: Hamiltonian) -> bool:
         COMPILED
         and isinstance(kernel, (Gibbs, Langevin, GibbsLangevin))
         and len(layers) == 2
+        and hamiltonian.graph.is_chain
         and isinstance(layers[0], GaussianUnits)
         and isinstance(layers[1], (Bernoulli, Spin))
         and hamiltonian.device.type == "cpu"

@@ -1,4 +1,4 @@
-"""Couplings of one block: layers that are independent given the rest, in two chains at once."""
+"""Couplings of one block: units that are independent given the rest, in two chains at once."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.machine import Hamiltonian
+from harmonium.machine import Hamiltonian, Part
 
 
 @final
 @dataclass(frozen=True)
 class Block:
-    """The conditional law of some layers, p = Π p(x_l | B_l) over all their units, for each row.
+    """The conditional law of some layers or parts of layers, p = Π p(x | B) over all their units, for each row.
 
     Attributes:
         hamiltonian: the machine.
-        layers: indices, no two of them neighbours.
-        fields: B_l of each of these layers, (rows, width_l).
+        parts: of one colour of its graph.
+        fields: B of each of these parts, (rows, columns).
     """
 
     hamiltonian: Hamiltonian
-    layers: tuple[int, ...]
+    parts: tuple[Part, ...]
     fields: tuple[Tensor, ...]
 
     @property
@@ -36,19 +36,19 @@ class Block:
 
     def take(self, rows: Tensor) -> Block:
         """The same at some rows, repetitions allowed."""
-        part = Block(self.hamiltonian, self.layers, tuple(field[rows] for field in self.fields))
-        part.__dict__["log_partition"] = self.log_partition[rows]
-        return part
+        some = Block(self.hamiltonian, self.parts, tuple(field[rows] for field in self.fields))
+        some.__dict__["log_partition"] = self.log_partition[rows]
+        return some
 
     def noise(self, rows: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Noise for ``rows`` draws."""
-        return tuple(self.hamiltonian.noise(l, rows, generator) for l in self.layers)
+        return tuple(self.hamiltonian.noise(part, rows, generator) for part in self.parts)
 
     def sample(self, noise: Sequence[Tensor]) -> list[Tensor]:
         """A draw for every row."""
         return [
-            self.hamiltonian.layers[l].sample(field, u, self.hamiltonian.thetas[l])
-            for l, field, u in zip(self.layers, self.fields, noise, strict=True)
+            self.hamiltonian.kind(part).sample(field, u, self.hamiltonian.theta(part))
+            for part, field, u in zip(self.parts, self.fields, noise, strict=True)
         ]
 
     @cached_property
@@ -58,8 +58,10 @@ class Block:
         Throughout, as laws that are nearly equal must not seem to have different weights.
         """
         exact = self.hamiltonian.to(torch.float64)
-        parts = [exact.log_partition(l, B.double()) for l, B in zip(self.layers, self.fields, strict=True)]
-        return torch.stack(parts).sum(0)
+        sums = [
+            exact.log_partition(part, B.double()) for part, B in zip(self.parts, self.fields, strict=True)
+        ]
+        return torch.stack(sums).sum(0)
 
     def log_ratio(self, other: Block, x: Sequence[Tensor]) -> Tensor:
         """ln p_other(x) - ln p(x) of every row, in float64: the layers' own parameters cancel."""
@@ -89,7 +91,7 @@ class BlockCoupling(ABC):
 
     @abstractmethod
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        """Draws a pair for every row; p and q have the same layers and rows."""
+        """Draws a pair for every row; p and q have the same parts and rows."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

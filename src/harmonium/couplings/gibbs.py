@@ -15,27 +15,27 @@ from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
 from harmonium.layers import GaussianUnits
-from harmonium.machine import Clamp, Hamiltonian, Parity, States
+from harmonium.machine import Clamp, Hamiltonian, Part, States, put
 
-PARITIES: tuple[Parity, ...] = ("odd", "even")
-Draw = Callable[[Parity, tuple[int, ...], list[Tensor]], list[Tensor]]
+Draw = Callable[[bool, tuple[Part, ...], list[Tensor]], list[Tensor]]
 
 
 @final
 class Gibbs(PairKernel):
     """Pairs of block Gibbs chains with a coupling for each half-step.
 
-    A sweep draws the odd layers and then the even ones, so that a chain is its even layers alone and chains
-    that agree at either half-step have met by the end of the sweep.
+    A sweep draws the layers of ``graph.summed`` first (in a chain of layers the odd ones, then the even ones),
+    so that a chain is its other layers alone and chains that agree at either half-step have met by the end of
+    the sweep.
 
     ``Gibbs(Maximal(), Independent())`` is Alg. 1 of Qiu et al. (2020), ``Gibbs(Maximal(common_noise=True),
     CommonNoise())`` their Alg. 3. The default couples both half-steps maximally, which meets sooner: on their
     Fig. 5 model the three meet within 10 sweeps with probability 0.017, 0.69 and 0.83.
 
     Args:
-        even: coupling of the even layers given the odd ones; None: maximal with common noise, and by
-            reflection where all of these layers are Gaussian.
-        odd: coupling of the odd layers given the even ones; None: the same.
+        even: coupling of the even layers given the odd ones, and of every colour but the last of a graph;
+            None: maximal with common noise, and by reflection where all of these layers are Gaussian.
+        odd: coupling of the odd layers given the even ones, and of the last colour; None: the same.
         jumps: visible states to jump between after every sweep; None for none.
     """
 
@@ -51,13 +51,15 @@ class Gibbs(PairKernel):
         self.jumps = jumps
 
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
-        return hamiltonian.parity("even")
+        return hamiltonian.graph.given
 
     def prepare(self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, copies: int) -> Place:
-        odd = [l for l in hamiltonian.parity("odd") if not clamp.fixes(l)]
         fields = {
-            l: place.fields[l] if l in place.fields else _field(hamiltonian, l, place.states, copies)
-            for l in odd
+            part.layer: place.fields[part.layer]
+            if part.layer in place.fields
+            else _field(hamiltonian, part, place.states, copies)
+            for part in hamiltonian.graph.colours[-1]
+            if part.columns is None and not clamp.fixes(part.layer)
         }
         return Place(place.states, fields)
 
@@ -69,10 +71,10 @@ class Gibbs(PairKernel):
         generator: torch.Generator,
         antithetic: bool = False,
     ) -> Place:
-        def draw(_: Parity, layers: tuple[int, ...], fields: list[Tensor]) -> list[Tensor]:
+        def draw(_: bool, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
             return [
-                hamiltonian.sample(l, field, generator, antithetic)
-                for l, field in zip(layers, fields, strict=True)
+                hamiltonian.sample(part, field, generator, antithetic)
+                for part, field in zip(parts, fields, strict=True)
             ]
 
         return self._sweep(hamiltonian, place, clamp, draw, 1, generator)
@@ -83,10 +85,10 @@ class Gibbs(PairKernel):
         pairs = len(both.states[0]) // 2
         tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
 
-        def draw(parity: Parity, layers: tuple[int, ...], fields: list[Tensor]) -> list[Tensor]:
-            coupling = (self.odd if parity == "odd" else self.even) or self._default(hamiltonian, layers)
+        def draw(first: bool, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
+            coupling = (self.odd if first else self.even) or self._default(hamiltonian, parts)
             halves = [field.chunk(2) for field in fields]
-            p, q = (Block(hamiltonian, layers, half) for half in zip(*halves, strict=True))
+            p, q = (Block(hamiltonian, parts, half) for half in zip(*halves, strict=True))
             drawn = coupling.draw(p, q, generator)
             tries.add_(drawn.tries)
             return [_stacked(x, y) for x, y in zip(drawn.x, drawn.y, strict=True)]
@@ -102,26 +104,30 @@ class Gibbs(PairKernel):
         copies: int,
         generator: torch.Generator,
     ) -> Place:
-        """Odd layers given the even ones, then even layers given the odd ones."""
+        """The last colour given the others, then the others in their order."""
         states = list(place.states)
         known = place.fields
-        for parity in PARITIES:
-            layers = tuple(l for l in hamiltonian.parity(parity) if not clamp.fixes(l))
-            if not layers:
+        for number, colour in enumerate(hamiltonian.graph.colours_backwards):
+            parts = tuple(part for part in colour if not clamp.fixes(part.layer))
+            if not parts:
                 continue
-            fields = [known[l] if l in known else _field(hamiltonian, l, states, copies) for l in layers]
-            known = {}
-            for l, x in zip(layers, draw(parity, layers, fields), strict=True):
-                states[l] = clamp.apply(l, x)
+            fields = [
+                known[part.layer]
+                if number == 0 and part.columns is None and part.layer in known
+                else _field(hamiltonian, part, states, copies)
+                for part in parts
+            ]
+            for part, x in zip(parts, draw(number == 0, parts, fields), strict=True):
+                states[part.layer] = clamp.apply(part.layer, put(part, x, states[part.layer]))
         if self.jumps is not None and not clamp.fixes(0):
-            if len(states) != 2 or not clamp.empty:
-                raise ValueError("jumps: expected a free machine with one hidden layer")
+            if len(states) != 2 or not hamiltonian.graph.is_chain or not clamp.empty:
+                raise ValueError("jumps: expected a free machine with one visible and one hidden layer")
             states[0] = self.jumps.move(hamiltonian, states[0], copies, generator)
         return Place(states, {})
 
     @staticmethod
-    def _default(hamiltonian: Hamiltonian, layers: tuple[int, ...]) -> BlockCoupling:
-        if all(isinstance(hamiltonian.layers[l], GaussianUnits) for l in layers):
+    def _default(hamiltonian: Hamiltonian, parts: tuple[Part, ...]) -> BlockCoupling:
+        if all(isinstance(hamiltonian.kind(part), GaussianUnits) for part in parts):
             return Reflection()
         return Maximal(common_noise=True)
 
@@ -130,10 +136,10 @@ class Gibbs(PairKernel):
         return f"Gibbs(even={self.even!r}, odd={self.odd!r}{jumps})"
 
 
-def _field(hamiltonian: Hamiltonian, layer: int, states: States, copies: int) -> Tensor:
+def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
     if copies == 1:
-        return hamiltonian.field(layer, states)
-    return two_valued.fields_of_both(hamiltonian, layer, states)
+        return hamiltonian.field(part, states)
+    return two_valued.fields_of_both(hamiltonian, part, states)
 
 
 def _stacked(x: Tensor, y: Tensor) -> Tensor:

@@ -19,10 +19,11 @@ class Jumps:
     F(v'))); from any other state the reverse move could not be proposed, and it stays. Between Gibbs sweeps
     this leaves the machine's law invariant. Where a machine's modes are data, as on bars and stripes, chains
     then mix at once and pairs, which share the proposal, meet at once; on large images chains are never
-    exactly at a datum and nothing happens. For machines with one hidden layer.
+    exactly at a datum and nothing happens. For machines with one visible and one hidden
+    layer.
 
     Args:
-        states: (rows, width_0); repeated rows count once.
+        states: (rows, visible_width); repeated rows count once.
     """
 
     def __init__(self, states: Tensor) -> None:
@@ -38,12 +39,12 @@ class Jumps:
 
         Args:
             hamiltonian: the machine.
-            v: visible states, (rows, width_0).
+            v: visible states, (rows, visible_width).
             copies: 1 for chains alone, 2 for pairs.
             generator: source of noise.
         """
         states = self.states.to(v)
-        free_energy = hamiltonian.free_energy([states, states], (1,))
+        free_energy = hamiltonian.free_energy(hamiltonian.split(states), (1,))
         here = torch.searchsorted(self._keys, v.double() @ self._direction).clamp_(max=len(states) - 1)
         listed = (states[here] == v).all(-1)
         there = _random.integers(len(states), (len(v) // copies,), generator).repeat(copies)

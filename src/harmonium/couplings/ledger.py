@@ -30,7 +30,7 @@ class Ledger:
     ) -> None:
         self._hamiltonian = hamiltonian
         self._into = into
-        self._summed = tuple(l for l in hamiltonian.parity("odd") if not clamp.fixes(l))
+        self._summed = tuple(l for l in hamiltonian.graph.summed if not clamp.fixes(l))
         self._generator = generator
         self._lots: list[tuple[Place, Tensor]] = []
         self._magnitude = 0.0

@@ -31,8 +31,8 @@ class Maximal(BlockCoupling):
         self.common_noise = common_noise
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        if self.common_noise and two_valued.serves(p.hamiltonian, p.layers):
-            return Coupled(*two_valued.couple(p.hamiltonian, p.layers, p.fields, q.fields, generator))
+        if self.common_noise and two_valued.serves(p.hamiltonian, p.parts):
+            return Coupled(*two_valued.couple(p.hamiltonian, p.parts, p.fields, q.fields, generator))
         x = p.sample(p.noise(p.rows, generator))
         together = accept(p.log_ratio(q, x), generator)
         y = [value.clone() for value in x]

@@ -33,7 +33,7 @@ def meet(
     Args:
         machine: the machine.
         coupling: ``couplings.Gibbs`` or ``couplings.Metropolis``.
-        start: visible states (pairs, width_0), from which hidden layers are drawn upwards, or one tensor for
+        start: visible states (pairs, visible_width), from which hidden layers are drawn, or one tensor for
             each layer.
         lag: how far X runs ahead of Y, at least 1.
         max_steps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
@@ -45,7 +45,7 @@ def meet(
     """
     hamiltonian = machine.hamiltonian()
     if isinstance(start, Tensor):
-        machine.layers[0].check(start, "start")
+        machine.check_rows(start, "start")
         start = complete(hamiltonian, start, generator)
     machine.check_states(start)
     return run_pairs(
@@ -78,8 +78,8 @@ def run_pairs(
 ) -> Meetings:
     """``meet``, and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
 
-    H_{k:m} = 1/(m-k+1) Σ_{t=k}^m f(X_t) + Σ_{t=k+lag}^{τ-1} w_t (f(X_t) - f(Y_{t-lag})) with f = E[S | even
-    layers], has expectation E[S] if no pair is capped. Nothing but the current states of the pairs still
+    H_{k:m} = 1/(m-k+1) Σ_{t=k}^m f(X_t) + Σ_{t=k+lag}^{τ-1} w_t (f(X_t) - f(Y_{t-lag})) with f = E[S |
+    the layers outside ``graph.summed``], has expectation E[S] if no pair is capped. Nothing but the current states of the pairs still
     needed is kept.
 
     With ``antithetic`` the first chain of pair pairs/2 + i mirrors the noise of that of pair i until the
@@ -168,10 +168,10 @@ def correction_weight(t: int, k: int, m: int, lag: int) -> float:
 
 
 class _FlipRate:
-    """The mean fraction of even-layer units that a sweep changes."""
+    """The mean fraction of units outside ``graph.summed`` that a sweep changes."""
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:
-        self.layers = hamiltonian.parity("even")
+        self.layers = hamiltonian.graph.given
         self.changed = self.seen = 0
 
     def observe(self, before: Place, after: Place) -> None:

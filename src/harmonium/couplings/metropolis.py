@@ -84,10 +84,10 @@ class Metropolis(PairKernel):
 
 
 def _with_fields(hamiltonian: Hamiltonian, place: Place) -> Place:
-    """The place with the fields of all odd layers: every coupling is in one of them, and so is the energy."""
+    """The place with the fields of ``graph.summed``: in a chain of layers every coupling is in one of them."""
     fields = {
         l: place.fields[l] if l in place.fields else hamiltonian.field(l, place.states)
-        for l in hamiltonian.parity("odd")
+        for l in hamiltonian.graph.summed
     }
     return Place(place.states, fields)
 
@@ -95,4 +95,8 @@ def _with_fields(hamiltonian: Hamiltonian, place: Place) -> Place:
 def _energy(hamiltonian: Hamiltonian, place: Place) -> Tensor:
     weights = [hamiltonian.log_weight(l, x).double() for l, x in enumerate(place.states)]
     couplings = [(field * place.states[l]).sum(-1, dtype=torch.float64) for l, field in place.fields.items()]
-    return -torch.stack(weights + couplings).sum(0)
+    total = torch.stack(weights + couplings).sum(0)
+    given = hamiltonian.graph.given
+    if any(l in given and m in given for l, m in hamiltonian.graph.edges):
+        total = total + hamiltonian.beta_times(hamiltonian.coupling_energy(place.states, given))
+    return -total

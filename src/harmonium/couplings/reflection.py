@@ -25,13 +25,13 @@ class Reflection(BlockCoupling):
         Raises:
             TypeError: a layer that is not Gaussian.
         """
-        for l in p.layers:
-            if not isinstance(p.hamiltonian.layers[l], GaussianUnits):
-                raise TypeError(f"Reflection: expected Gaussian layers, received {p.hamiltonian.layers[l]}")
+        for part in p.parts:
+            if not isinstance(p.hamiltonian.kind(part), GaussianUnits):
+                raise TypeError(f"Reflection: expected Gaussian layers, received {p.hamiltonian.kind(part)}")
         noise = p.noise(p.rows, generator)
         x = p.sample(noise)
         rows = p.rows
-        deviations = [p.hamiltonian.thetas[l][1].rsqrt() for l in p.layers]
+        deviations = [p.hamiltonian.theta(part)[1].rsqrt() for part in p.parts]
         # field · σ is the standardised mean up to a part that both chains share.
         gaps = [(a - b) * s for a, b, s in zip(p.fields, q.fields, deviations, strict=True)]
         z, d = torch.cat(noise, -1).double(), torch.cat(gaps, -1).double()

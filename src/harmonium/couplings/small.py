@@ -35,6 +35,7 @@ def suits(coupling: PairKernel, hamiltonian: Hamiltonian, clamp: Clamp) -> TypeG
         and isinstance(hamiltonian.beta, float)
         and all(isinstance(layer, _KINDS) for layer in hamiltonian.layers)
         and len(hamiltonian.layers) == 2
+        and hamiltonian.graph.is_chain
         and hamiltonian.couplings[0].numel() <= MAX_COUPLINGS
     )
 
@@ -102,7 +103,7 @@ def _jumps(hamiltonian: Hamiltonian, jumps: Jumps | None) -> tuple[Any, Any, Any
     if jumps is None:
         return np.zeros(0, np.uint64), np.zeros((0, hamiltonian.layers[0].width)), np.zeros(0)
     states = jumps.states.to(hamiltonian.dtype)
-    free_energy = hamiltonian.free_energy([states, states], (1,)).numpy()
+    free_energy = hamiltonian.free_energy(hamiltonian.split(states), (1,)).numpy()
     bits = (states.numpy() > 0).astype(np.uint64)
     keys = np.zeros(len(bits), np.uint64)
     for column in bits.T:

@@ -14,7 +14,7 @@ from harmonium import _random
 from harmonium._parallel import COMPILED, share_out
 from harmonium._products import exact_int8_products, int8_product
 from harmonium.layers import Bernoulli, Spin
-from harmonium.machine import Hamiltonian, States, Statistics
+from harmonium.machine import Hamiltonian, Part, States, Statistics
 
 FEW_DIFFERENCES = 1 / 6
 """Share of units that differ between two chains up to which differences cost less than a product."""
@@ -22,20 +22,20 @@ _WORTHWHILE = 1 << 20  # multiplications of a product below which a product is n
 _SCALE = 127  # the largest whole number that a mean is rounded to
 
 
-def serves(hamiltonian: Hamiltonian, layers: Sequence[int]) -> bool:
-    """Whether the units of these layers are two-valued, in float32 on a CPU, and numba is there."""
+def serves(hamiltonian: Hamiltonian, parts: Sequence[int | Part]) -> bool:
+    """Whether the units of these layers or parts are two-valued, in float32 on a CPU, and numba is there."""
     return (
         COMPILED
         and hamiltonian.device.type == "cpu"
         and hamiltonian.dtype is torch.float32
-        and all(isinstance(hamiltonian.layers[l], (Bernoulli, Spin)) for l in layers)
+        and all(isinstance(hamiltonian.kind(part), (Bernoulli, Spin)) for part in parts)
     )
 
 
 @torch.no_grad()
 def couple(
     hamiltonian: Hamiltonian,
-    layers: Sequence[int],
+    parts: Sequence[Part],
     fields_x: Sequence[Tensor],
     fields_y: Sequence[Tensor],
     generator: torch.Generator,
@@ -43,7 +43,7 @@ def couple(
     """A draw of ``Maximal(common_noise=True)`` for every row: x, y and the proposals made."""
     from harmonium.couplings import compiled_rows  # compiles at its first call, so not before it is wanted
 
-    bias, gain, low = _units(hamiltonian, layers)
+    bias, gain, low = _units(hamiltonian, parts)
     first, second = _joined(fields_x), _joined(fields_y)
     drawn = torch.empty(2 * len(first), len(bias))
     x, y = drawn[: len(first)], drawn[len(first) :]
@@ -51,9 +51,9 @@ def couple(
     key = _key(generator)
     arrays = first.numpy(), second.numpy(), bias, gain, low
     _share(len(first), compiled_rows.couple, *arrays, key, x.numpy(), y.numpy(), tries.numpy())
-    if len(layers) == 1:
+    if len(parts) == 1:
         return [x], [y], tries
-    widths = [hamiltonian.layers[l].width for l in layers]
+    widths = [field.shape[-1] for field in fields_x]
     return list(torch.split(x, widths, -1)), list(torch.split(y, widths, -1)), tries
 
 
@@ -70,33 +70,35 @@ def differences(x: Tensor, y: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def fields_of_both(hamiltonian: Hamiltonian, layer: int, states: States) -> Tensor:
+def fields_of_both(hamiltonian: Hamiltonian, part: Part, states: States) -> Tensor:
     """``hamiltonian.field`` for pairs of rows: the second half from the first where they differ in little.
 
     Chains that are equal get equal fields, to the bit.
     """
-    neighbours = [l for l in (layer - 1, layer + 1) if 0 <= l < len(states)]
-    pairs, width = len(states[neighbours[0]]) // 2, hamiltonian.layers[layer].width
+    joints = hamiltonian.graph.joints[part.layer]
+    neighbours = [joint.other for joint in joints]
+    pairs, width = len(states[part.layer]) // 2, hamiltonian.layers[part.layer].width
     inputs = sum(states[l].shape[1] for l in neighbours)
     if (
-        not serves(hamiltonian, ())  # differences are of any kind of unit
+        part.columns is not None
+        or not serves(hamiltonian, ())  # differences are of any kind of unit
         or not isinstance(hamiltonian.beta, float)
         or pairs * inputs * width < _WORTHWHILE
         or sum(int(differences(states[l][:pairs], states[l][pairs:]).sum()) for l in neighbours)
         > FEW_DIFFERENCES * pairs * inputs
     ):
-        return hamiltonian.field(layer, states)
+        return hamiltonian.field(part, states)
     from harmonium.couplings import compiled_rows
 
     fields = torch.empty(2 * pairs, width)
     rows = min(_rounded(pairs), 2 * pairs)  # some rows of the second chains, for a shape seen before
-    fields[:pairs] = hamiltonian.field(layer, [x[:rows] for x in states])[:pairs]
+    fields[:pairs] = hamiltonian.field(part, [x[:rows] for x in states])[:pairs]
     second = fields[pairs:]
     second.copy_(fields[:pairs])
-    for l in neighbours:
-        J = hamiltonian.couplings[l] if l < layer else hamiltonian.transposed[layer]
+    for joint in joints:
+        J = hamiltonian.transposed[joint.edge] if joint.above else hamiltonian.couplings[joint.edge]
         J = (J if hamiltonian.beta == 1.0 else J * hamiltonian.beta).detach()
-        x, y = states[l][:pairs].numpy(), states[l][pairs:].numpy()
+        x, y = states[joint.other][:pairs].numpy(), states[joint.other][pairs:].numpy()
         _share(pairs, compiled_rows.add_products_of_differences, x, y, J.numpy(), second.numpy())
     return fields
 
@@ -140,8 +142,8 @@ def add_signed(
     ]
     signed = [x * whole_signs.unsqueeze(-1) if l not in summed else x for l, x in enumerate(values)]
     couplings = [
-        int8_product(signed[l].t(), signed[l + 1]) * (magnitude * unit[l] * unit[l + 1])
-        for l in range(len(values) - 1)
+        int8_product(signed[l].t(), signed[m]) * (magnitude * unit[l] * unit[m])
+        for l, m in hamiltonian.graph.edges
     ]
     into.add_sums(thetas, couplings)
 
@@ -152,14 +154,15 @@ def adds_signed(hamiltonian: Hamiltonian, rows: int) -> bool:
     return (
         serves(hamiltonian, layers)
         and exact_int8_products()
+        and hamiltonian.graph.is_chain
         and rows * hamiltonian.couplings[0].numel() >= _WORTHWHILE
     )
 
 
-def _units(hamiltonian: Hamiltonian, layers: Sequence[int]) -> tuple[Any, Any, Any]:
-    """Bias, gain and lower value of every unit of the layers."""
-    biases = [hamiltonian.thetas[l][0].detach().numpy() for l in layers]
-    spins = [isinstance(hamiltonian.layers[l], Spin) for l in layers]
+def _units(hamiltonian: Hamiltonian, parts: Sequence[int | Part]) -> tuple[Any, Any, Any]:
+    """Bias, gain and lower value of every unit of the layers or parts."""
+    biases = [hamiltonian.theta(part)[0].detach().numpy() for part in parts]
+    spins = [isinstance(hamiltonian.kind(part), Spin) for part in parts]
     gains = [np.full_like(bias, 2.0 if spin else 1.0) for bias, spin in zip(biases, spins, strict=True)]
     lows = [np.full_like(bias, -1.0 if spin else 0.0) for bias, spin in zip(biases, spins, strict=True)]
     return np.concatenate(biases), np.concatenate(gains), np.concatenate(lows)

@@ -267,7 +267,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 @torch.no_grad()
 def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     hamiltonian = machine.hamiltonian()
-    return hamiltonian.mean(1, hamiltonian.field(1, [v, v]))
+    return hamiltonian.mean(1, hamiltonian.field(1, hamiltonian.split(v)))
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf, log2
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -162,6 +162,14 @@ class Layer(nn.Module, ABC):
     def config(self) -> dict[str, Any]:
         """The arguments that rebuild the layer."""
         return {"n_units": self.n_units}
+
+    def part(self, units: Sequence[int]) -> Self:
+        """A layer of some of the units, whose own parameters are not theirs: it serves with ``theta`` given."""
+        config = self.config()
+        listed = {
+            name: [value[i] for i in units] for name, value in config.items() if isinstance(value, list)
+        }
+        return type(self)(**{**config, **listed, "n_units": len(units)})
 
     def from_digits(self, digits: Tensor) -> Tensor:
         """States from the integer labels 0..n_states-1 of discrete units: (..., n_units) to (..., width)."""

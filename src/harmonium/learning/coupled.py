@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.learning.expectations import Start, begin, check_states
+from harmonium.learning.expectations import Start, add_exact, begin, check_states
 from harmonium.machine import Clamp, Hamiltonian, Statistics
 
 _MUCH = 0.05
@@ -40,7 +40,8 @@ class CoupledChains(Expectation):
         antithetic: whether pairs come in twos that start alike and whose first chains mirror each other's
             noise until the second chains set out; their number must be even (None: twice the rows of the
             batch). In the free phase only.
-        clamped: whether the visible layer is clamped to the data; with one hidden layer that is exact.
+        clamped: whether the visible layer is clamped to the data; where no two hidden layers
+            are joined that is exact.
     """
 
     def __init__(
@@ -87,9 +88,8 @@ class CoupledChains(Expectation):
         into: Statistics,
         weight: float,
     ) -> Outcome:
-        if self.clamped and len(hamiltonian.layers) == 2:
-            into.add(hamiltonian, [v, v], weight / len(v), summed=(1,))  # exact: nothing is left to sample
-            return Outcome(None, {})
+        if self.clamped and hamiltonian.graph.independent:
+            return add_exact(hamiltonian, v, into, weight)
         if isinstance(state, Sequence):
             state = self._handed_over(hamiltonian, state)
         elif state is not None and not (isinstance(state, dict) and state.keys() == {"k", "chains"}):

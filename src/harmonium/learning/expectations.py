@@ -47,14 +47,14 @@ class Enumeration(Expectation):
 
 @final
 class ClampedChains(Expectation):
-    """Gibbs chains with the visible layer clamped, one for each datum, odd layers summed out.
+    """Gibbs chains with the visible layers clamped, one for each datum, the layers of ``graph.summed`` summed out.
 
-    With one hidden layer nothing is left to sample and the expectation is exact. Deeper, chains start from
-    hidden layers drawn upwards.
+    Where no two hidden layers are joined nothing is left to sample and the expectation is exact. Elsewhere
+    chains start from hidden layers drawn nearest to the data first.
 
     Args:
         sweeps: sweeps before the statistics are taken, at least 1.
-        marginal: whether the odd layers are summed out; if not, they are drawn, as in the gradient of the
+        marginal: whether layers are summed out; if not, they are drawn, as in the gradient of the
             joint density (noisier, with the same expectation).
     """
 
@@ -71,20 +71,21 @@ class ClampedChains(Expectation):
         into: Statistics,
         weight: float,
     ) -> Outcome:
-        deep = len(hamiltonian.layers) > 2
-        states = complete(hamiltonian, v, generator) if deep or not self.marginal else [v, v]
-        if deep:
+        graph = hamiltonian.graph
+        if self.marginal and graph.independent:
+            return add_exact(hamiltonian, v, into, weight)
+        states = complete(hamiltonian, v, generator)
+        if not graph.independent:
             states = advance(
                 hamiltonian, Gibbs(), states, self.sweeps, Clamp(hamiltonian, v, len(v)), generator
             )
-        summed = hamiltonian.parity("odd") if self.marginal else ()
-        into.add(hamiltonian, states, weight / len(v), summed=summed)
+        into.add(hamiltonian, states, weight / len(v), summed=graph.summed if self.marginal else ())
         return Outcome(None, {})
 
 
 @final
 class FreeChains(Expectation):
-    """The average over chains of the free machine, with the odd layers summed out given the even ones.
+    """The average over chains of the free machine, with the layers of ``graph.summed`` summed out given the others.
 
     Args:
         kernel: what moves the chains.
@@ -144,7 +145,7 @@ class FreeChains(Expectation):
         else:
             fresh = begin(hamiltonian, v, chains, self.start, generator)
             states = kernel.expand(hamiltonian, fresh, generator)
-        summed = hamiltonian.parity("odd") if self.marginal else ()
+        summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each = weight / (chains * (self.sweeps - self.burn_in))
         if suits(kernel, hamiltonian):
@@ -171,12 +172,19 @@ class FreeChains(Expectation):
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
 
 
+def add_exact(hamiltonian: Hamiltonian, v: Tensor, into: Statistics, weight: float) -> Outcome:
+    """Adds weight · E[S | v] of the mean over rows where all hidden layers can be summed out."""
+    into.add(hamiltonian, hamiltonian.split(v), weight / len(v), summed=hamiltonian.graph.summed)
+    return Outcome(None, {})
+
+
 def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> States:
     """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases."""
     if start == "data":
         return complete(hamiltonian, v, generator)
     if start == "noise":  # visible noise, and hidden layers that fit it
-        return complete(hamiltonian, hamiltonian.pure_noise(0, chains, generator), generator)
+        seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
+        return complete(hamiltonian, torch.cat(seen, -1), generator)
     return [
         hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
         for l, layer in enumerate(hamiltonian.layers)

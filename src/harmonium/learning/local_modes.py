@@ -12,9 +12,8 @@ from harmonium.chains import Gibbs, advance, search
 from harmonium.couplings import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
 from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.machine import Clamp, Hamiltonian, Parity, Statistics
-
-PARITIES: tuple[Parity, Parity] = ("even", "odd")
+from harmonium.learning.expectations import add_exact
+from harmonium.machine import Clamp, Hamiltonian, Statistics
 
 
 @final
@@ -61,9 +60,8 @@ class LocalModes(Expectation):
         into: Statistics,
         weight: float,
     ) -> Outcome:
-        if self.clamped and len(hamiltonian.layers) == 2:
-            into.add(hamiltonian, [v, v], weight / len(v), summed=(1,))  # exact: nothing is left to sample
-            return Outcome(None, {})
+        if self.clamped and hamiltonian.graph.independent:
+            return add_exact(hamiltonian, v, into, weight)
         chains = len(v) if self.chains is None or self.clamped else self.chains
         clamp = Clamp(hamiltonian, v if self.clamped else None, chains)
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
@@ -75,7 +73,8 @@ class LocalModes(Expectation):
             f"{name}longest_search": float(sweeps.max()),
         }
         free = [
-            tuple(l for l in layers if not clamp.fixes(l)) for layers in map(hamiltonian.parity, PARITIES)
+            tuple(l for l in layers if not clamp.fixes(l))
+            for layers in hamiltonian.graph.sides("local modes")
         ]
         sums = Statistics(hamiltonian, free if self.marginalise else [()])
         if self.coupling is None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.learning.expectations import begin, check_states
+from harmonium.learning.expectations import add_exact, begin, check_states
 from harmonium.machine import Clamp, Hamiltonian, Statistics
 from harmonium.meanfield import Plefka, Point, Scheme, Status, iterate
 from harmonium.meanfield.fixed_point import DampingLike, check_settings
@@ -68,9 +68,8 @@ class MeanField(Expectation):
         into: Statistics,
         weight: float,
     ) -> Outcome:
-        if self.clamped and len(hamiltonian.layers) == 2:
-            into.add(hamiltonian, [v, v], weight / len(v), summed=(1,))  # exact: nothing is left to solve
-            return Outcome(None, {})
+        if self.clamped and hamiltonian.graph.independent:
+            return add_exact(hamiltonian, v, into, weight)
         start = v if self.clamped else self._start(hamiltonian, v, state, generator)
         rows = len(start.means[0]) if isinstance(start, Point) else len(start)
         scheme = self.scheme(hamiltonian, Clamp(hamiltonian, v if self.clamped else None, rows))
@@ -103,7 +102,7 @@ class MeanField(Expectation):
     ) -> Tensor | Point:
         rows = len(v) if self.solutions is None else self.solutions
         if self.start == "noise":
-            return begin(hamiltonian, v, rows, "noise", generator)[0]
+            return hamiltonian.seen(begin(hamiltonian, v, rows, "noise", generator))
         if state is not None:
             if not isinstance(state, dict) or "means" not in state:
                 raise ValueError("state: expected what a mean-field rule returned, or None, not another's")
@@ -112,11 +111,11 @@ class MeanField(Expectation):
                 return Point(**state)
         data = v[:rows]
         if len(data) < rows:  # the same start twice would be the same solution twice
-            noise = begin(hamiltonian, v, rows - len(data), "noise", generator)[0]
+            noise = hamiltonian.seen(begin(hamiltonian, v, rows - len(data), "noise", generator))
             data = torch.cat([data, noise])
         if state is None:
             return data
-        old = state["means"][0]
+        old = hamiltonian.seen(state["means"])
         return torch.cat([data[: rows - rows // 2], old[-(rows // 2) :] if rows > 1 else old[:0]])
 
 

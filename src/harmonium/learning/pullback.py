@@ -78,11 +78,11 @@ def centred_pullback(
     for layer, mean, theta in zip(machine.layers, clamped_means, delta.thetas, strict=True):
         offset = mean - theta[0] / 2
         offsets.append(offset if layer.scale is None else offset * layer.scale.detach())
-    couplings = [direction[f"couplings.{l}"] for l in range(len(machine.couplings))]
-    for l, W in enumerate(couplings):
-        W.addr_(locations[l].flatten(), offsets[l + 1], alpha=-1)
-        W.addr_(offsets[l], locations[l + 1].flatten(), alpha=-1)
-    for l, W in enumerate(couplings):
-        locations[l] -= (W @ offsets[l + 1]).view_as(locations[l])
-        locations[l + 1] -= (W.t() @ offsets[l]).view_as(locations[l + 1])
+    couplings = [direction[f"couplings.{edge}.weight"] for edge in range(len(machine.couplings))]
+    for (l, m), W in zip(machine.edges, couplings, strict=True):
+        W.addr_(locations[l].flatten(), offsets[m], alpha=-1)
+        W.addr_(offsets[l], locations[m].flatten(), alpha=-1)
+    for (l, m), W in zip(machine.edges, couplings, strict=True):
+        locations[l] -= (W @ offsets[m]).view_as(locations[l])
+        locations[m] -= (W.t() @ offsets[l]).view_as(locations[m])
     return direction

@@ -60,7 +60,7 @@ class Rule:
 
         Args:
             machine: the machine; it is not changed.
-            v: data, (batch, width_0), in the machine's dtype and on its device.
+            v: data, (batch, visible_width), in the machine's dtype and on its device.
             state: ``Estimate.state`` of the last call, None at first.
             generator: source of all noise, on the machine's device.
 
@@ -71,7 +71,7 @@ class Rule:
         """
         _checks.generator(generator, machine.device)
         _checks.instance(v, "v", Tensor, "a torch tensor")
-        width = machine.layers[0].width
+        width = machine.visible_width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
         if v.dtype != machine.dtype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, log
 
@@ -14,7 +15,7 @@ from harmonium import _checks, _random
 from harmonium.chains import Gibbs, advance, complete
 from harmonium.layers import Theta
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, States, fit_
+from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, States, fit_, put
 
 _PILOT_SWEEPS = 100
 
@@ -32,9 +33,9 @@ def ais(
     """Estimates ln Z of any machine by annealing from independent units (Salakhutdinov & Murray 2008).
 
     The path is geometric: couplings βJ, natural parameters (1-β)θ_base + βθ. The base has no couplings and
-    every layer's marginal moments, taken from ``data`` or from a pilot run. The odd layers are summed out
-    with ψ at every β, so that a temperature costs one Gibbs sweep, two matrix products in a machine with one
-    hidden layer.
+    every layer's marginal moments, taken from ``data`` or from a pilot run. The layers of ``graph.summed`` (the
+    odd ones of a chain) are summed out with ψ at every β, so that a temperature costs one Gibbs sweep, two
+    matrix products in a machine with one hidden layer.
 
     The reverse run anneals from the machine's own law to the base and bounds ln Z from the other side. It
     starts from ``data``, or else from the forward chains drawn by their weights, after 100 Gibbs sweeps of
@@ -44,7 +45,7 @@ def ais(
         machine: the machine.
         chains: independent annealing runs, at least 2.
         temperatures: number of evenly spaced β after 0, at least 1; or the β themselves, rising from 0 to 1.
-        data: visible states (rows, width_0) for the base and the reverse start; training data serve best.
+        data: visible states (rows, visible_width) for the base and the reverse start; training data serve best.
         reverse: whether to run the reverse bound (it doubles the time).
         seed: an int or a generator.
 
@@ -60,9 +61,9 @@ def ais(
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     if data is None:
-        visible = _gibbs(target, machine.random_states(chains, generator=generator), generator)[0]
+        visible = target.seen(_gibbs(target, machine.random_states(chains, generator=generator), generator))
     else:
-        machine.layers[0].check_rows(data, "data")
+        machine.check_rows(data, "data")
         visible = data.to(dtype=target.dtype, device=target.device)
     base = _base(machine, complete(target, visible, generator))
     zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
@@ -95,30 +96,30 @@ def _anneal(
     After each change a Gibbs sweep moves x. Serves both directions: the given states follow the law at the
     first of the betas.
     """
-    even, odd = target.parity("even"), target.parity("odd")
-    layers = target.layers
+    layers, summed = target.layers, target.graph.summed
+    given = target.graph.given
+    joined = any(l in given and m in given for l, m in target.graph.edges)
     states = list(states)
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
     thetas = [_between(base, target, l, betas[0]) for l in range(len(layers))]
     for now, following in pairwise(betas):
-        fields = {l: target.field(l, states) for l in odd}
+        fields = {l: target.field(l, states) for l in summed}
         before, thetas = thetas, [_between(base, target, l, following) for l in range(len(layers))]
-        for l in even:  # θ·t is linear in θ: only the difference is needed
+        if joined:
+            total += (following - now) * target.coupling_energy(states, given)
+        for l in given:  # θ·t is linear in θ: only the difference is needed
             slope = tuple(new - old for new, old in zip(thetas[l], before[l], strict=True))
             total += layers[l].log_weight(states[l], slope).double()
-        for l in odd:
+        for l in summed:
             after = layers[l].log_partition(fields[l] * following, theta=thetas[l])
             after -= layers[l].log_partition(fields[l] * now, theta=before[l])
             total += after.sum(-1, dtype=torch.float64)
-        for l in odd:
-            states[l] = _draw(target, l, fields[l].mul_(following), thetas[l], generator)
-        for l in even:
-            states[l] = _draw(target, l, target.field(l, states).mul_(following), thetas[l], generator)
+        path = replace(target, thetas=tuple(thetas))
+        for part in path.graph.backwards:
+            l = part.layer
+            field = fields[l] if l in fields else target.field(part, states)
+            states[l] = put(part, path.sample(part, field.mul_(following), generator), states[l])
     return total, states
-
-
-def _draw(target: Hamiltonian, l: int, field: Tensor, theta: Theta, generator: torch.Generator) -> Tensor:
-    return target.layers[l].sample(field, target.noise(l, len(field), generator), theta)
 
 
 def _between(base: Hamiltonian, target: Hamiltonian, l: int, beta: float) -> Theta:

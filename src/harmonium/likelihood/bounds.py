@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from math import log
 
@@ -13,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium.likelihood.ais import schedule
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.machine import BoltzmannMachine, Hamiltonian, put, taken
 from harmonium.meanfield import naive
 
 _ROWS = 4096
@@ -30,12 +29,12 @@ def variational_bound(
 ) -> Tensor:
     """E_q[-E] + H(q) - ln Z ≤ ln p(v), q the mean-field posterior (Salakhutdinov & Larochelle 2010).
 
-    With one hidden layer q is exact, and so is the value. It is a bound at any q, converged or not, as far as
+    Where no two hidden layers are joined q is exact, and so is the value. It is a bound at any q, converged or not, as far as
     ln Z is right: an estimate of ln Z that is too low makes it too good.
 
     Args:
         machine: the machine.
-        X: visible states, (batch, width_0).
+        X: visible states, (batch, visible_width).
         log_partition: ln Z, exact or estimated; an error in it shifts every row alike.
         tolerance: see ``meanfield.naive``.
         max_sweeps: see ``meanfield.naive``.
@@ -43,7 +42,7 @@ def variational_bound(
     Returns:
         (batch,), float64, in nats.
     """
-    machine.layers[0].check_rows(X, "X")
+    machine.check_rows(X, "X")
     parts = [
         -naive(machine, v, v, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
         for v in torch.split(X.to(machine.device, machine.dtype), _ROWS)
@@ -70,7 +69,7 @@ def annealed_bound(
 
     Args:
         machine: the machine.
-        X: visible states, (batch, width_0).
+        X: visible states, (batch, visible_width).
         log_partition: ln Z, as in ``variational_bound``.
         chains: annealing runs for every row, at least 1.
         temperatures: number of evenly spaced β after 0, at least 1; or the β themselves, rising from 0 to 1.
@@ -79,10 +78,10 @@ def annealed_bound(
     Returns:
         (batch,), float64, in nats.
     """
-    machine.layers[0].check_rows(X, "X")
+    machine.check_rows(X, "X")
     chains = _checks.positive_int(chains, "chains")
     betas = schedule(temperatures)
-    if len(machine.layers) == 2:
+    if machine.graph.independent:
         return variational_bound(machine, X, log_partition)
     generator = _random.as_generator(seed, machine.device)
     parts = [
@@ -101,37 +100,34 @@ def _clamped_weights(
     generator: torch.Generator,
 ) -> Tensor:
     """ln of the mean weight of every row, (rows,)."""
-    layers = range(1, len(hamiltonian.layers))
-    start = hamiltonian.log_weight(0, v).double()
-    start = start + torch.stack([hamiltonian.log_partition(l, base[l]) for l in layers]).sum(0)
+    graph = hamiltonian.graph
+    seen = hamiltonian.split(v)
+    start = torch.stack([hamiltonian.log_weight(l, seen[l]).double() for l in graph.visible]).sum(0)
+    start = start + torch.stack([hamiltonian.log_partition(l, base[l]) for l in graph.hidden]).sum(0)
 
-    # The hidden layers alone: layer 0 of them also feels the visible one, which never changes.
-    hidden = replace(
-        hamiltonian,
-        layers=hamiltonian.layers[1:],
-        thetas=hamiltonian.thetas[1:],
-        couplings=hamiltonian.couplings[1:],
-    )
     rows = torch.arange(len(v), device=v.device).repeat_interleave(chains)
-    from_visible = hamiltonian.lowest(2).field(1, [v, v])[rows]
-    base = [field[rows] for field in base[1:]]
-    summed, given = hidden.parity("even"), hidden.parity("odd")
-
-    def field(l: int) -> Tensor:
-        return hidden.field(l, states) + (from_visible if l == 0 else 0.0)
-
-    states = [hidden.sample(l, base[l], generator) for l in range(len(hidden.layers))]
+    base = [field[rows] for field in base]
+    states = [x[rows] if l in graph.visible else x for l, x in enumerate(seen)]
+    given = [l for l in graph.hidden if l not in graph.summed]
+    fixed = {*given, *graph.visible}
+    parts = [part for part in graph.backwards if part.layer in given]
+    for l in graph.hidden:
+        states[l] = hamiltonian.sample(l, base[l], generator)
     total = torch.zeros(len(rows), dtype=torch.float64, device=v.device)
     for now, following in pairwise(betas):
+        if any(l in fixed and m in fixed for l, m in graph.edges):
+            total += (following - now) * hamiltonian.coupling_energy(states, fixed)
         for l in given:
             total -= (following - now) * (base[l] * states[l]).sum(-1, dtype=torch.float64)
-        for l in summed:
-            full = field(l)
+        for l in graph.summed:
+            full = hamiltonian.field(l, states)
             before, after = torch.lerp(base[l], full, now), torch.lerp(base[l], full, following)
-            total += hidden.log_partition(l, after) - hidden.log_partition(l, before)
-            states[l] = hidden.sample(l, after, generator)
-        for l in given:
-            states[l] = hidden.sample(l, torch.lerp(base[l], field(l), following), generator)
+            total += hamiltonian.log_partition(l, after) - hamiltonian.log_partition(l, before)
+            states[l] = hamiltonian.sample(l, after, generator)
+        for part in parts:
+            l = part.layer
+            field = torch.lerp(taken(part, base[l]), hamiltonian.field(part, states), following)
+            states[l] = put(part, hamiltonian.sample(part, field, generator), states[l])
     weights = total.view(len(v), chains).logsumexp(-1) - log(chains)
     if not bool(torch.isfinite(weights).all()):
         raise ValueError(

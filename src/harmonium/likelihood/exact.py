@@ -1,4 +1,4 @@
-"""Exact answers by enumeration of the smaller parity."""
+"""Exact answers by enumeration of all layers but those that can be summed out."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _BLOCK_ELEMENTS = 1 << 21  # float64 numbers in the largest array of a block: 16
 
 @torch.no_grad()
 def exact_log_partition(machine: BoltzmannMachine) -> float:
-    """ln Z in float64: the states of one parity are enumerated, the other parity is summed out with ψ.
+    """ln Z in float64: layers that no edge joins are summed out with ψ, the states of the others enumerated.
 
     Args:
-        machine: one parity must be discrete throughout, with at most 2^26 joint states; the parity with fewer
-            is taken.
+        machine: the layers that are left to enumerate must be discrete, with at most 2^26 joint states; what
+            is summed out is chosen so that they are fewest (in a chain the even or the odd layers).
 
     Returns:
         ln Z of exp(-E), with E as in ``BoltzmannMachine.energy``.
 
     Raises:
-        ValueError: too many states, or real units in both parities.
+        ValueError: too many states, or real units that cannot be summed out.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
     return float(_log_normalisers(hamiltonian, None)[0])
@@ -38,9 +38,9 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
 
     Args:
         machine: see ``exact_log_partition``.
-        X: visible states, (batch, width_0).
+        X: visible states, (batch, visible_width).
     """
-    machine.layers[0].check_rows(X, "X")
+    machine.check_rows(X, "X")
     hamiltonian = machine.hamiltonian().to(torch.float64)
     return _log_normalisers(hamiltonian, X.to(machine.device, torch.float64)) - _log_normalisers(
         hamiltonian, None
@@ -57,7 +57,7 @@ def add_exact_expectation(
         hamiltonian: the machine, in float64 for exact answers.
         into: where to add.
         weight: the weight of every row.
-        v: visible states (rows, width_0) to clamp, or None for the free machine.
+        v: visible states (rows, visible_width) to clamp, or None for the free machine.
     """
     rows = 1 if v is None else len(v)
     normalisers = _log_normalisers(hamiltonian, v)
@@ -79,19 +79,22 @@ def _log_normalisers(hamiltonian: Hamiltonian, v: Tensor | None) -> Tensor:
 
 
 def _split(hamiltonian: Hamiltonian, *, clamped: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The layers to enumerate and the layers to sum out, neither with the visible layer if it is clamped."""
-    parities = [hamiltonian.parity("even"), hamiltonian.parity("odd")]
-    if clamped:
-        parities[0] = parities[0][1:]
-    sizes = [sum(hamiltonian.layers[l].log2_states for l in layers) for layers in parities]
-    smaller = 0 if sizes[0] <= sizes[1] else 1
-    if sizes[smaller] > MAX_LOG2_STATES:
+    """The layers to enumerate and the layers to sum out, neither with the visible layers if they are clamped."""
+    graph = hamiltonian.graph
+    free = graph.hidden if clamped else tuple(range(graph.size))
+    best, fewest = ((), ()), inf
+    for summed in sorted(graph.independent_sets(free)) or [()]:
+        enumerated = tuple(l for l in free if l not in summed)
+        size = sum(hamiltonian.layers[l].log2_states for l in enumerated)
+        if size < fewest:
+            best, fewest = (enumerated, summed), size
+    if fewest > MAX_LOG2_STATES:
         raise ValueError(
-            "machine: expected one parity of discrete layers with at most "
-            f"2^{MAX_LOG2_STATES} joint states, received 2^{sizes[0]:.4g} even and 2^{sizes[1]:.4g} odd "
+            "machine: expected layers that can be summed out beside discrete ones with at most "
+            f"2^{MAX_LOG2_STATES} joint states, received at least 2^{fewest:.4g} "
             "states (2^inf: real units); use harmonium.likelihood.ais"
         )
-    return parities[smaller], parities[1 - smaller]
+    return best
 
 
 def _blocks(hamiltonian: Hamiltonian, enumerated: tuple[int, ...], v: Tensor | None) -> Iterator[States]:
@@ -115,5 +118,7 @@ def _blocks(hamiltonian: Hamiltonian, enumerated: tuple[int, ...], v: Tensor | N
             states[l] = layers[l].from_digits(own).to(hamiltonian.dtype).repeat(rows, 1)
             first += layers[l].n_units
         if v is not None:
-            states[0] = v.to(hamiltonian.dtype).repeat_interleave(len(index), 0)
+            seen = hamiltonian.split(v.to(hamiltonian.dtype))
+            for l in hamiltonian.graph.visible:
+                states[l] = seen[l].repeat_interleave(len(index), 0)
         yield states

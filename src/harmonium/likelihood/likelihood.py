@@ -14,30 +14,35 @@ _ROWS = 4096
 
 @torch.no_grad()
 def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | LogPartition) -> Tensor:
-    """ln p(v) = -F(v) - ln Z for every row, for a machine with one hidden layer.
+    """ln p(v) = -F(v) - ln Z for every row, for a machine whose hidden layers can all be summed out.
 
     Args:
         machine: the machine.
-        X: visible states, (batch, width_0).
+        X: visible states, (batch, visible_width).
         log_partition: ln Z, exact or estimated; an error in it shifts every row alike.
 
     Returns:
         (batch,), float64, in nats (a density for Gaussian units).
 
     Raises:
-        ValueError: more than one hidden layer, or X of the wrong shape or support.
+        ValueError: hidden layers that are joined, or X of the wrong shape or support.
     """
-    if len(machine.layers) != 2:
-        raise ValueError(
-            f"machine: expected one hidden layer, received {len(machine.layers) - 1}; deeper machines have "
-            "exact_log_likelihood where they can be enumerated, and bounds"
-        )
-    machine.layers[0].check_rows(X, "X")
+    require_independent_hidden(machine, "exact_log_likelihood where they can be enumerated, and bounds")
+    machine.check_rows(X, "X")
     value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
     value = _checks.real(value, "log_partition")
     hamiltonian = machine.hamiltonian()
     parts = [
-        -hamiltonian.free_energy([rows, rows], (1,))
+        -hamiltonian.free_energy(hamiltonian.split(rows), hamiltonian.graph.summed)
         for rows in torch.split(X.to(machine.device, machine.dtype), _ROWS)
     ]
     return torch.cat(parts) - value
+
+
+def require_independent_hidden(machine: BoltzmannMachine, remedy: str) -> None:
+    """Refuses machines with hidden layers that are joined, such as deep ones, and says what they have."""
+    if not machine.graph.independent:
+        raise ValueError(
+            f"machine: expected hidden layers that no edge joins, such as one hidden layer, received "
+            f"{len(machine.hidden)} with edges among them; such machines have {remedy}"
+        )

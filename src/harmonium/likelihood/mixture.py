@@ -38,7 +38,12 @@ def mixture(machine: BoltzmannMachine) -> Mixture:
         ValueError: another machine.
     """
     layers = machine.layers
-    if len(layers) != 2 or not isinstance(layers[0], GaussianUnits) or layers[1].n_states is None:
+    if (
+        len(layers) != 2
+        or not machine.graph.is_chain
+        or not isinstance(layers[0], GaussianUnits)
+        or layers[1].n_states is None
+    ):
         raise ValueError(
             "machine: expected Gaussian visible units and one hidden layer of discrete units, "
             f"received {', '.join(layer.kind for layer in layers)}"

@@ -47,7 +47,7 @@ def add_quadrature_expectation(hamiltonian: Hamiltonian, into: Statistics, weigh
     total = _log_partition(hamiltonian)
     for v, log_cell in _blocks(hamiltonian):
         probability = (_log_weights(hamiltonian, v) + log_cell - total).exp() * weight
-        into.add(hamiltonian, [v, v], probability, summed=(1,))
+        into.add(hamiltonian, hamiltonian.split(v), probability, summed=hamiltonian.graph.summed)
 
 
 def _log_partition(hamiltonian: Hamiltonian) -> Tensor:
@@ -56,13 +56,18 @@ def _log_partition(hamiltonian: Hamiltonian) -> Tensor:
 
 
 def _log_weights(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
-    return -hamiltonian.free_energy([v, v], (1,))
+    return -hamiltonian.free_energy(hamiltonian.split(v), hamiltonian.graph.summed)
 
 
 def _blocks(hamiltonian: Hamiltonian) -> Iterator[tuple[Tensor, float]]:
     """The points of the grid, some rows at a time, and the log of a cell's volume."""
     layers = hamiltonian.layers
-    if len(layers) != 2 or not isinstance(layers[0], GaussianUnits) or not layers[1].discrete:
+    if (
+        len(layers) != 2
+        or not hamiltonian.graph.is_chain
+        or not isinstance(layers[0], GaussianUnits)
+        or not layers[1].discrete
+    ):
         raise ValueError(
             "machine: expected Gaussian visible units and one hidden layer of discrete units for quadrature, "
             f"received {', '.join(layer.kind for layer in layers)}"

@@ -48,7 +48,7 @@ def tap_log_partition(
 
     Args:
         machine: the machine, of any depth.
-        X: visible states to start from, (starts, width_0).
+        X: visible states to start from, (starts, visible_width).
         order: see ``meanfield.tap``.
         resolution: see ``meanfield.landscape``.
         tolerance: see ``meanfield.tap``.
@@ -81,12 +81,12 @@ def tap_log_likelihood(
 ) -> Tensor:
     """-F of TAP with the row clamped, minus ln Z: an approximation of ln p(v) at any depth.
 
-    With one hidden layer the clamped part is exact. Deeper (Tramel et al. 2018, Eq. 121), rows that have not
+    Where no two hidden layers are joined the clamped part is exact. Elsewhere (Tramel et al. 2018, Eq. 121), rows that have not
     converged after ``max_sweeps`` count with their last sweep.
 
     Args:
         machine: the machine.
-        X: visible states, (batch, width_0).
+        X: visible states, (batch, visible_width).
         log_partition: from ``tap_log_partition``; a number stands for ln Z from elsewhere.
         order: see ``meanfield.tap``.
         tolerance: see ``meanfield.tap``.
@@ -95,7 +95,7 @@ def tap_log_likelihood(
     Returns:
         (batch,), float64, in nats.
     """
-    machine.layers[0].check_rows(X, "X")
+    machine.check_rows(X, "X")
     value = log_partition.value if isinstance(log_partition, TapPartition) else log_partition
     value = _checks.real(value, "log_partition")
     parts = [

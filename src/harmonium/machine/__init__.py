@@ -2,7 +2,8 @@
 
 from harmonium.machine.boltzmann import BoltzmannMachine, load
 from harmonium.machine.clamp import Clamp, ClampLike
-from harmonium.machine.hamiltonian import Hamiltonian, Parity, States
+from harmonium.machine.graph import Part, Graph
+from harmonium.machine.hamiltonian import Hamiltonian, States, put, taken
 from harmonium.machine.initialisation import (
     fit_,
     logistic_biases_,
@@ -15,11 +16,12 @@ from harmonium.machine.visible import VISIBLE_KINDS, visible_for
 
 __all__ = [
     "VISIBLE_KINDS",
+    "Part",
     "BoltzmannMachine",
     "Clamp",
     "ClampLike",
+    "Graph",
     "Hamiltonian",
-    "Parity",
     "States",
     "Statistics",
     "fit_",
@@ -27,6 +29,8 @@ __all__ = [
     "logistic_biases_",
     "normal_",
     "orthogonal_",
+    "put",
+    "taken",
     "visible_for",
     "visible_from_data_",
 ]

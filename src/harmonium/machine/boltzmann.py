@@ -2,80 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _random
+from harmonium.edges import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine import storage
-from harmonium.machine.hamiltonian import Hamiltonian, Parity, States
+from harmonium.machine.graph import Graph
+from harmonium.machine.hamiltonian import Hamiltonian, States
 from harmonium.machine.initialisation import normal_
+
+Edges = Iterable[tuple[int, int]] | Mapping[tuple[int, int], Coupling]
 
 
 @final
 class BoltzmannMachine(nn.Module):
-    """A Boltzmann machine of any depth and with any kind of unit; one hidden layer makes it an RBM.
+    """A Boltzmann machine: a graph of layers of any kind of unit.
 
-    Layer 0 is visible. Even and odd layers are independent given each other.
+    Without ``edges`` and ``visible`` it is a chain, each layer joined to the next and the first one visible:
+    one hidden layer makes it an RBM. Data are one matrix, the columns of the visible layers side by side.
 
     Args:
-        layers: the visible layer and at least one hidden layer.
+        layers: the layers; by default the visible one and at least one hidden layer.
+        edges: pairs (l, m) of layers that are joined, l ≤ m; or a mapping from pairs to couplings
+            (``hm.Dense()``, ``hm.Masked(mask)``, ``hm.Local(shape, window)``; a list makes all of them
+            dense). (l, l) couples the units of a layer.
+        visible: the layers that data are about, in the order of the data's columns.
         seed: where the first couplings come from, N(0, 0.01²): an int or a generator. See
             ``harmonium.machine`` for other initialisers.
 
     Attributes:
         layers: the layers, which own their parameters.
-        couplings: learnable W_l, (width_l, width_{l+1}); J_l = W_l, divided by σ² on every Gaussian side
-            (Liao, Eq. 1).
+        edges: the pairs of layers that are joined, as a tuple.
+        visible: the visible layers, as a tuple.
+        couplings: of every edge, with their learnable ``weight`` W, (width_l, width_m); J = W, divided by σ²
+            on every Gaussian side (Liao, Eq. 1).
         metadata: JSON-like values that travel with the machine's file, such as how its data were encoded.
 
     Raises:
-        TypeError: something that is not a layer.
-        ValueError: fewer than two layers, or one layer object used twice.
+        TypeError: something that is not a layer, or not a coupling.
+        ValueError: no layers, or one layer object used twice; edges or visible layers that do not exist or
+            come twice; a hidden layer without edges.
     """
 
-    def __init__(self, layers: Iterable[Layer], *, seed: int | torch.Generator = 0) -> None:
+    def __init__(
+        self,
+        layers: Iterable[Layer],
+        edges: Edges | None = None,
+        visible: Iterable[int] | None = None,
+        *,
+        seed: int | torch.Generator = 0,
+    ) -> None:
         super().__init__()
         _checks.instance(layers, "layers", Iterable, "a list of layers")
         given = list(layers)
         for i, layer in enumerate(given):
             if not isinstance(layer, Layer):
                 raise TypeError(f"layers[{i}]: expected a harmonium layer, received {type(layer).__name__}")
-        if len(given) < 2:
+        if len(given) < (2 if edges is None else 1):
             raise ValueError(
                 f"layers: expected a visible and at least one hidden layer, received {len(given)} layer(s)"
             )
         if len({id(layer) for layer in given}) < len(given):
             raise ValueError("layers: expected distinct layer objects, received the same object twice")
+        joined = _edges(pairwise(range(len(given))) if edges is None else edges, len(given))
+        self.edges = tuple(joined)
+        self.visible = _visible((0,) if visible is None else visible, len(given))
+        for l in set(range(len(given))) - set(self.visible) - {l for edge in joined for l in edge}:
+            raise ValueError(f"edges: expected one for every hidden layer, received none for layers[{l}]")
+        for (l, m), coupling in joined.items():
+            coupling.join(given[l], given[m])
         self.layers: Sequence[Layer] = nn.ModuleList(given)  # type: ignore[assignment]
-        self.couplings: Sequence[nn.Parameter] = nn.ParameterList(  # type: ignore[assignment]
-            torch.zeros(below.width, above.width) for below, above in pairwise(given)
-        )
+        self.couplings: Sequence[Coupling] = nn.ModuleList(joined.values())  # type: ignore[assignment]
+        inner = {edge: self.couplings[edge].joined for edge, (l, m) in enumerate(self.edges) if l == m}
+        self._graph = Graph(given, self.edges, self.visible, inner)
         self.metadata: dict[str, Any] = {}
         normal_(self, 0.01, _random.as_generator(seed))
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.couplings[0].dtype
+        return next(self.parameters()).dtype
 
     @property
     def device(self) -> torch.device:
-        return self.couplings[0].device
+        return next(self.parameters()).device
+
+    @property
+    def graph(self) -> Graph:
+        """The layers as nodes and the couplings as edges, with the order of a sweep."""
+        self._graph = self._graph.to(self.device, self.dtype)
+        return self._graph
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """The layers that are not visible."""
+        return self.graph.hidden
+
+    @property
+    def visible_width(self) -> int:
+        """Columns of the data."""
+        return sum(self.layers[l].width for l in self.visible)
+
+    def split(self, v: Tensor) -> dict[int, Tensor]:
+        """The columns of data by visible layer.
+
+        Args:
+            v: (rows, visible_width).
+
+        Returns:
+            For every visible layer, in their order, (rows, width_l).
+        """
+        widths = [self.layers[l].width for l in self.visible]
+        if not isinstance(v, Tensor) or v.dim() != 2 or v.shape[1] != sum(widths):
+            received = tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__
+            raise ValueError(f"v: expected a tensor (rows, {sum(widths)}), received {received}")
+        return dict(zip(self.visible, v.split(widths, -1), strict=True))
+
+    def check_rows(self, v: Tensor, name: str) -> None:
+        """Refuses data of the wrong shape, type or support, naming the place."""
+        if len(self.visible) == 1:
+            self.layers[self.visible[0]].check_rows(v, name)
+            return
+        _checks.instance(v, name, Tensor, "a torch tensor")
+        if v.dim() != 2 or v.shape[1] != self.visible_width or len(v) == 0:
+            raise ValueError(
+                f"{name}: expected (rows, {self.visible_width}) with at least one row, the columns of layers "
+                f"{', '.join(map(str, self.visible))} side by side, received shape {tuple(v.shape)}"
+            )
+        for l, x in self.split(v).items():
+            self.layers[l].check_rows(x, f"{name} (layer {l})")
 
     def hamiltonian(self) -> Hamiltonian:
         """The machine in natural parameters, differentiable in the learnable ones."""
         layers = tuple(self.layers)
         scales = [layer.scale for layer in layers]
         couplings = []
-        for W, (below, above) in zip(self.couplings, pairwise(scales), strict=True):
-            J = W if below is None else W * below.unsqueeze(-1)
+        for (l, m), coupling in zip(self.edges, self.couplings, strict=True):
+            J, below, above = coupling.matrix(), scales[l], scales[m]
+            J = J if below is None else J * below.unsqueeze(-1)
             couplings.append(J if above is None else J * above)
-        return Hamiltonian(layers, tuple(layer.natural() for layer in layers), tuple(couplings))
+        return Hamiltonian(layers, self.graph, tuple(layer.natural() for layer in layers), tuple(couplings))
 
     def energy(self, states: Sequence[Tensor]) -> Tensor:
         """E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.
@@ -89,29 +162,55 @@ class BoltzmannMachine(nn.Module):
         self.check_states(states)
         return self.hamiltonian().energy(states)
 
-    def free_energy(self, states: Sequence[Tensor] | Tensor, summed: Parity = "odd") -> Tensor:
-        """F = -ln Σ exp(-E), summed over all states of the odd or of the even layers.
+    def free_energy(
+        self,
+        states: Sequence[Tensor] | Tensor,
+        summed: Literal["even", "odd"] | Collection[int] | None = None,
+    ) -> Tensor:
+        """F = -ln Σ exp(-E), summed over all states of some layers.
 
         Args:
             states: for each layer (batch, width_l), entries of summed layers are not read and may be None;
-                or, with one hidden layer and ``summed="odd"``, the visible states alone.
-            summed: the parity summed out.
+                or, where no two hidden layers are joined, the visible states alone, (batch, visible_width).
+            summed: the layers that are summed out, no two of them joined and none with inner edges; "odd" or
+                "even" ones of a chain; None for ``graph.summed``, the odd layers of a chain.
 
         Returns:
             (batch,), float64.
+
+        Raises:
+            ValueError: layers that cannot be summed out together, or states that do not fit.
         """
-        _checks.one_of(summed, "summed", ("even", "odd"))
-        if isinstance(states, Tensor):
-            if len(self.layers) != 2 or summed != "odd":
-                raise ValueError(
-                    'states: expected one tensor for each layer (visible states alone do with summed="odd" '
-                    f"and one hidden layer), received one tensor for {len(self.layers)} layers"
-                )
-            states = [states, states]
+        out = self._summed(summed)
         hamiltonian = self.hamiltonian()
-        out = hamiltonian.parity(summed)
+        if isinstance(states, Tensor):
+            if set(out) != set(self.hidden):
+                raise ValueError(
+                    "states: expected one tensor for each layer (visible states alone do where all hidden "
+                    f"layers can be summed out), received one tensor for {len(self.layers)} layers"
+                )
+            self.check_rows(states, "states")
+            states = hamiltonian.split(states)
         self.check_states(states, skip=out)
         return hamiltonian.free_energy(states, out)
+
+    def _summed(self, summed: str | Collection[int] | None) -> tuple[int, ...]:
+        if summed is None:
+            return self.graph.summed
+        if isinstance(summed, str):
+            _checks.one_of(summed, "summed", ("even", "odd"))
+            if not self.graph.is_chain:
+                raise ValueError(
+                    f"summed: expected indices of layers in a machine that is no chain, received {summed!r}"
+                )
+            return tuple(range(summed == "odd", len(self.layers), 2))
+        out = tuple(sorted(summed))
+        if not set(out) <= set(range(len(self.layers))) or any(l in out and m in out for l, m in self.edges):
+            raise ValueError(
+                "summed: expected layers of the machine, no two of them joined and none with inner edges, "
+                f"received {list(summed)}"
+            )
+        return out
 
     def check_states(self, states: Sequence[Tensor], skip: Sequence[int] = ()) -> None:
         """Refuses states of the wrong number of layers, shape, type or support, naming the place."""
@@ -153,11 +252,45 @@ class BoltzmannMachine(nn.Module):
             ValueError: a parameter is not finite; such a file could not be read back.
             TypeError: metadata that JSON does not know.
         """
-        header = {
-            "layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers],
-            "metadata": self.metadata,
-        }
-        storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
+        header: dict[str, Any] = {"layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers]}
+        if not self.graph.is_chain or any(coupling.kind != "dense" for coupling in self.couplings):
+            header["edges"] = [
+                {"layers": list(edge), "kind": coupling.kind, **coupling.config()}
+                for edge, coupling in zip(self.edges, self.couplings, strict=True)
+            ]
+            header["visible"] = list(self.visible)
+        storage.write(
+            Path(path), self.state_dict(), {**header, "metadata": self.metadata}, overwrite=overwrite
+        )
+
+
+def _edges(edges: Any, layers: int) -> dict[tuple[int, int], Coupling]:
+    """Couplings by pair of layers."""
+    if not isinstance(edges, Mapping):
+        _checks.instance(edges, "edges", Iterable, "pairs of layers, or a mapping from pairs to couplings")
+        listed = [tuple(edge) if isinstance(edge, Iterable) else edge for edge in edges]
+        if len(set(listed)) < len(listed):
+            raise ValueError(f"edges: expected every pair of layers once, received {listed}")
+        edges = {edge: Dense() for edge in listed}
+    for edge, coupling in edges.items():
+        if not (isinstance(edge, tuple) and len(edge) == 2 and all(type(l) is int for l in edge)):
+            raise TypeError(f"edges: expected pairs of layers such as (0, 1), received {edge!r}")
+        if not 0 <= edge[0] <= edge[1] < layers:
+            raise ValueError(f"edges: expected pairs l <= m of layers 0..{layers - 1}, received {edge}")
+        _checks.instance(coupling, f"edges[{edge}]", Coupling, "a coupling such as hm.Dense()")
+    return dict(edges)
+
+
+def _visible(visible: Iterable[int], layers: int) -> tuple[int, ...]:
+    _checks.instance(visible, "visible", Iterable, "a list of layers")
+    listed = tuple(visible)
+    if (
+        not listed
+        or not all(type(l) is int and 0 <= l < layers for l in listed)
+        or len(set(listed)) < len(listed)
+    ):
+        raise ValueError(f"visible: expected different layers of 0..{layers - 1}, received {list(listed)}")
+    return listed
 
 
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMachine:
@@ -176,11 +309,16 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
     if len(dtypes) > 1:
         raise ValueError(f"path: {path} is damaged, expected one dtype, received {sorted(map(str, dtypes))}")
     try:
-        layers = []
-        for config in header["layers"]:
-            arguments = {key: value for key, value in config.items() if key != "kind"}
-            layers.append(Layer.registry[config["kind"]](**arguments))
-        machine = BoltzmannMachine(layers).to(dtype=tensors["couplings.0"].dtype)
+        layers = [_built(Layer.registry, config) for config in header["layers"]]
+        edges = None
+        if "edges" in header:
+            edges = {
+                tuple(config["layers"]): _built(Coupling.registry, config, "layers")
+                for config in header["edges"]
+            }
+        machine = BoltzmannMachine(layers, edges, header.get("visible")).to(dtype=dtypes.pop())
+        # Version 0.1.0 knew dense couplings alone, under the names couplings.0, couplings.1, …
+        tensors = {re.sub(r"^(couplings\.\d+)$", r"\1.weight", name): x for name, x in tensors.items()}
         machine.load_state_dict(tensors)
     except KeyError as error:
         raise ValueError(
@@ -194,3 +332,9 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
             f"path: {path} is damaged, expected a mapping of metadata, received {machine.metadata!r}"
         )
     return machine.to(device)
+
+
+def _built(registry: Mapping[str, Any], config: Mapping[str, Any], *others: str) -> Any:
+    """A layer or a coupling from what a file says of it."""
+    arguments = {key: value for key, value in config.items() if key not in ("kind", *others)}
+    return registry[config["kind"]](**arguments)

@@ -18,7 +18,7 @@ ClampLike = Tensor | Mapping[int, Tensor] | None
 class Clamp:
     """Held entries of the state.
 
-    Written by users as the visible values (batch, width_0), or as a mapping from layers to values; NaN marks
+    Written by users as the visible values (batch, visible_width), or as a mapping from layers to values; NaN marks
     an entry that is free. ``None`` holds nothing.
 
     Raises:
@@ -30,8 +30,19 @@ class Clamp:
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
         if clamp is None:
             return
-        values = {0: clamp} if isinstance(clamp, Tensor) else clamp
-        if not isinstance(values, Mapping):
+        values: Mapping[int, Tensor]
+        visible = hamiltonian.graph.visible
+        if isinstance(clamp, Tensor) and len(visible) == 1:
+            values = {visible[0]: clamp}
+        elif isinstance(clamp, Tensor):
+            expected = (rows, hamiltonian.visible_width)
+            if tuple(clamp.shape) != expected:
+                raise ValueError(f"clamp: expected shape {expected}, received {tuple(clamp.shape)}")
+            states = hamiltonian.split(clamp)
+            values = {l: states[l] for l in visible}
+        elif isinstance(clamp, Mapping):
+            values = clamp
+        else:
             raise TypeError(
                 "clamp: expected a tensor of visible values, a mapping or None, "
                 f"received {type(clamp).__name__}"

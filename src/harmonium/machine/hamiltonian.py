@@ -2,58 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from harmonium._products import product
 from harmonium.layers import Layer, Theta
+from harmonium.machine.graph import Part, Graph
 
 States = list[Tensor]
-Parity = Literal["even", "odd"]
 
 
 @final
 @dataclass(frozen=True)
 class Hamiltonian:
-    """-E(x) = Σ_l θ_l·t_l(x_l) + β Σ_l x_lᵀ J_l x_{l+1} (FORMULAS §1).
+    """-E(x) = Σ_l θ_l·t_l(x_l) + β Σ_{l<m} x_lᵀ J_lm x_m + ½ β Σ_l x_lᵀ J_ll x_l (FORMULAS §1).
 
     A machine's learnable parameters map to one of these (``BoltzmannMachine.hamiltonian``); tempering and
     annealing make others from it without touching the machine.
 
     Attributes:
         layers: the kinds of units; their own parameters are not used here.
+        graph: which of them are joined, and which are visible.
         thetas: natural parameters of each layer, each (width_l,); mean-field solvers also take one for each
             row of a batch, (batch, width_l).
-        couplings: J_l, (width_l, width_{l+1}).
+        couplings: J of every edge (l, m) of the graph, (width_l, width_m); symmetric where l = m.
         beta: inverse temperature of the couplings; a number, or one for each chain as (batch, 1).
     """
 
     layers: tuple[Layer, ...]
+    graph: Graph
     thetas: tuple[Theta, ...]
     couplings: tuple[Tensor, ...]
     beta: float | Tensor = 1.0
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.couplings[0].dtype
+        return self.thetas[0][0].dtype
 
     @property
     def device(self) -> torch.device:
-        return self.couplings[0].device
+        return self.thetas[0][0].device
 
     @cached_property
     def transposed(self) -> tuple[Tensor, ...]:
-        """J_lᵀ of every coupling, rows contiguous; made at first use."""
+        """Jᵀ of every coupling, rows contiguous; made at first use."""
         return tuple(J.t().contiguous() for J in self.couplings)
 
-    def parity(self, parity: Parity) -> tuple[int, ...]:
-        """The indices of the even layers (the visible one among them) or of the odd layers."""
-        return tuple(range(1 if parity == "odd" else 0, len(self.layers), 2))
+    @property
+    def edges(self) -> Iterator[tuple[int, int, Tensor]]:
+        """Every edge with its coupling: l, m, J."""
+        return ((l, m, J) for (l, m), J in zip(self.graph.edges, self.couplings, strict=True))
+
+    @property
+    def visible_width(self) -> int:
+        """Columns of the data."""
+        return sum(self.layers[l].width for l in self.graph.visible)
+
+    def split(self, v: Tensor) -> States:
+        """Rows of data as a state of the machine: the visible layers filled in, the others empty."""
+        states = [v[:0, :0]] * len(self.layers)
+        visible = self.graph.visible
+        parts = [v] if len(visible) == 1 else v.split([self.layers[l].width for l in visible], -1)
+        for l, x in zip(visible, parts, strict=True):
+            states[l] = x
+        return states
+
+    def seen(self, states: Sequence[Tensor]) -> Tensor:
+        """The visible layers side by side, (batch, visible_width): ``split`` undone."""
+        visible = self.graph.visible
+        return states[visible[0]] if len(visible) == 1 else torch.cat([states[l] for l in visible], -1)
 
     def tempered(self, beta: float | Tensor) -> Hamiltonian:
         """The same layers with all couplings multiplied by beta."""
@@ -62,15 +84,6 @@ class Hamiltonian:
     def with_layers(self, layers: Sequence[Layer]) -> Hamiltonian:
         """The same couplings between layers with other natural parameters, taken from ``layers``."""
         return replace(self, thetas=tuple(layer.natural() for layer in layers))
-
-    def lowest(self, layers: int) -> Hamiltonian:
-        """The machine of the lowest layers alone."""
-        return replace(
-            self,
-            layers=self.layers[:layers],
-            thetas=self.thetas[:layers],
-            couplings=self.couplings[: layers - 1],
-        )
 
     def take(self, rows: Tensor | slice) -> Hamiltonian:
         """The same for some of the rows of a batch: matters where β or natural parameters differ by row."""
@@ -86,17 +99,35 @@ class Hamiltonian:
             couplings=tuple(J.to(dtype) for J in self.couplings),
         )
 
-    def field(self, layer: int, states: Sequence[Tensor]) -> Tensor:
-        """B_l = β (x_{l-1} J_{l-1} + x_{l+1} J_lᵀ), (batch, width_l)."""
+    def field(
+        self, layer: int | Part, states: Sequence[Tensor], given: Collection[int] | None = None
+    ) -> Tensor:
+        """B_l = β Σ_m x_m J_ml over the layers joined to layer l, and within l over its other units.
+
+        Args:
+            layer: index of a layer, or a part: some of its units.
+            states: for each layer (batch, width_m); entries of layers that are not joined are not read.
+            given: layers to hear from; None for all.
+
+        Returns:
+            (batch, width_l), or the part's columns.
+        """
+        l, columns, _ = layer if isinstance(layer, Part) else Part(layer)
         field: Tensor | None = None
-        if layer > 0:
-            field = product(states[layer - 1], self.couplings[layer - 1])
-        if layer < len(self.couplings):
-            above = product(states[layer + 1], self.couplings[layer].t())
-            field = (
-                above if field is None else field.add_(above) if not field.requires_grad else field + above
-            )
-        assert field is not None
+        for edge, other, above in self.graph.joints[l]:
+            if given is not None and other not in given:
+                continue
+            J = self.couplings[edge]
+            if columns is not None:
+                J = self._columns(edge, above, columns)
+            elif above:
+                J = J.t()
+            part = product(states[other], J)
+            field = part if field is None else field + part if field.requires_grad else field.add_(part)
+        if field is None:
+            rows = max(len(x) for x in states)
+            width = self.layers[l].width if columns is None else len(columns)
+            return torch.zeros(rows, width, dtype=self.dtype, device=self.device)
         return self.beta_times(field)
 
     def beta_times(self, x: Tensor, power: int = 1) -> Tensor:
@@ -110,17 +141,28 @@ class Hamiltonian:
         """θ_l·t_l(x), (batch,)."""
         return self.layers[layer].log_weight(x, self.thetas[layer])
 
-    def log_partition(self, layer: int, field: Tensor) -> Tensor:
-        """Σ ψ over the units of a layer, summed in float64: (batch,)."""
-        return self.layers[layer].log_partition(field, theta=self.thetas[layer]).sum(-1, dtype=torch.float64)
+    def log_partition(self, layer: int | Part, field: Tensor) -> Tensor:
+        """Σ ψ over the units of a layer or part, summed in float64: (batch,)."""
+        return self.kind(layer).log_partition(field, theta=self.theta(layer)).sum(-1, dtype=torch.float64)
 
-    def coupling_energy(self, states: Sequence[Tensor]) -> Tensor:
-        """Σ_l x_lᵀ J_l x_{l+1} without β, in float64: (batch,)."""
-        pairs = (
-            (product(x, J) * y).sum(-1, dtype=torch.float64)
-            for x, J, y in zip(states, self.couplings, states[1:], strict=False)
-        )
-        return torch.stack(list(pairs)).sum(0)
+    def coupling_energy(self, states: Sequence[Tensor], given: Collection[int] | None = None) -> Tensor:
+        """Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).
+
+        Args:
+            states: for each layer (batch, width_l).
+            given: only edges that join two of these layers; None for all.
+        """
+        total: Tensor | None = None
+        for l, m, J in self.edges:
+            if given is not None and not (l in given and m in given):
+                continue
+            pair = (product(states[l], J) * states[m]).sum(-1, dtype=torch.float64)
+            pair = pair / 2 if l == m else pair
+            total = pair if total is None else total + pair
+        if total is None:
+            rows = max(len(x) for x in states)
+            return torch.zeros(rows, dtype=torch.float64, device=self.device)
+        return total
 
     def energy(self, states: Sequence[Tensor]) -> Tensor:
         """E(x) in float64: (batch,)."""
@@ -132,30 +174,28 @@ class Hamiltonian:
 
         Args:
             states: one entry for each layer; entries of summed layers are not read.
-            summed: layers to sum out, no two of them neighbours.
+            summed: layers to sum out, no two of them joined.
         """
         given = [l for l in range(len(self.layers)) if l not in summed]
         total = torch.stack([self.log_weight(l, states[l]).double() for l in given]).sum(0)
         for l in summed:
             total = total + self.log_partition(l, self.field(l, states))
-        # Couplings between two given layers (a visible layer clamped beside a given one).
-        for l, J in enumerate(self.couplings):
-            if l in given and l + 1 in given:
-                total = total + self.beta_times(
-                    (product(states[l], J) * states[l + 1]).sum(-1, dtype=torch.float64)
-                )
+        if any(l in given and m in given for l, m in self.graph.edges):
+            total = total + self.beta_times(self.coupling_energy(states, given))
         return -total
 
-    def noise(self, layer: int, rows: int, generator: torch.Generator, antithetic: bool = False) -> Tensor:
-        """Noise for ``rows`` samples of a layer, in the machine's dtype.
+    def noise(
+        self, layer: int | Part, rows: int, generator: torch.Generator, antithetic: bool = False
+    ) -> Tensor:
+        """Noise for ``rows`` samples of a layer or part, in the machine's dtype.
 
         Args:
-            layer: index of the layer.
+            layer: index of the layer, or a part.
             rows: how many; even with antithetic noise.
             generator: source of it.
             antithetic: whether the second half of the rows mirrors the first.
         """
-        kind = self.layers[layer]
+        kind = self.kind(layer)
         drawn = rows // 2 if antithetic else rows
         noise = kind.noise((drawn, kind.width), generator=generator).to(self.dtype)
         return torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
@@ -167,12 +207,47 @@ class Hamiltonian:
         return kind.sample(field, self.noise(layer, rows, generator), kind.reference())
 
     def sample(
-        self, layer: int, field: Tensor, generator: torch.Generator, antithetic: bool = False
+        self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
-        """A draw of a layer given its field, (batch, width_l)."""
+        """A draw of a layer or part given its field, of the field's shape."""
         noise = self.noise(layer, len(field), generator, antithetic)
-        return self.layers[layer].sample(field, noise, self.thetas[layer])
+        return self.kind(layer).sample(field, noise, self.theta(layer))
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
         """E[x_l | field], (batch, width_l)."""
         return self.layers[layer].moments(field, theta=self.thetas[layer]).mean
+
+    def kind(self, layer: int | Part) -> Layer:
+        """The units of a layer or part."""
+        if isinstance(layer, Part):
+            return layer.units or self.layers[layer.layer]
+        return self.layers[layer]
+
+    def theta(self, layer: int | Part) -> Theta:
+        """Their natural parameters."""
+        if not isinstance(layer, Part):
+            return self.thetas[layer]
+        theta = self.thetas[layer.layer]
+        return theta if layer.columns is None else tuple(p[..., layer.columns] for p in theta)
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, bool, int], Tensor]:
+        return {}
+
+    def _columns(self, edge: int, above: bool, columns: Tensor) -> Tensor:
+        """The columns of J (of Jᵀ) that lead to some units, kept for the next sweep."""
+        key = (edge, above, id(columns))
+        if key not in self._parts:
+            J = self.couplings[edge]
+            self._parts[key] = J[columns].t() if above else J[:, columns]
+        return self._parts[key]
+
+
+def put(part: Part, x: Tensor, states: Tensor) -> Tensor:
+    """The state of a layer with the columns of a part written over by x; other columns are kept."""
+    return x if part.columns is None else states.index_copy(-1, part.columns, x)
+
+
+def taken(part: Part, states: Tensor) -> Tensor:
+    """The columns of a part from the state of its layer."""
+    return states if part.columns is None else states.index_select(-1, part.columns)

@@ -19,20 +19,25 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -> None:
-    """Couplings W ~ N(0, std²)."""
+    """Couplings W ~ N(0, std²), within the pattern of each."""
     _checks.real(std, "std", low=0.0)
     _checks.generator(generator, machine.device)
-    for W in machine.couplings:
-        W.copy_(_random.normal(W.shape, generator, W.dtype) * std)
+    for coupling in machine.couplings:
+        W = coupling.weight
+        coupling.fill_(_random.normal(W.shape, generator, W.dtype) * std)
 
 
 @torch.no_grad()
 def orthogonal_(machine: BoltzmannMachine, gain: float, generator: torch.Generator) -> None:
-    """Couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023)."""
+    """Couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023).
+
+    Entries outside the pattern of a coupling are then set to 0.
+    """
     _checks.real(gain, "gain", low=0.0)
     _checks.generator(generator, machine.device)
-    for W in machine.couplings:
-        nn.init.orthogonal_(W, gain=gain, generator=generator)
+    for coupling in machine.couplings:
+        values = torch.empty_like(coupling.weight)
+        coupling.fill_(nn.init.orthogonal_(values, gain=gain, generator=generator))
 
 
 @torch.no_grad()
@@ -58,17 +63,24 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Rows) -> None:
         ValueError: rows of another width, or of values outside the support of the visible units.
     """
     _checks.instance(rows, "rows", Rows, "harmonium.data.Rows")
-    layer = machine.layers[0]
-    if rows.width != layer.width:
-        raise ValueError(f"rows: expected {layer.width} columns for {layer}, received {rows.width}")
-    sums: list[Tensor] = []
+    width = machine.visible_width
+    if rows.width != width:
+        received = ", ".join(str(machine.layers[l]) for l in machine.visible)
+        raise ValueError(f"rows: expected {width} columns for {received}, received {rows.width}")
+    sums: dict[int, list[Tensor]] = {}
     for chunk in rows.chunks(_ROWS):
-        layer.check(chunk, "rows")
-        parts = [t.sum(0, dtype=torch.float64) for t in layer.statistics(chunk)]
-        sums = [total + part for total, part in zip(sums, parts, strict=True)] if sums else parts
+        machine.check_rows(chunk, "rows")
+        for l, x in machine.split(chunk).items():
+            parts = [t.sum(0, dtype=torch.float64) for t in machine.layers[l].statistics(x)]
+            sums[l] = (
+                [total + part for total, part in zip(sums[l], parts, strict=True)] if l in sums else parts
+            )
     # The mean by the pass that also gives the variance: both are exact for a column that never changes.
-    mean, variance = rows.mean_variance()
-    fit_(layer, (mean, *(total / len(rows) for total in sums[1:])), variance, len(rows))
+    moments = [machine.split(x.unsqueeze(0)) for x in rows.mean_variance()]
+    for l in machine.visible:
+        mean, variance = (part[l].squeeze(0) for part in moments)
+        expected = (mean, *(total / len(rows) for total in sums[l][1:]))
+        fit_(machine.layers[l], expected, variance, len(rows))
 
 
 @torch.no_grad()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import pairwise
 from typing import final
 
 import torch
@@ -15,7 +14,9 @@ from harmonium.machine.hamiltonian import Hamiltonian
 
 @final
 class Statistics:
-    """A weighted sum of S(x) = (t_l(x_l) for every l; x_l ⊗ x_{l+1} for every l) over states.
+    """A weighted sum of S(x) = (t_l(x_l) for every layer l; x_l ⊗ x_m for every edge (l, m)) over states.
+
+    For an inner edge it is ½ x_l ⊗ x_l, so that each pair of units counts once.
 
     The sum is signed and grows in place: adding clamped states with weight +1/batch and free ones with weight
     -1/chains leaves the gradient in natural parameters, and nothing else is ever kept.
@@ -28,7 +29,7 @@ class Statistics:
 
     Attributes:
         thetas: sums of t_l, in the order of ``Layer.natural``, each (width_l,).
-        couplings: sums of x_l ⊗ x_{l+1}, each (width_l, width_{l+1}).
+        couplings: sums of x_l ⊗ x_m, each (width_l, width_m).
     """
 
     def __init__(self, hamiltonian: Hamiltonian, readings: Sequence[Collection[int]] | None = None) -> None:
@@ -51,7 +52,7 @@ class Statistics:
             states: one entry for each layer, (batch, width_l); entries of summed layers are not read.
             weight: a number, or one for each row (batch,).
             summed: layers replaced by their conditional expectation (Rao-Blackwell), no two of them
-                neighbours.
+                joined.
             fields: fields of summed layers where they are already known.
         """
         readings = [summed] if self.readings is None else self.readings
@@ -61,14 +62,16 @@ class Statistics:
         means = read[0] if len(read) == 1 else [torch.cat(parts) for parts in zip(*read, strict=True)]
         if isinstance(weight, Tensor) and len(read) > 1:
             weight = weight.repeat(len(read))
-        for l, (x, y) in enumerate(pairwise(means)):
+        for edge, (l, m) in enumerate(hamiltonian.graph.edges):
+            x, y = means[l], means[m]
+            factor = weight / 2 if l == m else weight
             # The weight goes into the smaller factor, for the same reason.
-            weighted = y * (weight if isinstance(weight, float) else weight.to(y.dtype).unsqueeze(-1))
+            weighted = y * (factor if isinstance(factor, float) else factor.to(y.dtype).unsqueeze(-1))
             pair = product(x.t(), weighted)
-            if l == len(self.couplings):
+            if edge == len(self.couplings):
                 self.couplings.append(pair)
             else:
-                self.couplings[l].add_(pair)
+                self.couplings[edge].add_(pair)
 
     def _read(
         self,

@@ -30,12 +30,12 @@ def adatap(
 
     The units, each at (B₁, A₁), and a Gaussian with the machine's couplings, at (B₂, A₂), agree on all means
     and variances (Opper & Winther 2001); ``free_energy`` is that of expectation consistency. Unlike TAP it
-    needs no assumption on the couplings; a sweep inverts a matrix for every row, of the smaller parity.
+    needs no assumption on the couplings; a sweep inverts a matrix for every row, of the smaller colour.
 
     Args:
         machine: the machine, of any depth, with units of one column (no ``Categorical``).
-        start: visible means to start from, (batch, width_0), with variance zero.
-        clamp: what to hold: visible values (batch, width_0) or a mapping from layers to values; NaN is free.
+        start: visible means to start from, (batch, visible_width), with variance zero.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is free.
         tolerance: see ``solve``.
         damping: weight of the old fields in new ones, in [0, 1), or "adaptive".
         max_sweeps: at least 1.
@@ -44,7 +44,8 @@ def adatap(
         The solution. "Unbounded" is also a row whose Gaussian lost its normaliser on the way.
 
     Raises:
-        ValueError: shapes or numbers out of range, or units of several columns.
+        ValueError: shapes or numbers out of range, units of several columns, or a graph that two
+            colours do not suffice for.
     """
     hamiltonian, held, v = prepare(machine, start, clamp)
     scheme = AdaTAP(hamiltonian, held)
@@ -65,10 +66,10 @@ class AdaTAP(Scheme):
     def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp) -> None:
         check_scalar(hamiltonian, "adaptive TAP")
         super().__init__(hamiltonian, clamp)
-        parities = (hamiltonian.parity("even"), hamiltonian.parity("odd"))
-        widths = [sum(hamiltonian.layers[l].width for l in layers) for layers in parities]
+        groups = hamiltonian.graph.sides("adaptive TAP")
+        widths = [sum(hamiltonian.layers[l].width for l in layers) for layers in groups]
         self._inner = min((0, 1), key=lambda side: widths[side])
-        self._sides = (parities[1 - self._inner], parities[self._inner])
+        self._sides = (groups[1 - self._inner], groups[self._inner])
         self._J = self._joined()
 
     def begin(self, start: Tensor) -> Point:
@@ -98,7 +99,7 @@ class AdaTAP(Scheme):
             total = total + self.entropy(l, point) + unit.sum(-1, dtype=torch.float64)
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
-    def products(self, l: int, point: Point, weight: Tensor) -> Tensor:
+    def products(self, edge: int, point: Point, weight: Tensor) -> Tensor:
         """Means, and the Gaussian's covariances."""
         D, g, _, _ = self._both(point)
         used = torch.nonzero(weight).squeeze(-1)
@@ -108,14 +109,15 @@ class AdaTAP(Scheme):
             rows = used[chunk]
             gaussian = _Gaussian(self._J_of(rows), D[rows], g[rows], self._width)
             total += (weight[rows].view(-1, 1, 1) * gaussian.covariance()).sum(0)
-        outer, inner = (l, l + 1) if l in self._sides[0] else (l + 1, l)
+        l, m = self.hamiltonian.graph.edges[edge]
+        outer, inner = (l, m) if l in self._sides[0] else (m, l)
         block = total[self._span(outer), self._span(inner)]
-        means = point.means[l].t() @ (point.means[l + 1] * weight.unsqueeze(-1))
+        means = point.means[l].t() @ (point.means[m] * weight.unsqueeze(-1))
         return means + (block if outer == l else block.t())
 
     @property
     def _width(self) -> int:
-        """Units of the outer parity, which come first wherever all units stand in one row."""
+        """Units of the outer colour, which come first wherever all units stand in one row."""
         return self._J.shape[0]
 
     def _reaction(self, point: Point) -> tuple[list[Tensor], list[Tensor]]:
@@ -138,7 +140,7 @@ class AdaTAP(Scheme):
         return torch.cat(parts)
 
     def _both(self, point: Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """D, g, B and A of all units, outer parity first: (batch, units)."""
+        """D, g, B and A of all units, outer colour first: (batch, units)."""
         order = [*self._sides[0], *self._sides[1]]
         a, c, B, A = (torch.cat([part[l] for l in order], -1) for part in point[:4])
         slack = 1 - A * c
@@ -152,17 +154,16 @@ class AdaTAP(Scheme):
         return [parts[l].contiguous() for l in range(len(order))]
 
     def _joined(self) -> Tensor:
-        """All couplings as one matrix from the outer to the inner parity."""
+        """All couplings as one matrix from the outer to the inner colour."""
         widths = [sum(self.hamiltonian.layers[l].width for l in layers) for layers in self._sides]
-        couplings = self.hamiltonian.couplings
-        J = couplings[0].new_zeros(widths)
-        for l, W in enumerate(couplings):
-            outer, inner = (l, l + 1) if l in self._sides[0] else (l + 1, l)
-            J[self._span(outer), self._span(inner)] = W if outer == l else W.t()
-        return J
+        joined = torch.zeros(widths, dtype=self.hamiltonian.dtype, device=self.hamiltonian.device)
+        for l, m, J in self.hamiltonian.edges:
+            outer, inner = (l, m) if l in self._sides[0] else (m, l)
+            joined[self._span(outer), self._span(inner)] = J if outer == l else J.t()
+        return joined
 
     def _span(self, l: int) -> slice:
-        """Where a layer stands among the layers of its parity."""
+        """Where a layer stands among the layers of its colour."""
         layers = self._sides[0] if l in self._sides[0] else self._sides[1]
         first = sum(self.hamiltonian.layers[k].width for k in layers if k < l)
         return slice(first, first + self.hamiltonian.layers[l].width)

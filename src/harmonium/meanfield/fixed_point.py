@@ -34,7 +34,7 @@ def solve(
 
     Args:
         scheme: what is solved, for a batch of rows.
-        start: visible means (batch, width_0), or a point of an earlier solve.
+        start: visible means (batch, visible_width), or a point of an earlier solve.
         tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
             by 1 - damping, is at most this, and that of the variances too where they enter the equations;
             > 0.
@@ -151,7 +151,7 @@ def prepare(machine: BoltzmannMachine, start: Tensor, clamp: ClampLike) -> tuple
     Raises:
         TypeError, ValueError: start of another shape or not finite, or a clamp that does not fit.
     """
-    width = machine.layers[0].width
+    width = machine.visible_width
     _checks.instance(start, "start", Tensor, "a torch tensor")
     if start.dim() != 2 or start.shape[1] != width or len(start) == 0:
         raise ValueError(

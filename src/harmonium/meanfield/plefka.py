@@ -39,11 +39,11 @@ class Plefka(Scheme):
         self.order = _checks.positive_int(order, "order")
         if order > 3:
             raise ValueError(f"order: expected 1, 2 or 3, received {order}")
-        J, layers = hamiltonian.couplings, hamiltonian.layers
+        layers = hamiltonian.layers
         # Negative, so that a product with variances is A at once.
         self._squares: list[Tensor] = []
         if order > 1:
-            self._squares = [blocks.squares(layers[l], layers[l + 1], W).neg_() for l, W in enumerate(J)]
+            self._squares = [blocks.squares(layers[l], layers[m], J).neg_() for l, m, J in hamiltonian.edges]
         self._cubes: list[Tensor] = []
         self._states: list[tuple[float, float]] = []
         if order > 2:
@@ -54,7 +54,8 @@ class Plefka(Scheme):
                 digits = torch.arange(2).unsqueeze(-1).expand(2, layer.n_units)
                 low, high = layer.from_digits(digits)[:, 0].tolist()
                 self._states.append((low, high))
-            self._cubes = [-W * square for W, square in zip(J, self._squares, strict=True)]
+            pairs = zip(hamiltonian.couplings, self._squares, strict=True)
+            self._cubes = [-J * square for J, square in pairs]
 
     def begin(self, start: Tensor) -> Point:
         return self.upwards(start)
@@ -87,23 +88,25 @@ class Plefka(Scheme):
     def free_energy(self, point: Point) -> Tensor:
         hamiltonian = self.hamiltonian
         total = self.first_order(point)
-        for l in range(len(hamiltonian.couplings)):
+        for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             for power, factor, tensors in ((2, -0.5, self._squares), (3, 1 / 6, self._cubes)):
                 if self.order >= power:
-                    x, y = (self._term(power, k, point) for k in (l, l + 1))
-                    pairs = (product(x, tensors[l]) * y).sum(-1, dtype=torch.float64)
+                    x, y = (self._term(power, k, point) for k in (l, m))
+                    pairs = (product(x, tensors[edge]) * y).sum(-1, dtype=torch.float64)
+                    factor = factor / 2 if l == m else factor
                     total = total + hamiltonian.beta_times(pairs, power) * factor
         return -total
 
-    def products(self, l: int, point: Point, weight: Tensor) -> Tensor:
+    def products(self, edge: int, point: Point, weight: Tensor) -> Tensor:
         hamiltonian = self.hamiltonian
-        below, above = hamiltonian.layers[l : l + 2]
-        J = hamiltonian.couplings[l]
-        weight = weight.to(J.dtype).unsqueeze(-1)
+        l, m = hamiltonian.graph.edges[edge]
+        below, above = hamiltonian.layers[l], hamiltonian.layers[m]
+        J = hamiltonian.couplings[edge]
+        weight = weight.to(J.dtype).unsqueeze(-1) / (2 if l == m else 1)
         beta = hamiltonian.beta_times(weight)
-        total = product(point.means[l].t(), point.means[l + 1] * weight)
+        total = product(point.means[l].t(), point.means[m] * weight)
         if self.order > 1:
-            x, y = (self._term(2, k, point) for k in (l, l + 1))
+            x, y = (self._term(2, k, point) for k in (l, m))
             pairs = product(x.t(), y * beta)
             if pairs.shape == J.shape:
                 total.addcmul_(pairs, J)
@@ -113,19 +116,18 @@ class Plefka(Scheme):
                 J = J.view(below.n_units, p, above.n_units, q)
                 total += torch.einsum("istjuv,itjv->isju", pairs, J).reshape(total.shape)
         if self.order > 2:
-            x, y = (self._term(3, k, point) for k in (l, l + 1))
-            total.addcmul_(product(x.t(), y * hamiltonian.beta_times(beta)), self._squares[l], value=-0.5)
+            x, y = (self._term(3, k, point) for k in (l, m))
+            total.addcmul_(product(x.t(), y * hamiltonian.beta_times(beta)), self._squares[edge], value=-0.5)
         return total
 
     def _neighbours(self, l: int, tensors: list[Tensor], x: list[Tensor]) -> Tensor:
         """Σ over the neighbouring layers of x times their coupling's square or cube, with its power of β."""
         total: Tensor | None = None
-        if l > 0:
-            total = product(x[l - 1], tensors[l - 1])
-        if l < len(tensors):
-            above = product(x[l + 1], tensors[l].t())
-            total = above if total is None else total + above
-        assert total is not None
+        for edge, other, above in self.hamiltonian.graph.joints[l]:
+            part = product(x[other], tensors[edge].t() if above else tensors[edge])
+            total = part if total is None else total + part
+        if total is None:
+            total = torch.zeros_like(x[l])
         return self.hamiltonian.beta_times(total, 2 if tensors is self._squares else 3)
 
     def _term(self, power: int, l: int, point: Point) -> Tensor:

@@ -12,7 +12,7 @@ from harmonium.layers import Moments, Theta
 from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian
 from harmonium.machine.clamp import ClampLike
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
-from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
+from harmonium.meanfield.scheme import Damping, Point, Scheme, check_no_inner, check_scalar
 from harmonium.meanfield.solution import Solution
 
 
@@ -35,8 +35,8 @@ def relaxed_bp(
 
     Args:
         machine: the machine, of any depth, with units of one column (no ``Categorical``).
-        start: visible means to start from, (batch, width_0), with variance zero.
-        clamp: what to hold: visible values (batch, width_0) or a mapping from layers to values; NaN is free.
+        start: visible means to start from, (batch, visible_width), with variance zero.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is free.
         tolerance: see ``solve``.
         damping: weight of the old messages in new ones, in [0, 1), or "adaptive".
         max_sweeps: at least 1.
@@ -63,18 +63,19 @@ class RelaxedBP(Scheme):
     """Moments of every unit i without its neighbour j.
 
     They are taken at B_{i→j} = Σ_{k≠j} J a_{k→i} and A_{i→j} = -Σ_{k≠j} J² c_{k→i}. A point's ``messages``
-    hold for every coupling means and variances upwards, (batch, width_{l+1}, width_l), then downwards,
-    (batch, width_l, width_{l+1}): the sender is last.
+    hold for every edge (l, m) means and variances upwards, (batch, width_m, width_l), then downwards,
+    (batch, width_l, width_m): the sender is last.
     """
 
     def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp) -> None:
         check_scalar(hamiltonian, "relaxed belief propagation")
+        check_no_inner(hamiltonian, "relaxed belief propagation")
         super().__init__(hamiltonian, clamp)
 
     def begin(self, start: Tensor) -> Point:
         point = self.upwards(start)
-        for l, J in enumerate(self.hamiltonian.couplings):
-            for sender, receivers in ((l, J.shape[1]), (l + 1, J.shape[0])):
+        for l, m, J in self.hamiltonian.edges:
+            for sender, receivers in ((l, J.shape[1]), (m, J.shape[0])):
                 for part in (point.means[sender], point.variances[sender]):
                     point.messages.append(part.unsqueeze(1).expand(-1, receivers, -1).clone())
         return point
@@ -111,19 +112,22 @@ class RelaxedBP(Scheme):
                 total = total - 0.5 * edge.sum((-1, -2), dtype=torch.float64)
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
-    def products(self, l: int, point: Point, weight: Tensor) -> Tensor:
+    def products(self, edge: int, point: Point, weight: Tensor) -> Tensor:
         """To the second order in J, as in TAP."""
         hamiltonian, (a, c) = self.hamiltonian, point[:2]
+        l, m = hamiltonian.graph.edges[edge]
         weight = weight.to(hamiltonian.dtype).unsqueeze(-1)
-        covariance = hamiltonian.couplings[l] * (c[l].t() @ hamiltonian.beta_times(c[l + 1] * weight))
-        return a[l].t() @ (a[l + 1] * weight) + covariance
+        covariance = hamiltonian.couplings[edge] * (c[l].t() @ hamiltonian.beta_times(c[m] * weight))
+        return a[l].t() @ (a[m] * weight) + covariance
 
     def _sides(self, l: int) -> Iterator[_Side]:
-        couplings = self.hamiltonian.couplings
-        if l > 0:
-            yield _Side(l - 1, self._coupling(couplings[l - 1].t()), 4 * l - 4, 4 * l - 2)
-        if l < len(couplings):
-            yield _Side(l + 1, self._coupling(couplings[l]), 4 * l + 2, 4 * l)
+        for edge, other, above in self.hamiltonian.graph.joints[l]:
+            J = self.hamiltonian.couplings[edge]
+            upwards, downwards = 4 * edge, 4 * edge + 2
+            if above:
+                yield _Side(other, self._coupling(J), downwards, upwards)
+            else:
+                yield _Side(other, self._coupling(J.t()), upwards, downwards)
 
     def _coupling(self, J: Tensor) -> Tensor:
         beta = self.hamiltonian.beta

@@ -79,7 +79,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def begin(self, start: Tensor) -> Point:
-        """The point from visible means (batch, width_0) with variance zero."""
+        """The point from visible means (batch, visible_width) with variance zero."""
 
     @abstractmethod
     def sweep(self, point: Point, damping: Damping) -> Point:
@@ -90,8 +90,8 @@ class Scheme(ABC):
         """F at a point, (batch,), float64."""
 
     @abstractmethod
-    def products(self, l: int, point: Point, weight: Tensor) -> Tensor:
-        """Σ_rows weight · E[x_l ⊗ x_{l+1}], (width_l, width_{l+1}); weight (batch,)."""
+    def products(self, edge: int, point: Point, weight: Tensor) -> Tensor:
+        """Σ_rows weight · E[x_l ⊗ x_m] over an edge (l, m), (width_l, width_m); weight (batch,)."""
 
     def statistics(self, l: int, point: Point) -> Theta:
         """E[t_l] of every row, in the order of ``Layer.natural``, each (batch, width_l)."""
@@ -107,19 +107,21 @@ class Scheme(ABC):
         return tuple(torch.where(held, x, y) for x, y in zip(fixed, free, strict=True))
 
     def upwards(self, start: Tensor) -> Point:
-        """Means at ``start``, hidden layers from the layer below alone, no curvature anywhere."""
-        hamiltonian = self.hamiltonian
-        means = [self.clamp.apply(0, start).clone()]  # rows are written over in place
-        fields = [torch.zeros_like(start)]
-        variances = [torch.zeros_like(start)]
-        for l in range(1, len(hamiltonian.layers)):
-            field = hamiltonian.lowest(l + 1).field(l, means)
-            mean, variance = self.moments(l, field, 0.0)
-            means.append(mean)
-            variances.append(variance)
-            fields.append(field)
-        if not self.clamp.fixes(0):
-            fields[0] = hamiltonian.field(0, means)
+        """Means at ``start``, hidden layers from what is there already, no curvature anywhere."""
+        hamiltonian, graph = self.hamiltonian, self.hamiltonian.graph
+        means = hamiltonian.split(start)
+        fields, variances = list(means), list(means)
+        given = set(graph.visible)
+        for l in graph.visible:
+            means[l] = self.clamp.apply(l, means[l]).clone()  # rows are written over in place
+            fields[l], variances[l] = torch.zeros_like(means[l]), torch.zeros_like(means[l])
+        for l in graph.order:
+            fields[l] = hamiltonian.field(l, means, given)
+            means[l], variances[l] = self.moments(l, fields[l], 0.0)
+            given.add(l)
+        for l in graph.visible:
+            if not self.clamp.fixes(l):
+                fields[l] = hamiltonian.field(l, means)
         return Point(means, variances, fields, [torch.zeros_like(a) for a in means], [])
 
     def moments(self, l: int, field: Tensor, curvature: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -132,8 +134,8 @@ class Scheme(ABC):
         return mean, variance.contiguous()  # real units give an expanded one, which cannot be written to
 
     def free_layers(self) -> list[int]:
-        """The layers that are not held whole, odd ones first: the order of a sweep."""
-        order = (*self.hamiltonian.parity("odd"), *self.hamiltonian.parity("even"))
+        """The layers that are not held whole, those of ``graph.summed`` first: the order of a sweep."""
+        order = dict.fromkeys(block.layer for block in self.hamiltonian.graph.backwards)
         return [l for l in order if not self.clamp.fixes(l)]
 
     def entropy(self, l: int, point: Point) -> Tensor:
@@ -169,3 +171,11 @@ def check_scalar(hamiltonian: Hamiltonian, what: str) -> None:
     for layer in hamiltonian.layers:
         if layer.width != layer.n_units:
             raise ValueError(f"machine: expected units of one column for {what}, received {layer}")
+
+
+def check_no_inner(hamiltonian: Hamiltonian, what: str) -> None:
+    """Refuses edges within a layer."""
+    if hamiltonian.graph.inner:
+        raise ValueError(
+            f"machine: expected no edges within a layer for {what}, received {sorted(hamiltonian.graph.edges)}"
+        )

@@ -55,6 +55,8 @@ def pretrain(
         TypeError, ValueError: as in ``train``; a machine with one hidden layer.
     """
     _checks.instance(machine, "machine", BoltzmannMachine, "a BoltzmannMachine")
+    if not machine.graph.is_chain:
+        raise ValueError(f"machine: expected a chain of layers, received the edges {machine.edges}")
     if len(machine.layers) < 3:
         raise ValueError(
             f"machine: expected at least two hidden layers, received {len(machine.layers) - 1}; train does it"
@@ -69,13 +71,13 @@ def pretrain(
         pair = BoltzmannMachine([deepcopy(machine.layers[l]), deepcopy(machine.layers[l + 1])])
         pair = pair.to(machine.device, machine.dtype)
         with torch.no_grad():
-            pair.couplings[0].copy_(machine.couplings[l])
+            pair.couplings[0].weight.copy_(machine.couplings[l].weight)
         if l > 0:
             visible_from_data_(pair, rows)
         folder = None if run_dir is None else Path(run_dir) / f"pair-{l + 1}"
         runs.append(train(pair, rows, rule=rule, seed=seed, run_dir=folder, **settings))
         with torch.no_grad():
-            machine.couplings[l].copy_(pair.couplings[0])
+            machine.couplings[l].weight.copy_(pair.couplings[0].weight)
         if l == 0:
             machine.layers[0].load_state_dict(pair.layers[0].state_dict())
         machine.layers[l + 1].load_state_dict(pair.layers[1].state_dict())
@@ -94,6 +96,6 @@ def _drawn(pair: BoltzmannMachine, rows: Rows, seed: int) -> Tensor:
     parts = []
     for chunk in rows.chunks(_ROWS):
         v = chunk.to(pair.device)
-        h = hamiltonian.sample(1, hamiltonian.field(1, [v, v]), generator).cpu()
+        h = hamiltonian.sample(1, hamiltonian.field(1, hamiltonian.split(v)), generator).cpu()
         parts.append(h.to(torch.int8) if pair.layers[1].discrete else h)
     return torch.cat(parts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from harmonium.data import Rows
-from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 
 # Entries converted at once: bounds the memory of the pass.
@@ -17,7 +16,7 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> None:
 
     Data in a file are left to ``check_batch``, as a whole pass over them may take long.
     """
-    width = _visible(machine).width
+    width = machine.visible_width
     if rows.width != width:
         raise ValueError(
             f"{name}: expected {width} columns, one for each visible unit, received {rows.width}"
@@ -31,15 +30,11 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> None:
 
 def check_batch(machine: BoltzmannMachine, batch: Tensor, indices: Tensor | range, name: str) -> None:
     """Refuse entries outside the support, naming the row of the data."""
-    layer = _visible(machine)
     try:
-        layer.check(batch, name)
+        machine.check_rows(batch, name)
     except ValueError:
-        # The layer counts rows within what it is given; one row at a time tells which of the data it is.
+        # A layer counts rows within what it is given; one row at a time tells which of the data it is.
         for row, index in zip(batch, indices, strict=True):
-            layer.check(row, f"{name}[{int(index)}]")
+            for l, x in machine.split(row.unsqueeze(0)).items():
+                machine.layers[l].check(x.squeeze(0), f"{name}[{int(index)}]")
         raise
-
-
-def _visible(machine: BoltzmannMachine) -> Layer:
-    return machine.layers[0]

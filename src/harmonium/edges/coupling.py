@@ -1,0 +1,85 @@
+"""What joins two layers, or the units of one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from harmonium.layers import Layer
+
+
+class Coupling(nn.Module, ABC):
+    """The couplings W of one edge of a machine.
+
+    A machine calls ``join`` once, which makes the weights. A kind of coupling is one subclass: ``kind`` and
+    ``pattern``, and ``config`` where it has arguments.
+
+    An edge from a layer to itself couples the layer's own units: W is then symmetric, with nothing between
+    the columns of one unit, and its weights lie above the diagonal, so that every pair is counted once.
+
+    Attributes:
+        weight: learnable, (width_l, width_m), zero at first. Entries outside the pattern are not read.
+        inner: whether the edge joins a layer to itself.
+    """
+
+    kind: ClassVar[str]
+    """The name of this kind of coupling in files."""
+    registry: ClassVar[dict[str, type[Coupling]]] = {}
+    """Every kind of coupling by name."""
+
+    weight: nn.Parameter
+    inner: bool
+    _pattern: Tensor | None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Coupling.registry[cls.kind] = cls
+
+    @abstractmethod
+    def pattern(self, below: Layer, above: Layer) -> Tensor | None:
+        """Which entries of W may differ from 0, (width_below, width_above) booleans; None for all.
+
+        Raises:
+            ValueError: a pattern that does not fit these layers.
+        """
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that rebuild the coupling, as JSON knows them."""
+        return {}
+
+    def join(self, below: Layer, above: Layer) -> None:
+        """Makes the weights between two layers.
+
+        Raises:
+            ValueError: a pattern that does not fit, or a coupling that joins layers already.
+        """
+        if hasattr(self, "inner"):
+            raise ValueError("edges: expected a coupling of its own for every edge, received one twice")
+        pattern = self.pattern(below, above)
+        self.inner = below is above
+        if self.inner:
+            unit = torch.arange(below.n_units).repeat_interleave(below.width // below.n_units)
+            upper = unit.unsqueeze(-1) < unit
+            pattern = upper if pattern is None else (pattern | pattern.t()) & upper
+        self.register_buffer("_pattern", pattern, persistent=False)
+        self.weight = nn.Parameter(torch.zeros(below.width, above.width))
+
+    def matrix(self) -> Tensor:
+        """W, (width_l, width_m), differentiable in the weights; symmetric for an inner edge."""
+        W = self.weight if self._pattern is None else self.weight * self._pattern
+        return W + W.t() if self.inner else W
+
+    @property
+    def joined(self) -> Tensor | None:
+        """Which columns of the two layers are joined, (width_l, width_m) booleans; None for all."""
+        if self._pattern is None or not self.inner:
+            return self._pattern
+        return self._pattern | self._pattern.t()
+
+    @torch.no_grad()
+    def fill_(self, values: Tensor) -> None:
+        """Sets the weights, and those outside the pattern to 0."""
+        self.weight.copy_(values if self._pattern is None else values * self._pattern)

@@ -1,0 +1,228 @@
+"""Which layers are joined, which are visible, and what can be drawn at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy, deepcopy
+from functools import cached_property
+from itertools import chain, combinations
+from typing import NamedTuple, final
+
+import networkx as nx
+import torch
+from torch import Tensor
+
+from harmonium.layers import Layer
+
+Edge = tuple[int, int]
+
+
+class Part(NamedTuple):
+    """Units of one layer that are independent given all others: what a sampler draws at once.
+
+    Attributes:
+        layer: index of the layer.
+        columns: of its state, (columns,) int64; None for all.
+        units: a layer of these units alone, whose own parameters are not used; None for all.
+    """
+
+    layer: int
+    columns: Tensor | None = None
+    units: Layer | None = None
+
+
+class Joint(NamedTuple):
+    """An edge as one of its layers sees it.
+
+    Attributes:
+        edge: index of the edge.
+        other: the layer at its other end; the layer itself for an inner edge.
+        above: whether the other layer stands second in the edge, so that Jᵀ leads here.
+    """
+
+    edge: int
+    other: int
+    above: bool
+
+
+@final
+class Graph:
+    """Layers as nodes and couplings as edges.
+
+    Args:
+        layers: of the machine.
+        edges: pairs l ≤ m, no pair twice; (l, l) couples the units of a layer.
+        visible: layers that data are about, in the order of the data's columns.
+        joined: for every inner edge which columns are joined, (width, width) booleans; None for all.
+
+    Attributes:
+        colours: parts that can be drawn at once, colour by colour; a sweep goes through all of them. Every
+            chain of layers has two. The layers of ``summed`` have the last colour.
+        summed: hidden layers, no two of them joined, that are summed out where one set of layers is.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        edges: Iterable[Edge],
+        visible: Iterable[int],
+        joined: Mapping[int, Tensor | None],
+    ) -> None:
+        self.size = len(layers)
+        self._place = (torch.device("cpu"), torch.float32)
+        self.edges = tuple(edges)
+        self.visible = tuple(visible)
+        self.colours = _coloured(list(_parts(layers, self.edges, joined)), self.edges)
+        whole = [
+            tuple(b.layer for b in colour if b.columns is None and b.layer not in self.visible)
+            for colour in self.colours
+        ]
+        widths = [sum(layers[l].width for l in group) for group in whole]
+        seen = [any(b.layer in self.visible for b in colour) for colour in self.colours]
+        last = max(range(len(whole)), key=lambda i: (bool(whole[i]) and not seen[i], widths[i]))
+        self.summed = whole[last]
+        if self.summed:
+            self.colours = (*self.colours[:last], *self.colours[last + 1 :], self.colours[last])
+
+    @classmethod
+    def chain(cls, layers: Sequence[Layer]) -> Graph:
+        """Every layer joined to the next, the first one visible."""
+        return cls(layers, zip(range(len(layers) - 1), range(1, len(layers)), strict=True), (0,), {})
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """The layers that are not visible."""
+        return tuple(l for l in range(self.size) if l not in self.visible)
+
+    @cached_property
+    def inner(self) -> dict[int, int]:
+        """The edge that couples a layer's own units, by layer."""
+        return {l: edge for edge, (l, m) in enumerate(self.edges) if l == m}
+
+    @property
+    def backwards(self) -> tuple[Part, ...]:
+        """The parts of a sweep that draws the layers of ``summed``, given all others, first."""
+        return tuple(chain.from_iterable(self.colours_backwards))
+
+    @property
+    def colours_backwards(self) -> tuple[tuple[Part, ...], ...]:
+        """The same colour by colour."""
+        return (self.colours[-1], *self.colours[:-1])
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The layers that are not in ``summed``: what the next sweep that draws ``summed`` first depends on."""
+        return tuple(l for l in range(self.size) if l not in self.summed)
+
+    @cached_property
+    def joints(self) -> tuple[tuple[Joint, ...], ...]:
+        """For every layer its edges, in their order; an inner edge once."""
+        found: list[list[Joint]] = [[] for _ in range(self.size)]
+        for edge, (l, m) in enumerate(self.edges):
+            found[l].append(Joint(edge, m, True))
+            if l != m:
+                found[m].append(Joint(edge, l, False))
+        return tuple(tuple(sorted(joints)) for joints in found)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The hidden layers, those nearest to the visible ones first: how a state is filled in from data."""
+        graph = nx.Graph(self.edges)
+        distance = nx.multi_source_dijkstra_path_length(graph, set(self.visible) & set(graph) or {0})
+        return tuple(sorted(self.hidden, key=lambda l: (distance.get(l, self.size), l)))
+
+    @cached_property
+    def independent(self) -> bool:
+        """Whether nothing is left to sample once the visible layers are held."""
+        return set(self.summed) == set(self.hidden)
+
+    @cached_property
+    def is_chain(self) -> bool:
+        """Whether every layer is joined to the next and to nothing else, and the first alone is visible."""
+        return self.visible == (0,) and self.edges == tuple((l, l + 1) for l in range(self.size - 1))
+
+    def sides(self, what: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The layers of both colours, those with the visible ones first (even and odd layers of a chain).
+
+        Raises:
+            ValueError: a graph that two colours do not suffice for; the message names ``what`` needs them.
+        """
+        if len(self.colours) > 2 or self.inner:
+            raise ValueError(
+                f"machine: expected layers in two groups without edges inside either for {what}, received "
+                f"{len(self.colours)} colours" + (" and inner edges" if self.inner else "")
+            )
+        groups = [tuple(sorted(part.layer for part in colour)) for colour in self.colours]
+        return groups[0], groups[1] if len(groups) > 1 else ()
+
+    def independent_sets(self, among: Collection[int]) -> Iterator[tuple[int, ...]]:
+        """The largest sets of layers that can be summed out together, each as large as it can be."""
+        free = [l for l in sorted(among) if l not in self.inner]
+        complement = nx.Graph()
+        complement.add_nodes_from(free)
+        edges = set(self.edges)
+        complement.add_edges_from(pair for pair in combinations(free, 2) if pair not in edges)
+        for clique in nx.find_cliques(complement):
+            yield tuple(sorted(clique))
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Graph:
+        """The same with its indices on a device and the noise of its parts in a floating type."""
+        if self._place == (device, dtype) or not self.inner:
+            return self
+        moved = copy(self)
+        moved._place = (device, dtype)
+        moved.colours = tuple(tuple(_moved(part, device, dtype) for part in c) for c in self.colours)
+        return moved
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and (self.edges, self.visible) == (other.edges, other.visible)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _moved(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
+    if part.columns is None or part.units is None:
+        return part
+    return Part(part.layer, part.columns.to(device), deepcopy(part.units).to(device, dtype))
+
+
+def _coloured(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple[Part, ...], ...]:
+    """Parts by colour, colours in the order of their first part: two wherever two suffice."""
+    layers = [part.layer for part in parts]
+    pairs = combinations(range(len(parts)), 2)
+    apart = [(i, j) for i, j in pairs if layers[i] == layers[j] or (layers[i], layers[j]) in set(edges)]
+    return tuple(tuple(parts[i] for i in group) for group in _colours(len(parts), apart))
+
+
+def _parts(
+    layers: Sequence[Layer], edges: Sequence[Edge], joined: Mapping[int, Tensor | None]
+) -> Iterator[Part]:
+    """The layers, each in one part or, with inner edges, in one part a colour of its units."""
+    inner = {l: joined[edge] for edge, (l, m) in enumerate(edges) if l == m}
+    for l, layer in enumerate(layers):
+        if l not in inner:
+            yield Part(l)
+            continue
+        for units in _colours_of_units(layer, inner[l]):
+            columns = torch.arange(layer.width).view(layer.n_units, -1)[units].flatten()
+            yield Part(l, columns, layer.part(units))
+
+
+def _colours_of_units(layer: Layer, joined: Tensor | None) -> list[list[int]]:
+    """Units that no coupling joins, colour by colour."""
+    if joined is None:
+        return [[unit] for unit in range(layer.n_units)]
+    q = layer.width // layer.n_units
+    pairs = joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).nonzero().tolist()
+    return _colours(layer.n_units, pairs)
+
+
+def _colours(nodes: int, edges: Iterable[Sequence[int]]) -> list[list[int]]:
+    """The nodes by colour, by saturation (Brélaz 1979), which finds two colours wherever two suffice."""
+    graph = nx.Graph()
+    graph.add_nodes_from(range(nodes))
+    graph.add_edges_from(edges)
+    groups: dict[int, list[int]] = {}
+    for node, colour in sorted(nx.greedy_color(graph, strategy="saturation_largest_first").items()):
+        groups.setdefault(colour, []).append(node)
+    return list(groups.values())
