@@ -17,7 +17,8 @@ class Step(NamedTuple):
 
     Attributes:
         states: for each layer (batch, width_l).
-        fields: fields of the layers of ``graph.summed`` given the others of ``states``, where the sweep knows them.
+        fields: fields of the layers of ``graph.summed`` given the others of ``states``, where the sweep
+            knows them.
         diagnostics: numbers about the sweep, such as an acceptance rate.
     """
 

@@ -26,11 +26,11 @@ def local_search(
 ) -> tuple[States, Tensor]:
     """Climbs from every state to a local mode (Taniguchi et al. 2023, Algs. 1 and 5; FORMULAS §4).
 
-    The layers of one colour (the even ones of a chain of layers) are set to the mode of their conditional, then
-    those of the other, until nothing changes. A fair coin for each chain says which colour is first. Chains that have arrived leave the batch.
-    No half-step lowers the probability and ties go to the upper value, so that a chain cannot come back to a
-    state it has left but through rounding; that is noticed, and the chain stops there, at a local mode but
-    for the rounding.
+    The layers of one colour (the even ones of a chain of layers) are set to the mode of their conditional,
+    then those of the other, until nothing changes. A fair coin for each chain says which colour is first.
+    Chains that have arrived leave the batch. No half-step lowers the probability and ties go to the upper
+    value, so that a chain cannot come back to a state it has left but through rounding; that is noticed, and
+    the chain stops there, at a local mode but for the rounding.
 
     Units of one colour must be discrete (or held), so that the search ends; the other colour may be real, its
     mode is then its conditional mean.
@@ -69,8 +69,8 @@ def search(
     modes = [x.clone() for x in clamp.apply_all(states)]
     rows = len(modes[0])
     halves = torch.zeros(rows, dtype=torch.int64, device=hamiltonian.device)
-    # Half-steps alternate for all chains alike, the first colour first; the coin says who sits out the first of
-    # them.
+    # Half-steps alternate for all chains alike, the first colour first; the coin says who sits out the first
+    # of them.
     late = (_random.uniform((rows,), generator) < 0.5).unsqueeze(-1)
     active = torch.arange(rows, device=hamiltonian.device)
     ended = torch.zeros(rows, dtype=torch.bool, device=hamiltonian.device)

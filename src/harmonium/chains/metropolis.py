@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import Part, Clamp, Hamiltonian, put, taken
+from harmonium.machine import Clamp, Hamiltonian, Part, put, taken
 
 
 @final

@@ -33,8 +33,8 @@ def run(
         states: for each layer (batch, width_l); or visible states alone, (batch, visible_width), from which
             the hidden layers are drawn.
         sweeps: at least 0.
-        clamp: entries to hold: visible values (batch, visible_width) or a mapping from layers to values, NaN where
-            free.
+        clamp: entries to hold: visible values (batch, visible_width) or a mapping from layers to values, NaN
+            where free.
         generator: source of all noise.
         observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
             kernel the step holds all replicas.

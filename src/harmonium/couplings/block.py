@@ -18,7 +18,8 @@ from harmonium.machine import Hamiltonian, Part
 @final
 @dataclass(frozen=True)
 class Block:
-    """The conditional law of some layers or parts of layers, p = Π p(x | B) over all their units, for each row.
+    """The conditional law of some layers or parts of layers, p = Π p(x | B) over all their units, for each
+    row.
 
     Attributes:
         hamiltonian: the machine.

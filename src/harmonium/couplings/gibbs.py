@@ -24,9 +24,9 @@ Draw = Callable[[bool, tuple[Part, ...], list[Tensor]], list[Tensor]]
 class Gibbs(PairKernel):
     """Pairs of block Gibbs chains with a coupling for each half-step.
 
-    A sweep draws the layers of ``graph.summed`` first (in a chain of layers the odd ones, then the even ones),
-    so that a chain is its other layers alone and chains that agree at either half-step have met by the end of
-    the sweep.
+    A sweep draws the layers of ``graph.summed`` first (in a chain of layers the odd ones, then the even
+    ones), so that a chain is its other layers alone and chains that agree at either half-step have met by
+    the end of the sweep.
 
     ``Gibbs(Maximal(), Independent())`` is Alg. 1 of Qiu et al. (2020), ``Gibbs(Maximal(common_noise=True),
     CommonNoise())`` their Alg. 3. The default couples both half-steps maximally, which meets sooner: on their

@@ -79,8 +79,8 @@ def run_pairs(
     """``meet``, and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
 
     H_{k:m} = 1/(m-k+1) Σ_{t=k}^m f(X_t) + Σ_{t=k+lag}^{τ-1} w_t (f(X_t) - f(Y_{t-lag})) with f = E[S |
-    the layers outside ``graph.summed``], has expectation E[S] if no pair is capped. Nothing but the current states of the pairs still
-    needed is kept.
+    the layers outside ``graph.summed``], has expectation E[S] if no pair is capped. Nothing but the current
+    states of the pairs still needed is kept.
 
     With ``antithetic`` the first chain of pair pairs/2 + i mirrors the noise of that of pair i until the
     second chains set out. Each pair alone has the same law; where two such pairs start alike, the mean over

@@ -84,7 +84,7 @@ class Metropolis(PairKernel):
 
 
 def _with_fields(hamiltonian: Hamiltonian, place: Place) -> Place:
-    """The place with the fields of ``graph.summed``: in a chain of layers every coupling is in one of them."""
+    """The place with the fields of ``graph.summed``: in a chain every coupling is in one of them."""
     fields = {
         l: place.fields[l] if l in place.fields else hamiltonian.field(l, place.states)
         for l in hamiltonian.graph.summed

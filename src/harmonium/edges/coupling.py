@@ -69,7 +69,7 @@ class Coupling(nn.Module, ABC):
 
     def matrix(self) -> Tensor:
         """W, (width_l, width_m), differentiable in the weights; symmetric for an inner edge."""
-        W = self.weight if self._pattern is None else self.weight * self._pattern
+        W = self.within(self.weight)
         return W + W.t() if self.inner else W
 
     @property
@@ -79,7 +79,11 @@ class Coupling(nn.Module, ABC):
             return self._pattern
         return self._pattern | self._pattern.t()
 
+    def within(self, values: Tensor) -> Tensor:
+        """Values for the weights with 0 outside the pattern."""
+        return values if self._pattern is None else values * self._pattern
+
     @torch.no_grad()
     def fill_(self, values: Tensor) -> None:
         """Sets the weights, and those outside the pattern to 0."""
-        self.weight.copy_(values if self._pattern is None else values * self._pattern)
+        self.weight.copy_(self.within(values))

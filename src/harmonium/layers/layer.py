@@ -164,7 +164,7 @@ class Layer(nn.Module, ABC):
         return {"n_units": self.n_units}
 
     def part(self, units: Sequence[int]) -> Self:
-        """A layer of some of the units, whose own parameters are not theirs: it serves with ``theta`` given."""
+        """A layer of some of the units, for use with ``theta``: its own parameters are not theirs."""
         config = self.config()
         listed = {
             name: [value[i] for i in units] for name, value in config.items() if isinstance(value, list)

@@ -47,7 +47,8 @@ class Enumeration(Expectation):
 
 @final
 class ClampedChains(Expectation):
-    """Gibbs chains with the visible layers clamped, one for each datum, the layers of ``graph.summed`` summed out.
+    """Gibbs chains with the visible layers clamped, one for each datum, the layers of ``graph.summed``
+    summed out.
 
     Where no two hidden layers are joined nothing is left to sample and the expectation is exact. Elsewhere
     chains start from hidden layers drawn nearest to the data first.
@@ -85,7 +86,8 @@ class ClampedChains(Expectation):
 
 @final
 class FreeChains(Expectation):
-    """The average over chains of the free machine, with the layers of ``graph.summed`` summed out given the others.
+    """The average over chains of the free machine, with the layers of ``graph.summed`` summed out given the
+    others.
 
     Args:
         kernel: what moves the chains.

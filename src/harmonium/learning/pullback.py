@@ -82,6 +82,8 @@ def centred_pullback(
     for (l, m), W in zip(machine.edges, couplings, strict=True):
         W.addr_(locations[l].flatten(), offsets[m], alpha=-1)
         W.addr_(offsets[l], locations[m].flatten(), alpha=-1)
+    for edge, coupling in enumerate(machine.couplings):
+        couplings[edge] = direction[f"couplings.{edge}.weight"] = coupling.within(couplings[edge])
     for (l, m), W in zip(machine.edges, couplings, strict=True):
         locations[l] -= (W @ offsets[m]).view_as(locations[l])
         locations[m] -= (W.t() @ offsets[l]).view_as(locations[m])

@@ -33,9 +33,9 @@ def ais(
     """Estimates ln Z of any machine by annealing from independent units (Salakhutdinov & Murray 2008).
 
     The path is geometric: couplings βJ, natural parameters (1-β)θ_base + βθ. The base has no couplings and
-    every layer's marginal moments, taken from ``data`` or from a pilot run. The layers of ``graph.summed`` (the
-    odd ones of a chain) are summed out with ψ at every β, so that a temperature costs one Gibbs sweep, two
-    matrix products in a machine with one hidden layer.
+    every layer's marginal moments, taken from ``data`` or from a pilot run. The layers of ``graph.summed``
+    (the odd ones of a chain) are summed out with ψ at every β, so that a temperature costs one Gibbs sweep,
+    two matrix products in a machine with one hidden layer.
 
     The reverse run anneals from the machine's own law to the base and bounds ln Z from the other side. It
     starts from ``data``, or else from the forward chains drawn by their weights, after 100 Gibbs sweeps of
@@ -45,7 +45,8 @@ def ais(
         machine: the machine.
         chains: independent annealing runs, at least 2.
         temperatures: number of evenly spaced β after 0, at least 1; or the β themselves, rising from 0 to 1.
-        data: visible states (rows, visible_width) for the base and the reverse start; training data serve best.
+        data: visible states (rows, visible_width) for the base and the reverse start; training data serve
+            best.
         reverse: whether to run the reverse bound (it doubles the time).
         seed: an int or a generator.
 

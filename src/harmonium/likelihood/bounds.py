@@ -29,8 +29,8 @@ def variational_bound(
 ) -> Tensor:
     """E_q[-E] + H(q) - ln Z ≤ ln p(v), q the mean-field posterior (Salakhutdinov & Larochelle 2010).
 
-    Where no two hidden layers are joined q is exact, and so is the value. It is a bound at any q, converged or not, as far as
-    ln Z is right: an estimate of ln Z that is too low makes it too good.
+    Where no two hidden layers are joined q is exact, and so is the value. It is a bound at any q, converged
+    or not, as far as ln Z is right: an estimate of ln Z that is too low makes it too good.
 
     Args:
         machine: the machine.

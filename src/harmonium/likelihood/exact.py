@@ -79,10 +79,11 @@ def _log_normalisers(hamiltonian: Hamiltonian, v: Tensor | None) -> Tensor:
 
 
 def _split(hamiltonian: Hamiltonian, *, clamped: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The layers to enumerate and the layers to sum out, neither with the visible layers if they are clamped."""
+    """The layers to enumerate and the layers to sum out, none of them visible if these are clamped."""
     graph = hamiltonian.graph
     free = graph.hidden if clamped else tuple(range(graph.size))
-    best, fewest = ((), ()), inf
+    best: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    fewest = inf
     for summed in sorted(graph.independent_sets(free)) or [()]:
         enumerated = tuple(l for l in free if l not in summed)
         size = sum(hamiltonian.layers[l].log2_states for l in enumerated)

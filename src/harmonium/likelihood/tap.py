@@ -81,8 +81,8 @@ def tap_log_likelihood(
 ) -> Tensor:
     """-F of TAP with the row clamped, minus ln Z: an approximation of ln p(v) at any depth.
 
-    Where no two hidden layers are joined the clamped part is exact. Elsewhere (Tramel et al. 2018, Eq. 121), rows that have not
-    converged after ``max_sweeps`` count with their last sweep.
+    Where no two hidden layers are joined the clamped part is exact. Elsewhere (Tramel et al. 2018, Eq. 121),
+    rows that have not converged after ``max_sweeps`` count with their last sweep.
 
     Args:
         machine: the machine.

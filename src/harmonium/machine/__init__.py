@@ -2,7 +2,7 @@
 
 from harmonium.machine.boltzmann import BoltzmannMachine, load
 from harmonium.machine.clamp import Clamp, ClampLike
-from harmonium.machine.graph import Part, Graph
+from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States, put, taken
 from harmonium.machine.initialisation import (
     fit_,
@@ -16,12 +16,12 @@ from harmonium.machine.visible import VISIBLE_KINDS, visible_for
 
 __all__ = [
     "VISIBLE_KINDS",
-    "Part",
     "BoltzmannMachine",
     "Clamp",
     "ClampLike",
     "Graph",
     "Hamiltonian",
+    "Part",
     "States",
     "Statistics",
     "fit_",

@@ -123,7 +123,7 @@ class BoltzmannMachine(nn.Module):
         if not isinstance(v, Tensor) or v.dim() != 2 or v.shape[1] != sum(widths):
             received = tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__
             raise ValueError(f"v: expected a tensor (rows, {sum(widths)}), received {received}")
-        return dict(zip(self.visible, v.split(widths, -1), strict=True))
+        return dict(zip(self.visible, torch.split(v, widths, -1), strict=True))
 
     def check_rows(self, v: Tensor, name: str) -> None:
         """Refuses data of the wrong shape, type or support, naming the place."""

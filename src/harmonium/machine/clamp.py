@@ -18,8 +18,8 @@ ClampLike = Tensor | Mapping[int, Tensor] | None
 class Clamp:
     """Held entries of the state.
 
-    Written by users as the visible values (batch, visible_width), or as a mapping from layers to values; NaN marks
-    an entry that is free. ``None`` holds nothing.
+    Written by users as the visible values (batch, visible_width), or as a mapping from layers to values; NaN
+    marks an entry that is free. ``None`` holds nothing.
 
     Raises:
         TypeError: neither a tensor, a mapping nor None.

@@ -111,7 +111,7 @@ class Graph:
 
     @property
     def given(self) -> tuple[int, ...]:
-        """The layers that are not in ``summed``: what the next sweep that draws ``summed`` first depends on."""
+        """The layers outside ``summed``: what a sweep that draws ``summed`` first depends on."""
         return tuple(l for l in range(self.size) if l not in self.summed)
 
     @cached_property

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium._products import product
 from harmonium.layers import Layer, Theta
-from harmonium.machine.graph import Part, Graph
+from harmonium.machine.graph import Graph, Part
 
 States = list[Tensor]
 
@@ -67,7 +67,8 @@ class Hamiltonian:
         """Rows of data as a state of the machine: the visible layers filled in, the others empty."""
         states = [v[:0, :0]] * len(self.layers)
         visible = self.graph.visible
-        parts = [v] if len(visible) == 1 else v.split([self.layers[l].width for l in visible], -1)
+        widths = [self.layers[l].width for l in visible]
+        parts = (v,) if len(visible) == 1 else torch.split(v, widths, -1)
         for l, x in zip(visible, parts, strict=True):
             states[l] = x
         return states

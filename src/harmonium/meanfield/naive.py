@@ -31,7 +31,8 @@ def naive(
     Args:
         machine: the machine.
         start: visible means to start from, (batch, visible_width); hidden layers start from them upwards.
-        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is free.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
+            free.
         tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
             by 1 - damping, is at most this; > 0.
         damping: weight of the old field in a new one, in [0, 1), or "adaptive"; see ``solve``.

@@ -36,7 +36,8 @@ def relaxed_bp(
     Args:
         machine: the machine, of any depth, with units of one column (no ``Categorical``).
         start: visible means to start from, (batch, visible_width), with variance zero.
-        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is free.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
+            free.
         tolerance: see ``solve``.
         damping: weight of the old messages in new ones, in [0, 1), or "adaptive".
         max_sweeps: at least 1.

@@ -177,5 +177,5 @@ def check_no_inner(hamiltonian: Hamiltonian, what: str) -> None:
     """Refuses edges within a layer."""
     if hamiltonian.graph.inner:
         raise ValueError(
-            f"machine: expected no edges within a layer for {what}, received {sorted(hamiltonian.graph.edges)}"
+            f"machine: expected no edges within a layer for {what}, received {hamiltonian.graph.edges}"
         )

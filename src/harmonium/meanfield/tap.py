@@ -31,9 +31,10 @@ def tap(
 
     Args:
         machine: the machine, of any depth.
-        start: visible means to start from, (batch, visible_width), with variance zero, such as rows of data; hidden
-            layers start from them upwards.
-        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is free.
+        start: visible means to start from, (batch, visible_width), with variance zero, such as rows of data;
+            hidden layers start from them upwards.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
+            free.
         order: 2, or 3 for machines of Bernoulli and Spin layers, which adds the terms in J³; 1 is ``naive``.
         tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
             by 1 - damping, is at most this; > 0.

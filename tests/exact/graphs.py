@@ -1,0 +1,103 @@
+"""Machines that are graphs of layers, small enough to enumerate, with random parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+import harmonium as hm
+
+from .graph_oracle import GraphOracle
+
+Bernoulli, Spin, Categorical, Gaussian = hm.Bernoulli, hm.Spin, hm.Categorical, hm.Gaussian
+
+
+def _lattice(height: int, width: int) -> Tensor:
+    """Which sites of a lattice with open ends are neighbours."""
+    place = torch.stack(torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij"), -1).view(
+        -1, 2
+    )
+    return (place.unsqueeze(1) - place).abs().sum(-1) == 1
+
+
+def _mask(rows: int, columns: int, seed: int) -> Tensor:
+    return torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed)) < 0.6
+
+
+GRAPHS: dict[str, Callable[[], hm.BoltzmannMachine]] = {
+    "two visible kinds": lambda: hm.BoltzmannMachine(
+        [Bernoulli(4), Categorical(1, 3), Spin(3)], edges=[(0, 2), (1, 2)], visible=[0, 1]
+    ),
+    "a Gaussian and a Bernoulli table": lambda: hm.BoltzmannMachine(
+        [Gaussian(2), Bernoulli(3), Bernoulli(4)], edges=[(0, 2), (1, 2)], visible=[0, 1]
+    ),
+    "three visible kinds": lambda: hm.BoltzmannMachine(
+        [Gaussian(2), Bernoulli(2), Categorical(2, 3), Spin(3)],
+        edges=[(0, 3), (1, 3), (2, 3)],
+        visible=[0, 1, 2],
+    ),
+    "hidden layer in the middle": lambda: hm.BoltzmannMachine(
+        [Bernoulli(3), Spin(3), Categorical(1, 3)], edges=[(0, 1), (1, 2)], visible=[2, 0]
+    ),
+    "label on top of a deep machine": lambda: hm.BoltzmannMachine(
+        [Bernoulli(4), Bernoulli(3), Bernoulli(3), Categorical(1, 3)],
+        edges=[(0, 1), (1, 2), (2, 3)],
+        visible=[0, 3],
+    ),
+    "fully visible spins": lambda: hm.BoltzmannMachine([Spin(7)], edges=[(0, 0)]),
+    "fully visible Potts": lambda: hm.BoltzmannMachine([Categorical(4, 3)], edges=[(0, 0)]),
+    "spins on a lattice": lambda: hm.BoltzmannMachine([Spin(9)], edges={(0, 0): hm.Masked(_lattice(3, 3))}),
+    "semi-restricted": lambda: hm.BoltzmannMachine([Bernoulli(5), Spin(3)], edges=[(0, 0), (0, 1)]),
+    "semi-restricted and sparse": lambda: hm.BoltzmannMachine(
+        [Spin(6), Spin(4)], edges={(0, 0): hm.Masked(_mask(6, 6, 0)), (0, 1): hm.Masked(_mask(6, 4, 1))}
+    ),
+    "lateral hidden units": lambda: hm.BoltzmannMachine([Bernoulli(4), Spin(4)], edges=[(0, 1), (1, 1)]),
+    "windows of an image": lambda: hm.BoltzmannMachine(
+        [Bernoulli(9), Bernoulli(4)], edges={(0, 1): hm.Local((3, 3), 2)}
+    ),
+    "a triangle of layers": lambda: hm.BoltzmannMachine(
+        [Bernoulli(3), Spin(3), Bernoulli(3)], edges=[(0, 1), (0, 2), (1, 2)]
+    ),
+    "four colours": lambda: hm.BoltzmannMachine(
+        [Bernoulli(3), Spin(2), Bernoulli(2), Categorical(1, 3)],
+        edges=[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)],
+        visible=[0, 1],
+    ),
+    "two hidden layers beside each other": lambda: hm.BoltzmannMachine(
+        [Bernoulli(4), Spin(3), Categorical(2, 3)], edges=[(0, 1), (0, 2)]
+    ),
+    "layers skipped": lambda: hm.BoltzmannMachine(
+        [Bernoulli(3), Bernoulli(3), Spin(3), Bernoulli(2)], edges=[(0, 1), (1, 2), (0, 3), (2, 3)]
+    ),
+}
+"""By name; each call makes a new machine."""
+
+
+def make(name: str, scale: float = 0.6, dtype: torch.dtype = torch.float64) -> hm.BoltzmannMachine:
+    """The machine of that name with parameters N(0, scale²)."""
+    machine = GRAPHS[name]().to(dtype)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for layer in machine.layers:
+            for p in layer.parameters():
+                p.copy_(scale * torch.randn(p.shape, generator=generator, dtype=dtype))
+        for coupling in machine.couplings:
+            shape = coupling.weight.shape
+            coupling.fill_(scale * torch.randn(shape, generator=generator, dtype=dtype))
+    return machine
+
+
+def oracle_of(machine: hm.BoltzmannMachine) -> GraphOracle:
+    """The oracle's view: learnable parameters and which entries are joined, nothing that was computed."""
+    couplings = [SimpleNamespace(weight=each.weight, mask=each.joined) for each in machine.couplings]
+    layers, edges, visible = list(machine.layers), list(machine.edges), machine.visible
+    return GraphOracle(SimpleNamespace(layers=layers, edges=edges, visible=visible, couplings=couplings))
+
+
+def data_for(machine: hm.BoltzmannMachine, rows: int, seed: int = 1) -> Tensor:
+    """Noise of every visible layer, side by side."""
+    generator = torch.Generator().manual_seed(seed)
+    return machine.hamiltonian().seen(machine.random_states(rows, generator=generator)).detach()

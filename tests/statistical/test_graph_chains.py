@@ -1,0 +1,185 @@
+"""Kernels, pairs and rules on graphs of layers: no drift, each chain's own law, unbiased gradients.
+
+Exact draws and expectations come from an oracle that shares no code with the library. Failure rate of every
+test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+from exact.graph_oracle import GraphOracle
+from exact.graphs import GRAPHS, data_for, make, oracle_of
+from scipy import stats
+
+import harmonium as hm
+from harmonium.couplings import run_pairs
+from harmonium.machine import Clamp, Statistics
+
+from .support import FAILURE_RATE, flat, largest_z
+from .test_chains import Simultaneous
+
+ROWS = 8_000
+SWEEPS = 2
+NAMES = [name for name in GRAPHS if all(layer.discrete for layer in make(name).layers)]
+KERNELS = [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Metropolis("state"), hm.chains.Tempering(3)]
+
+
+@cache
+def oracle(name: str) -> GraphOracle:
+    return oracle_of(make(name))
+
+
+def exact_draws(name: str, rows: int, generator: torch.Generator) -> list[torch.Tensor]:
+    states, probability = oracle(name).probabilities()
+    drawn = torch.multinomial(probability.detach(), rows, replacement=True, generator=generator)
+    return [x[drawn].contiguous() for x in states]
+
+
+def expected(name: str) -> torch.Tensor:
+    layers, edges = oracle(name).expectations()
+    return torch.cat([part.flatten() for part in (*(layer[0] for layer in layers), *edges)]).detach()
+
+
+def seen(name: str, states: list[torch.Tensor]) -> torch.Tensor:
+    pairs = [states[l].unsqueeze(-1) * states[m].unsqueeze(-2) for l, m in make(name).edges]
+    return torch.cat([*states, *(pair.flatten(1) for pair in pairs)], 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: repr(kernel).replace(", step=1", ""))
+def test_no_drift(name, kernel):
+    generator = torch.Generator().manual_seed(1)
+    start = exact_draws(name, ROWS, generator)
+    states = hm.chains.run(make(name), kernel, start, SWEEPS, generator=generator)
+    z, limit = largest_z(seen(name, states), expected(name))
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if make(name).edges])
+def test_a_wrong_kernel_is_caught(name):
+    generator = torch.Generator().manual_seed(1)
+    start = exact_draws(name, ROWS, generator)
+    states = hm.chains.run(make(name), Simultaneous(), start, SWEEPS, generator=generator)
+    z, limit = largest_z(seen(name, states), expected(name))
+    assert z > limit
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("coupling", [hm.couplings.Gibbs(), hm.couplings.Metropolis()], ids=repr)
+def test_both_chains_of_a_pair_keep_the_law(name, coupling):
+    """Pairs that start independently at the law, moved together: each chain alone does not drift."""
+    machine = make(name)
+    hamiltonian = machine.hamiltonian()
+    generator = torch.Generator().manual_seed(2)
+    start = exact_draws(name, 2 * ROWS, generator)
+    free = Clamp(hamiltonian, None, 2 * ROWS)
+    with torch.no_grad():
+        place = coupling.prepare(hamiltonian, hm.couplings.Place(start, {}), free, copies=2)
+        for _ in range(SWEEPS):
+            place, _ = coupling.coupled(hamiltonian, place, free, generator)
+            place = coupling.prepare(hamiltonian, hm.couplings.Place(place.states, {}), free, copies=2)
+    for half in (slice(0, ROWS), slice(ROWS, None)):
+        z, limit = largest_z(seen(name, [x[half] for x in place.states]), expected(name))
+        assert z < limit
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pairs_that_met_stay_together(name):
+    machine = make(name).float()
+    generator = torch.Generator().manual_seed(3)
+    start = data_for(machine, 200)
+    meetings = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, max_steps=5000, generator=generator)
+    assert not bool(meetings.capped.any())
+    hamiltonian, coupling = machine.hamiltonian(), hm.couplings.Gibbs()
+    same = [x.repeat(2, 1) for x in meetings.states]
+    free = Clamp(hamiltonian, None, len(same[0]))
+    with torch.no_grad():
+        place = coupling.prepare(hamiltonian, hm.couplings.Place(same, {}), free, copies=2)
+        moved, _ = coupling.coupled(hamiltonian, place, free, generator)
+    for x in moved.states:
+        first, second = x.chunk(2)
+        assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_coupled_chains_estimate_the_statistics_without_bias(name):
+    """H_{k:m} from noise, far from the law, against the oracle's expectations."""
+    machine = make(name).float()
+    hamiltonian = machine.hamiltonian()
+    lots = []
+    for seed in range(40):
+        generator = torch.Generator().manual_seed(seed)
+        start = machine.random_states(250, generator=generator)
+        total = Statistics(hamiltonian)
+        with torch.no_grad():
+            run_pairs(
+                hamiltonian, hm.couplings.Gibbs(), start, k=1, m=2, lag=1, max_steps=None,
+                clamp=Clamp(hamiltonian, None, 250), generator=generator, into=total, weight=1 / 250,
+            )  # fmt: skip
+        lots.append(flat(total).double())
+    estimates = torch.stack(lots)
+    oracle_layers, oracle_edges = oracle(name).expectations()
+    halves = [edge / 2 if l == m else edge for edge, (l, m) in zip(oracle_edges, machine.edges, strict=True)]
+    truth = torch.cat([part.flatten() for part in (*(layer[0] for layer in oracle_layers), *halves)]).detach()
+    z, limit = largest_z(estimates, truth)
+    assert z < limit
+
+
+UNBIASED = ["two visible kinds", "label on top of a deep machine", "semi-restricted", "a triangle of layers"]
+
+
+@pytest.mark.parametrize("name", UNBIASED)
+def test_unbiased_contrastive_divergence(name):
+    machine = make(name)
+    v = data_for(machine, 200)
+    truth = torch.cat([g.flatten() for g in oracle(name).gradient(v).values()])
+    rule = hm.rules.ucd(1, 1)
+    lots = []
+    for seed in range(30):
+        generator = torch.Generator().manual_seed(seed)
+        found = rule.gradient(machine, v, generator=generator).parameters
+        lots.append(torch.cat([found[key].flatten() for key in oracle(name).parameters]).detach())
+    estimates = torch.stack(lots)
+    error = estimates.std(0) / len(estimates) ** 0.5
+    moving = error > 1e-12
+    difference = (estimates.mean(0) - truth).abs()
+    assert bool((difference[~moving] < 1e-9).all())
+    limit = stats.t.isf(FAILURE_RATE / (2 * int(moving.sum())), len(estimates) - 1)
+    assert float((difference[moving] / error[moving]).max()) < limit
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_annealed_importance_sampling(name):
+    """The bounds hold, and the estimate is within its error where the sample is large."""
+    machine = make(name)
+    truth = float(oracle(name).log_partition().detach())
+    found = hm.likelihood.ais(machine, chains=300, temperatures=300, seed=1)
+    assert found.lower <= truth <= found.upper
+    assert found.ess > 50
+    assert abs(found.value - truth) < 4 * found.standard_error
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_chains_with_entries_held_follow_the_conditional_law(name):
+    """The first column of every visible layer's first unit held at its most probable state."""
+    machine = make(name)
+    generator = torch.Generator().manual_seed(4)
+    states, probability = oracle(name).probabilities()
+    l = machine.visible[0]
+    layer = machine.layers[l]
+    columns = layer.width // layer.n_units
+    value = states[l][int(probability.argmax()), :columns]
+    fits = (states[l][:, :columns] == value).all(-1)
+    weights = torch.where(fits, probability, 0.0)
+    weights = weights / weights.sum()
+    clamp = torch.full((ROWS, layer.width), torch.nan, dtype=torch.float64)
+    clamp[:, :columns] = value
+    drawn = torch.multinomial(weights.detach(), ROWS, replacement=True, generator=generator)
+    start = [x[drawn].contiguous() for x in states]
+    moved = hm.chains.run(machine, hm.chains.Gibbs(), start, SWEEPS, {l: clamp}, generator=generator)
+    truth = weights.detach() @ seen(name, states)
+    z, limit = largest_z(seen(name, moved), truth)
+    assert z < limit
