@@ -5,7 +5,6 @@ from __future__ import annotations
 from benchmarks import peers
 from benchmarks.race import Contestant, Table, compare, repeat
 from harmonium._products import product
-from harmonium.machine import Clamp
 from harmonium.meanfield import Plefka, iterate
 from harmonium.meanfield.fixed_point import DampingLike
 
@@ -30,7 +29,7 @@ def tap(quick: bool) -> Table:
 
     def solver(damping: DampingLike) -> Contestant:
         def work() -> None:
-            scheme = Plefka(hamiltonian, Clamp(hamiltonian, None, STARTS))
+            scheme = Plefka(hamiltonian)
             iterate(scheme, v, tolerance=1e-30, damping=damping, max_sweeps=sweeps)
 
         whole = repeat(work, 1)

@@ -22,7 +22,7 @@ from ucd_common import figure, normal_machine, parser, write
 
 import harmonium as hm
 from harmonium.couplings import Gibbs, run_pairs
-from harmonium.machine import Clamp, Statistics
+from harmonium.machine import Statistics
 
 PAIRS = {"quick": 1000, "paper": 20_000}
 GROUPS = 25
@@ -62,7 +62,7 @@ def measure(
         total = Statistics(hamiltonian)
         meetings = run_pairs(
             hamiltonian, Gibbs(), states, k=k, m=m, lag=1, max_steps=None,
-            clamp=Clamp(hamiltonian, None, each), generator=generator, into=total, weight=1 / each,
+            generator=generator, into=total, weight=1 / each,
         )  # fmt: skip
         estimates.append(torch.cat([*(theta[0] for theta in total.thetas), total.couplings[0].flatten()]))
         cost += float(meetings.cost.double().mean()) / GROUPS

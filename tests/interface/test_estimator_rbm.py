@@ -55,9 +55,9 @@ class Spy(Kernel):
     def __init__(self):
         self.seen = []
 
-    def sweep(self, hamiltonian, states, clamp, generator):
+    def sweep(self, hamiltonian, states, generator):
         self.seen.append([x.clone() for x in states])
-        return Gibbs().sweep(hamiltonian, states, clamp, generator)
+        return Gibbs().sweep(hamiltonian, states, generator)
 
     def __repr__(self):
         return "Spy()"

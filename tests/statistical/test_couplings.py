@@ -24,7 +24,7 @@ from harmonium.couplings import (
     run_pairs,
 )
 from harmonium.couplings.pairs import Place
-from harmonium.machine import Clamp, Hamiltonian, Part, Statistics
+from harmonium.machine import Hamiltonian, Part, Statistics
 
 from .support import (
     DISCRETE,
@@ -157,10 +157,9 @@ def test_each_chain_of_a_pair_alone_stays_in_the_machines_law(name):
         generator = torch.Generator().manual_seed(5)
         x, y = (exact_states(made, rows, generator) for _ in range(2))
         place = Place([torch.cat(pair) for pair in zip(x, y, strict=True)], {})
-        free = Clamp(hamiltonian, None, 2 * rows)
         with torch.no_grad():
             for _ in range(4):
-                place, _ = kernel.coupled(hamiltonian, place, free, generator)
+                place, _ = kernel.coupled(hamiltonian, place, generator)
         for chain in (slice(0, rows), slice(rows, None)):
             z, _ = largest_z(row_statistics(hamiltonian, [s[chain] for s in place.states]), truth)
             assert z < z_limit(2 * len(kernels) * len(truth)), kernel
@@ -174,10 +173,9 @@ def test_pairs_that_met_stay_together(name):
         generator = torch.Generator().manual_seed(6)
         x = exact_states(made, 500, generator)
         place = Place([torch.cat((s, s)) for s in x], {})
-        free = Clamp(hamiltonian, None, 1000)
         with torch.no_grad():
             for _ in range(20):
-                place, _ = kernel.coupled(hamiltonian, place, free, generator)
+                place, _ = kernel.coupled(hamiltonian, place, generator)
                 for l in kernel.chain_layers(hamiltonian):
                     assert torch.equal(place.states[l][:500], place.states[l][500:])
 
@@ -193,7 +191,7 @@ def estimates(made, kernel, k, m, lag, replicates=60, pairs=200, antithetic=Fals
         with torch.no_grad():
             run_pairs(
                 hamiltonian, kernel, start, k=k, m=m, lag=lag,
-                max_steps=None, clamp=Clamp(hamiltonian, None, pairs), generator=generator, into=total,
+                max_steps=None, generator=generator, into=total,
                 weight=1 / pairs, antithetic=antithetic,
             )  # fmt: skip
         rows.append(flat(total))
@@ -254,11 +252,11 @@ def test_jumps_cross_between_modes():
     meetings = meet(made, kernel, up, generator=torch.Generator().manual_seed(0))
     assert float(meetings.times.double().mean()) < 20
     hamiltonian = made.hamiltonian()
-    place, free = Place([up, up], {}), Clamp(hamiltonian, None, 200)
+    place = Place([up, up], {})
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for _ in range(20):
-            place = kernel.single(hamiltonian, place, free, generator)
+            place = kernel.single(hamiltonian, place, generator)
     # Of 200 chains about half are down: 0.35 is more than four standard errors away.
     assert 0.35 < float((place.states[0].mean(1) > 0).double().mean()) < 0.65
 
@@ -280,7 +278,7 @@ def test_without_its_correction_the_estimate_is_caught():
         with torch.no_grad():
             meetings = run_pairs(
                 hamiltonian, Gibbs(), made.random_states(400, generator=generator), k=1, m=1, lag=1,
-                max_steps=1, clamp=Clamp(hamiltonian, None, 400), generator=generator, into=total,
+                max_steps=1, generator=generator, into=total,
                 weight=1 / 400,
             )  # fmt: skip
         rows.append(flat(total))
@@ -305,7 +303,7 @@ def test_the_compiled_kernel_has_the_law_of_the_eager_one(monkeypatch):
         with torch.no_grad():
             meetings = run_pairs(
                 hamiltonian, Gibbs(), start, k=2, m=4, lag=2, max_steps=None,
-                clamp=Clamp(hamiltonian, None, 20_000), generator=torch.Generator().manual_seed(2),
+                generator=torch.Generator().manual_seed(2),
                 into=total, weight=1 / 20_000,
             )  # fmt: skip
         return meetings, flat(total)

@@ -16,7 +16,7 @@ from scipy import stats
 
 import harmonium as hm
 from harmonium.couplings import run_pairs
-from harmonium.machine import Clamp, Statistics
+from harmonium.machine import Statistics
 
 from .support import FAILURE_RATE, flat, largest_z
 from .test_chains import Simultaneous
@@ -75,12 +75,11 @@ def test_both_chains_of_a_pair_keep_the_law(name, coupling):
     hamiltonian = machine.hamiltonian()
     generator = torch.Generator().manual_seed(2)
     start = exact_draws(name, 2 * ROWS, generator)
-    free = Clamp(hamiltonian, None, 2 * ROWS)
     with torch.no_grad():
-        place = coupling.prepare(hamiltonian, hm.couplings.Place(start, {}), free, copies=2)
+        place = coupling.prepare(hamiltonian, hm.couplings.Place(start, {}), copies=2)
         for _ in range(SWEEPS):
-            place, _ = coupling.coupled(hamiltonian, place, free, generator)
-            place = coupling.prepare(hamiltonian, hm.couplings.Place(place.states, {}), free, copies=2)
+            place, _ = coupling.coupled(hamiltonian, place, generator)
+            place = coupling.prepare(hamiltonian, hm.couplings.Place(place.states, {}), copies=2)
     for half in (slice(0, ROWS), slice(ROWS, None)):
         z, limit = largest_z(seen(name, [x[half] for x in place.states]), expected(name))
         assert z < limit
@@ -95,10 +94,9 @@ def test_pairs_that_met_stay_together(name):
     assert not bool(meetings.capped.any())
     hamiltonian, coupling = machine.hamiltonian(), hm.couplings.Gibbs()
     same = [x.repeat(2, 1) for x in meetings.states]
-    free = Clamp(hamiltonian, None, len(same[0]))
     with torch.no_grad():
-        place = coupling.prepare(hamiltonian, hm.couplings.Place(same, {}), free, copies=2)
-        moved, _ = coupling.coupled(hamiltonian, place, free, generator)
+        place = coupling.prepare(hamiltonian, hm.couplings.Place(same, {}), copies=2)
+        moved, _ = coupling.coupled(hamiltonian, place, generator)
     for x in moved.states:
         first, second = x.chunk(2)
         assert torch.equal(first, second)
@@ -117,7 +115,7 @@ def test_coupled_chains_estimate_the_statistics_without_bias(name):
         with torch.no_grad():
             run_pairs(
                 hamiltonian, hm.couplings.Gibbs(), start, k=1, m=2, lag=1, max_steps=None,
-                clamp=Clamp(hamiltonian, None, 250), generator=generator, into=total, weight=1 / 250,
+                generator=generator, into=total, weight=1 / 250,
             )  # fmt: skip
         lots.append(flat(total).double())
     estimates = torch.stack(lots)

@@ -13,7 +13,7 @@ import torch
 import harmonium as hm
 from harmonium.chains import GibbsLangevin, Kernel, Langevin
 from harmonium.chains.small import advance_small, suits
-from harmonium.machine import Clamp, Statistics
+from harmonium.machine import Statistics
 
 from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
 
@@ -271,10 +271,10 @@ def test_the_first_adjusted_sweep_of_compiled_chains_is_the_eager_one(kernel):
         hamiltonian, kernel, start, 2, torch.Generator().manual_seed(1),
         into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
     )  # fmt: skip
-    states, generator, free = start, torch.Generator().manual_seed(2), Clamp(hamiltonian, None, rows)
+    states, generator = start, torch.Generator().manual_seed(2)
     with torch.no_grad():
         for sweep in range(2):
-            step = kernel.at(sweep, 2).sweep(hamiltonian, states, free, generator)
+            step = kernel.at(sweep, 2).sweep(hamiltonian, states, generator)
             states = step.states
     # The mean over both sweeps, the first of which takes all; its standard error is at most 0.25/√rows.
     expected = (1 + step.diagnostics["acceptance"]) / 2

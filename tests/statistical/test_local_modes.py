@@ -74,16 +74,16 @@ class Shortcut(PairKernel):
     def chain_layers(self, hamiltonian):
         return self.right.chain_layers(hamiltonian)
 
-    def prepare(self, hamiltonian, place, clamp, copies):
+    def prepare(self, hamiltonian, place, copies):
         return place
 
-    def single(self, hamiltonian, place, clamp, generator, antithetic=False):
-        return self.right.single(hamiltonian, place, clamp, generator)
+    def single(self, hamiltonian, place, generator, antithetic=False):
+        return self.right.single(hamiltonian, place, generator)
 
-    def coupled(self, hamiltonian, both, clamp, generator):
+    def coupled(self, hamiltonian, both, generator):
         pairs = len(both.states[0]) // 2
         x = both.take(slice(0, pairs))
-        moved = self.right.single(hamiltonian, x, clamp.take(torch.arange(pairs)), generator)
+        moved = self.right.single(hamiltonian.take(torch.arange(pairs)), x, generator)
         states = [torch.cat(pair) for pair in zip(moved.states, x.states, strict=True)]
         return Place(states, {}), torch.zeros(pairs, dtype=torch.int64)
 

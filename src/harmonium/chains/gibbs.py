@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import Clamp, Hamiltonian, put
+from harmonium.machine import Hamiltonian
 
 
 @final
@@ -20,19 +20,16 @@ class Gibbs(Kernel):
     odd ones. Chains that start from visible data first draw the hidden layers (``chains.complete``).
     """
 
-    def sweep(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
-    ) -> Step:
+    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         moved = list(states)
         fields: dict[int, Tensor] = {}
         for colour in hamiltonian.graph.colours:
             for part in colour:
                 l = part.layer
-                if clamp.fixes(l):
+                if hamiltonian.fixes(l):
                     continue
                 field = hamiltonian.field(part, moved)
-                x = hamiltonian.sample(part, field, generator)
-                moved[l] = clamp.apply(l, put(part, x, moved[l]))
+                moved[l] = hamiltonian.draw(part, moved, generator, field)
                 if l in hamiltonian.graph.summed:
                     fields[l] = field
         return Step(moved, fields, {})

@@ -13,7 +13,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.chains.relaxation import Relaxation
-from harmonium.machine import Clamp, Hamiltonian
+from harmonium.machine import Hamiltonian
 
 Correction = Literal["none", "metropolis", "exact"]
 
@@ -69,10 +69,8 @@ class GibbsLangevin(Kernel):
         adjusted = self.correction == "metropolis" and self.adjust == 0
         return Relaxation(*self._draw(), collapsed=False, adjusted=adjusted)
 
-    def sweep(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
-    ) -> Step:
-        return self.relaxation.sweep(hamiltonian, states, clamp, generator)
+    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
+        return self.relaxation.sweep(hamiltonian, states, generator)
 
     def _draw(self) -> tuple[float, float]:
         """β₀ and s of the inner steps together."""

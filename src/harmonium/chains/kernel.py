@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium.machine import Clamp, Hamiltonian, States
+from harmonium.machine import Hamiltonian, States
 
 
 class Step(NamedTuple):
@@ -34,10 +34,8 @@ class Kernel(ABC):
     """
 
     @abstractmethod
-    def sweep(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
-    ) -> Step:
-        """Moves every chain once; the given tensors are not changed."""
+    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
+        """Moves every chain once but for what the Hamiltonian holds; the given tensors are not changed."""
 
     def at(self, sweep: int, sweeps: int) -> Kernel:
         """The kernel of sweep 0 ≤ sweep < sweeps of a run: another one where its steps have a schedule."""

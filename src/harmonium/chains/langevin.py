@@ -13,7 +13,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.chains.relaxation import Relaxation
-from harmonium.machine import Clamp, Hamiltonian
+from harmonium.machine import Hamiltonian
 
 
 @final
@@ -55,10 +55,8 @@ class Langevin(Kernel):
         """What a sweep does."""
         return Relaxation(1 - self.step, math.sqrt(2 * self.step), collapsed=True, adjusted=self.adjust == 0)
 
-    def sweep(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
-    ) -> Step:
-        return self.relaxation.sweep(hamiltonian, states, clamp, generator)
+    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
+        return self.relaxation.sweep(hamiltonian, states, generator)
 
     def __repr__(self) -> str:
         return f"Langevin(step={self.step:g}, adjust={self.adjust}, anneal={self.anneal})"

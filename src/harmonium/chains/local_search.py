@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._products import Changes
-from harmonium.machine import BoltzmannMachine, Clamp, ClampLike, Hamiltonian, States
+from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many
@@ -52,21 +52,21 @@ def local_search(
     _checks.generator(generator, machine.device)
     machine.check_states(states)
     hamiltonian = machine.hamiltonian()
-    return search(hamiltonian, states, Clamp(hamiltonian, clamp, len(states[0])), generator)
+    return search(hamiltonian.given(clamp, len(states[0])), states, generator)
 
 
 def search(
-    hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
+    hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
 ) -> tuple[States, Tensor]:
     """``local_search`` on a machine in natural parameters, with one β for all chains."""
     sides = hamiltonian.graph.sides("local search")
-    free = [tuple(l for l in layers if not clamp.fixes(l)) for layers in sides]
+    free = [tuple(l for l in layers if not hamiltonian.fixes(l)) for layers in sides]
     discrete = [all(hamiltonian.layers[l].discrete for l in layers) for layers in free]
     if not any(discrete):
         raise ValueError(
             "machine: expected discrete (or held) units of one colour, received real ones of both"
         )
-    modes = [x.clone() for x in clamp.apply_all(states)]
+    modes = [x.clone() for x in hamiltonian.hold_all(states)]
     rows = len(modes[0])
     halves = torch.zeros(rows, dtype=torch.int64, device=hamiltonian.device)
     # Half-steps alternate for all chains alike, the first colour first; the coin says who sits out the first
@@ -74,7 +74,7 @@ def search(
     late = (_random.uniform((rows,), generator) < 0.5).unsqueeze(-1)
     active = torch.arange(rows, device=hamiltonian.device)
     ended = torch.zeros(rows, dtype=torch.bool, device=hamiltonian.device)
-    current, held = list(modes), clamp
+    current, law = list(modes), hamiltonian
     onward = _onward(hamiltonian)
     fields: dict[int, Tensor] = {}
     landmark: dict[int, Tensor] = {}
@@ -84,7 +84,7 @@ def search(
         for l in free[colour]:
             if l not in fields:
                 fields[l] = hamiltonian.field(l, current)
-            x = held.apply(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
+            x = law.hold(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
             if half == 0:
                 x = torch.where(late, current[l], x)
             changes = Changes(x - current[l])
@@ -115,7 +115,7 @@ def search(
             active, ended = active[rest], ended[rest]
             if len(active) == 0:
                 break
-            current, held = [x[rest] for x in current], clamp.take(active)
+            current, law = [x[rest] for x in current], hamiltonian.take(active)
             fields = {l: field[rest] for l, field in fields.items()}
             landmark = {l: x[rest] for l, x in landmark.items()}
     halves -= late.squeeze(-1).to(halves.dtype)

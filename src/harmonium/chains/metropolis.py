@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import Clamp, Hamiltonian, Part, put, taken
+from harmonium.machine import Hamiltonian, Part, put, taken
 
 
 @final
@@ -32,23 +32,21 @@ class Metropolis(Kernel):
         self.scope = _checks.one_of(scope, "scope", ("unit", "state"))
         self.step = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
 
-    def sweep(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
-    ) -> Step:
+    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         if self.scope == "state":
-            return self._whole(hamiltonian, states, clamp, generator)
+            return self._whole(hamiltonian, states, generator)
         moved = list(states)
         fields: dict[int, Tensor] = {}
         accepted = []
         for part in chain.from_iterable(hamiltonian.graph.colours):
             l = part.layer
-            if clamp.fixes(l):
+            if hamiltonian.fixes(l):
                 continue
             field = hamiltonian.field(part, moved)
             layer, theta = hamiltonian.kind(part), hamiltonian.theta(part)
             now = taken(part, moved[l])
             proposal = self._propose(hamiltonian, part, now, generator)
-            proposal = taken(part, clamp.apply(l, put(part, proposal, moved[l])))
+            proposal = taken(part, hamiltonian.hold(l, put(part, proposal, moved[l])))
             # Normalisers cancel in the difference.
             gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
             accept = metropolis_test(gain, generator)
@@ -59,11 +57,9 @@ class Metropolis(Kernel):
                 fields[l] = field
         return Step(moved, fields, {"acceptance": float(torch.stack(accepted).mean()) if accepted else 1.0})
 
-    def _whole(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
-    ) -> Step:
+    def _whole(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         proposal = [self._propose(hamiltonian, l, x, generator) for l, x in enumerate(states)]
-        proposal = clamp.apply_all(proposal)
+        proposal = hamiltonian.hold_all(proposal)
         accept = metropolis_test(hamiltonian.energy(states) - hamiltonian.energy(proposal), generator)
         moved = [
             torch.where(accept.unsqueeze(-1), new, old) for new, old in zip(proposal, states, strict=True)

@@ -12,7 +12,7 @@ from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Step
 from harmonium.chains.metropolis import metropolis_test
 from harmonium.layers import GaussianUnits
-from harmonium.machine import Clamp, Hamiltonian, States
+from harmonium.machine import Hamiltonian, States
 
 
 class Relaxation(NamedTuple):
@@ -34,9 +34,7 @@ class Relaxation(NamedTuple):
     collapsed: bool
     adjusted: bool
 
-    def sweep(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
-    ) -> Step:
+    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         """A sweep as of a ``Kernel``.
 
         Raises:
@@ -48,15 +46,15 @@ class Relaxation(NamedTuple):
                 "machine: expected a Gaussian layer for a Langevin kernel, received "
                 + ", ".join(layer.kind for layer in hamiltonian.layers)
             )
-        moving = [l for l in real if not clamp.fixes(l)]
+        moving = [l for l in real if not hamiltonian.fixes(l)]
         if not moving:
-            return Gibbs().sweep(hamiltonian, states, clamp, generator)
+            return Gibbs().sweep(hamiltonian, states, generator)
         moved = list(states)
         fields: dict[int, Tensor] = {}
         diagnostics: list[tuple[Tensor, Tensor]] = []
         sides = hamiltonian.graph.sides("a Langevin kernel")
         for own, others in (sides, sides[::-1]):
-            block = _Block(hamiltonian, clamp, generator, [l for l in moving if l in own], others)
+            block = _Block(hamiltonian, generator, [l for l in moving if l in own], others)
             if block.moving:
                 block.draw_discrete(moved, own)
                 fields, *numbers = self._move(block, moved)
@@ -74,7 +72,7 @@ class Relaxation(NamedTuple):
         for l in block.moving:
             ahead = torch.lerp(centres[l], states[l], self.keep)
             noise = block.hamiltonian.noise(l, len(ahead), block.generator)
-            proposal[l] = block.clamp.apply(l, ahead.addcmul_(noise, self.spread * block.deviations[l]))
+            proposal[l] = block.hamiltonian.hold(l, ahead.addcmul_(noise, self.spread * block.deviations[l]))
         proposed_fields = block.fields(proposal)
         if not self.collapsed:
             block.draw(proposal, proposed_fields)
@@ -116,12 +114,11 @@ class _Block:
     def __init__(
         self,
         hamiltonian: Hamiltonian,
-        clamp: Clamp,
         generator: torch.Generator,
         moving: list[int],
         others: Sequence[int],
     ) -> None:
-        self.hamiltonian, self.clamp, self.generator = hamiltonian, clamp, generator
+        self.hamiltonian, self.generator = hamiltonian, generator
         self.moving = moving
         self.others = others
         self.deviations = {l: hamiltonian.thetas[l][1].rsqrt() for l in moving}
@@ -129,15 +126,15 @@ class _Block:
     def draw_discrete(self, states: States, own: Sequence[int]) -> None:
         """Draws the layers of the colour that do not move, given the other colour."""
         for l in own:
-            if l not in self.moving and not self.clamp.fixes(l):
+            if l not in self.moving and not self.hamiltonian.fixes(l):
                 field = self.hamiltonian.field(l, states)
-                states[l] = self.clamp.apply(l, self.hamiltonian.sample(l, field, self.generator))
+                states[l] = self.hamiltonian.hold(l, self.hamiltonian.sample(l, field, self.generator))
 
     def draw(self, states: States, fields: dict[int, Tensor]) -> None:
         """Draws the other colour."""
         for l, field in fields.items():
-            if not self.clamp.fixes(l):
-                states[l] = self.clamp.apply(l, self.hamiltonian.sample(l, field, self.generator))
+            if not self.hamiltonian.fixes(l):
+                states[l] = self.hamiltonian.hold(l, self.hamiltonian.sample(l, field, self.generator))
 
     def fields(self, states: States) -> dict[int, Tensor]:
         return {l: self.hamiltonian.field(l, states) for l in self.others}
@@ -146,7 +143,7 @@ class _Block:
         """The states with the other colour at its conditional means."""
         result = list(states)
         for l, field in fields.items():
-            result[l] = self.clamp.apply(l, self.hamiltonian.mean(l, field))
+            result[l] = self.hamiltonian.hold(l, self.hamiltonian.mean(l, field))
         return result
 
     def centres(self, states: States) -> dict[int, Tensor]:
@@ -172,4 +169,8 @@ class _Block:
 
     def _held(self, l: int, like: Tensor) -> Tensor | None:
         """The held values of a layer, NaN where it is free; None where nothing at all is held."""
-        return None if self.clamp.empty else self.clamp.apply(l, torch.full_like(like, torch.nan))
+        return (
+            None
+            if self.hamiltonian.held is None
+            else self.hamiltonian.hold(l, torch.full_like(like, torch.nan))
+        )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import BoltzmannMachine, Clamp, ClampLike, Hamiltonian, States
+from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
 Observer = Callable[[int, Step], None]
 
@@ -56,12 +56,12 @@ def run(
         states = complete(hamiltonian, states, generator)
     machine.check_states(states)
     rows = len(states[0])
-    held = Clamp(hamiltonian, clamp, rows)
-    current = kernel.expand(hamiltonian, held.apply_all(states), generator)
-    if clamp is not None and len(current[0]) != rows:
-        copies = len(current[0]) // rows
-        held = held.take(torch.arange(rows, device=machine.device).repeat(copies))
-    current = advance(hamiltonian, kernel, current, sweeps, held, generator, observer)
+    hamiltonian = hamiltonian.given(clamp, rows)
+    current = kernel.expand(hamiltonian, hamiltonian.hold_all(states), generator)
+    copies = len(current[0]) // rows
+    if copies > 1:
+        hamiltonian = hamiltonian.take(torch.arange(rows, device=machine.device).repeat(copies))
+    current = advance(hamiltonian, kernel, current, sweeps, generator, observer)
     return [x.clone() if x is y else x for x, y in zip(kernel.target(current), states, strict=True)]
 
 
@@ -70,13 +70,12 @@ def advance(
     kernel: Kernel,
     states: States,
     sweeps: int,
-    clamp: Clamp,
     generator: torch.Generator,
     observer: Observer | None = None,
 ) -> States:
     """``run`` on states that the kernel has expanded; every chain in harmonium moves through this loop."""
     for number in range(1, sweeps + 1):
-        step = kernel.at(number - 1, sweeps).sweep(hamiltonian, states, clamp, generator)
+        step = kernel.at(number - 1, sweeps).sweep(hamiltonian, states, generator)
         states = step.states
         if observer is not None:
             observer(number, step)

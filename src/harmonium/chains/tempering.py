@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import Clamp, Hamiltonian, States
+from harmonium.machine import Hamiltonian, States
 
 
 @final
@@ -59,15 +59,13 @@ class Tempering(Kernel):
     def target(self, states: Sequence[Tensor]) -> States:
         return [x[: len(x) // len(self.betas)] for x in states]
 
-    def sweep(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], clamp: Clamp, generator: torch.Generator
-    ) -> Step:
+    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         replicas = len(self.betas)
         rows = len(states[0])
         chains = rows // replicas
         betas = torch.tensor(self.betas, dtype=hamiltonian.dtype, device=hamiltonian.device)
         tempered = hamiltonian.tempered(betas.repeat_interleave(chains).unsqueeze(-1))
-        step = self.kernel.sweep(tempered, states, clamp, generator)
+        step = self.kernel.sweep(tempered, states, generator)
 
         coupling = hamiltonian.coupling_energy(step.states).view(replicas, chains)
         order = torch.arange(rows, device=hamiltonian.device).view(replicas, chains)

@@ -15,7 +15,7 @@ from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
 from harmonium.layers import GaussianUnits
-from harmonium.machine import Clamp, Hamiltonian, Part, States, put
+from harmonium.machine import Hamiltonian, Part, States, put
 
 Draw = Callable[[bool, tuple[Part, ...], list[Tensor]], list[Tensor]]
 
@@ -53,13 +53,13 @@ class Gibbs(PairKernel):
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
         return hamiltonian.graph.given
 
-    def prepare(self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, copies: int) -> Place:
+    def prepare(self, hamiltonian: Hamiltonian, place: Place, copies: int) -> Place:
         fields = {
             part.layer: place.fields[part.layer]
             if part.layer in place.fields
             else _field(hamiltonian, part, place.states, copies)
             for part in hamiltonian.graph.colours[-1]
-            if part.columns is None and not clamp.fixes(part.layer)
+            if part.columns is None and not hamiltonian.fixes(part.layer)
         }
         return Place(place.states, fields)
 
@@ -67,7 +67,6 @@ class Gibbs(PairKernel):
         self,
         hamiltonian: Hamiltonian,
         place: Place,
-        clamp: Clamp,
         generator: torch.Generator,
         antithetic: bool = False,
     ) -> Place:
@@ -77,10 +76,10 @@ class Gibbs(PairKernel):
                 for part, field in zip(parts, fields, strict=True)
             ]
 
-        return self._sweep(hamiltonian, place, clamp, draw, 1, generator)
+        return self._sweep(hamiltonian, place, draw, 1, generator)
 
     def coupled(
-        self, hamiltonian: Hamiltonian, both: Place, clamp: Clamp, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, both: Place, generator: torch.Generator
     ) -> tuple[Place, Tensor]:
         pairs = len(both.states[0]) // 2
         tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
@@ -93,13 +92,12 @@ class Gibbs(PairKernel):
             tries.add_(drawn.tries)
             return [_stacked(x, y) for x, y in zip(drawn.x, drawn.y, strict=True)]
 
-        return self._sweep(hamiltonian, both, clamp, draw, 2, generator), tries
+        return self._sweep(hamiltonian, both, draw, 2, generator), tries
 
     def _sweep(
         self,
         hamiltonian: Hamiltonian,
         place: Place,
-        clamp: Clamp,
         draw: Draw,
         copies: int,
         generator: torch.Generator,
@@ -108,7 +106,7 @@ class Gibbs(PairKernel):
         states = list(place.states)
         known = place.fields
         for number, colour in enumerate(hamiltonian.graph.colours_backwards):
-            parts = tuple(part for part in colour if not clamp.fixes(part.layer))
+            parts = tuple(part for part in colour if not hamiltonian.fixes(part.layer))
             if not parts:
                 continue
             fields = [
@@ -118,9 +116,9 @@ class Gibbs(PairKernel):
                 for part in parts
             ]
             for part, x in zip(parts, draw(number == 0, parts, fields), strict=True):
-                states[part.layer] = clamp.apply(part.layer, put(part, x, states[part.layer]))
-        if self.jumps is not None and not clamp.fixes(0):
-            if len(states) != 2 or not hamiltonian.graph.is_chain or not clamp.empty:
+                states[part.layer] = hamiltonian.hold(part.layer, put(part, x, states[part.layer]))
+        if self.jumps is not None and not hamiltonian.fixes(0):
+            if len(states) != 2 or not hamiltonian.graph.is_chain or hamiltonian.held is not None:
                 raise ValueError("jumps: expected a free machine with one visible and one hidden layer")
             states[0] = self.jumps.move(hamiltonian, states[0], copies, generator)
         return Place(states, {})

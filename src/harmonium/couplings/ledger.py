@@ -9,7 +9,7 @@ from torch import Tensor
 
 from harmonium.couplings import two_valued
 from harmonium.couplings.pairs import Place, join
-from harmonium.machine import Clamp, Hamiltonian, Statistics
+from harmonium.machine import Hamiltonian, Statistics
 
 _ROWS = 512  # smaller lots wait
 
@@ -21,16 +21,13 @@ class Ledger:
     Args:
         hamiltonian: the machine.
         into: the sums; None keeps none.
-        clamp: what is held.
         generator: source of the noise of unbiased rounding (``two_valued.add_signed``).
     """
 
-    def __init__(
-        self, hamiltonian: Hamiltonian, into: Statistics | None, clamp: Clamp, generator: torch.Generator
-    ) -> None:
+    def __init__(self, hamiltonian: Hamiltonian, into: Statistics | None, generator: torch.Generator) -> None:
         self._hamiltonian = hamiltonian
         self._into = into
-        self._summed = tuple(l for l in hamiltonian.graph.summed if not clamp.fixes(l))
+        self._summed = tuple(l for l in hamiltonian.graph.summed if not hamiltonian.fixes(l))
         self._generator = generator
         self._lots: list[tuple[Place, Tensor]] = []
         self._magnitude = 0.0

@@ -14,7 +14,7 @@ from harmonium.couplings.ledger import Ledger
 from harmonium.couplings.meetings import Meetings
 from harmonium.couplings.pairs import PairKernel, Place, join
 from harmonium.couplings.small import run_small_pairs, suits
-from harmonium.machine import BoltzmannMachine, Clamp, ClampLike, Hamiltonian, States, Statistics
+from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
 
 @torch.no_grad()
@@ -49,14 +49,13 @@ def meet(
         start = complete(hamiltonian, start, generator)
     machine.check_states(start)
     return run_pairs(
-        hamiltonian,
+        hamiltonian.given(clamp, len(start[0])),
         coupling,
         list(start),
         k=lag,
         m=lag,
         lag=lag,
         max_steps=max_steps,
-        clamp=Clamp(hamiltonian, clamp, len(start[0])),
         generator=generator,
     )
 
@@ -70,7 +69,6 @@ def run_pairs(
     m: int,
     lag: int,
     max_steps: int | None,
-    clamp: Clamp,
     generator: torch.Generator,
     into: Statistics | None = None,
     weight: float = 1.0,
@@ -89,7 +87,7 @@ def run_pairs(
     _check(k, m, lag, max_steps)
     if antithetic and len(start[0]) % 2:
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
-    if suits(coupling, hamiltonian, clamp):
+    if suits(coupling, hamiltonian):
         return run_small_pairs(
             hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,
             generator=generator, into=into, weight=weight, antithetic=antithetic,
@@ -98,12 +96,12 @@ def run_pairs(
     times = torch.zeros(pairs, dtype=torch.int64, device=device)
     tries, cost = torch.zeros_like(times), torch.zeros_like(times)
     capped = torch.zeros(pairs, dtype=torch.bool, device=device)
-    ledger = Ledger(hamiltonian, into, clamp, generator)
+    ledger = Ledger(hamiltonian, into, generator)
     flips = _FlipRate(hamiltonian)
     chain = coupling.chain_layers(hamiltonian)
     reads_all = into is not None and into.readings is not None  # layers too that do not decide a meeting
 
-    place = coupling.prepare(hamiltonian, Place(clamp.apply_all(start), {}), clamp, copies=1)
+    place = coupling.prepare(hamiltonian, Place(hamiltonian.hold_all(start), {}), copies=1)
     horizon = list(place.states)
     both = join(place, place)  # the X and then the Y of pairs that have not met
     apart = torch.arange(pairs, device=device)
@@ -115,23 +113,23 @@ def run_pairs(
         t += 1
         average = weight / (m - k + 1) if k <= t <= m else 0.0
         if len(together):
-            alone = coupling.single(hamiltonian, alone, clamp.take(together), generator)
-            alone = coupling.prepare(hamiltonian, alone, clamp.take(together), copies=1)
+            law = hamiltonian.take(together)
+            alone = coupling.prepare(law, coupling.single(law, alone, generator), copies=1)
             cost[together] += 1
             ledger.add(alone, average)
         if len(apart):
             rows = len(apart)
             before = both.take(slice(0, rows))
             if t <= lag:
-                x = coupling.single(hamiltonian, before, clamp.take(apart), generator, antithetic)
-                x = coupling.prepare(hamiltonian, x, clamp.take(apart), copies=1)
+                law = hamiltonian.take(apart)
+                x = coupling.prepare(law, coupling.single(law, before, generator, antithetic), copies=1)
                 both = join(x, both.take(slice(rows, None)))
                 cost[apart] += 1
             else:
-                held = clamp.take(apart.repeat(2))
-                both, tried = coupling.coupled(hamiltonian, both, held, generator)
+                law = hamiltonian.take(apart.repeat(2))
+                both, tried = coupling.coupled(law, both, generator)
                 if average:
-                    both = coupling.prepare(hamiltonian, both, held, copies=2)
+                    both = coupling.prepare(law, both, copies=2)
                 tries[apart] += tried
                 cost[apart] += 2
             x = both.take(slice(0, rows))
@@ -148,7 +146,7 @@ def run_pairs(
                 alone = join(alone, x.take(done))
             if not reads_all:  # else f(X) - f(Y) may differ until the next sweep
                 apart, both, met = _without(apart, both, met)
-            both = coupling.prepare(hamiltonian, both, clamp.take(apart.repeat(2)), copies=2)
+            both = coupling.prepare(hamiltonian.take(apart.repeat(2)), both, copies=2)
             ledger.add_difference(both, weight * correction_weight(t, k, m, lag))
             apart, both, met = _without(apart, both, met)
             if t == max_steps:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.couplings.pairs import PairKernel, Place
-from harmonium.machine import Clamp, Hamiltonian
+from harmonium.machine import Hamiltonian
 
 
 @final
@@ -22,23 +22,22 @@ class Metropolis(PairKernel):
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
         return tuple(range(len(hamiltonian.layers)))
 
-    def prepare(self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, copies: int) -> Place:
+    def prepare(self, hamiltonian: Hamiltonian, place: Place, copies: int) -> Place:
         return _with_fields(hamiltonian, place)
 
     def single(
         self,
         hamiltonian: Hamiltonian,
         place: Place,
-        clamp: Clamp,
         generator: torch.Generator,
         antithetic: bool = False,
     ) -> Place:
-        return self._move(hamiltonian, place, clamp, generator, copies=1, antithetic=antithetic)
+        return self._move(hamiltonian, place, generator, copies=1, antithetic=antithetic)
 
     def coupled(
-        self, hamiltonian: Hamiltonian, both: Place, clamp: Clamp, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, both: Place, generator: torch.Generator
     ) -> tuple[Place, Tensor]:
-        moved = self._move(hamiltonian, both, clamp, generator, copies=2)
+        moved = self._move(hamiltonian, both, generator, copies=2)
         return moved, torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)
 
     @classmethod
@@ -46,12 +45,11 @@ class Metropolis(PairKernel):
         cls,
         hamiltonian: Hamiltonian,
         place: Place,
-        clamp: Clamp,
         generator: torch.Generator,
         copies: int,
         antithetic: bool = False,
     ) -> Place:
-        cls._check(hamiltonian, clamp)
+        cls._check(hamiltonian)
         place = _with_fields(hamiltonian, place)
         rows = len(place.states[0]) // copies
         noise = [hamiltonian.noise(l, rows, generator, antithetic) for l in range(len(place.states))]
@@ -59,10 +57,10 @@ class Metropolis(PairKernel):
             hamiltonian.layers[l].propose(x[:rows], u)
             for l, (x, u) in enumerate(zip(place.states, noise, strict=True))
         ]
-        held = clamp if copies == 1 else clamp.take(torch.arange(rows, device=hamiltonian.device))
-        proposal = _with_fields(hamiltonian, Place(held.apply_all(states), {}))
+        single = hamiltonian if copies == 1 else hamiltonian.take(slice(0, rows))
+        proposal = _with_fields(single, Place(single.hold_all(states), {}))
         log_u = torch.log1p(-_random.uniform((rows,), generator, torch.float64)).repeat(copies)
-        gain = _energy(hamiltonian, place) - _energy(hamiltonian, proposal).repeat(copies)
+        gain = _energy(hamiltonian, place) - _energy(single, proposal).repeat(copies)
         accepted = torch.nonzero(log_u <= gain).squeeze(-1)
         if len(accepted) == 0:
             return place
@@ -73,10 +71,10 @@ class Metropolis(PairKernel):
         )
 
     @staticmethod
-    def _check(hamiltonian: Hamiltonian, clamp: Clamp) -> None:
+    def _check(hamiltonian: Hamiltonian) -> None:
         for l, layer in enumerate(hamiltonian.layers):
             # A real unit proposes by a random walk from its own state, which two chains cannot share.
-            if not layer.discrete and not clamp.fixes(l):
+            if not layer.discrete and not hamiltonian.fixes(l):
                 raise ValueError(f"coupling: expected discrete layers for Metropolis pairs, received {layer}")
 
     def __repr__(self) -> str:

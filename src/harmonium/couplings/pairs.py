@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium.machine import Clamp, Hamiltonian, States
+from harmonium.machine import Hamiltonian, States
 
 
 class Place(NamedTuple):
@@ -44,13 +44,12 @@ class PairKernel(ABC):
         """The layers that the next sweep depends on: chains have met once these are equal."""
 
     @abstractmethod
-    def prepare(self, hamiltonian: Hamiltonian, place: Place, clamp: Clamp, copies: int) -> Place:
+    def prepare(self, hamiltonian: Hamiltonian, place: Place, copies: int) -> Place:
         """The same place with the fields that the next sweep needs.
 
         Args:
-            hamiltonian: the machine.
+            hamiltonian: the machine; what it holds has as many rows.
             place: where the chains are.
-            clamp: held entries, for as many rows.
             copies: 1 for chains alone, 2 for pairs.
         """
 
@@ -59,7 +58,6 @@ class PairKernel(ABC):
         self,
         hamiltonian: Hamiltonian,
         place: Place,
-        clamp: Clamp,
         generator: torch.Generator,
         antithetic: bool = False,
     ) -> Place:
@@ -67,14 +65,13 @@ class PairKernel(ABC):
 
     @abstractmethod
     def coupled(
-        self, hamiltonian: Hamiltonian, both: Place, clamp: Clamp, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, both: Place, generator: torch.Generator
     ) -> tuple[Place, Tensor]:
         """A sweep of both chains, each moved as ``single`` moves it; equal chains stay equal.
 
         Args:
-            hamiltonian: the machine.
+            hamiltonian: the machine; what it holds has as many rows.
             both: 2 · pairs rows, the x chains, then the y chains.
-            clamp: held entries, for as many rows.
             generator: source of all noise.
 
         Returns:

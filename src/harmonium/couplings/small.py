@@ -14,7 +14,7 @@ from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.meetings import Meetings
 from harmonium.couplings.pairs import PairKernel
 from harmonium.layers import Bernoulli, Spin
-from harmonium.machine import Clamp, Hamiltonian, States, Statistics
+from harmonium.machine import Hamiltonian, States, Statistics
 
 MAX_COUPLINGS = 1 << 14
 """Couplings up to which a pair alone is faster than a batch of pairs (docs/design_notes.md)."""
@@ -22,14 +22,14 @@ _SHARES = 32  # pairs are dealt into so many sums whatever the number of threads
 _KINDS = (Bernoulli, Spin)
 
 
-def suits(coupling: PairKernel, hamiltonian: Hamiltonian, clamp: Clamp) -> TypeGuard[Gibbs]:
+def suits(coupling: PairKernel, hamiltonian: Hamiltonian) -> TypeGuard[Gibbs]:
     """Whether the compiled kernel has the law that is asked for and is the faster way to it."""
     return (
         COMPILED
         and isinstance(coupling, Gibbs)
         and coupling.even is None
         and coupling.odd is None
-        and clamp.empty
+        and hamiltonian.held is None
         and (coupling.jumps is None or hamiltonian.layers[0].n_units <= 64)
         and hamiltonian.device.type == "cpu"
         and isinstance(hamiltonian.beta, float)

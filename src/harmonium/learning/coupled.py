@@ -13,7 +13,7 @@ from harmonium import _checks
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome
 from harmonium.learning.expectations import Start, add_exact, begin, check_states
-from harmonium.machine import Clamp, Hamiltonian, Statistics
+from harmonium.machine import Hamiltonian, Statistics
 
 _MUCH = 0.05
 
@@ -108,14 +108,13 @@ class CoupledChains(Expectation):
             states = self._begin(hamiltonian, v, pairs, generator)
         pairs = len(states[0])  # persistent chains keep their number, whatever the batch
         meetings = run_pairs(
-            hamiltonian,
+            hamiltonian.given(v if self.clamped else None, pairs),
             self.coupling,
             states,
             k=k,
             m=m,
             lag=self.lag,
             max_steps=self.max_steps,
-            clamp=Clamp(hamiltonian, v if self.clamped else None, pairs),
             generator=generator,
             into=into,
             weight=weight / pairs,

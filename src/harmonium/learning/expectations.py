@@ -13,7 +13,7 @@ from harmonium.chains import Gibbs, Kernel, Step, advance, complete
 from harmonium.chains.small import advance_small, suits
 from harmonium.learning.expectation import Expectation, Outcome
 from harmonium.likelihood import add_exact_expectation
-from harmonium.machine import Clamp, Hamiltonian, States, Statistics
+from harmonium.machine import Hamiltonian, States, Statistics
 
 Start = Literal["data", "persistent", "noise"]
 
@@ -77,9 +77,8 @@ class ClampedChains(Expectation):
             return add_exact(hamiltonian, v, into, weight)
         states = complete(hamiltonian, v, generator)
         if not graph.independent:
-            states = advance(
-                hamiltonian, Gibbs(), states, self.sweeps, Clamp(hamiltonian, v, len(v)), generator
-            )
+            held = hamiltonian.given(v, len(v))
+            states = advance(held, Gibbs(), states, self.sweeps, generator)
         into.add(hamiltonian, states, weight / len(v), summed=graph.summed if self.marginal else ())
         return Outcome(None, {})
 
@@ -164,8 +163,7 @@ class FreeChains(Expectation):
             if number > self.burn_in:
                 into.add(hamiltonian, kernel.target(step.states), each, summed=summed, fields=step.fields)
 
-        free = Clamp(hamiltonian, None, len(states[0]))
-        states = advance(hamiltonian, kernel, states, self.sweeps, free, generator, observe)
+        states = advance(hamiltonian, kernel, states, self.sweeps, generator, observe)
         return self._outcome(states, state, diagnostics)
 
     def _outcome(self, states: States, state: Any, diagnostics: dict[str, float]) -> Outcome:

@@ -13,7 +13,7 @@ from harmonium.couplings import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
 from harmonium.learning.expectation import Expectation, Outcome
 from harmonium.learning.expectations import add_exact
-from harmonium.machine import Clamp, Hamiltonian, Statistics
+from harmonium.machine import Hamiltonian, Statistics
 
 
 @final
@@ -63,17 +63,17 @@ class LocalModes(Expectation):
         if self.clamped and hamiltonian.graph.independent:
             return add_exact(hamiltonian, v, into, weight)
         chains = len(v) if self.chains is None or self.clamped else self.chains
-        clamp = Clamp(hamiltonian, v if self.clamped else None, chains)
+        hamiltonian = hamiltonian.given(v if self.clamped else None, chains)
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
-        modes, sweeps = search(hamiltonian, noise, clamp, generator)
-        start = advance(hamiltonian, Gibbs(), modes, 1, clamp, generator)
+        modes, sweeps = search(hamiltonian, noise, generator)
+        start = advance(hamiltonian, Gibbs(), modes, 1, generator)
         name = "clamped_" if self.clamped else ""
         diagnostics = {
             f"{name}search_sweeps": float(sweeps.double().mean()),
             f"{name}longest_search": float(sweeps.max()),
         }
         free = [
-            tuple(l for l in layers if not clamp.fixes(l))
+            tuple(l for l in layers if not hamiltonian.fixes(l))
             for layers in hamiltonian.graph.sides("local modes")
         ]
         sums = Statistics(hamiltonian, free if self.marginalise else [()])
@@ -88,7 +88,6 @@ class LocalModes(Expectation):
                 m=0,
                 lag=1,
                 max_steps=self.max_steps,
-                clamp=clamp,
                 generator=generator,
                 into=sums,
                 weight=weight / chains,

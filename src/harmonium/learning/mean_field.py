@@ -11,12 +11,12 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.learning.expectation import Expectation, Outcome
 from harmonium.learning.expectations import add_exact, begin, check_states
-from harmonium.machine import Clamp, Hamiltonian, Statistics
+from harmonium.machine import Hamiltonian, Statistics
 from harmonium.meanfield import Plefka, Point, Scheme, Status, iterate
 from harmonium.meanfield.fixed_point import DampingLike, check_settings
 
 SolutionStart = Literal["data", "persistent", "noise", "mixture"]
-SchemeFactory = Callable[[Hamiltonian, Clamp], Scheme]
+SchemeFactory = Callable[[Hamiltonian], Scheme]
 
 
 @final
@@ -28,7 +28,7 @@ class MeanField(Expectation):
     the scheme's free energy over its solutions. Rows that lost their normaliser are left out.
 
     Args:
-        scheme: makes a ``meanfield.Scheme`` from a machine and what is held; naive mean field by default.
+        scheme: makes a ``meanfield.Scheme`` from a machine with what is held; naive mean field by default.
         clamped: whether the visible layer is clamped to the data, one solution a row.
         start: of free solutions: "data" (rows of the batch, without variance), "persistent" (the last call's
             solutions), "noise" (pure noise), or "mixture" (half of them rows of the batch, the others the
@@ -72,7 +72,7 @@ class MeanField(Expectation):
             return add_exact(hamiltonian, v, into, weight)
         start = v if self.clamped else self._start(hamiltonian, v, state, generator)
         rows = len(start.means[0]) if isinstance(start, Point) else len(start)
-        scheme = self.scheme(hamiltonian, Clamp(hamiltonian, v if self.clamped else None, rows))
+        scheme = self.scheme(hamiltonian.given(v if self.clamped else None, rows))
         point, status, sweeps = iterate(
             scheme, start, tolerance=self.tolerance, damping=self.damping, max_sweeps=self.max_sweeps
         )
@@ -119,5 +119,5 @@ class MeanField(Expectation):
         return torch.cat([data[: rows - rows // 2], old[-(rows // 2) :] if rows > 1 else old[:0]])
 
 
-def _naive(hamiltonian: Hamiltonian, clamp: Clamp) -> Plefka:
-    return Plefka(hamiltonian, clamp, order=1)
+def _naive(hamiltonian: Hamiltonian) -> Plefka:
+    return Plefka(hamiltonian, order=1)

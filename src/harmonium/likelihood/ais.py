@@ -15,7 +15,7 @@ from harmonium import _checks, _random
 from harmonium.chains import Gibbs, advance, complete
 from harmonium.layers import Theta
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, States, fit_, put
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_, put
 
 _PILOT_SWEEPS = 100
 
@@ -136,8 +136,7 @@ def _base(machine: BoltzmannMachine, states: States) -> Hamiltonian:
 
 
 def _gibbs(hamiltonian: Hamiltonian, states: States, generator: torch.Generator) -> States:
-    free = Clamp(hamiltonian, None, len(states[0]))
-    return advance(hamiltonian, Gibbs(), states, _PILOT_SWEEPS, free, generator)
+    return advance(hamiltonian, Gibbs(), states, _PILOT_SWEEPS, generator)
 
 
 def _mean_weight(log_weights: Tensor) -> tuple[float, float, float]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.machine.hamiltonian import Hamiltonian, States
+
+if TYPE_CHECKING:
+    from harmonium.machine.hamiltonian import Hamiltonian
 
 ClampLike = Tensor | Mapping[int, Tensor] | None
 
@@ -96,7 +98,7 @@ class Clamp:
         held, values = self._held[layer]
         return values if held is None else torch.where(held, values, x)
 
-    def apply_all(self, states: Sequence[Tensor]) -> States:
+    def apply_all(self, states: Sequence[Tensor]) -> list[Tensor]:
         """All layers with their held entries put back."""
         return [self.apply(l, x) for l, x in enumerate(states)]
 

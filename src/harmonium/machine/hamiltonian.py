@@ -12,6 +12,7 @@ from torch import Tensor
 
 from harmonium._products import product
 from harmonium.layers import Layer, Theta
+from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
 
 States = list[Tensor]
@@ -32,6 +33,8 @@ class Hamiltonian:
             row of a batch, (batch, width_l).
         couplings: J of every edge (l, m) of the graph, (width_l, width_m); symmetric where l = m.
         beta: inverse temperature of the couplings; a number, or one for each chain as (batch, 1).
+        held: entries of the state that are observed; None: none. Energies and fields do not ask for it, draws
+            and solvers do.
     """
 
     layers: tuple[Layer, ...]
@@ -39,6 +42,7 @@ class Hamiltonian:
     thetas: tuple[Theta, ...]
     couplings: tuple[Tensor, ...]
     beta: float | Tensor = 1.0
+    held: Clamp | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -86,11 +90,39 @@ class Hamiltonian:
         """The same couplings between layers with other natural parameters, taken from ``layers``."""
         return replace(self, thetas=tuple(layer.natural() for layer in layers))
 
+    def given(self, held: ClampLike, rows: int) -> Hamiltonian:
+        """The same with entries of the state held; see ``Clamp``."""
+        clamp = Clamp(self, held, rows)
+        return replace(self, held=None if clamp.empty else clamp)
+
+    def fixes(self, layer: int) -> bool:
+        """Whether every entry of a layer is held."""
+        return self.held is not None and self.held.fixes(layer)
+
+    def mask(self, layer: int) -> Tensor | None:
+        """Which entries of a layer are held, (rows, width); None where none is."""
+        return None if self.held is None else self.held.mask(layer)
+
+    def hold(self, layer: int, x: Tensor) -> Tensor:
+        """The state of a layer with its held entries put back."""
+        return x if self.held is None else self.held.apply(layer, x)
+
+    def hold_all(self, states: Sequence[Tensor]) -> States:
+        """All layers with their held entries put back."""
+        return [self.hold(l, x) for l, x in enumerate(states)]
+
     def take(self, rows: Tensor | slice) -> Hamiltonian:
-        """The same for some of the rows of a batch: matters where β or natural parameters differ by row."""
+        """The same for some of the rows of a batch, repetitions allowed.
+
+        It matters where β, natural parameters or what is held differ by row.
+        """
         beta = self.beta if isinstance(self.beta, float) or self.beta.dim() == 0 else self.beta[rows]
+        by_row = any(p.dim() == 2 for theta in self.thetas for p in theta)
+        if beta is self.beta and self.held is None and not by_row:
+            return self
         thetas = tuple(tuple(p[rows] if p.dim() == 2 else p for p in theta) for theta in self.thetas)
-        return replace(self, thetas=thetas, beta=beta)
+        held = None if self.held is None else self.held.take(rows)
+        return replace(self, thetas=thetas, beta=beta, held=held)
 
     def to(self, dtype: torch.dtype) -> Hamiltonian:
         """The same in another floating type."""
@@ -213,6 +245,25 @@ class Hamiltonian:
         """A draw of a layer or part given its field, of the field's shape."""
         noise = self.noise(layer, len(field), generator, antithetic)
         return self.kind(layer).sample(field, noise, self.theta(layer))
+
+    def draw(
+        self,
+        part: Part,
+        states: Sequence[Tensor],
+        generator: torch.Generator,
+        field: Tensor | None = None,
+    ) -> Tensor:
+        """The state of a part's layer after a draw of the part; held entries and other units stay.
+
+        Args:
+            part: what to draw.
+            states: for each layer (batch, width_l).
+            generator: source of noise.
+            field: of the part, where it is known.
+        """
+        field = self.field(part, states) if field is None else field
+        x = put(part, self.sample(part, field, generator), states[part.layer])
+        return self.hold(part.layer, x)
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
         """E[x_l | field], (batch, width_l)."""

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.machine.clamp import ClampLike
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
@@ -48,8 +48,8 @@ def adatap(
         ValueError: shapes or numbers out of range, units of several columns, or a graph that two
             colours do not suffice for.
     """
-    hamiltonian, held, v = prepare(machine, start, clamp)
-    scheme = AdaTAP(hamiltonian, held)
+    hamiltonian, v = prepare(machine, start, clamp)
+    scheme = AdaTAP(hamiltonian)
     return solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
 
@@ -64,9 +64,9 @@ class AdaTAP(Scheme):
     which loses no digits as D goes to 0: a saturated unit has a small D, a held one D = 0 and g its value.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp) -> None:
+    def __init__(self, hamiltonian: Hamiltonian) -> None:
         check_scalar(hamiltonian, "adaptive TAP")
-        super().__init__(hamiltonian, clamp)
+        super().__init__(hamiltonian)
         groups = hamiltonian.graph.sides("adaptive TAP")
         widths = [sum(hamiltonian.layers[l].width for l in layers) for layers in groups]
         self._inner = min((0, 1), key=lambda side: widths[side])
@@ -94,7 +94,7 @@ class AdaTAP(Scheme):
         for l in range(len(point.means)):
             a, c, field, curvature = (part[l] for part in point[:4])
             exponent = 0.5 * curvature * (a.square() + c) - field * a  # entropy has ψ together with this
-            unit, held = 0.5 * units[l] - exponent, self.clamp.mask(l)
+            unit, held = 0.5 * units[l] - exponent, self.hamiltonian.mask(l)
             if held is not None:
                 unit = unit.masked_fill(held, 0.0)
             total = total + self.entropy(l, point) + unit.sum(-1, dtype=torch.float64)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.machine.clamp import ClampLike
 from harmonium.meanfield.scheme import Damping, Point, Scheme, join
 from harmonium.meanfield.solution import Solution, Status
@@ -145,8 +145,8 @@ def check_settings(tolerance: float, damping: DampingLike, max_sweeps: int) -> N
     _checks.positive_int(max_sweeps, "max_sweeps")
 
 
-def prepare(machine: BoltzmannMachine, start: Tensor, clamp: ClampLike) -> tuple[Hamiltonian, Clamp, Tensor]:
-    """A machine, what is held of it and visible means, checked, for a solver.
+def prepare(machine: BoltzmannMachine, start: Tensor, clamp: ClampLike) -> tuple[Hamiltonian, Tensor]:
+    """A machine with what is held of it, and visible means, checked, for a solver.
 
     Raises:
         TypeError, ValueError: start of another shape or not finite, or a clamp that does not fit.
@@ -158,9 +158,8 @@ def prepare(machine: BoltzmannMachine, start: Tensor, clamp: ClampLike) -> tuple
             f"start: expected (batch, {width}) with at least one row, received {tuple(start.shape)}"
         )
     _checks.finite(start, "start")
-    hamiltonian = machine.hamiltonian()
-    held = Clamp(hamiltonian, clamp, len(start))
-    return hamiltonian, held, start.to(machine.device, machine.dtype, copy=True)
+    hamiltonian = machine.hamiltonian().given(clamp, len(start))
+    return hamiltonian, start.to(machine.device, machine.dtype, copy=True)
 
 
 def _change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:

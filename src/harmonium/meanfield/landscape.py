@@ -78,8 +78,8 @@ def landscape(
         ValueError: shapes or numbers out of range, or no start that converges.
     """
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
-    hamiltonian, free, starts = prepare(machine, X, None)
-    scheme = Plefka(hamiltonian, free, order)
+    hamiltonian, starts = prepare(machine, X, None)
+    scheme = Plefka(hamiltonian, order)
     whole = solve(scheme, starts, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:

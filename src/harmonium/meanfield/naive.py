@@ -44,6 +44,6 @@ def naive(
     Raises:
         ValueError: shapes or numbers out of range.
     """
-    hamiltonian, held, v = prepare(machine, start, clamp)
-    scheme = Plefka(hamiltonian, held, order=1)
+    hamiltonian, v = prepare(machine, start, clamp)
+    scheme = Plefka(hamiltonian, order=1)
     return solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._products import product
-from harmonium.machine import Clamp, Hamiltonian
+from harmonium.machine import Hamiltonian
 from harmonium.meanfield import blocks
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
 
@@ -27,15 +27,14 @@ class Plefka(Scheme):
 
     Args:
         hamiltonian: see ``Scheme``.
-        clamp: see ``Scheme``.
         order: 1, 2, or 3; 3 is for Bernoulli and Spin layers.
 
     Raises:
         ValueError: another order, or a layer that the third order does not know.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp, order: int = 2) -> None:
-        super().__init__(hamiltonian, clamp, uses_variances=order > 1)
+    def __init__(self, hamiltonian: Hamiltonian, order: int = 2) -> None:
+        super().__init__(hamiltonian, uses_variances=order > 1)
         self.order = _checks.positive_int(order, "order")
         if order > 3:
             raise ValueError(f"order: expected 1, 2 or 3, received {order}")

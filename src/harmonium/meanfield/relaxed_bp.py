@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium.layers import Moments, Theta
-from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.machine.clamp import ClampLike
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_no_inner, check_scalar
@@ -45,8 +45,8 @@ def relaxed_bp(
     Raises:
         ValueError: shapes or numbers out of range, or units of several columns.
     """
-    hamiltonian, held, v = prepare(machine, start, clamp)
-    scheme = RelaxedBP(hamiltonian, held)
+    hamiltonian, v = prepare(machine, start, clamp)
+    scheme = RelaxedBP(hamiltonian)
     return solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
 
@@ -68,10 +68,10 @@ class RelaxedBP(Scheme):
     (batch, width_l, width_m): the sender is last.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp) -> None:
+    def __init__(self, hamiltonian: Hamiltonian) -> None:
         check_scalar(hamiltonian, "relaxed belief propagation")
         check_no_inner(hamiltonian, "relaxed belief propagation")
-        super().__init__(hamiltonian, clamp)
+        super().__init__(hamiltonian)
 
     def begin(self, start: Tensor) -> Point:
         point = self.upwards(start)
@@ -98,7 +98,7 @@ class RelaxedBP(Scheme):
         What a held unit adds is exact: its own weight, and in pairs of held units J x x'.
         """
         layers = range(len(self.hamiltonian.layers))
-        held = [self.clamp.mask(l) for l in layers]
+        held = [self.hamiltonian.mask(l) for l in layers]
         pairs = [torch.zeros_like(x) if m is None else x * m for x, m in zip(point.means, held, strict=True)]
         total = self.hamiltonian.beta_times(self.hamiltonian.coupling_energy(pairs))
         for l in layers:
@@ -153,7 +153,7 @@ class RelaxedBP(Scheme):
     def _told(self, l: int, a: Tensor, B: Tensor, A: Tensor) -> Moments:
         """The moments that every neighbour hears, (batch, width_k, width_l); a held unit tells its value."""
         told = self.hamiltonian.layers[l].moments(B, A, self._theta(l, B))
-        held = self.clamp.mask(l)
+        held = self.hamiltonian.mask(l)
         if held is None:
             return told
         held = held.unsqueeze(1)
@@ -162,7 +162,7 @@ class RelaxedBP(Scheme):
     def _log_partition(self, l: int, x: Tensor, B: Tensor, A: Tensor) -> Tensor:
         """ψ(B, A) of every unit, θ·t(x) of held ones: (batch, [width_k,] width_l)."""
         layer, theta = self.hamiltonian.layers[l], self._theta(l, B)
-        held = self.clamp.mask(l)
+        held = self.hamiltonian.mask(l)
         value = layer.log_partition(B, A, theta)
         if held is None:
             return value

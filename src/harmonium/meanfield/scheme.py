@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium.layers import Theta
-from harmonium.machine import Clamp, Hamiltonian
+from harmonium.machine import Hamiltonian
 
 Damping = float | Tensor
 
@@ -62,19 +62,17 @@ class Scheme(ABC):
     Args:
         hamiltonian: the machine; natural parameters and β may differ between rows, as (batch, width) and
             (batch, 1).
-        clamp: what is held.
         uses_variances: whether the variances enter the equations for the means.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp, uses_variances: bool = True) -> None:
+    def __init__(self, hamiltonian: Hamiltonian, uses_variances: bool = True) -> None:
         self.hamiltonian = hamiltonian
-        self.clamp = clamp
         self.uses_variances = uses_variances
 
     def take(self, rows: Tensor | slice) -> Self:
         """The same for some of the rows of the batch."""
         part = copy(self)
-        part.hamiltonian, part.clamp = self.hamiltonian.take(rows), self.clamp.take(rows)
+        part.hamiltonian = self.hamiltonian.take(rows)
         return part
 
     @abstractmethod
@@ -96,9 +94,9 @@ class Scheme(ABC):
     def statistics(self, l: int, point: Point) -> Theta:
         """E[t_l] of every row, in the order of ``Layer.natural``, each (batch, width_l)."""
         layer = self.hamiltonian.layers[l]
-        held = self.clamp.mask(l)
+        held = self.hamiltonian.mask(l)
         theta = self.hamiltonian.thetas[l]
-        if self.clamp.fixes(l):
+        if self.hamiltonian.fixes(l):
             return layer.statistics(point.means[l])
         free = layer.expected_statistics(point.fields[l], point.curvatures[l], theta)
         if held is None:
@@ -113,14 +111,14 @@ class Scheme(ABC):
         fields, variances = list(means), list(means)
         given = set(graph.visible)
         for l in graph.visible:
-            means[l] = self.clamp.apply(l, means[l]).clone()  # rows are written over in place
+            means[l] = self.hamiltonian.hold(l, means[l]).clone()  # rows are written over in place
             fields[l], variances[l] = torch.zeros_like(means[l]), torch.zeros_like(means[l])
         for l in graph.order:
             fields[l] = hamiltonian.field(l, means, given)
             means[l], variances[l] = self.moments(l, fields[l], 0.0)
             given.add(l)
         for l in graph.visible:
-            if not self.clamp.fixes(l):
+            if not self.hamiltonian.fixes(l):
                 fields[l] = hamiltonian.field(l, means)
         return Point(means, variances, fields, [torch.zeros_like(a) for a in means], [])
 
@@ -128,25 +126,25 @@ class Scheme(ABC):
         """Mean and variance of a layer's units; held ones have their value and no variance."""
         layer, theta = self.hamiltonian.layers[l], self.hamiltonian.thetas[l]
         mean, variance = layer.moments(field, curvature, theta)
-        held = self.clamp.mask(l)
+        held = self.hamiltonian.mask(l)
         if held is not None:
-            mean, variance = self.clamp.apply(l, mean), variance.masked_fill(held, 0.0)
+            mean, variance = self.hamiltonian.hold(l, mean), variance.masked_fill(held, 0.0)
         return mean, variance.contiguous()  # real units give an expanded one, which cannot be written to
 
     def free_layers(self) -> list[int]:
         """The layers that are not held whole, those of ``graph.summed`` first: the order of a sweep."""
         order = dict.fromkeys(block.layer for block in self.hamiltonian.graph.backwards)
-        return [l for l in order if not self.clamp.fixes(l)]
+        return [l for l in order if not self.hamiltonian.fixes(l)]
 
     def entropy(self, l: int, point: Point) -> Tensor:
         """Σ over a layer's units of ψ(B, A) - B a + ½ A (a² + c), θ·t(x) for held ones: (batch,), float64."""
         layer, theta = self.hamiltonian.layers[l], self.hamiltonian.thetas[l]
         a, c, B, A = (part[l] for part in point[:4])
-        held = self.clamp.mask(l)
+        held = self.hamiltonian.mask(l)
         if held is not None:
             terms = zip(layer.statistics(a), theta, strict=True)
             weight = layer.by_unit(torch.stack([t * parameter for t, parameter in terms]).sum(0)).sum(-1)
-        if self.clamp.fixes(l):
+        if self.hamiltonian.fixes(l):
             return weight.sum(-1, dtype=torch.float64)
         exponent = 0.5 * A * (a.square() + c) - B * a
         value = layer.log_partition(B, A, theta) + layer.by_unit(exponent).sum(-1)

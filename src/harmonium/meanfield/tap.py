@@ -47,6 +47,6 @@ def tap(
     Raises:
         ValueError: shapes or numbers out of range, or the third order for other layers.
     """
-    hamiltonian, held, v = prepare(machine, start, clamp)
-    scheme = Plefka(hamiltonian, held, order)
+    hamiltonian, v = prepare(machine, start, clamp)
+    scheme = Plefka(hamiltonian, order)
     return solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)

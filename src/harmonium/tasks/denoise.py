@@ -13,7 +13,7 @@ from harmonium import _checks, _random
 from harmonium._products import product
 from harmonium.chains import Gibbs, Step, advance, complete
 from harmonium.layers import Layer, Theta
-from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, fit_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, fit_
 from harmonium.meanfield import Plefka, solve
 from harmonium.meanfield.fixed_point import DampingLike
 from harmonium.tasks._decision import most_probable
@@ -211,7 +211,7 @@ def _conditioned(hamiltonian: Hamiltonian, seen: _Seen) -> Hamiltonian:
 
 def _tap(hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int, damping: DampingLike) -> _Estimate:
     start, _, _ = _pointwise(hamiltonian.layers[0], seen, alone)
-    scheme = Plefka(_conditioned(hamiltonian, seen), Clamp(hamiltonian, seen.held, len(start)))
+    scheme = Plefka(_conditioned(hamiltonian, seen).given(seen.held, len(start)))
     solution = solve(scheme, start, damping=damping, max_sweeps=sweeps)
     return solution.means[0], solution.variances[0], solution.converged
 
@@ -221,11 +221,10 @@ def _gibbs(
 ) -> _Estimate:
     rows = torch.arange(len(seen.held), device=seen.held.device).repeat(chains)
     layer = hamiltonian.layers[0]
-    posterior = _conditioned(hamiltonian, seen).take(rows)
-    clamp = Clamp(hamiltonian, seen.held[rows], len(rows))
+    posterior = _conditioned(hamiltonian, seen).given(seen.held, len(seen.held)).take(rows)
     zero = torch.zeros_like(seen.held[rows])
     begin = replace(posterior, thetas=(tuple(t[rows] for t in seen.posterior(alone)), *posterior.thetas[1:]))
-    v = clamp.apply(0, begin.sample(0, zero, generator))
+    v = begin.hold(0, begin.sample(0, zero, generator))
     sums = [torch.zeros_like(zero) for _ in range(2)]
 
     def observe(number: int, step: Step) -> None:
@@ -234,7 +233,7 @@ def _gibbs(
             sums[0] += mean
             sums[1] += variance + mean.square()
 
-    advance(posterior, Gibbs(), complete(posterior, v, generator), sweeps, clamp, generator, observe)
+    advance(posterior, Gibbs(), complete(posterior, v, generator), sweeps, generator, observe)
     mean, square = (total.view(chains, *seen.held.shape).mean(0) / (sweeps - sweeps // 2) for total in sums)
     return seen.settle(
         mean,
