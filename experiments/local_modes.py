@@ -27,8 +27,7 @@ import torch
 
 import harmonium as hm
 from harmonium.couplings import CommonNoise, Gibbs, Maximal, Metropolis, meet
-from harmonium.learning import Expectation, FreeChains, LocalModes
-from harmonium.learning.coupled import CoupledChains
+from harmonium.learning import CoupledChains, Expectation, FreeChains, LocalModes, Task
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Statistics
 
@@ -150,7 +149,7 @@ def error(budget: dict[str, int]) -> list[dict[str, Any]]:
                 total = Statistics(hamiltonian)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # the capped fraction is reported below
-                    outcome = estimator.add(hamiltonian, v, None, generator(seed), total, 1.0)
+                    outcome = estimator.add(Task(hamiltonian, v, generator(seed), total))
                 found.append(flat(total))
                 diagnostics.append(outcome.diagnostics)
             seconds = (time.process_time() - started) / budget["replicates"]

@@ -24,6 +24,7 @@ import torch
 from ucd_common import earlier, figure, normal_machine, parser, write
 
 import harmonium as hm
+from harmonium.learning import Task
 from harmonium.machine import Statistics
 
 ROWS, CHAINS, POINTS, GROUPS, WARM = 1000, 1000, 5, 10, 250
@@ -69,7 +70,7 @@ def variances(
     for group in torch.arange(ROWS).chunk(GROUPS):
         part = [x[group] for x in chains] if keeps else None
         total = Statistics(hamiltonian)
-        rule.free.add(hamiltonian, X[group], part, generator, total, 1.0)
+        rule.free.add(Task(hamiltonian, X[group], generator, total, state=part))
         estimates.append([total.thetas[0][0], total.thetas[1][0], total.couplings[0]])
     names = ("visible_biases", "hidden_biases", "couplings")
     return {

@@ -167,3 +167,19 @@ def test_a_chain_is_the_simplest_graph() -> None:
     assert chain.graph == graph.graph and chain.graph.is_chain and graph.graph.is_chain
     assert all(torch.equal(a, b) for a, b in zip(chain.parameters(), graph.parameters(), strict=True))
     assert graph.graph.sides("a test") == ((0, 2), (1,)) and graph.graph.summed == (1,)
+
+
+@every
+def test_whole_weights_count_as_repeated_rows(name: str) -> None:
+    machine, v = make(name), data_for(make(name), 4)
+    weights = torch.tensor([2.0, 0.0, 1.0, 3.0], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    for rule in (hm.rules.exact(), hm.rules.centred(hm.rules.exact())):
+        weighted = rule.gradient(machine, v, weights=weights, generator=generator).parameters
+        repeated = rule.gradient(machine, v[[0, 0, 2, 3, 3, 3]], generator=generator).parameters
+        for parameter in repeated:
+            np.testing.assert_allclose(weighted[parameter], repeated[parameter], atol=1e-10)
+    oracle = oracle_of(machine).gradient(v, weights=weights)
+    found = hm.rules.exact().gradient(machine, v, weights=weights, generator=generator).parameters
+    for parameter, gradient in oracle.items():
+        np.testing.assert_allclose(found[parameter], gradient, atol=1e-8)

@@ -12,7 +12,7 @@ import torch
 
 import harmonium as hm
 from harmonium.couplings import PairKernel, Place
-from harmonium.learning import LocalModes
+from harmonium.learning import LocalModes, Task
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Statistics
 
@@ -50,7 +50,7 @@ def estimates(made, *, clamped, replicates=REPLICATES, **settings) -> torch.Tens
     for seed in range(replicates):
         total = Statistics(hamiltonian)
         with torch.no_grad():
-            expectation.add(hamiltonian, v, None, torch.Generator().manual_seed(seed), total, 1.0)
+            expectation.add(Task(hamiltonian, v, torch.Generator().manual_seed(seed), total))
         rows.append(flat(total))
     return torch.stack(rows)
 

@@ -22,24 +22,35 @@ class Ledger:
         hamiltonian: the machine.
         into: the sums; None keeps none.
         generator: source of the noise of unbiased rounding (``two_valued.add_signed``).
+        row_weights: of the pairs, (pairs,), beside the weight of an entry; None where all count alike.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, into: Statistics | None, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        hamiltonian: Hamiltonian,
+        into: Statistics | None,
+        generator: torch.Generator,
+        row_weights: Tensor | None = None,
+    ) -> None:
         self._hamiltonian = hamiltonian
         self._into = into
         self._summed = tuple(l for l in hamiltonian.graph.summed if not hamiltonian.fixes(l))
         self._generator = generator
+        self._row_weights = row_weights
         self._lots: list[tuple[Place, Tensor]] = []
         self._magnitude = 0.0
 
-    def add(self, place: Place, weight: float) -> None:
-        """Adds weight · f of every row, f = E[S | the layers that are not summed]."""
-        self._enter(place, torch.ones(len(place.states[0])), weight)
+    def add(self, place: Place, pairs: Tensor, weight: float) -> None:
+        """Adds weight · f of every row, f = E[S | the layers that are not summed]; ``pairs`` are its numbers."""
+        self._enter(place, self._of(pairs), weight)
 
-    def add_difference(self, both: Place, weight: float) -> None:
+    def add_difference(self, both: Place, pairs: Tensor, weight: float) -> None:
         """Adds weight · (f(x) - f(y)), with x the first half of the rows and y the second."""
-        ones = torch.ones(len(both.states[0]) // 2)
-        self._enter(both, torch.cat((ones, -ones)), weight)
+        each = self._of(pairs)
+        self._enter(both, torch.cat((each, -each)), weight)
+
+    def _of(self, pairs: Tensor) -> Tensor:
+        return torch.ones(len(pairs)) if self._row_weights is None else self._row_weights[pairs]
 
     def flush(self) -> None:
         """Adds what waits."""
@@ -51,7 +62,8 @@ class Ledger:
             signs = torch.cat([sign for _, sign in self._lots])
         self._lots = []
         machine, states, fields = self._hamiltonian, place.states, place.fields
-        if self._into.readings is None and two_valued.adds_signed(machine, len(signs)):
+        whole = self._into.readings is None and self._row_weights is None
+        if whole and two_valued.adds_signed(machine, len(signs)):
             two_valued.add_signed(
                 self._into, machine, states, fields, signs, self._magnitude, self._summed, self._generator
             )

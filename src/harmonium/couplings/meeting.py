@@ -72,6 +72,7 @@ def run_pairs(
     generator: torch.Generator,
     into: Statistics | None = None,
     weight: float = 1.0,
+    row_weights: Tensor | None = None,
     antithetic: bool = False,
 ) -> Meetings:
     """``meet``, and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
@@ -87,7 +88,7 @@ def run_pairs(
     _check(k, m, lag, max_steps)
     if antithetic and len(start[0]) % 2:
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
-    if suits(coupling, hamiltonian):
+    if row_weights is None and suits(coupling, hamiltonian):
         return run_small_pairs(
             hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,
             generator=generator, into=into, weight=weight, antithetic=antithetic,
@@ -96,7 +97,7 @@ def run_pairs(
     times = torch.zeros(pairs, dtype=torch.int64, device=device)
     tries, cost = torch.zeros_like(times), torch.zeros_like(times)
     capped = torch.zeros(pairs, dtype=torch.bool, device=device)
-    ledger = Ledger(hamiltonian, into, generator)
+    ledger = Ledger(hamiltonian, into, generator, row_weights)
     flips = _FlipRate(hamiltonian)
     chain = coupling.chain_layers(hamiltonian)
     reads_all = into is not None and into.readings is not None  # layers too that do not decide a meeting
@@ -107,7 +108,7 @@ def run_pairs(
     apart = torch.arange(pairs, device=device)
     together, alone = apart[:0], place.take(slice(0, 0))  # X of pairs that met before the horizon
     if k == 0:
-        ledger.add(place, weight / (m + 1))
+        ledger.add(place, apart, weight / (m + 1))
     t = 0
     while len(apart) or len(together):
         t += 1
@@ -116,7 +117,7 @@ def run_pairs(
             law = hamiltonian.take(together)
             alone = coupling.prepare(law, coupling.single(law, alone, generator), copies=1)
             cost[together] += 1
-            ledger.add(alone, average)
+            ledger.add(alone, together, average)
         if len(apart):
             rows = len(apart)
             before = both.take(slice(0, rows))
@@ -134,7 +135,7 @@ def run_pairs(
                 cost[apart] += 2
             x = both.take(slice(0, rows))
             flips.observe(before, x)
-            ledger.add(x, average)
+            ledger.add(x, apart, average)
             met = torch.zeros(rows, dtype=torch.bool, device=device) if t < lag else _equal(both, chain)
             done = torch.ones_like(met) if t == max_steps else met
             times[apart[done]] = t
@@ -147,7 +148,7 @@ def run_pairs(
             if not reads_all:  # else f(X) - f(Y) may differ until the next sweep
                 apart, both, met = _without(apart, both, met)
             both = coupling.prepare(hamiltonian.take(apart.repeat(2)), both, copies=2)
-            ledger.add_difference(both, weight * correction_weight(t, k, m, lag))
+            ledger.add_difference(both, apart, weight * correction_weight(t, k, m, lag))
             apart, both, met = _without(apart, both, met)
             if t == max_steps:
                 apart, both = apart[:0], both.take(slice(0, 0))

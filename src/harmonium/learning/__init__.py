@@ -1,7 +1,8 @@
 """Learning: expectations, rules, and the pullback of gradients to learnable parameters."""
 
 from harmonium.learning import rules
-from harmonium.learning.expectation import Expectation, Outcome
+from harmonium.learning.coupled import CoupledChains
+from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
@@ -11,6 +12,7 @@ from harmonium.learning.rule import Estimate, Rule
 
 __all__ = [
     "ClampedChains",
+    "CoupledChains",
     "Enumeration",
     "Estimate",
     "Expectation",
@@ -20,6 +22,7 @@ __all__ = [
     "Outcome",
     "Quadrature",
     "Rule",
+    "Task",
     "centred_pullback",
     "pullback",
     "rules",

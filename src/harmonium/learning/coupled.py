@@ -11,9 +11,9 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
-from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.learning.expectations import Start, add_exact, begin, check_states
-from harmonium.machine import Hamiltonian, Statistics
+from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.learning.expectations import Start, begin, check_states
+from harmonium.machine import Hamiltonian
 
 _MUCH = 0.05
 
@@ -79,17 +79,10 @@ class CoupledChains(Expectation):
             raise ValueError(f"chains: expected an even number of antithetic pairs, received {chains}")
         self.clamped = clamped
 
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
-        if self.clamped and hamiltonian.graph.independent:
-            return add_exact(hamiltonian, v, into, weight)
+    def add(self, task: Task) -> Outcome:
+        if self.clamped and task.exact:
+            return task.add_exact()
+        hamiltonian, v, state, generator = task.hamiltonian, task.v, task.state, task.generator
         if isinstance(state, Sequence):
             state = self._handed_over(hamiltonian, state)
         elif state is not None and not (isinstance(state, dict) and state.keys() == {"k", "chains"}):
@@ -116,8 +109,9 @@ class CoupledChains(Expectation):
             lag=self.lag,
             max_steps=self.max_steps,
             generator=generator,
-            into=into,
-            weight=weight / pairs,
+            into=task.into,
+            weight=task.weight / pairs,
+            row_weights=task.row_weights if self.clamped else None,
             antithetic=self.antithetic,
         )
         kept: dict[str, Any] = {"k": self._next_k(meetings), "chains": None}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -23,29 +24,53 @@ class Outcome(NamedTuple):
     diagnostics: dict[str, float]
 
 
-class Expectation(ABC):
-    """An estimate of E[S], of the free machine or of the machine with its visible layer clamped to data.
+@final
+@dataclass(frozen=True)
+class Task:
+    """What an expectation is asked for: weight times E[S], the mean over rows, added to a sum.
 
-    All estimates of a gradient differ only in this (DESIGN, "the one idea"). It holds settings only.
+    Attributes:
+        hamiltonian: the machine.
+        v: data, (batch, visible_width).
+        generator: source of all noise.
+        into: where to add.
+        weight: +1 for the clamped phase of a gradient, -1 for the free phase.
+        state: what the last call returned, None at first.
+        row_weights: of the rows of v, (batch,), of mean 1; None where all count alike.
+    """
+
+    hamiltonian: Hamiltonian
+    v: Tensor
+    generator: torch.Generator
+    into: Statistics
+    weight: float = 1.0
+    state: Any = None
+    row_weights: Tensor | None = None
+
+    @property
+    def each(self) -> float | Tensor:
+        """The weight of every row, a number or (batch,)."""
+        each = self.weight / len(self.v)
+        return each if self.row_weights is None else each * self.row_weights
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is left to sample once the visible layers are held."""
+        return self.hamiltonian.graph.independent
+
+    def add_exact(self) -> Outcome:
+        """Adds E[S | v] where it is exact: all hidden layers are summed out."""
+        hamiltonian = self.hamiltonian
+        self.into.add(hamiltonian, hamiltonian.split(self.v), self.each, summed=hamiltonian.graph.summed)
+        return Outcome(None, {})
+
+
+class Expectation(ABC):
+    """An estimate of E[S], of the free machine or of the machine with its visible layers clamped to data.
+
+    All estimates of a gradient differ only in this (docs/design.md). It holds settings only.
     """
 
     @abstractmethod
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
-        """Adds weight times the estimated expectation of the mean over rows.
-
-        Args:
-            hamiltonian: the machine.
-            v: data, (batch, width_0).
-            state: what the last call returned, None at first.
-            generator: source of all noise.
-            into: where to add.
-            weight: +1 for the clamped phase of a gradient, -1 for the free phase.
-        """
+    def add(self, task: Task) -> Outcome:
+        """Adds what the task asks for, as well as this expectation can."""

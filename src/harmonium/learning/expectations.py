@@ -11,9 +11,9 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.chains import Gibbs, Kernel, Step, advance, complete
 from harmonium.chains.small import advance_small, suits
-from harmonium.learning.expectation import Expectation, Outcome
+from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
-from harmonium.machine import Hamiltonian, States, Statistics
+from harmonium.machine import Hamiltonian, States
 
 Start = Literal["data", "persistent", "noise"]
 
@@ -29,19 +29,11 @@ class Enumeration(Expectation):
     def __init__(self, *, clamped: bool) -> None:
         self.clamped = clamped
 
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
+    def add(self, task: Task) -> Outcome:
         if self.clamped:
-            add_exact_expectation(hamiltonian, into, weight / len(v), v)
+            add_exact_expectation(task.hamiltonian, task.into, task.each, task.v)
         else:
-            add_exact_expectation(hamiltonian, into, weight)
+            add_exact_expectation(task.hamiltonian, task.into, task.weight)
         return Outcome(None, {})
 
 
@@ -63,23 +55,16 @@ class ClampedChains(Expectation):
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
         self.marginal = marginal
 
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
-        graph = hamiltonian.graph
-        if self.marginal and graph.independent:
-            return add_exact(hamiltonian, v, into, weight)
-        states = complete(hamiltonian, v, generator)
-        if not graph.independent:
+    def add(self, task: Task) -> Outcome:
+        if self.marginal and task.exact:
+            return task.add_exact()
+        hamiltonian, v = task.hamiltonian, task.v
+        states = complete(hamiltonian, v, task.generator)
+        if not task.exact:
             held = hamiltonian.given(v, len(v))
-            states = advance(held, Gibbs(), states, self.sweeps, generator)
-        into.add(hamiltonian, states, weight / len(v), summed=graph.summed if self.marginal else ())
+            states = advance(held, Gibbs(), states, self.sweeps, task.generator)
+        summed = hamiltonian.graph.summed if self.marginal else ()
+        task.into.add(hamiltonian, states, task.each, summed=summed)
         return Outcome(None, {})
 
 
@@ -128,28 +113,23 @@ class FreeChains(Expectation):
         if step_decay is not None and self.start == "persistent":
             raise ValueError(f"step_decay: expected None with persistent chains, received {step_decay}")
 
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
-        chains = len(v) if self.chains is None or self.start == "data" else self.chains
+    def add(self, task: Task) -> Outcome:
+        hamiltonian, generator, into, state = task.hamiltonian, task.generator, task.into, task.state
+        chains = len(task.v) if self.chains is None or self.start == "data" else self.chains
         kernel, states = self.kernel, state
         if self.step_decay is not None:
             kernel = kernel.scaled(1 / (1 + (state or 0) / self.step_decay))
         if self.start == "persistent" and state is not None:
             check_states(hamiltonian, states)
         else:
-            fresh = begin(hamiltonian, v, chains, self.start, generator)
+            fresh = begin(hamiltonian, task.v, chains, self.start, generator)
             states = kernel.expand(hamiltonian, fresh, generator)
         summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
-        each = weight / (chains * (self.sweeps - self.burn_in))
-        if suits(kernel, hamiltonian):
+        each: float | Tensor = task.weight / (chains * (self.sweeps - self.burn_in))
+        if self.start == "data" and task.row_weights is not None:
+            each = each * task.row_weights
+        if isinstance(each, float) and suits(kernel, hamiltonian):
             states, diagnostics = advance_small(
                 hamiltonian, kernel, states, self.sweeps, generator,
                 into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
@@ -170,12 +150,6 @@ class FreeChains(Expectation):
         if self.start == "persistent":
             return Outcome(states, diagnostics)
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
-
-
-def add_exact(hamiltonian: Hamiltonian, v: Tensor, into: Statistics, weight: float) -> Outcome:
-    """Adds weight · E[S | v] of the mean over rows where all hidden layers can be summed out."""
-    into.add(hamiltonian, hamiltonian.split(v), weight / len(v), summed=hamiltonian.graph.summed)
-    return Outcome(None, {})
 
 
 def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> States:

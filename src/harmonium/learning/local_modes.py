@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, final
-
-import torch
-from torch import Tensor
+from typing import final
 
 from harmonium import _checks
 from harmonium.chains import Gibbs, advance, search
 from harmonium.couplings import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
-from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.learning.expectations import add_exact
-from harmonium.machine import Hamiltonian, Statistics
+from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.machine import Statistics
 
 
 @final
@@ -51,19 +47,13 @@ class LocalModes(Expectation):
         self.marginalise = marginalise
         self.clamped = clamped
 
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
-        if self.clamped and hamiltonian.graph.independent:
-            return add_exact(hamiltonian, v, into, weight)
-        chains = len(v) if self.chains is None or self.clamped else self.chains
-        hamiltonian = hamiltonian.given(v if self.clamped else None, chains)
+    def add(self, task: Task) -> Outcome:
+        if self.clamped and task.exact:
+            return task.add_exact()
+        generator, rows = task.generator, len(task.v)
+        chains = rows if self.chains is None or self.clamped else self.chains
+        hamiltonian = task.hamiltonian.given(task.v if self.clamped else None, chains)
+        row_weights = task.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
         modes, sweeps = search(hamiltonian, noise, generator)
         start = advance(hamiltonian, Gibbs(), modes, 1, generator)
@@ -78,7 +68,8 @@ class LocalModes(Expectation):
         ]
         sums = Statistics(hamiltonian, free if self.marginalise else [()])
         if self.coupling is None:
-            sums.add(hamiltonian, start, weight / chains)
+            each = task.weight / chains
+            sums.add(hamiltonian, start, each if row_weights is None else each * row_weights)
         else:
             meetings = run_pairs(
                 hamiltonian,
@@ -90,8 +81,9 @@ class LocalModes(Expectation):
                 max_steps=self.max_steps,
                 generator=generator,
                 into=sums,
-                weight=weight / chains,
+                weight=task.weight / chains,
+                row_weights=row_weights,
             )
             diagnostics |= diagnose(meetings, name, self.max_steps)
-        into.add_sums(sums.thetas, sums.couplings)
+        task.into.add_sums(sums.thetas, sums.couplings)
         return Outcome(None, diagnostics)

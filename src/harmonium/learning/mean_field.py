@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.learning.expectations import add_exact, begin, check_states
-from harmonium.machine import Hamiltonian, Statistics
+from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.learning.expectations import begin, check_states
+from harmonium.machine import Hamiltonian
 from harmonium.meanfield import Plefka, Point, Scheme, Status, iterate
 from harmonium.meanfield.fixed_point import DampingLike, check_settings
 
@@ -59,18 +59,11 @@ class MeanField(Expectation):
         self.solutions = None if solutions is None else _checks.positive_int(solutions, "solutions")
         self.tolerance, self.max_sweeps, self.damping = tolerance, max_sweeps, damping
 
-    def add(
-        self,
-        hamiltonian: Hamiltonian,
-        v: Tensor,
-        state: Any,
-        generator: torch.Generator,
-        into: Statistics,
-        weight: float,
-    ) -> Outcome:
-        if self.clamped and hamiltonian.graph.independent:
-            return add_exact(hamiltonian, v, into, weight)
-        start = v if self.clamped else self._start(hamiltonian, v, state, generator)
+    def add(self, task: Task) -> Outcome:
+        if self.clamped and task.exact:
+            return task.add_exact()
+        hamiltonian, v = task.hamiltonian, task.v
+        start = v if self.clamped else self._start(hamiltonian, v, task.state, task.generator)
         rows = len(start.means[0]) if isinstance(start, Point) else len(start)
         scheme = self.scheme(hamiltonian.given(v if self.clamped else None, rows))
         point, status, sweeps = iterate(
@@ -82,17 +75,21 @@ class MeanField(Expectation):
                 "machine: expected mean-field solutions, received none: in every row real units lost their "
                 "normaliser"
             )
-        each = bounded * (weight / bounded.sum())
+        if task.row_weights is not None and len(bounded) == len(v) and (self.clamped or self.start == "data"):
+            bounded = bounded * task.row_weights
+        each = bounded * (task.weight / bounded.sum())
         thetas = [
             [each.to(t.dtype) @ t for t in scheme.statistics(l, point)]
             for l in range(len(hamiltonian.layers))
         ]
-        into.add_sums(thetas, [scheme.products(l, point, each) for l in range(len(hamiltonian.couplings))])
+        task.into.add_sums(
+            thetas, [scheme.products(l, point, each) for l in range(len(hamiltonian.couplings))]
+        )
         name = "clamped_mean_field" if self.clamped else "mean_field"
         diagnostics = {
             f"{name}_sweeps": float(sweeps.double().mean()),
             f"{name}_converged": float((status == Status.CONVERGED).double().mean()),
-            f"{name}_unbounded": float(1 - bounded.mean()),
+            f"{name}_unbounded": float((status == Status.UNBOUNDED).double().mean()),
         }
         keeps = not self.clamped and self.start in ("persistent", "mixture")
         return Outcome(point._asdict() if keeps else None, diagnostics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal, NamedTuple, final
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.learning.expectation import Expectation
+from harmonium.learning.expectation import Expectation, Task
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.machine import BoltzmannMachine, Statistics
 
@@ -54,19 +54,27 @@ class Rule:
 
     @torch.no_grad()
     def gradient(
-        self, machine: BoltzmannMachine, v: Tensor, state: Any = None, *, generator: torch.Generator
+        self,
+        machine: BoltzmannMachine,
+        v: Tensor,
+        state: Any = None,
+        *,
+        generator: torch.Generator,
+        weights: Tensor | None = None,
     ) -> Estimate:
-        """Estimates the gradient of the mean log-likelihood of a batch.
+        """Estimates the gradient of the (weighted) mean log-likelihood of a batch.
 
         Args:
             machine: the machine; it is not changed.
             v: data, (batch, visible_width), in the machine's dtype and on its device.
             state: ``Estimate.state`` of the last call, None at first.
             generator: source of all noise, on the machine's device.
+            weights: of the rows, (batch,), at least 0 and not all 0; the mean is Σ w ln p(v) / Σ w. None: all
+                count alike.
 
         Raises:
-            ValueError: v of the wrong shape, empty or not finite (its support is not checked: that would cost
-                a few percent of every update); a state of another machine.
+            ValueError: weights that do not fit; v of the wrong shape, empty or not finite (its support is
+                not checked: that would cost a few percent of every update); a state of another machine.
             TypeError: v of another dtype than the machine, or no generator.
         """
         _checks.generator(generator, machine.device)
@@ -82,9 +90,10 @@ class Rule:
             hamiltonian = machine.hamiltonian()
         delta = Statistics(hamiltonian)
         # A clamped estimate keeps no state: every batch brings other data.
-        _, diagnostics = self.clamped.add(hamiltonian, v, None, generator, delta, 1.0)
+        task = Task(hamiltonian, v, generator, delta, row_weights=_normalised(weights, v))
+        _, diagnostics = self.clamped.add(task)
         means = delta.means() if self.centred else []
-        state, free_diagnostics = self.free.add(hamiltonian, v, state, generator, delta, -1.0)
+        state, free_diagnostics = self.free.add(replace(task, weight=-1.0, state=state))
         if self.centred:
             direction = centred_pullback(machine, delta, means, hamiltonian)
         else:
@@ -93,3 +102,16 @@ class Rule:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _normalised(weights: Tensor | None, v: Tensor) -> Tensor | None:
+    """Weights of mean 1."""
+    if weights is None:
+        return None
+    _checks.instance(weights, "weights", Tensor, "a torch tensor or None")
+    if weights.shape != v.shape[:1]:
+        raise ValueError(f"weights: expected one for each of {len(v)} rows, received {tuple(weights.shape)}")
+    total = float(weights.sum())
+    if not (isfinite(total) and total > 0 and bool((weights >= 0).all())):
+        raise ValueError("weights: expected finite numbers of at least 0, not all of them 0")
+    return weights.to(v) * (len(v) / total)

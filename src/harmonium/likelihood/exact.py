@@ -49,14 +49,14 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
 
 @torch.no_grad()
 def add_exact_expectation(
-    hamiltonian: Hamiltonian, into: Statistics, weight: float, v: Tensor | None = None
+    hamiltonian: Hamiltonian, into: Statistics, weight: float | Tensor, v: Tensor | None = None
 ) -> None:
     """Adds weight · E[S], or with v the sum over its rows of weight · E[S | v_row], by enumeration.
 
     Args:
         hamiltonian: the machine, in float64 for exact answers.
         into: where to add.
-        weight: the weight of every row.
+        weight: the weight of every row, a number or (rows,).
         v: visible states (rows, visible_width) to clamp, or None for the free machine.
     """
     rows = 1 if v is None else len(v)
@@ -64,8 +64,9 @@ def add_exact_expectation(
     enumerated, summed = _split(hamiltonian, clamped=v is not None)
     for states in _blocks(hamiltonian, enumerated, v):
         log_weights = -hamiltonian.free_energy(states, summed).view(rows, -1)
-        probability = (log_weights - normalisers.unsqueeze(-1)).exp().flatten() * weight
-        into.add(hamiltonian, states, probability, summed=summed)
+        probability = (log_weights - normalisers.unsqueeze(-1)).exp()
+        probability *= weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
+        into.add(hamiltonian, states, probability.flatten(), summed=summed)
 
 
 def _log_normalisers(hamiltonian: Hamiltonian, v: Tensor | None) -> Tensor:
