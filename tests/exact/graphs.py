@@ -101,3 +101,15 @@ def data_for(machine: hm.BoltzmannMachine, rows: int, seed: int = 1) -> Tensor:
     """Noise of every visible layer, side by side."""
     generator = torch.Generator().manual_seed(seed)
     return machine.hamiltonian().seen(machine.random_states(rows, generator=generator)).detach()
+
+
+def holes(machine: hm.BoltzmannMachine, v: Tensor, seed: int = 3) -> Tensor:
+    """The rows with some of their units not observed; the first row complete, the second not seen at all."""
+    generator = torch.Generator().manual_seed(seed)
+    parts = []
+    for l, x in machine.split(v).items():
+        layer = machine.layers[l]
+        missing = torch.rand(len(v), layer.n_units, generator=generator) < 0.5
+        missing[0], missing[1] = False, True
+        parts.append(x.masked_fill(missing.repeat_interleave(layer.width // layer.n_units, 1), torch.nan))
+    return torch.cat(parts, -1)

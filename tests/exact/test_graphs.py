@@ -9,7 +9,7 @@ import torch
 import harmonium as hm
 from harmonium.machine import Statistics
 
-from .graphs import GRAPHS, data_for, make, oracle_of
+from .graphs import GRAPHS, data_for, holes, make, oracle_of
 
 every = pytest.mark.parametrize("name", GRAPHS)
 
@@ -183,3 +183,15 @@ def test_whole_weights_count_as_repeated_rows(name: str) -> None:
     found = hm.rules.exact().gradient(machine, v, weights=weights, generator=generator).parameters
     for parameter, gradient in oracle.items():
         np.testing.assert_allclose(found[parameter], gradient, atol=1e-8)
+
+
+@every
+def test_rows_observed_in_part(name: str) -> None:
+    machine = make(name)
+    v = holes(machine, data_for(machine, 6))
+    oracle = oracle_of(machine)
+    expected = oracle.log_likelihood_observed(v).detach()
+    np.testing.assert_allclose(hm.likelihood.exact_log_likelihood(machine, v), expected, atol=1e-10)
+    found = hm.rules.exact().gradient(machine, v, generator=torch.Generator().manual_seed(0)).parameters
+    for parameter, gradient in oracle.gradient(v).items():
+        np.testing.assert_allclose(found[parameter], gradient, atol=1e-8, err_msg=parameter)

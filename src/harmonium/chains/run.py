@@ -89,11 +89,15 @@ def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) ->
 
     Args:
         hamiltonian: the machine.
-        v: visible states, (batch, visible_width).
+        v: visible states, (batch, visible_width); NaN is drawn as of independent units.
         generator: source of noise.
     """
     states = hamiltonian.split(v)
     given = set(hamiltonian.graph.visible)
+    if bool(v.isnan().any()):
+        for l in hamiltonian.graph.visible:
+            alone = hamiltonian.sample(l, torch.zeros_like(states[l]), generator)
+            states[l] = torch.where(states[l].isnan(), alone, states[l])
     for l in hamiltonian.graph.order:
         states[l] = hamiltonian.sample(l, hamiltonian.field(l, states, given), generator)
         given.add(l)

@@ -41,7 +41,7 @@ class Ledger:
         self._magnitude = 0.0
 
     def add(self, place: Place, pairs: Tensor, weight: float) -> None:
-        """Adds weight · f of every row, f = E[S | the layers that are not summed]; ``pairs`` are its numbers."""
+        """Adds weight · f of some pairs' rows, f = E[S | the layers that are not summed]."""
         self._enter(place, self._of(pairs), weight)
 
     def add_difference(self, both: Place, pairs: Tensor, weight: float) -> None:

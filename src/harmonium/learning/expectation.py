@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite
 from typing import Any, NamedTuple, final
 
 import torch
@@ -31,7 +33,7 @@ class Task:
 
     Attributes:
         hamiltonian: the machine.
-        v: data, (batch, visible_width).
+        v: data, (batch, visible_width); NaN is not observed.
         generator: source of all noise.
         into: where to add.
         weight: +1 for the clamped phase of a gradient, -1 for the free phase.
@@ -53,10 +55,23 @@ class Task:
         each = self.weight / len(self.v)
         return each if self.row_weights is None else each * self.row_weights
 
+    @cached_property
+    def complete(self) -> bool:
+        """Whether every entry of the data is observed."""
+        return isfinite(float(self.v.sum())) or not bool(self.v.isnan().any())
+
     @property
     def exact(self) -> bool:
-        """Whether nothing is left to sample once the visible layers are held."""
-        return self.hamiltonian.graph.independent
+        """Whether nothing is left to sample once the data are held."""
+        return self.hamiltonian.graph.independent and self.complete
+
+    def take(self, rows: Tensor) -> Task:
+        """The part of some of the rows, (batch,) booleans: weights of all parts add up to the whole."""
+        share, weights = float(rows.sum()) / len(rows), None
+        if self.row_weights is not None:
+            mean = float(self.row_weights[rows].mean())
+            share, weights = share * mean, self.row_weights[rows] / max(mean, 1e-300)
+        return replace(self, v=self.v[rows], weight=self.weight * share, row_weights=weights)
 
     def add_exact(self) -> Outcome:
         """Adds E[S | v] where it is exact: all hidden layers are summed out."""

@@ -17,6 +17,9 @@ from harmonium.machine import Hamiltonian, States
 
 Start = Literal["data", "persistent", "noise"]
 
+FILLING_SWEEPS = 10
+"""Gibbs sweeps, at least, that draw what a row does not observe, from independent units (design notes)."""
+
 
 @final
 class Enumeration(Expectation):
@@ -43,7 +46,8 @@ class ClampedChains(Expectation):
     summed out.
 
     Where no two hidden layers are joined nothing is left to sample and the expectation is exact. Elsewhere
-    chains start from hidden layers drawn nearest to the data first.
+    chains start from hidden layers drawn nearest to the data first, and take at least ``FILLING_SWEEPS``
+    sweeps for rows that are observed in part.
 
     Args:
         sweeps: sweeps before the statistics are taken, at least 1.
@@ -61,8 +65,8 @@ class ClampedChains(Expectation):
         hamiltonian, v = task.hamiltonian, task.v
         states = complete(hamiltonian, v, task.generator)
         if not task.exact:
-            held = hamiltonian.given(v, len(v))
-            states = advance(held, Gibbs(), states, self.sweeps, task.generator)
+            sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
+            states = advance(hamiltonian.given(v, len(v)), Gibbs(), states, sweeps, task.generator)
         summed = hamiltonian.graph.summed if self.marginal else ()
         task.into.add(hamiltonian, states, task.each, summed=summed)
         return Outcome(None, {})
@@ -155,7 +159,10 @@ class FreeChains(Expectation):
 def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> States:
     """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases."""
     if start == "data":
-        return complete(hamiltonian, v, generator)
+        states = complete(hamiltonian, v, generator)
+        if bool(v.isnan().any()):
+            states = advance(hamiltonian.given(v, len(v)), Gibbs(), states, FILLING_SWEEPS, generator)
+        return states
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
         return complete(hamiltonian, torch.cat(seen, -1), generator)

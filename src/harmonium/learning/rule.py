@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, final
 
 import torch
@@ -66,14 +66,14 @@ class Rule:
 
         Args:
             machine: the machine; it is not changed.
-            v: data, (batch, visible_width), in the machine's dtype and on its device.
+            v: data, (batch, visible_width), NaN where not observed, in the machine's dtype and on its device.
             state: ``Estimate.state`` of the last call, None at first.
             generator: source of all noise, on the machine's device.
             weights: of the rows, (batch,), at least 0 and not all 0; the mean is Σ w ln p(v) / Σ w. None: all
                 count alike.
 
         Raises:
-            ValueError: weights that do not fit; v of the wrong shape, empty or not finite (its support is
+            ValueError: weights that do not fit; v of the wrong shape, empty or infinite (its support is
                 not checked: that would cost a few percent of every update); a state of another machine.
             TypeError: v of another dtype than the machine, or no generator.
         """
@@ -85,13 +85,15 @@ class Rule:
         if v.dtype != machine.dtype:
             raise TypeError(f"v: expected the machine's {machine.dtype}, received {v.dtype}")
         if not isfinite(float(v.sum())):  # one cheap pass; a sum may also just overflow
-            _checks.finite(v, "v")
+            _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
         with torch.enable_grad():
             hamiltonian = machine.hamiltonian()
         delta = Statistics(hamiltonian)
         # A clamped estimate keeps no state: every batch brings other data.
         task = Task(hamiltonian, v, generator, delta, row_weights=_normalised(weights, v))
-        _, diagnostics = self.clamped.add(task)
+        diagnostics: dict[str, float] = {}
+        for part in _parts(task):
+            diagnostics |= self.clamped.add(part).diagnostics
         means = delta.means() if self.centred else []
         state, free_diagnostics = self.free.add(replace(task, weight=-1.0, state=state))
         if self.centred:
@@ -102,6 +104,14 @@ class Rule:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _parts(task: Task) -> list[Task]:
+    """The complete rows, for which the clamped phase may be exact, apart from those observed in part."""
+    if task.complete:
+        return [task]
+    missing = task.v.isnan().any(-1)
+    return [task.take(rows) for rows in (~missing, missing) if bool(rows.any())]
 
 
 def _normalised(weights: Tensor | None, v: Tensor) -> Tensor | None:

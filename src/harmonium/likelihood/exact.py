@@ -29,22 +29,24 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
         ValueError: too many states, or real units that cannot be summed out.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    return float(_log_normalisers(hamiltonian, None)[0])
+    return float(_log_normalisers(hamiltonian, 1)[0])
 
 
 @torch.no_grad()
 def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
-    """ln p(v) of every row by enumeration, at any depth: (batch,), float64.
+    """ln p(v) of every row by enumeration, on any graph: (batch,), float64.
 
     Args:
         machine: see ``exact_log_partition``.
-        X: visible states, (batch, visible_width).
+        X: visible states, (batch, visible_width); NaN is not observed, and is summed out.
     """
-    machine.check_rows(X, "X")
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    return _log_normalisers(hamiltonian, X.to(machine.device, torch.float64)) - _log_normalisers(
-        hamiltonian, None
-    )
+    return log_weight_of(hamiltonian, X) - _log_normalisers(hamiltonian, 1)
+
+
+def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+    """ln Σ exp(-E) over all that a row does not observe, (rows,); see ``exact_log_likelihood``."""
+    return _log_normalisers(hamiltonian.given(v, len(v)), len(v))
 
 
 @torch.no_grad()
@@ -57,37 +59,43 @@ def add_exact_expectation(
         hamiltonian: the machine, in float64 for exact answers.
         into: where to add.
         weight: the weight of every row, a number or (rows,).
-        v: visible states (rows, visible_width) to clamp, or None for the free machine.
+        v: visible states (rows, visible_width) to clamp, NaN where not observed; None for the free machine.
     """
     rows = 1 if v is None else len(v)
-    normalisers = _log_normalisers(hamiltonian, v)
-    enumerated, summed = _split(hamiltonian, clamped=v is not None)
-    for states in _blocks(hamiltonian, enumerated, v):
-        log_weights = -hamiltonian.free_energy(states, summed).view(rows, -1)
-        probability = (log_weights - normalisers.unsqueeze(-1)).exp()
+    law = hamiltonian.given(v, rows)
+    normalisers = _log_normalisers(law, rows)
+    for block, states, summed in _blocks(law, rows):
+        probability = (_log_weights(block, states, summed).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
         probability *= weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
-        into.add(hamiltonian, states, probability.flatten(), summed=summed)
+        into.add(block, states, probability.flatten(), summed=summed)
 
 
-def _log_normalisers(hamiltonian: Hamiltonian, v: Tensor | None) -> Tensor:
-    rows = 1 if v is None else len(v)
-    enumerated, summed = _split(hamiltonian, clamped=v is not None)
-    total = torch.full((rows,), -inf, dtype=torch.float64, device=hamiltonian.device)
-    for states in _blocks(hamiltonian, enumerated, v):
-        log_weights = -hamiltonian.free_energy(states, summed).view(rows, -1)
+def _log_normalisers(law: Hamiltonian, rows: int) -> Tensor:
+    total = torch.full((rows,), -inf, dtype=torch.float64, device=law.device)
+    for block, states, summed in _blocks(law, rows):
+        log_weights = _log_weights(block, states, summed).view(rows, -1)
         total = torch.logaddexp(total, log_weights.logsumexp(-1))
     return total
 
 
-def _split(hamiltonian: Hamiltonian, *, clamped: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The layers to enumerate and the layers to sum out, none of them visible if these are clamped."""
-    graph = hamiltonian.graph
-    free = graph.hidden if clamped else tuple(range(graph.size))
+def _log_weights(block: Hamiltonian, states: States, summed: tuple[int, ...]) -> Tensor:
+    """-F of every row, -inf where an enumerated state contradicts what is held."""
+    log_weights = -block.free_energy(states, summed)
+    for l in range(len(states)):
+        agrees = None if l in summed or block.held is None else block.held.agrees(l, states[l])
+        if agrees is not None:
+            log_weights = torch.where(agrees, log_weights, -inf)
+    return log_weights
+
+
+def _split(law: Hamiltonian) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The layers to enumerate and the layers to sum out, none of them held as a whole."""
+    free = tuple(l for l in range(law.graph.size) if not law.fixes(l))
     best: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     fewest = inf
-    for summed in sorted(graph.independent_sets(free)) or [()]:
+    for summed in sorted(law.graph.independent_sets(free)) or [()]:
         enumerated = tuple(l for l in free if l not in summed)
-        size = sum(hamiltonian.layers[l].log2_states for l in enumerated)
+        size = sum(law.layers[l].log2_states for l in enumerated)
         if size < fewest:
             best, fewest = (enumerated, summed), size
     if fewest > MAX_LOG2_STATES:
@@ -99,28 +107,28 @@ def _split(hamiltonian: Hamiltonian, *, clamped: bool) -> tuple[tuple[int, ...],
     return best
 
 
-def _blocks(hamiltonian: Hamiltonian, enumerated: tuple[int, ...], v: Tensor | None) -> Iterator[States]:
-    """All states of the enumerated layers beside every row of v, row-major; summed layers empty."""
-    layers = hamiltonian.layers
+def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, tuple[int, ...]]]:
+    """All states of the layers to enumerate beside every row of what is held, row-major; the others empty.
+
+    Each block comes with the law of its rows and the layers to sum out.
+    """
+    enumerated, summed = _split(law)
+    layers = law.layers
     radices = [n for l in enumerated for n in [layers[l].n_states or 0] * layers[l].n_units]
     count = prod(radices)
-    rows = 1 if v is None else len(v)
     widest = max(layer.width for layer in layers)
     size = max(1, _BLOCK_ELEMENTS // (widest * rows))
-    radix = torch.tensor(radices, dtype=torch.int64, device=hamiltonian.device)
+    radix = torch.tensor(radices, dtype=torch.int64, device=law.device)
     stride = radix.flip(0).cumprod(0).flip(0).div(radix, rounding_mode="floor") if radices else radix
-    empty = torch.empty(0, dtype=hamiltonian.dtype, device=hamiltonian.device)
+    empty = torch.empty(0, dtype=law.dtype, device=law.device)
     for start in range(0, count, size):
-        index = torch.arange(start, min(start + size, count), device=hamiltonian.device)
+        index = torch.arange(start, min(start + size, count), device=law.device)
         digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
-        states = [empty] * len(layers)
+        block = law.take(torch.arange(rows, device=law.device).repeat_interleave(len(index)))
+        states = [block.hold(l, empty) if block.fixes(l) else empty for l in range(len(layers))]
         first = 0
         for l in enumerated:
             own = digits[:, first : first + layers[l].n_units]
-            states[l] = layers[l].from_digits(own).to(hamiltonian.dtype).repeat(rows, 1)
+            states[l] = layers[l].from_digits(own).to(law.dtype).repeat(rows, 1)
             first += layers[l].n_units
-        if v is not None:
-            seen = hamiltonian.split(v.to(hamiltonian.dtype))
-            for l in hamiltonian.graph.visible:
-                states[l] = seen[l].repeat_interleave(len(index), 0)
-        yield states
+        yield block, states, summed

@@ -63,6 +63,8 @@ class Clamp:
             # A copy, as the states of a layer held whole are these very values.
             x = x.to(dtype=hamiltonian.dtype, device=hamiltonian.device, copy=True)
             free = torch.isnan(x)
+            if bool(free.all()):
+                continue
             by_unit = layer.by_unit(free)
             torn = by_unit.any(-1) & ~by_unit.all(-1)
             if bool(torn.any()):
@@ -101,6 +103,14 @@ class Clamp:
     def apply_all(self, states: Sequence[Tensor]) -> list[Tensor]:
         """All layers with their held entries put back."""
         return [self.apply(l, x) for l, x in enumerate(states)]
+
+    def agrees(self, layer: int, x: Tensor) -> Tensor | None:
+        """Which rows have the held entries of the layer as they are, (rows,); None where none is held."""
+        if layer not in self._held:
+            return None
+        held, values = self._held[layer]
+        same = x == values
+        return (same if held is None else same | ~held).all(-1)
 
     def take(self, rows: Tensor | slice) -> Clamp:
         """The same for some of the rows, repetitions allowed."""

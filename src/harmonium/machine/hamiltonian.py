@@ -178,6 +178,30 @@ class Hamiltonian:
         """Σ ψ over the units of a layer or part, summed in float64: (batch,)."""
         return self.kind(layer).log_partition(field, theta=self.theta(layer)).sum(-1, dtype=torch.float64)
 
+    def summed_weight(self, layer: int, field: Tensor) -> Tensor:
+        """ln Σ exp(θ·t(x) + B x) over a layer's states that agree with what is held, float64: (batch,)."""
+        held = self.mask(layer)
+        if held is None:
+            return self.log_partition(layer, field)
+        kind, theta = self.layers[layer], self.thetas[layer]
+        x = self.hold(layer, torch.zeros_like(field))
+        terms = (
+            torch.stack([t * p for t, p in zip(kind.statistics(x), theta, strict=True)]).sum(0) + field * x
+        )
+        free = kind.log_partition(field, theta=theta)
+        value = torch.where(kind.by_unit(held)[..., 0], kind.by_unit(terms).sum(-1), free)
+        return value.sum(-1, dtype=torch.float64)
+
+    def expected_statistics(self, layer: int, field: Tensor) -> Theta:
+        """E[t(x)] of a layer given its field and what is held of it, each (batch, width_l)."""
+        kind = self.layers[layer]
+        expected = kind.expected_statistics(field, theta=self.thetas[layer])
+        held = self.mask(layer)
+        if held is None:
+            return expected
+        seen = kind.statistics(self.hold(layer, torch.zeros_like(field)))
+        return tuple(torch.where(held, x, y) for x, y in zip(seen, expected, strict=True))
+
     def coupling_energy(self, states: Sequence[Tensor], given: Collection[int] | None = None) -> Tensor:
         """Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).
 
@@ -205,6 +229,8 @@ class Hamiltonian:
     def free_energy(self, states: Sequence[Tensor], summed: Collection[int]) -> Tensor:
         """F = -ln Σ exp(-E) over the states of the layers in ``summed``, in float64: (batch,).
 
+        Held units of these layers stay as they are.
+
         Args:
             states: one entry for each layer; entries of summed layers are not read.
             summed: layers to sum out, no two of them joined.
@@ -212,7 +238,7 @@ class Hamiltonian:
         given = [l for l in range(len(self.layers)) if l not in summed]
         total = torch.stack([self.log_weight(l, states[l]).double() for l in given]).sum(0)
         for l in summed:
-            total = total + self.log_partition(l, self.field(l, states))
+            total = total + self.summed_weight(l, self.field(l, states))
         if any(l in given and m in given for l, m in self.graph.edges):
             total = total + self.beta_times(self.coupling_energy(states, given))
         return -total

@@ -86,7 +86,7 @@ class Statistics:
         for l, layer in enumerate(hamiltonian.layers):
             if l in summed:
                 field = fields[l] if l in fields else hamiltonian.field(l, states)
-                terms = layer.expected_statistics(field, theta=hamiltonian.thetas[l])
+                terms = hamiltonian.expected_statistics(l, field)
                 means[l] = terms[0]
             else:
                 terms = layer.statistics(states[l])

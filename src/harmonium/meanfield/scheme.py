@@ -111,7 +111,9 @@ class Scheme(ABC):
         fields, variances = list(means), list(means)
         given = set(graph.visible)
         for l in graph.visible:
-            means[l] = self.hamiltonian.hold(l, means[l]).clone()  # rows are written over in place
+            alone = hamiltonian.mean(l, torch.zeros_like(means[l][:1]))
+            a = torch.where(means[l].isnan(), alone, means[l])
+            means[l] = hamiltonian.hold(l, a).clone()  # rows are written over in place
             fields[l], variances[l] = torch.zeros_like(means[l]), torch.zeros_like(means[l])
         for l in graph.order:
             fields[l] = hamiltonian.field(l, means, given)
