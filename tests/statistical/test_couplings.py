@@ -24,7 +24,7 @@ from harmonium.couplings import (
     run_pairs,
 )
 from harmonium.couplings.pairs import Place
-from harmonium.machine import Hamiltonian, Part, Statistics
+from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 
 from .support import (
     DISCRETE,
@@ -58,7 +58,7 @@ def blocks(layer, gap: float, rows: int = ROWS) -> tuple[Block, Block]:
     """The same layer at two fields."""
     generator = torch.Generator().manual_seed(0)
     layer = layer.double()
-    hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1, dtype=torch.float64),))
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), ())
     first = torch.randn(layer.width, generator=generator, dtype=torch.float64)
     second = first + gap * torch.randn(layer.width, generator=generator, dtype=torch.float64)
     return tuple(Block(hamiltonian, (Part(0),), (field.expand(rows, -1),)) for field in (first, second))

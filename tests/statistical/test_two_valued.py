@@ -12,7 +12,7 @@ from scipy import stats
 
 import harmonium as hm
 from harmonium.couplings import Block, Gibbs, Maximal, two_valued
-from harmonium.machine import Hamiltonian, Part, Statistics
+from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 
 from .support import (
     FAILURE_RATE,
@@ -63,7 +63,7 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
     generator = torch.Generator().manual_seed(2)
     layers = tuple(LAYERS[kind](4 if len(kinds) == 1 else 2) for kind in kinds)
     thetas = tuple(layer.natural() for layer in layers)
-    hamiltonian = Hamiltonian(layers, thetas, (torch.zeros(1, 1),))
+    hamiltonian = Hamiltonian(layers, Graph(layers, (), range(len(layers)), {}), thetas, ())
     first = [torch.randn(layer.width, generator=generator) for layer in layers]
     second = [field + gap * torch.randn(field.shape, generator=generator) for field in first]
     p, q = (
@@ -74,7 +74,7 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
         )
         for fields in (first, second)
     )
-    assert two_valued.serves(hamiltonian, p.layers)
+    assert two_valued.serves(hamiltonian, p.parts)
     drawn = Maximal(common_noise=True).draw(p, q, generator)
     parts = [all_states(layer).float() for layer in layers]
     states = parts[0] if len(parts) == 1 else torch.cat(
@@ -106,7 +106,7 @@ def test_fields_from_differences_are_the_fields(always, threads):
             states = pairs_of(made, 300, share)
             for l in range(3):
                 with torch.no_grad():
-                    fields = two_valued.fields_of_both(hamiltonian, l, states)
+                    fields = two_valued.fields_of_both(hamiltonian, Part(l), states)
                     torch.testing.assert_close(fields, hamiltonian.field(l, states))
                     if share == 0:
                         assert torch.equal(fields[:300], fields[300:])
@@ -206,7 +206,7 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     assert abs(change - exact) < 1e-6 * abs(step).sum()
 
     layer = hm.Bernoulli(width)
-    hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1),))
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), ())
     fields = [torch.from_numpy(s).unsqueeze(0), torch.from_numpy(s + step).unsqueeze(0)]
     first, second = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
     exact_step = (fields[1].double() - fields[0].double()).squeeze(0).numpy()
@@ -224,7 +224,7 @@ def test_saturated_units_keep_their_law(kind, first, second):
     """Two units of which the first is nearly certain in one chain; its log-odds are 2 · field for spins."""
     layer = LAYERS[kind](2)
     scale = 0.5 if kind == "spin" else 1.0
-    hamiltonian = Hamiltonian((layer,), (layer.natural(),), (torch.zeros(1, 1),))
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), ())
     fields = [torch.tensor([[scale * s, scale * 0.3]]).expand(ROWS, -1) for s in (first, second)]
     p, q = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
     drawn = Maximal(common_noise=True).draw(p, q, torch.Generator().manual_seed(6))

@@ -84,11 +84,6 @@ class Graph:
         if self.summed:
             self.colours = (*self.colours[:last], *self.colours[last + 1 :], self.colours[last])
 
-    @classmethod
-    def chain(cls, layers: Sequence[Layer]) -> Graph:
-        """Every layer joined to the next, the first one visible."""
-        return cls(layers, zip(range(len(layers) - 1), range(1, len(layers)), strict=True), (0,), {})
-
     @property
     def hidden(self) -> tuple[int, ...]:
         """The layers that are not visible."""
