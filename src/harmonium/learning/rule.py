@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.learning.expectation import Expectation
+from harmonium.learning.offsets import offsets
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.machine import BoltzmannMachine, Statistics
 
@@ -83,10 +84,10 @@ class Rule:
         delta = Statistics(hamiltonian)
         # A clamped estimate keeps no state: every batch brings other data.
         _, diagnostics = self.clamped.add(hamiltonian, v, None, generator, delta, 1.0)
-        means = delta.means() if self.centred else []
+        centre = offsets(hamiltonian, v, delta) if self.centred else []
         state, free_diagnostics = self.free.add(hamiltonian, v, state, generator, delta, -1.0)
         if self.centred:
-            direction = centred_pullback(machine, delta, means, hamiltonian)
+            direction = centred_pullback(machine, delta, centre, hamiltonian)
         else:
             direction = pullback(machine, delta, hamiltonian)
         return Estimate(direction, {**diagnostics, **free_diagnostics}, state)
