@@ -208,6 +208,14 @@ def test_divergence_ends_with_status_1(cli: CommandLine, tmp_path: Path) -> None
     assert "diverged after" in message and "learning rate" in message
 
 
+def test_running_away_ends_with_status_1(cli: CommandLine, tmp_path: Path) -> None:
+    """Discrete units, whose numbers stay finite."""
+    arguments = ("train", "bars-and-stripes", tmp_path / "run", *TINY, "--learning-rate", 1e9)
+    message = cli.refuse(*arguments, status=1)
+    assert "has run away" in message and "learning rate 1e+09" in message and "Traceback" not in message
+    assert not (tmp_path / "run" / "machine.safetensors").exists()
+
+
 def test_a_full_disk_ends_with_status_1(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

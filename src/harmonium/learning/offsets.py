@@ -13,11 +13,11 @@ _SWEEPS = 2  # docs/design_notes.md, "Centring", has what more of them bring
 def offsets(hamiltonian: Hamiltonian, v: Tensor, clamped: Statistics) -> list[Tensor]:
     """μ_l: the mean over the batch of every layer given the data.
 
-    They depend on the machine and the batch alone and not on the noise of the estimate, so that centring, which
-    is linear in the estimate at fixed offsets, leaves an unbiased one unbiased. With one hidden layer they
-    are exact, and the clamped phase holds them already. Deeper ones take two upward sweeps of naive mean
-    field, from hidden units uniform over their states: the nearer to the means the better the coordinates,
-    but every choice of offsets is right.
+    They depend on the machine and the batch alone and not on the noise of the estimate, so that centring,
+    which is linear in the estimate at fixed offsets, leaves an unbiased one unbiased. With one hidden layer
+    they are exact, and the clamped phase holds them already. Deeper machines take two upward sweeps of naive
+    mean field, from hidden units that are pure noise: the nearer to the means the better the coordinates, but
+    the direction is right with any.
 
     Args:
         hamiltonian: the machine.

@@ -17,7 +17,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.batches import Batches
 from harmonium.training.callbacks import STOP, Callback, Update
-from harmonium.training.divergence import Fault, FiniteGuard, TrainingDiverged
+from harmonium.training.divergence import Fault, Guard, TrainingDiverged
 from harmonium.training.fingerprint import fingerprint
 from harmonium.training.gradient import ascent, clipped, decayed, global_norm
 from harmonium.training.interruption import Interruption
@@ -122,7 +122,9 @@ def train(
     Raises:
         TypeError, ValueError: a malformed argument, data outside the support, a run that exists, a resume
             with other settings or from a damaged checkpoint; the message names the argument.
-        TrainingDiverged: something is no longer finite; the machine keeps its last finite parameters.
+        TrainingDiverged: something is no longer finite, or the machine has run away from its data; it is left
+            with its last good parameters. A run that ends with a machine that is merely useless, below
+            uniform noise or with its hidden units saturated and alike for all rows, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
     """
     settings = Settings(
@@ -185,17 +187,17 @@ def train(
         if resume:
             directory.restore(state, schedule)
         directory.write_config()
-    guard = FiniteGuard(parameters)
+    guard = Guard(machine, parameters, state.step)
     rate, diagnostics = climber.learning_rate, dict[str, float]()
     started = time.perf_counter() - state.seconds
 
-    def require_finite(fault: Fault | None) -> None:
+    def require_sound(fault: Fault | None) -> None:
         if fault:
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
             raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint)
 
     def record(evaluating: bool) -> dict[str, float]:
-        require_finite(guard.parameter_fault())
+        require_sound(guard.parameter_fault(state.step))
         values = evaluate(machine) if evaluating else {}
         state.metrics.update(values)
         entry = state.history.record(state.step, time.perf_counter() - started, rate, values)
@@ -205,7 +207,7 @@ def train(
 
     def save() -> None:
         if directory:
-            require_finite(guard.parameter_fault() or state.fault())
+            require_sound(guard.fault(state.step) or state.fault())
             state.seconds = time.perf_counter() - started
             directory.save(state)
 
@@ -220,6 +222,7 @@ def train(
                 v = v.to(machine.device)
                 if transform is not None or not rows.in_memory:
                     check_batch(machine, v, indices, "X")
+                guard.see(v)
 
                 estimate = rule.gradient(machine, v, state=state.rule_state, generator=generator)
                 diagnostics = estimate.diagnostics
@@ -228,7 +231,7 @@ def train(
                 norm = global_norm(gradients)
                 scale = _scale(factor, state.step, total)
                 rate = climber.learning_rate * scale
-                require_finite(guard.gradient_fault(gradients, norm, diagnostics))
+                require_sound(guard.gradient_fault(gradients, norm, diagnostics))
                 climber.step(clipped(gradients, norm, clip_norm), scale)
 
                 state.step += 1
@@ -239,6 +242,8 @@ def train(
                     average.update(state.step)
 
                 last = state.step == total
+                if last or guard.due(state.step):
+                    require_sound(guard.fault(state.step))
                 evaluating = bool(evaluate.metrics) and (last or state.step % evaluate_every == 0)
                 recording = evaluating or last or state.step % record_every == 0
                 values = record(evaluating) if recording else {}
@@ -258,6 +263,7 @@ def train(
             save()
         finished = state.stopped or state.step == total
         if finished:
+            guard.warn()
             for callback in callbacks:
                 _offer(callback, "finish", machine)
             if directory:
