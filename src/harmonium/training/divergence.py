@@ -14,7 +14,7 @@ from torch.nn import Parameter
 
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.gradient import global_norm
-from harmonium.training.plausibility import indifferent, shortfall
+from harmonium.training.plausibility import shortfall, useless
 
 _EVERY = 100
 _ABSURD = (
@@ -147,10 +147,10 @@ class Guard:
         words = ""
         if self._shortfall > self._limit / _ABSURD:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
-        elif indifferent(self._machine, self._v):
+        elif useless(self._machine, self._v):
             words = (
-                "every unit of the first hidden layer is saturated and alike for all rows of the last batch: "
-                "the machine says no more of them than independent units do"
+                "the first hidden layer is saturated and rebuilds the last batch hardly better than "
+                "independent units"
             )
         if words:
             warnings.warn(

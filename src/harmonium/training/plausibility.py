@@ -10,14 +10,17 @@ comes and what healthy runs show.
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 
 import torch
 from torch import Tensor
 
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_
 
 _ROWS = 16
-_SATURATED = 1e-3  # variance of a unit, or of its mean over the rows, in units of its largest
+_MANY_ROWS = 100
+_SATURATED = 1e-3  # variance of a unit
+_NEARLY_ALL, _HARDLY = 0.95, 0.9  # docs/design_notes.md
 
 
 @torch.no_grad()
@@ -50,19 +53,29 @@ def shortfall(machine: BoltzmannMachine, v: Tensor) -> float:
 
 
 @torch.no_grad()
-def indifferent(machine: BoltzmannMachine, v: Tensor) -> bool:
-    """Whether every unit of the first hidden layer is saturated, and alike for rows that differ.
+def useless(machine: BoltzmannMachine, v: Tensor) -> bool:
+    """Whether the hidden layer is frozen without knowing the data.
 
-    The machine then says no more about such rows than independent units do.
+    That is: nearly all units of the first hidden layer are saturated, and rebuild the rows hardly better than
+    independent units say them. A machine that froze on its data rebuilds them. False with real units in
+    either layer.
     """
     hamiltonian = machine.hamiltonian()
-    layer = hamiltonian.layers[1]
-    rows = v[:_ROWS]
-    if not layer.discrete or not bool((rows != rows[0]).any()):
+    visible, hidden = hamiltonian.layers[:2]
+    if not (visible.discrete and hidden.discrete):
         return False
-    states = _upwards(hamiltonian, rows)
-    mean, variance = layer.moments(hamiltonian.field(1, states), theta=hamiltonian.thetas[1])
-    return bool(variance.max() < _SATURATED) and bool((mean - mean[0]).abs().max() < _SATURATED)
+    states = _upwards(hamiltonian, v[:_MANY_ROWS])
+    variance = hidden.moments(hamiltonian.field(1, states), theta=hamiltonian.thetas[1]).variance
+    if float((variance < _SATURATED).double().mean()) < _NEARLY_ALL:
+        return False
+    rows = states[0]
+    independent = deepcopy(visible)
+    fit_(
+        independent, tuple(t.mean(0) for t in visible.statistics(rows)), rows.var(0, correction=0), len(rows)
+    )
+    rebuilt = visible.log_conditional(rows, hamiltonian.field(0, states), hamiltonian.thetas[0])
+    alone = independent.log_conditional(rows, torch.zeros_like(rows))
+    return not float(rebuilt.double().mean()) > _HARDLY * float(alone.double().mean())
 
 
 def _upwards(hamiltonian: Hamiltonian, v: Tensor) -> States:

@@ -124,7 +124,7 @@ def train(
             with other settings or from a damaged checkpoint; the message names the argument.
         TrainingDiverged: something is no longer finite, or the machine has run away from its data; it is left
             with its last good parameters. A run that ends with a machine that is merely useless, below
-            uniform noise or with its hidden units saturated and alike for all rows, warns (RuntimeWarning).
+            uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
     """
     settings = Settings(
