@@ -17,9 +17,8 @@ from harmonium.training.gradient import global_norm
 from harmonium.training.plausibility import shortfall, useless
 
 _EVERY = 100
-_ABSURD = (
-    5.0  # times as unlikely, in nats, as under uniform noise; docs/design_notes.md, "Runs that run away"
-)
+# In units of uniform noise; docs/design_notes.md, "Runs that run away", has what was measured.
+_ABSURD = 10.0
 
 
 class Fault(NamedTuple):
@@ -82,7 +81,7 @@ class Guard:
     Gradients are checked to be finite at every update, parameters at every record. Whether the machine has
     run away from its data, finite as it may be, is looked at after 1, 2, 4, 8, ... updates, after every
     hundredth, at the end and before a checkpoint. Data below the machine's own states by no more than uniform
-    noise would be are good, five times as far is a fault; a run that began further away is measured by that.
+    noise would be are good, ten times as far is a fault; a run that began further away is measured by that.
 
     Args:
         machine: what is trained.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_
 
-_ROWS = 16
+_ROWS = 8
 _MANY_ROWS = 100
 _SATURATED = 1e-3  # variance of a unit
 _NEARLY_ALL, _HARDLY = 0.95, 0.9  # docs/design_notes.md
@@ -40,10 +40,10 @@ def shortfall(machine: BoltzmannMachine, v: Tensor) -> float:
     hamiltonian = machine.hamiltonian()
     odd, even = hamiltonian.parity("odd"), hamiltonian.parity("even")
     states = _upwards(hamiltonian, v[:_ROWS])
-    for _ in range(len(even) - 1):  # hidden layers of a deep machine settle to the data
-        _to_modes(hamiltonian, states, (*odd, *even[1:]))
+    for _ in even[1:]:  # hidden layers of a deep machine settle to the data
+        _to_modes(hamiltonian, states, (*even[1:], *odd))
     data = hamiltonian.free_energy(states, odd)
-    _to_modes(hamiltonian, states, (*odd, *even))
+    _to_modes(hamiltonian, states, even)
     least = torch.minimum(data.min(), hamiltonian.free_energy(states, odd).min())
     noise = sum(
         layer.n_units * (math.log(layer.n_states) if layer.n_states is not None else 1.0)
