@@ -155,10 +155,10 @@ def test_a_run_that_runs_away_is_no_success(run: str, rate: float, optimizer: st
     ) as caught:
         train(made, updates=100, learning_rate=rate, optimizer=optimizer, **settings)
     assert caught.value.parameter == "machine" and finite(dict(made.state_dict()))
-    if len(made.layers) == 2:  # what was put back has not run away
+    if len(made.layers) == 2:  # what was put back; runaway ones reach -1e9
         v = settings["X"].double()
         noise = made.layers[0].n_units * math.log(made.layers[0].n_states)
-        assert float(hm.likelihood.exact_log_likelihood(made.double(), v).mean()) > -10 * noise
+        assert float(hm.likelihood.exact_log_likelihood(made.double(), v).mean()) > -20 * noise
 
 
 @pytest.mark.parametrize("run", RUNS)
