@@ -21,7 +21,8 @@ import harmonium as hm
 from harmonium.training import STOP, TrainingRun, Update, callbacks, train
 
 VISIBLE, HIDDEN = 6, 4
-FILES = {"config.json", "checkpoint.pt", "history.jsonl", "machine.safetensors", "averaged.safetensors"}
+CHECKPOINTS = {"checkpoint.pt", "checkpoint-previous.pt"}
+FILES = {"config.json", *CHECKPOINTS, "history.jsonl", "machine.safetensors", "averaged.safetensors"}
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +109,7 @@ def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, crash: int, tm
         run(tmp_path / "part", rule=rule, callbacks=[crash_at(crash)])
     resumed = run(tmp_path / "part", rule=rule, resume=True)
     assert_same(whole, resumed)
-    for name in FILES - {"checkpoint.pt", "history.jsonl"}:
+    for name in FILES - CHECKPOINTS - {"history.jsonl"}:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "part" / name).read_bytes()
     lines = (tmp_path / "part" / "history.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == resumed.history
@@ -344,7 +345,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     with pytest.raises(OSError, match=r"last good checkpoint, of update 20, was kept.*(pt|jsonl)'") as caught:
         run(tmp_path, callbacks=[fill_the_disk])
     assert caught.value.errno == errno.ENOSPC
-    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "checkpoint.pt", "history.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", *CHECKPOINTS, "history.jsonl"}
     monkeypatch.undo()
     assert_same(run(None), run(tmp_path, resume=True))
 

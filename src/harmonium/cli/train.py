@@ -92,7 +92,8 @@ def train(
 ) -> None:
     """Train a machine on DATA and keep it in RUN_DIR.
 
-    Ctrl-C keeps a checkpoint, from which the same command with --resume goes on as if nothing had happened.
+    Ctrl-C or SIGTERM keeps a checkpoint, from which the same command with --resume goes on as if nothing had
+    happened. The exit status is then 130 or 143.
     """
     options.set_threads(threads)
     if not (resume or overwrite):
@@ -157,7 +158,8 @@ def train(
             f"interrupted after {run.updates} updates; {run_dir / runs.CHECKPOINT} is kept: "
             "the same command with --resume continues the run"
         )
-        raise typer.Exit(130)
+        assert run.signal is not None
+        raise typer.Exit(128 + run.signal)
 
 
 def _rule(
