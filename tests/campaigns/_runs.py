@@ -111,13 +111,12 @@ class Case:
 def warm_up(folder: Path) -> None:
     """Load what runs load, so that forked processes need not; on one thread, as a fork takes no other."""
     torch.set_num_threads(1)
-    for optimizer in ("sgd", "adam", torch.optim.RMSprop, torch.optim.AdamW, torch.optim.Adafactor):
-        case = Case("any")
-        case.settings |= {"updates": 2, "optimizer": optimizer, "momentum": 0.0}
-        for rule in _RULES:
-            case.rule = rule
-            case.train(folder / "warm")
-            shutil.rmtree(folder / "warm")
+    case = Case("any")
+    for number, rule in enumerate(_RULES):
+        case.rule = rule
+        case.settings |= {"updates": 2, "momentum": 0.0, **_OPTIMIZERS[number % len(_OPTIMIZERS)]}
+        case.train(folder / "warm")
+        shutil.rmtree(folder / "warm")
 
 
 def _mean_bias(machine: hm.BoltzmannMachine, X: torch.Tensor) -> float:

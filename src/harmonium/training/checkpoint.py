@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,9 @@ def _require_parts(content: dict[str, Any]) -> None:
     for name, kinds in _PARTS.items():
         if type(content[name]) not in kinds and object not in kinds:
             raise ValueError(f"{name}: expected {kinds[0].__name__}, received {type(content[name]).__name__}")
+    for name in ("step", "seconds"):
+        if not 0 <= content[name] < math.inf:
+            raise ValueError(f"{name}: expected a number of at least 0, received {content[name]}")
     for name in ("machine", "averaged"):
         for key, value in (content[name] or {}).items():
             if type(key) is not str or not isinstance(value, Tensor):

@@ -82,7 +82,8 @@ class Lock:
             elif free and holder.get("host", _host()) != _host():
                 free = False
             if not free:
-                if holder:
+                # One that is dead was named before; the process that has come after it is about to write.
+                if holder and not _dead(holder):
                     raise ValueError(self._refusal(holder))
                 return False
             since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
@@ -130,6 +131,19 @@ def _holder(file: int) -> dict[str, Any]:
     kinds = {"process": int, "host": str, "since": str}
     fits = isinstance(holder, dict) and {key: type(value) for key, value in holder.items()} == kinds
     return holder if fits else {}
+
+
+def _dead(holder: dict[str, Any]) -> bool:
+    """Whether a lock file names a process of this host that is known to have ended."""
+    if fcntl is None or holder["host"] != _host():
+        return False
+    try:
+        os.kill(holder["process"], 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
 
 
 def _is_at(file: int, path: Path) -> bool:

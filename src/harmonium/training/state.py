@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,11 +116,6 @@ class TrainingState:
         for name, value in content["metrics"].items():
             if type(name) is not str or type(value) is not float:
                 raise ValueError(f"metrics: expected numbers by name, received {value!r} for {name!r}")
-        if content["step"] < 0 or not 0 <= content["seconds"] < math.inf:
-            raise ValueError(
-                f"step, seconds: expected numbers of at least 0, received {content['step']} and "
-                f"{content['seconds']}"
-            )
 
     def _stateful(self) -> list[Any]:
         return [each for each in self.callbacks if hasattr(each, "state_dict")]
