@@ -7,10 +7,12 @@ import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def heed_control_c() -> Iterator[None]:
+def heed_signals() -> Iterator[None]:
     """A shell starts background processes with SIGINT ignored, and their children inherit that."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    ignored = [number for number in usual if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, usual[number])
     yield
-    signal.signal(signal.SIGINT, before)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)

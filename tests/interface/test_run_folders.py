@@ -140,18 +140,20 @@ def test_a_refused_or_failed_run_lets_go_of_the_folder(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     held = lock.Lock(tmp_path / "lock.json")
-    reading, writing = os.pipe()
+    (reading, writing), (ready, begun) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         os.close(writing)
+        os.write(begun, b"x")
         os.read(reading, 1)
         os._exit(0)
     try:
+        os.read(ready, 1)
         held.drop()  # as the end of this process would
         lock.Lock(tmp_path / "lock.json").release()
     finally:
-        os.close(writing)
-        os.close(reading)
+        for end in (writing, reading, ready, begun):
+            os.close(end)
         os.waitpid(child, 0)
 
 

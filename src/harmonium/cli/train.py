@@ -22,6 +22,7 @@ from harmonium.learning import Rule, rules
 from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, normal_, visible_from_data_
 from harmonium.training import SCHEDULES, Callback, TrainingRun, callbacks
 from harmonium.training import train as fit
+from harmonium.training.run_directory import CHECKPOINT
 
 _HIDDEN_KINDS: dict[str, type[Layer]] = {"bernoulli": Bernoulli, "spin": Spin, "gaussian": Gaussian}
 _METRICS = ("pseudo-likelihood",)
@@ -155,7 +156,7 @@ def train(
     show(_summary(run, dataset, learning_rule), as_json)
     if run.status == "interrupted":
         note(
-            f"interrupted after {run.updates} updates; {run_dir / runs.CHECKPOINT} is kept: "
+            f"interrupted after {run.updates} updates; {run_dir / CHECKPOINT} is kept: "
             "the same command with --resume continues the run"
         )
         assert run.signal is not None
@@ -228,7 +229,7 @@ def _validation(
 
 def _summary(run: TrainingRun, dataset: DataSet, rule: Rule) -> dict[str, Any]:
     assert run.run_dir is not None
-    names = (runs.MACHINE, runs.AVERAGED, runs.CHECKPOINT)
+    names = (runs.MACHINE, runs.AVERAGED, CHECKPOINT)
     return {
         "run": str(run.run_dir),
         "status": run.status,
