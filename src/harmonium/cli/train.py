@@ -22,6 +22,7 @@ from harmonium.learning import Rule, rules
 from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, normal_, visible_from_data_
 from harmonium.training import SCHEDULES, Callback, TrainingRun, callbacks
 from harmonium.training import train as fit
+from harmonium.training.run_directory import CHECKPOINT
 
 _HIDDEN_KINDS: dict[str, type[Layer]] = {"bernoulli": Bernoulli, "spin": Spin, "gaussian": Gaussian}
 _METRICS = ("pseudo-likelihood",)
@@ -92,7 +93,8 @@ def train(
 ) -> None:
     """Train a machine on DATA and keep it in RUN_DIR.
 
-    Ctrl-C keeps a checkpoint, from which the same command with --resume goes on as if nothing had happened.
+    Ctrl-C or SIGTERM keeps a checkpoint, from which the same command with --resume goes on as if nothing had
+    happened. The exit status is then 130 or 143.
     """
     options.set_threads(threads)
     if not (resume or overwrite):
@@ -154,10 +156,11 @@ def train(
     show(_summary(run, dataset, learning_rule), as_json)
     if run.status == "interrupted":
         note(
-            f"interrupted after {run.updates} updates; {run_dir / runs.CHECKPOINT} is kept: "
+            f"interrupted after {run.updates} updates; {run_dir / CHECKPOINT} is kept: "
             "the same command with --resume continues the run"
         )
-        raise typer.Exit(130)
+        assert run.signal is not None
+        raise typer.Exit(128 + run.signal)
 
 
 def _rule(
@@ -226,7 +229,7 @@ def _validation(
 
 def _summary(run: TrainingRun, dataset: DataSet, rule: Rule) -> dict[str, Any]:
     assert run.run_dir is not None
-    names = (runs.MACHINE, runs.AVERAGED, runs.CHECKPOINT)
+    names = (runs.MACHINE, runs.AVERAGED, CHECKPOINT)
     return {
         "run": str(run.run_dir),
         "status": run.status,

@@ -73,7 +73,7 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         Raises:
             ValueError: a parameter out of range, NaN, or values that the visible units do not take.
             TrainingDiverged: something is no longer finite; a smaller learning rate may help.
-            KeyboardInterrupt: after Ctrl-C; the estimator keeps what it has learnt.
+            KeyboardInterrupt: after Ctrl-C or SIGTERM; the estimator keeps what it has learnt.
         """
         self._validate_params()
         rule = self._learning_rule()

@@ -92,5 +92,13 @@ class Rule:
             direction = pullback(machine, delta, hamiltonian)
         return Estimate(direction, {**diagnostics, **free_diagnostics}, state)
 
+    def check_state(self, machine: BoltzmannMachine, state: Any) -> None:
+        """Refuses a state, read from a file, that ``gradient`` could not have returned for this machine.
+
+        Raises:
+            TypeError, ValueError: naming what is wrong with it.
+        """
+        self.free.check_state(machine.hamiltonian(), state)
+
     def __repr__(self) -> str:
         return self.name

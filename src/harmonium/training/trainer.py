@@ -105,23 +105,27 @@ def train(
             evaluated.
         record_every: updates between two records of the history; None: 100, or a hundredth of a shorter run.
         callbacks: called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
-        run_dir: folder for ``config.json``, ``checkpoint.pt``, ``history.jsonl``, and at the end of the run
-            ``machine.safetensors`` and, with averaging, ``averaged.safetensors``.
+        run_dir: folder for ``config.json``, ``checkpoint.pt``, ``checkpoint-previous.pt``, ``history.jsonl``,
+            and at the end of the run ``machine.safetensors`` and, with averaging, ``averaged.safetensors``.
+            One process at a time trains in it, the one that its ``lock.json`` names.
         checkpoint_every: updates between two checkpoints; None: about a minute of training. One is also
-            written at the end and on Ctrl-C.
-        resume: continue from the checkpoint in ``run_dir``, or start where it holds none. The settings must
-            be the same; ``updates`` or ``epochs`` may change under a schedule that does not depend on them. A
-            run that a callback stopped stays stopped.
+            written at the end, on Ctrl-C and on SIGTERM.
+        resume: continue from the checkpoint in ``run_dir``, or start where it holds none. Where the last one
+            is damaged, the one before is taken, with a warning. The settings must be the same; ``updates`` or
+            ``epochs`` may change under a schedule that does not depend on them. A run that a callback stopped
+            stays stopped.
         overwrite: remove the files of the run that ``run_dir`` holds.
         progress: True shows a progress bar on stderr, False none; None: where stderr is a terminal.
 
     Returns:
-        The outcome. After a Ctrl-C the status is "interrupted", and the current update was finished and
-        saved.
+        The outcome. After a Ctrl-C or SIGTERM the status is "interrupted", and the current update was
+        finished and saved; a second one acts at once, as it would without training. A signal that the process
+        was told to ignore stays ignored, as under ``nohup``.
 
     Raises:
-        TypeError, ValueError: a malformed argument, data outside the support, a run that exists, a resume
-            with other settings or from a damaged checkpoint; the message names the argument.
+        TypeError, ValueError: a malformed argument, data outside the support, a run that exists or that
+            another process trains, a resume with other settings or from damaged files; the message names the
+            argument or the file.
         TrainingDiverged: something is no longer finite, or the machine has run away from its data; it is left
             with its last good parameters. A run that ends with a machine that is merely useless, below
             uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
@@ -178,18 +182,10 @@ def train(
     for callback in callbacks:
         _offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
-    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks)
+    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, rule)
     state.rule_state = moved(rule_state, machine.device)
     directory = None
-    if run_dir is not None:
-        identity = fingerprint(settings, machine, rows, climber.optimizer, total)
-        directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
-        if resume:
-            directory.restore(state, schedule)
-        directory.write_config()
-    guard = Guard(machine, parameters, state.step)
     rate, diagnostics = climber.learning_rate, dict[str, float]()
-    started = time.perf_counter() - state.seconds
 
     def require_sound(fault: Fault | None) -> None:
         if fault:
@@ -200,18 +196,27 @@ def train(
         require_sound(guard.parameter_fault(state.step))
         values = evaluate(machine) if evaluating else {}
         state.metrics.update(values)
-        entry = state.history.record(state.step, time.perf_counter() - started, rate, values)
+        state.history.record(state.step, time.perf_counter() - started, rate, values)
         if directory:
-            directory.append(entry)
+            directory.append(state)
         return values
 
     def save() -> None:
         if directory:
             require_sound(guard.fault(state.step) or state.fault())
-            state.seconds = time.perf_counter() - started
-            directory.save(state)
+            if state.step != directory.saved_step:
+                state.seconds = time.perf_counter() - started
+                directory.save(state)
 
     try:
+        if run_dir is not None:
+            identity = fingerprint(settings, machine, rows, climber.optimizer, total)
+            directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
+            if resume:
+                directory.restore(state, schedule)
+            directory.write_config()
+        guard = Guard(machine, parameters, state.step)
+        started = time.perf_counter() - state.seconds
         with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
             saved_at = time.perf_counter()
             while state.step < total and not state.stopped and not interruption.requested:
@@ -269,8 +274,12 @@ def train(
             if directory:
                 directory.save_machines(state)
     finally:
-        for callback in callbacks:
-            _offer(callback, "close")
+        try:
+            for callback in callbacks:
+                _offer(callback, "close")
+        finally:
+            if directory:
+                directory.close()
 
     return TrainingRun(
         machine=machine,
@@ -282,6 +291,7 @@ def train(
         run_dir=directory.path if directory else None,
         rule_state=state.rule_state,
         metrics=state.metrics,
+        signal=None if finished else interruption.signal,
     )
 
 
