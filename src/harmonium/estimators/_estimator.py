@@ -57,7 +57,7 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         """Sets the parameters of ``machine_``, given its visible states of the data."""
 
     def _random_start(self, rows: Rows, generator: torch.Generator) -> None:
-        """Normal couplings; beside Gaussian visible units off their saddle, unless ``initial_std`` is given."""
+        """Normal couplings; beside Gaussian units off their saddle, unless ``initial_std`` is given."""
         normal_(self.machine_, _STD if self.initial_std is None else self.initial_std, generator)
         if self.initial_std is None:
             from_data_(self.machine_, rows, generator)
