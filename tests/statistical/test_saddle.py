@@ -24,8 +24,8 @@ def excess(machine: hm.BoltzmannMachine, X: torch.Tensor) -> float:
 @pytest.mark.parametrize("kind", ["isotropic", "anisotropic"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_noise_cd_leaves_the_saddle_in_an_estimator(kind: str, seed: int) -> None:
-    """The mixtures lie 1.9 and 2.4 nats above N(0, I). A dozen runs reached 1.3 to 1.8 of it with a spread of
-    0.1 over seeds, and 0.00 before: 1 nat fails a correct library far below once in a thousand."""
+    """The mixtures lie 1.9 and 2.4 nats above N(0, I). Sixteen runs reached 1.37 ± 0.11, at least 1.15, and
+    from the saddle 0.00: at 0.8 a correct library fails less than once in ten thousand."""
     rbm = hm.RBM(
         32, rule=hm.rules.noise_cd(10, chains=50), optimizer="adam", learning_rate=0.01, centred=False,
         batch_size=50, epochs=UPDATES * 50 // 500, schedule="cosine", clip_norm=10.0, random_state=seed,
@@ -33,7 +33,7 @@ def test_noise_cd_leaves_the_saddle_in_an_estimator(kind: str, seed: int) -> Non
     raw = gaussian_mixture(500, kind, seed)
     rbm.fit(raw)
     fresh = rbm.encoder_.encode(torch.from_numpy(gaussian_mixture(2000, kind, 10 + seed)))
-    assert excess(rbm.machine_, fresh.float()) > 1.0
+    assert excess(rbm.machine_, fresh.float()) > 0.8
 
 
 def test_train_warns_on_the_saddle_and_from_data_leaves_it() -> None:
@@ -53,4 +53,4 @@ def test_train_warns_on_the_saddle_and_from_data_leaves_it() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hm.train(machine, X, **settings)
-    assert excess(machine, X) > 1.0
+    assert excess(machine, X) > 0.8

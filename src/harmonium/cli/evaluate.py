@@ -106,6 +106,11 @@ def evaluate(
             warnings.simplefilter("always")
             log_partition = ais(machine, chains, temperatures, data=visible, reverse=reverse, seed=seed)
         notes += [str(doubt.message).replace("more temp", "more --temp") for doubt in doubts]
+        if log_partition.lower <= log_partition.upper < log_partition.value:
+            notes.append(
+                "log_partition: the upper bound lies below the estimate; by chance, or as the chains of the "
+                "reverse run are not mixed"
+            )
         numbers = log_partition._asdict()
         table = {"method": "ais", "lower": numbers.pop("lower"), "upper": numbers.pop("upper"), **numbers}
         table.update(chains=chains, temperatures=temperatures)

@@ -58,7 +58,7 @@ def ais(
 
     Warns:
         RuntimeWarning: the effective sample size is less than half the number of chains, so that the standard
-            error is too small and the value most likely too low; or the upper bound lies below the value.
+            error is too small and the value most likely too low; or the bounds contradict each other.
 
     Raises:
         ValueError: β that do not rise from 0 to 1, too few chains, bad data, or a machine whose weights are
@@ -107,10 +107,10 @@ def _doubts(estimate: LogPartition, chains: int) -> list[str]:
             "likely too low, by more than its standard error says; quote the lower and upper bounds, or give "
             "more temperatures"
         )
-    if estimate.upper < estimate.value:
+    if estimate.upper < estimate.lower:
         doubts.append(
-            f"log_partition: the upper bound, {estimate.upper:.3f}, lies below the estimate, "
-            f"{estimate.value:.3f}: the chains of the reverse run are not mixed, and it bounds nothing"
+            f"log_partition: the upper bound, {estimate.upper:.3f}, lies below the lower one, "
+            f"{estimate.lower:.3f}: the chains of the reverse run are not mixed, and it bounds nothing"
         )
     return doubts
 

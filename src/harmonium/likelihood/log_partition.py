@@ -24,7 +24,7 @@ class LogPartition(NamedTuple):
             it fails as often as a mean of positive weights is overrated by three of its standard errors.
         upper: the reverse-annealing estimate plus three of its standard errors. E[exp(-estimate)] = 1/Z, so
             that it is too low by a nats with probability at most exp(-a), but only if its chains started in
-            the machine's own law, which nothing here can vouch for; ``upper`` below ``value`` says that they
+            the machine's own law, which nothing here can vouch for; ``upper`` below ``lower`` says that they
             did not. Infinite where no reverse run was asked for.
     """
 
