@@ -67,17 +67,17 @@ def test_the_bounds_hold_with_few_temperatures():
 
 
 def test_few_effective_runs_are_told_and_the_bounds_hold():
-    """Ten times: with starts in the machine's own law each bound fails for at most one run in twenty (Markov,
-    at an error of 1), seen were none in ten; 4 or more of ten at that rate: 1e-3."""
-    made = hm.BoltzmannMachine([hm.Bernoulli(60), hm.Bernoulli(10)])
-    hm.machine.normal_(made, 1.0, torch.Generator().manual_seed(0))
+    """Ten runs, a third of them more than 3 standard errors too low. With starts in the machine's own law no
+    bound failed in 40 such runs; at one in twenty (Markov, an error of 1) 4 of ten fail at 1e-3."""
+    made = hm.BoltzmannMachine([hm.Spin(12), hm.Spin(40)])
+    hm.machine.normal_(made, 0.5, torch.Generator().manual_seed(0))
     made = made.double()
     exact = exact_log_partition(made)
     data = exact_states(made, 1000, torch.Generator().manual_seed(1))[0]
     below = above = 0
     for seed in range(10):
         with pytest.warns(RuntimeWarning, match="few annealing runs carry the estimate.*more temperatures"):
-            estimate = ais(made, chains=50, temperatures=2, data=data, seed=seed)
+            estimate = ais(made, chains=50, temperatures=4, data=data, seed=seed)
         assert estimate.ess < 25
         below += estimate.lower > exact
         above += estimate.upper < exact
@@ -92,13 +92,14 @@ def test_enough_effective_runs_are_not_warned_of():
 
 
 def test_contradicting_bounds_are_told():
-    """A reverse run from data that are nothing like the machine's law: it cannot mix between two modes."""
+    """Half of the data lie in the mode that is 16 nats lighter, and the reverse chains cannot leave it."""
     made = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(8)])
     with torch.no_grad():
-        made.couplings[0].fill_(2.0)
+        made.couplings[0].fill_(0.5)
         made.layers[0].bias.fill_(1.0)
     made = made.double()
-    wrong = -torch.ones(10, 8, dtype=torch.float64)
+    wrong = torch.ones(10, 8, dtype=torch.float64)
+    wrong[:5] = -1
     with pytest.warns(RuntimeWarning, match="the upper bound, .*, lies below the lower one"):
         ais(made, chains=20, temperatures=500, data=wrong, seed=0)
 
