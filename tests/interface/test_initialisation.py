@@ -316,4 +316,4 @@ def test_off_the_saddle_from_one_row_and_above_a_variance_floor() -> None:
     assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
     floored = hm.BoltzmannMachine([hm.Gaussian(2, variance_floor=0.9), hm.Bernoulli(4)])
     from_data_(floored, Rows.of(np.random.default_rng(0).normal(size=(5000, 2)) * 1.1), generator())
-    assert float((1 / floored.layers[0].natural()[1]).min()) > 0.9
+    assert float((1 / floored.layers[0].natural()[1].detach()).min()) > 0.9

@@ -16,6 +16,8 @@ _ROWS = 4096
 _SEEN = 1024  # rows that tell how far a hidden unit's field varies
 # Of a Gaussian unit's variance in the data: what it keeps for itself, and at most what hidden units explain.
 _OWN, _EXPLAINED = 0.25, 0.25
+# Many hidden units a visible one add up to a Gaussian, the saddle again, unless their own variance falls too.
+_CROWDED = 4.0  # times visible over hidden units bounds the fraction kept
 # Deviation of a hidden unit's field over the rows, in inverse deviations of the unit: 1 for 0/1 units.
 _SLOPE = 0.5
 
@@ -84,10 +86,11 @@ def from_data_(machine: BoltzmannMachine, rows: Rows, generator: torch.Generator
     Gaussian units that have the data's variance, beside couplings near 0, are a saddle of the likelihood:
     hidden units that do not respond are not taught to, and where the columns are uncorrelated, as in a
     mixture, nothing is ever learnt. So where discrete hidden units stand beside Gaussian visible ones, the
-    visible units take a quarter of the data's variance and every hidden unit has its threshold at a row of
-    the data drawn for it, b = -v·J, in a random direction along which its field varies by 1 over the rows
-    (½ for spins); by less where many hidden units would else explain more than a quarter of the variance.
-    Visible means make up for what the hidden units add. (docs/design_notes.md, "Where to start").
+    visible units keep a quarter of the data's variance, less beside more than 16 hidden units each, and every
+    hidden unit has its threshold at a row drawn for it, b = -v·J, in a random direction along which its field
+    varies by 1 over the rows (½ for spins), or by less where many hidden units would else explain more than a
+    quarter of the variance.
+    Visible means make up for what the hidden units add (docs/design_notes.md, "Where to start").
 
     Args:
         machine: layers and couplings above the first hidden layer stay as they are.
@@ -104,7 +107,8 @@ def from_data_(machine: BoltzmannMachine, rows: Rows, generator: torch.Generator
         return
     mean, variance = (x.to(machine.device) for x in rows.mean_variance())
     variance = torch.where(variance > 0, variance, 1.0)
-    own = visible.variance_floor + _OWN * (variance - visible.variance_floor)
+    kept = min(_OWN, _CROWDED * visible.n_units / hidden.n_units)
+    own = visible.variance_floor + kept * (variance - visible.variance_floor)
     unit = hidden.moments(torch.zeros_like(hidden.reference()[0]), theta=hidden.reference()).variance.double()
 
     def taken(indices: Tensor) -> Tensor:

@@ -11,8 +11,7 @@ from harmonium.layers.gaussian_units import GaussianUnits
 from harmonium.machine import BoltzmannMachine
 
 # Deviation of the hidden fields over a batch, typical of the units: 0.014 in a new machine of two
-# standardised columns, which then learns nothing in 4,000 updates, 0.08 in one of 64; 1 after ``from_data_``,
-# and less where thousands of hidden units share two columns.
+# standardised columns, which then learns nothing in 4,000 updates, 0.08 in one of 64; 1 after ``from_data_``.
 _SILENT = 0.05
 
 
