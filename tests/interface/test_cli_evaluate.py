@@ -66,7 +66,7 @@ def test_bounds_stand_first(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMac
     answer = cli.succeed(*arguments, "--json").json
     table, (row,) = answer["log_partition"], answer["results"]
     assert list(table)[:4] == ["method", "lower", "upper", "value"]
-    assert list(row)[1:4] == ["log_likelihood_lower", "log_likelihood_upper", "log_likelihood"]
+    assert list(row)[2:5] == ["log_likelihood_lower", "log_likelihood_upper", "log_likelihood"]
     lower, upper = (row["log_likelihood"] + table["value"] - table[name] for name in ("upper", "lower"))
     assert row["log_likelihood_lower"] == pytest.approx(lower, abs=1e-9)
     assert row["log_likelihood_upper"] == pytest.approx(upper, abs=1e-9)
