@@ -19,7 +19,7 @@ from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likel
 from harmonium.data import DataSet, Rows, read
 from harmonium.layers import Bernoulli, Gaussian, Layer, Spin
 from harmonium.learning import Rule, rules
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, normal_, visible_from_data_
+from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, from_data_, normal_, visible_from_data_
 from harmonium.training import SCHEDULES, Callback, TrainingRun, callbacks
 from harmonium.training import train as fit
 from harmonium.training.run_directory import CHECKPOINT
@@ -28,6 +28,7 @@ _HIDDEN_KINDS: dict[str, type[Layer]] = {"bernoulli": Bernoulli, "spin": Spin, "
 _METRICS = ("pseudo-likelihood",)
 _METRIC_UNITS = 20_000  # visible units drawn for one evaluation, over all rows
 _EPOCHS = 10
+_STD = 0.01  # of the first couplings
 
 _Option = typer.Option
 
@@ -72,7 +73,13 @@ def train(
     averaging: Annotated[
         float | None, _Option(help="Decay of a running average of the parameters, such as 0.999.")
     ] = None,
-    initial_std: Annotated[float, _Option(help="Standard deviation of the first couplings.")] = 0.01,
+    initial_std: Annotated[
+        float | None,
+        _Option(
+            help="Standard deviation of the first couplings; if not given 0.01, and a start from the data "
+            "beside Gaussian visible units."
+        ),
+    ] = None,
     seed: options.Seed = 0,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -111,8 +118,12 @@ def train(
         if clip_norm is None and not visible_layer.discrete:
             clip_norm = 1.0  # one outlier would throw Gaussian units out of range
         machine = BoltzmannMachine([visible_layer, *hidden_layers], seed=seed)
-        normal_(machine, initial_std, as_generator(seed))
-        visible_from_data_(machine, Rows.of(X, dtype=machine.dtype))
+        rows, generator = Rows.of(X, dtype=machine.dtype), as_generator(seed)
+        normal_(machine, _STD if initial_std is None else initial_std, generator)
+        if initial_std is None:
+            from_data_(machine, rows, generator)
+        else:
+            visible_from_data_(machine, rows)
         machine.metadata = {"encoder": encoder.to_dict(), "data": _description(dataset, data)}
         held_out, metrics = _validation(machine, validation, metric, seed)
     if resume:

@@ -13,13 +13,20 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from harmonium.data import Rows
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
 from harmonium.estimators._progress import OPTIMIZERS
 from harmonium.layers import Bernoulli, Layer, Spin
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES, centred, pcd
 from harmonium.likelihood import variational_bound
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, logistic_biases_, normal_, orthogonal_
+from harmonium.machine import (
+    VISIBLE_KINDS,
+    BoltzmannMachine,
+    logistic_biases_,
+    orthogonal_,
+    visible_from_data_,
+)
 from harmonium.meanfield import naive
 from harmonium.training import SCHEDULES, Schedule, pretrain
 from harmonium.training.optimizers import OptimizerFactory
@@ -63,7 +70,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         initial: first couplings: "normal", N(0, initial_std²), or "orthogonal", orthogonal rows or columns of
             norm 1 with logistic biases of the hidden units, which "ucd_lmi" wants (Taniguchi et al. 2023,
             §4.3).
-        initial_std: standard deviation of the first couplings, >= 0; not read with ``initial="orthogonal"``.
+        initial_std: standard deviation of the first couplings, >= 0, and None, see ``RBM``; not read with
+            ``initial="orthogonal"``.
         log_partition: how ln Z is found for ``score_samples``, see ``RBM``.
         ais_chains: annealing runs, at least 2.
         ais_temperatures: inverse temperatures of each run, at least 1.
@@ -100,7 +108,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "initial": [StrOptions({"normal", "orthogonal"})],
-        "initial_std": [Interval(Real, 0, None, closed="left")],
+        "initial_std": [Interval(Real, 0, None, closed="left"), None],
         "log_partition": [StrOptions({"auto", "exact", "ais"})],
         "ais_chains": [Interval(Integral, 2, None, closed="left")],
         "ais_temperatures": [Interval(Integral, 1, None, closed="left")],
@@ -128,7 +136,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         clip_norm: float | None = 1.0,
         weight_decay: float = 0.0,
         initial: str = "normal",
-        initial_std: float = 0.03,
+        initial_std: float | None = None,
         log_partition: str = "auto",
         ais_chains: int = 100,
         ais_temperatures: int = 1000,
@@ -170,12 +178,13 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         kind = Spin if self.hidden == "spin" else Bernoulli
         return [kind(int(size)) for size in self.n_hidden]
 
-    def _initialise(self, generator: torch.Generator) -> None:
+    def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
         if self.initial == "normal":
-            normal_(self.machine_, self.initial_std, generator)
+            self._random_start(rows, generator)
         else:
             orthogonal_(self.machine_, 1.0, generator)
             logistic_biases_(self.machine_, generator)
+            visible_from_data_(self.machine_, rows)
 
     def _pretrain(self, states: Any) -> None:
         if self.pretraining and len(self.machine_.layers) > 2:

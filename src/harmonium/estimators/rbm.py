@@ -13,13 +13,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from harmonium.data import Rows
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
 from harmonium.estimators._progress import OPTIMIZERS
 from harmonium.layers import Bernoulli, Categorical, Gaussian, Layer, Spin
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES
 from harmonium.likelihood import log_likelihood
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, normal_
+from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine
 from harmonium.training import SCHEDULES, Schedule
 from harmonium.training.optimizers import OptimizerFactory
 
@@ -57,8 +58,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             callable ``(step, total) -> factor``. In ``partial_fit`` the rate is constant.
         clip_norm: largest norm of the gradient, above 0; None: any. Gaussian units need it against outliers.
         weight_decay: >= 0, of the couplings.
-        initial_std: standard deviation of the first couplings, >= 0. Beside Gaussian units and many hidden
-            ones it must be small.
+        initial_std: standard deviation of the first couplings, >= 0; beside Gaussian units and many hidden
+            ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
+            units a start off the saddle (``harmonium.machine.from_data_``).
         log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration, up to 2^26 states of
             the visible or of the hidden units; "ais": by annealed importance sampling; "auto": "exact" up to
             2^20 states, else "ais".
@@ -96,7 +98,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         "schedule": [StrOptions(set(SCHEDULES)), callable],
         "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "initial_std": [Interval(Real, 0, None, closed="left")],
+        "initial_std": [Interval(Real, 0, None, closed="left"), None],
         "log_partition": [StrOptions({"auto", "exact", "ais"})],
         "ais_chains": [Interval(Integral, 2, None, closed="left")],
         "ais_temperatures": [Interval(Integral, 1, None, closed="left")],
@@ -123,7 +125,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         schedule: str | Schedule = "linear",
         clip_norm: float | None = 1.0,
         weight_decay: float = 0.0,
-        initial_std: float = 0.03,
+        initial_std: float | None = None,
         log_partition: str = "auto",
         ais_chains: int = 100,
         ais_temperatures: int = 1000,
@@ -168,8 +170,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             return [Gaussian(self.n_hidden)]
         return [Spin(self.n_hidden) if self.hidden == "spin" else Bernoulli(self.n_hidden)]
 
-    def _initialise(self, generator: torch.Generator) -> None:
-        normal_(self.machine_, self.initial_std, generator)
+    def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
+        self._random_start(rows, generator)
 
     def _pretrain(self, states: Any) -> None:
         pass  # one pair of layers is all there is

@@ -23,6 +23,7 @@ class GaussianUnits(Layer, ABC):
 
     bounded: ClassVar[bool] = False
     noise_centre: ClassVar[float] = 0.0
+    variance_floor: float = 0.0
 
     @property
     def n_states(self) -> None:

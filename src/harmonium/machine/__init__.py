@@ -5,6 +5,7 @@ from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.hamiltonian import Hamiltonian, Parity, States
 from harmonium.machine.initialisation import (
     fit_,
+    from_data_,
     logistic_biases_,
     normal_,
     orthogonal_,
@@ -23,6 +24,7 @@ __all__ = [
     "States",
     "Statistics",
     "fit_",
+    "from_data_",
     "load",
     "logistic_biases_",
     "normal_",

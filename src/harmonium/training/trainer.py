@@ -25,6 +25,7 @@ from harmonium.training.optimizers import Ascent, OptimizerFactory
 from harmonium.training.progress import ProgressDisplay
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
+from harmonium.training.saddle import warn_of_saddle
 from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings, Transform
@@ -228,6 +229,8 @@ def train(
                 if transform is not None or not rows.in_memory:
                     check_batch(machine, v, indices, "X")
                 guard.see(v)
+                if state.step == 0:
+                    warn_of_saddle(machine, v)
 
                 estimate = rule.gradient(machine, v, state=state.rule_state, generator=generator)
                 diagnostics = estimate.diagnostics
