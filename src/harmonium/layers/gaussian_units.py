@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 from math import log, pi
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from harmonium import _random
+from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers.layer import Layer, Moments, Theta
 
 
@@ -21,12 +22,15 @@ class GaussianUnits(Layer, ABC):
     of them describe the same laws; they differ in the direction of a gradient step.
     """
 
-    bounded: ClassVar[bool] = False
+    bounded = False
+    smoothed = False
+    gaussian = True
+    square = (0.0, 1.0)
     noise_centre: ClassVar[float] = 0.0
 
-    @property
-    def n_states(self) -> None:
-        return None
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
+        return cls(rows.width), Standardise.fit(rows)
 
     def reference(self) -> Theta:
         like = next(self.parameters())

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _random
+from harmonium.data import Encoder, Identity, Rows, Standardise
+from harmonium.layers._columns import value_range
 from harmonium.layers._interval import Bound, Interval
 from harmonium.layers._matching import matching_theta
 from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
@@ -37,6 +39,7 @@ class TruncatedGaussian(Layer):
 
     kind: ClassVar[str] = "truncated_gaussian"
     location: ClassVar[str] = "linear"
+    square = (0.0, 1.0)
 
     def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
         super().__init__(n_units)
@@ -44,9 +47,15 @@ class TruncatedGaussian(Layer):
         self.linear = nn.Parameter(torch.zeros(self.n_units))
         self.quadratic = nn.Parameter(torch.zeros(self.n_units))
 
-    @property
-    def n_states(self) -> None:
-        return None
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[TruncatedGaussian, Encoder]:
+        low, high = value_range(rows)
+        encoder = Identity() if low >= 0 and high <= 1 else Standardise(low, (high - low) or 1.0)
+        return cls.plain(rows.width), encoder
+
+    @classmethod
+    def plain(cls, n_units: int, n_states: int = 2) -> TruncatedGaussian:
+        return cls(n_units, 0.0, 1.0)
 
     def config(self) -> dict[str, Any]:
         return {"n_units": self.n_units, **self.interval.config()}
