@@ -115,9 +115,7 @@ class DoubleReLU(Layer):
         sides = self._local(field, 0.0, theta)
         slope, curvature, width, share = (
             torch.where(x >= 0, a, b)
-            for a, b in zip(
-                (*sides[0], up.log_width, odds), (*sides[1], down.log_width, -odds), strict=True
-            )
+            for a, b in zip((*sides[0], up.log_width, odds), (*sides[1], down.log_width, -odds), strict=True)
         )
         peak = (slope / curvature).clamp(min=0)
         fall = 0.5 * curvature * (x.abs() - peak).square() - slope.clamp(max=0) * x.abs()

@@ -48,8 +48,8 @@ class Layer(nn.Module, ABC):
     bounded: ClassVar[bool] = True
     """Whether the states lie in a finite interval, so that they have a law beside any other units."""
     smoothed: ClassVar[bool] = True
-    """Whether a fit counts one row of pure noise beside the data, so that a unit that never changed gets finite
-    parameters; where it does not, such a unit gets variance 1."""
+    """Whether a fit counts one row of pure noise beside the data, so that a unit that never changed gets
+    finite parameters; where it does not, such a unit gets variance 1."""
     gaussian: ClassVar[bool] = False
     """Whether θ = (U, V) and p(x | field) is normal with mean (U + B)/V and variance 1/V."""
     two_values: ClassVar[tuple[float, float] | None] = None

@@ -69,16 +69,21 @@ def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tenso
     y = (z + torch.where(lower, place, -place)).clamp_(min=0)
     far = (z < -_FAR).flatten().nonzero().squeeze(-1)
     if len(far):
-        y = y.view(-1).index_copy(0, far, _far_quantile(above.reshape(-1)[far], -z.reshape(-1)[far])).view_as(y)
+        y = (
+            y.view(-1)
+            .index_copy(0, far, _far_quantile(above.reshape(-1)[far], -z.reshape(-1)[far]))
+            .view_as(y)
+        )
     return y * deviation
 
 
 def _far_quantile(above: Tensor, t: Tensor) -> Tensor:
-    """The y with Φ(-t - y)/Φ(-t) = above, by Newton's method on its log: t y + y²/2 + ln of a ratio near 1."""
-    fall, start = -above.log(), erfcx(t * sqrt(0.5))
+    """The y with Φ(-t - y)/Φ(-t) = above, by Newton's method on its log."""
+    fall: Tensor = -above.log()
+    start = erfcx(t * sqrt(0.5))
     hazard = sqrt(2 / pi) / start
     # As if the hazard rose in a straight line.
-    y = 2 * fall / (hazard + (hazard.square() + 2 * hazard * (hazard - t).clamp(min=0) * fall).sqrt())
+    y: Tensor = 2 * fall / (hazard + (hazard.square() + 2 * hazard * (hazard - t).clamp(min=0) * fall).sqrt())
     for _ in range(_NEWTON):
         scaled = erfcx((t + y) * sqrt(0.5))
         excess = y * (t + 0.5 * y) - (scaled / start).log() - fall
@@ -118,8 +123,8 @@ class ReLU(Layer):
             raise ValueError(f'X: expected numbers from 0 for visible="relu", received {low:g}')
         mean, variance = rows.mean_variance()
         scale = (variance + mean.square()).sqrt()
-        scale = torch.where(scale > 0, scale, 1.0).cpu().numpy()
-        return cls(rows.width), Standardise(scale * 0, scale)
+        scales = torch.where(scale > 0, scale, 1.0).tolist()
+        return cls(rows.width), Standardise((0.0,) * len(scales), tuple(scales))
 
     def natural(self) -> Theta:
         return (self.linear, self.log_quadratic.exp())

@@ -75,8 +75,8 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Rows) -> None:
 def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int) -> None:
     """A layer's parameters from statistics seen in ``rows`` rows, without couplings.
 
-    Bounded units are smoothed as if one row of pure noise had been seen too, so that a unit that never
-    changed gets finite parameters; unbounded ones that never changed get variance 1.
+    Kinds that say so are smoothed as if one row of pure noise had been seen too, so that a unit that never
+    changed gets finite parameters; of others such a unit gets variance 1 (``Layer.smoothed``).
 
     Args:
         layer: what to fill.
@@ -88,7 +88,7 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int) -> None:
     device = next(layer.parameters()).device
     expected = tuple(t.to(device, torch.float64) for t in expected)
     variance = variance.to(device, torch.float64)
-    if layer.bounded:
+    if layer.smoothed:
         reference = tuple(t.to(torch.float64) for t in layer.reference())
         noise = layer.expected_statistics(torch.zeros_like(variance), theta=reference)
         expected = tuple((t * rows + u) / (rows + 1) for t, u in zip(expected, noise, strict=True))
