@@ -129,7 +129,7 @@ class Binomial(Layer):
     def _log_weights(self, logit: Tensor, A: Tensor | float) -> Tensor:
         """ln of the weight of every count, (..., n_units, n_states)."""
         counts = self.values()[:, 0].to(logit)
-        curvature = torch.as_tensor(A).to(logit).expand_as(logit).unsqueeze(-1)
+        curvature = torch.as_tensor(A, dtype=logit.dtype, device=logit.device).expand_as(logit).unsqueeze(-1)
         weights = counts * logit.unsqueeze(-1) - 0.5 * curvature * counts.square()
         return weights + self._log_choices().to(logit)
 

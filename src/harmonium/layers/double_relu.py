@@ -63,7 +63,7 @@ class DoubleReLU(Layer):
         sides = self._local(B, A, theta)
         masses = [law.top + law.log_width for law in (half_line_law(*side) for side in sides)]
         bounded = (sides[0][1] > 0) & (sides[1][1] > 0)
-        return torch.where(bounded, torch.logaddexp(masses[0], masses[1]), torch.inf)
+        return torch.where(bounded, torch.logsumexp(torch.stack(masses), 0), torch.inf)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         up, down, odds = self._laws(B, A, theta)

@@ -17,7 +17,7 @@ from harmonium.layers.layer import Layer, Moments, Theta
 
 _FAR = 3.0  # deviations below 0 from where on a continued fraction serves: differences lose digits there
 _TERMS = {torch.float32: 10, torch.float64: 46}  # of the fraction: to rounding from there on
-_HIGH = 12.0  # deviations above 0 from where on nothing is cut off
+_HIGH = 12.0  # deviations above 0 from where on nothing is cut off: 1e-33
 _NEWTON = 4  # steps to a quantile: each squares the error
 _STEEPEST = -10.0  # deviations below 0 at which a fit stops: the law is exponential but for 2 %
 
@@ -51,9 +51,9 @@ def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
     below = z < -_FAR
     mean = torch.where(below, far, near)
     variance = torch.where(below, far * (rest - far), 1 - hazard * near)
-    above = log_ndtr(z.clamp(min=0)) + 0.5 * log(2 * pi)
+    above = log_ndtr(z.clamp(0, _HIGH)) + 0.5 * log(2 * pi)
     log_width = torch.where(z > 0, above, -torch.where(below, t + far, hazard).log()) + deviation.log()
-    top = 0.5 * z.clamp(min=0).square()
+    top = 0.5 * torch.where(z > 0, z, 0.0).square()
     return HalfLineLaw(log_width, top, deviation * mean, deviation.square() * variance)
 
 

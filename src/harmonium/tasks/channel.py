@@ -57,7 +57,7 @@ class SymmetricChannel(Channel):
         gain = inf if self.p == 0 else -inf if self.p == 1 else log((1 - self.p) * others / self.p)
         if layer.two_values is None:  # one-hot
             return (noisy * gain,)
-        low, high = layer.two_values or (0.0, 1.0)
+        low, high = layer.two_values
         # ln p(y | high) - ln p(y | low), for a step from low to high.
         return (torch.where(noisy == high, gain, -gain).to(noisy.dtype) / (high - low),)
 
@@ -113,11 +113,8 @@ class GaussianChannel(Channel):
         return (noisy * precision + square * first, *(square * part for part in rest))
 
     def check(self, layer: Layer, noisy: Tensor) -> None:
-        if layer.square is None and not self.exact:
-            raise ValueError(
-                "noise_deviation: expected visible units whose -x²/2 is among their statistics, "
-                f"received {layer}"
-            )
+        if layer.square is None or (layer.n_states or 2) > 2:
+            raise ValueError(f"noise_deviation: expected real or two-state visible units, received {layer}")
         if self.exact:
             layer.check(noisy, "noisy")
 
