@@ -14,9 +14,9 @@ their states, each with its weight; an atom at 0 is one state more.
 from __future__ import annotations
 
 import itertools
-from math import comb
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
