@@ -28,6 +28,8 @@ MACHINES = {
     "spin-bernoulli-categorical": lambda: [hm.Spin(3), hm.Bernoulli(3), hm.Categorical(1, 3)],
     "sparse-bernoulli": lambda: [hm.TruncatedGaussBernoulli(1, -0.5, 1.0), hm.Bernoulli(3)],
     "gaussian-spin-gaussian": lambda: [hm.Gaussian(2), hm.Spin(3), hm.Gaussian(2)],
+    "binomial-relu": lambda: [hm.Binomial(2, 3), hm.ReLU(2)],
+    "double_relu-spin": lambda: [hm.DoubleReLU(2), hm.Spin(3)],
 }
 
 
