@@ -40,7 +40,7 @@ def make(name: str, scale: float = 0.5) -> hm.BoltzmannMachine:
 
 
 def states(layer: hm.layers.Layer) -> tuple[Tensor, Tensor]:
-    """Every state of a layer or the nodes of a quadrature, (count, n_units), and the logs of their weights."""
+    """Every state or the nodes of a quadrature, (count, n_units), and the log of what each weighs."""
     if isinstance(layer, hm.Binomial):
         points = [float(k) for k in range(layer.trials + 1)]
         logs = [log(comb(layer.trials, k)) for k in range(layer.trials + 1)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import deepcopy
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +24,7 @@ from harmonium.estimators._progress import Progress, optimizer_factory
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.likelihood import LogPartition
-from harmonium.machine import BoltzmannMachine, hidden_for, visible_for, visible_from_data_
+from harmonium.machine import BoltzmannMachine, visible_for, visible_from_data_
 from harmonium.training import Schedule, train
 from harmonium.training.seeds import stream_seed
 
@@ -385,17 +384,6 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def hidden_layers(visible: Layer, kind: str, sizes: list[int], n_states: int) -> list[Layer]:
-    """New hidden layers of a kind, no unbounded one beside another: such a machine may have no normaliser."""
-    hidden = hidden_for(kind, sizes, n_states)
-    for below, above in pairwise([visible, *hidden]):
-        if not (below.bounded or above.bounded):
-            raise ValueError(
-                f"hidden: expected discrete units, or others with a bound, beside {below}, received {kind!r}"
-            )
-    return hidden
 
 
 def floating(x: Tensor, dtype: Any) -> Array:

@@ -13,7 +13,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating, hidden_layers
+from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.estimators._hidden_layers import hidden_layers
 from harmonium.estimators._progress import OPTIMIZERS
 from harmonium.layers import Layer
 from harmonium.learning import Rule
