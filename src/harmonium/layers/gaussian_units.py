@@ -12,10 +12,11 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.data import Encoder, Rows, Standardise
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.layer import Moments, Theta
+from harmonium.layers.quadratic_units import QuadraticUnits
 
 
-class GaussianUnits(Layer, ABC):
+class GaussianUnits(QuadraticUnits, ABC):
     """Real units with θ = (U, V), t(x) = (x, -x²/2), ψ = (U+B)²/(2(V+A)) + ½ ln(2π/(V+A)), V + A > 0.
 
     A subclass says which parameters it learns and how they map to θ and to the scale of the couplings. All
@@ -25,7 +26,6 @@ class GaussianUnits(Layer, ABC):
     bounded = False
     smoothed = False
     gaussian = True
-    square = (0.0, 1.0)
     noise_centre: ClassVar[float] = 0.0
 
     @classmethod
@@ -44,13 +44,6 @@ class GaussianUnits(Layer, ABC):
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         slope, precision = self._local(B, A, theta)
         return Moments(slope / precision, (1 / precision).expand_as(slope))
-
-    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        mean, variance = self.moments(B, A, theta)
-        return (mean, -0.5 * (mean.square() + variance))
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x, -0.5 * x.square())
 
     def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
         return _random.normal(shape, generator, next(self.parameters()).dtype)

@@ -13,7 +13,8 @@ from torch.special import erfcx, log_ndtr, ndtr, ndtri
 from harmonium import _random
 from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers._columns import value_range
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.layer import Moments, Theta
+from harmonium.layers.quadratic_units import QuadraticUnits
 
 _FAR = 3.0  # deviations below 0 from where on a continued fraction serves: differences lose digits there
 _TERMS = {torch.float32: 10, torch.float64: 46}  # of the fraction: to rounding from there on
@@ -92,7 +93,7 @@ def _far_quantile(above: Tensor, t: Tensor) -> Tensor:
 
 
 @final
-class ReLU(Layer):
+class ReLU(QuadraticUnits):
     """Units in [0, ∞); θ = (U, γ), t(x) = (x, -x²/2), ψ = ln ∫_0^∞ exp((U+B)x - (γ+A)x²/2) dx, γ + A > 0.
 
     A normal law around (U + B)/γ that is cut at 0; the most probable state is the rectified max(0, (U + B)/γ)
@@ -109,7 +110,6 @@ class ReLU(Layer):
     kind: ClassVar[str] = "relu"
     location: ClassVar[str] = "linear"
     bounded = False
-    square = (0.0, 1.0)
 
     def __init__(self, n_units: int) -> None:
         super().__init__(n_units)
@@ -140,13 +140,6 @@ class ReLU(Layer):
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         law = half_line_law(*self._local(B, A, theta))
         return Moments(law.mean, law.variance)
-
-    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        mean, variance = self.moments(B, A, theta)
-        return (mean, -0.5 * (mean.square() + variance))
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x, -0.5 * x.square())
 
     def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
         return _random.uniform(shape, generator, self.linear.dtype)

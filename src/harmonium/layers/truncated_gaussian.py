@@ -14,11 +14,12 @@ from harmonium.layers._columns import value_range
 from harmonium.layers._interval import Bound, Interval
 from harmonium.layers._matching import matching_theta
 from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.layer import Moments, Theta
+from harmonium.layers.quadratic_units import QuadraticUnits
 
 
 @final
-class TruncatedGaussian(Layer):
+class TruncatedGaussian(QuadraticUnits):
     """Units in [low, high]; θ = (U, V), t(x) = (x, -x²/2), ψ = ln ∫ exp((U+B)x - (V+A)x²/2) dx.
 
     V + A may have either sign: positive bends the density to a peak, zero makes it exponential, negative
@@ -39,7 +40,6 @@ class TruncatedGaussian(Layer):
 
     kind: ClassVar[str] = "truncated_gaussian"
     location: ClassVar[str] = "linear"
-    square = (0.0, 1.0)
 
     def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
         super().__init__(n_units)
@@ -72,13 +72,6 @@ class TruncatedGaussian(Layer):
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         law = self._law(B, A, theta)
         return Moments(law.mean, law.variance)
-
-    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        law = self._law(B, A, theta)
-        return (law.mean, -0.5 * (law.mean.square() + law.variance))
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x, -0.5 * x.square())
 
     def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
         return _random.uniform(shape, generator, self.linear.dtype)
