@@ -16,7 +16,7 @@ from .support import MACHINES, exact_states, largest_z, machine
 # 20 machines of 6 kinds. Under normality all 20 values lie within 3 standard errors with probability 0.95,
 # and all 20 upper bounds hold with probability 0.97: together they fail on 8 % of fresh seeds, more than the
 # 1e-3 of other tests, because three standard errors is what is promised.
-CASES = [(name, seed) for seed in range(4) for name in MACHINES][:20]
+CASES = [(name, seed) for seed in range(4) for name in MACHINES][:22]
 
 
 @pytest.mark.parametrize(("name", "seed"), CASES)

@@ -17,14 +17,21 @@ from harmonium.cli.encoding import BINARISE, encoded_rows, fit_encoding
 from harmonium.cli.output import note, show, working
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
 from harmonium.data import DataSet, Rows, read
-from harmonium.layers import Bernoulli, Gaussian, Layer, Spin
+from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, from_data_, normal_, visible_from_data_
+from harmonium.machine import (
+    HIDDEN_KINDS,
+    VISIBLE_KINDS,
+    BoltzmannMachine,
+    from_data_,
+    hidden_for,
+    normal_,
+    visible_from_data_,
+)
 from harmonium.training import SCHEDULES, Callback, TrainingRun, callbacks
 from harmonium.training import train as fit
 from harmonium.training.run_directory import CHECKPOINT
 
-_HIDDEN_KINDS: dict[str, type[Layer]] = {"bernoulli": Bernoulli, "spin": Spin, "gaussian": Gaussian}
 _METRICS = ("pseudo-likelihood",)
 _METRIC_UNITS = 20_000  # visible units drawn for one evaluation, over all rows
 _EPOCHS = 10
@@ -43,8 +50,11 @@ def train(
         list[str] | None, _Option(help="Hidden units, 500 if not given; 500,1000 for two layers; repeatable.")
     ] = None,
     hidden_kind: Annotated[
-        str, _Option(help=f"Kind of hidden units: {', '.join(_HIDDEN_KINDS)}.")
+        str, _Option(help=f"Kind of hidden units: {', '.join(HIDDEN_KINDS)}.")
     ] = "bernoulli",
+    hidden_states: Annotated[
+        int, _Option(help="States of each hidden unit, where the kind leaves it open.")
+    ] = 2,
     binarise: Annotated[str, _Option(help=f"What to do to grey levels: {', '.join(BINARISE)}.")] = "none",
     rule: Annotated[str, _Option(help=f"Learning rule: {', '.join(rules.RECIPES)}.")] = "pcd",
     sweeps: Annotated[int | None, _Option(help="Sweeps of the rule's chains at every update.")] = None,
@@ -110,7 +120,7 @@ def train(
         epochs = _EPOCHS
     mover = kernels.kernel_from(kernel, step, inner, correction)
     learning_rule = _rule(rule, sweeps, chains, replicas, burn_in, mover, centred)
-    hidden_layers = _hidden_layers(hidden or ["500"], hidden_kind)
+    hidden_layers = _hidden_layers(hidden or ["500"], hidden_kind, hidden_states)
     where = options.as_device(device)
     with working("reading the data"):
         dataset = read(data)
@@ -202,13 +212,12 @@ def _rule(
     return rules.centred(made) if centred else made
 
 
-def _hidden_layers(hidden: list[str], kind: str) -> list[Layer]:
-    layer = _HIDDEN_KINDS[_checks.one_of(kind, "hidden_kind", _HIDDEN_KINDS)]
+def _hidden_layers(hidden: list[str], kind: str, states: int) -> list[Layer]:
     sizes = [size.strip() for given in hidden for size in given.split(",")]
     for size in sizes:
         if not size.isdecimal() or int(size) < 1:
             raise ValueError(f"hidden: expected numbers of units such as 500 or 500,1000, received {size!r}")
-    return [layer(int(size)) for size in sizes]
+    return hidden_for(kind, [int(size) for size in sizes], states, "hidden_kind")
 
 
 def _description(dataset: DataSet, source: str) -> dict[str, Any]:

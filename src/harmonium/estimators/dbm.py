@@ -15,12 +15,14 @@ from torch import Tensor
 
 from harmonium.data import Rows
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.estimators._hidden_layers import hidden_layers
 from harmonium.estimators._progress import OPTIMIZERS
-from harmonium.layers import Bernoulli, Layer, Spin
+from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES, centred, pcd
 from harmonium.likelihood import variational_bound
 from harmonium.machine import (
+    HIDDEN_KINDS,
     VISIBLE_KINDS,
     BoltzmannMachine,
     logistic_biases_,
@@ -45,8 +47,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         n_hidden: units of the hidden layers from the lowest up, each at least 1; two or more for a deep
             machine.
         visible: kind of the visible units, see ``RBM``.
-        hidden: kind of the hidden units: "bernoulli", or "spin", whose two values weigh alike in the gradient
-            (Taniguchi et al. 2023, §4.1).
+        hidden: kind of the hidden units, see ``RBM``: "bernoulli", or "spin", whose two values weigh alike in
+            the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side by side.
+        hidden_states: states of each hidden unit, see ``RBM``.
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
             "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
         sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. Only for rules that
@@ -94,7 +97,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": ["array-like"],
         "visible": [StrOptions(set(VISIBLE_KINDS))],
-        "hidden": [StrOptions({"bernoulli", "spin"})],
+        "hidden": [StrOptions(set(HIDDEN_KINDS))],
+        "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
         "sweeps": [Interval(Integral, 1, None, closed="left"), None],
         "n_chains": [Interval(Integral, 1, None, closed="left"), None],
@@ -123,6 +127,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         *,
         visible: str = "auto",
         hidden: str = "bernoulli",
+        hidden_states: int = 2,
         rule: str | Rule = "mean_field_pcd",
         sweeps: int | None = None,
         n_chains: int | None = None,
@@ -147,6 +152,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         self.n_hidden = n_hidden
         self.visible = visible
         self.hidden = hidden
+        self.hidden_states = hidden_states
         self.rule = rule
         self.sweeps = sweeps
         self.n_chains = n_chains
@@ -175,8 +181,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         sizes = list(self.n_hidden)
         if not sizes or not all(isinstance(size, Integral) and size >= 1 for size in sizes):
             raise ValueError(f"n_hidden: expected sizes of at least 1, received {self.n_hidden!r}")
-        kind = Spin if self.hidden == "spin" else Bernoulli
-        return [kind(int(size)) for size in self.n_hidden]
+        return hidden_layers(visible, self.hidden, [int(size) for size in sizes], self.hidden_states)
 
     def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
         if self.initial == "normal":

@@ -15,16 +15,15 @@ from torch import Tensor
 
 from harmonium.data import Rows
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.estimators._hidden_layers import hidden_layers
 from harmonium.estimators._progress import OPTIMIZERS
-from harmonium.layers import Bernoulli, Categorical, Gaussian, Layer, Spin
+from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES
 from harmonium.likelihood import log_likelihood
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine
+from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS, BoltzmannMachine
 from harmonium.training import SCHEDULES, Schedule
 from harmonium.training.optimizers import OptimizerFactory
-
-HIDDEN_KINDS = ("bernoulli", "spin", "categorical", "gaussian")
 
 
 @final
@@ -38,10 +37,11 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         n_hidden: hidden units, at least 1.
         visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, Spin where every
             value is -1 or +1, else Gaussian on standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and
-            +1, or 0 and 1; "categorical" integers 0..q-1; "gaussian" any numbers.
-        hidden: kind of the hidden units: "bernoulli", "spin", "categorical", or "gaussian", which needs
-            discrete visible units.
-        hidden_states: states of each hidden unit, at least 2; read only with ``hidden="categorical"``.
+            +1, or 0 and 1; "categorical" integers 0..q-1; "binomial" counts; "gaussian" any numbers; see
+            ``harmonium.machine.visible_for`` for all kinds.
+        hidden: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
+            "relu", need visible units with one.
+        hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
         sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. "exact" and a
             ``Rule`` take none.
@@ -160,15 +160,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     # ----------------------------------------------------------------------------
 
     def _hidden_layers(self, visible: Layer) -> list[Layer]:
-        if self.hidden == "categorical":
-            return [Categorical(self.n_hidden, self.hidden_states)]
-        if self.hidden == "gaussian":
-            if not visible.discrete:
-                raise ValueError(
-                    'hidden: expected discrete units beside Gaussian visible units, received "gaussian"'
-                )
-            return [Gaussian(self.n_hidden)]
-        return [Spin(self.n_hidden) if self.hidden == "spin" else Bernoulli(self.n_hidden)]
+        return hidden_layers(visible, self.hidden, [self.n_hidden], self.hidden_states)
 
     def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
         self._random_start(rows, generator)

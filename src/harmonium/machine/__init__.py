@@ -12,9 +12,10 @@ from harmonium.machine.initialisation import (
     visible_from_data_,
 )
 from harmonium.machine.statistics import Statistics
-from harmonium.machine.visible import VISIBLE_KINDS, visible_for
+from harmonium.machine.visible import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for, visible_for
 
 __all__ = [
+    "HIDDEN_KINDS",
     "VISIBLE_KINDS",
     "BoltzmannMachine",
     "Clamp",
@@ -25,6 +26,7 @@ __all__ = [
     "Statistics",
     "fit_",
     "from_data_",
+    "hidden_for",
     "load",
     "logistic_biases_",
     "normal_",

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.layers import Layer, Theta
-from harmonium.layers.gaussian_units import GaussianUnits
 
 _ROWS = 4096
 _SEEN = 1024  # rows that tell how far a hidden unit's field varies
@@ -103,12 +102,13 @@ def from_data_(machine: BoltzmannMachine, rows: Rows, generator: torch.Generator
     visible_from_data_(machine, rows)
     _checks.generator(generator, machine.device)
     visible, hidden = machine.layers[:2]
-    if not isinstance(visible, GaussianUnits) or not hidden.discrete:
+    if not visible.gaussian or not hidden.discrete:
         return
     mean, variance = (x.to(machine.device) for x in rows.mean_variance())
     variance = torch.where(variance > 0, variance, 1.0)
     kept = min(_OWN, _CROWDED * visible.n_units / hidden.n_units)
-    own = visible.variance_floor + kept * (variance - visible.variance_floor)
+    floor = float(getattr(visible, "variance_floor", 0.0))
+    own = floor + kept * (variance - floor)
     unit = hidden.moments(torch.zeros_like(hidden.reference()[0]), theta=hidden.reference()).variance.double()
 
     def taken(indices: Tensor) -> Tensor:
@@ -135,8 +135,8 @@ def from_data_(machine: BoltzmannMachine, rows: Rows, generator: torch.Generator
 def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int) -> None:
     """A layer's parameters from statistics seen in ``rows`` rows, without couplings.
 
-    Bounded units are smoothed as if one row of pure noise had been seen too, so that a unit that never
-    changed gets finite parameters; unbounded ones that never changed get variance 1.
+    Kinds that say so are smoothed as if one row of pure noise had been seen too, so that a unit that never
+    changed gets finite parameters; of others such a unit gets variance 1 (``Layer.smoothed``).
 
     Args:
         layer: what to fill.
@@ -148,7 +148,7 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int) -> None:
     device = next(layer.parameters()).device
     expected = tuple(t.to(device, torch.float64) for t in expected)
     variance = variance.to(device, torch.float64)
-    if layer.bounded:
+    if layer.smoothed:
         reference = tuple(t.to(torch.float64) for t in layer.reference())
         noise = layer.expected_statistics(torch.zeros_like(variance), theta=reference)
         expected = tuple((t * rows + u) / (rows + 1) for t, u in zip(expected, noise, strict=True))

@@ -7,7 +7,6 @@ import warnings
 import torch
 from torch import Tensor
 
-from harmonium.layers.gaussian_units import GaussianUnits
 from harmonium.machine import BoltzmannMachine
 
 # Deviation of the hidden fields over a batch, typical of the units: 0.014 in a new machine of two
@@ -24,7 +23,7 @@ def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
         v: (batch, width_0), a batch of the data.
     """
     visible, hidden = machine.layers[:2]
-    if not isinstance(visible, GaussianUnits) or not hidden.discrete or len(v) < 2:
+    if not visible.gaussian or not hidden.discrete or len(v) < 2:
         return
     fields = v @ machine.hamiltonian().couplings[0]
     deviation = float(fields.var(0).mean().sqrt())
