@@ -32,8 +32,7 @@ def local_search(
     value, so that a chain cannot come back to a state it has left but through rounding; that is noticed, and
     the chain stops there, at a local mode but for the rounding.
 
-    Units of one colour must be discrete (or held), so that the search ends; the other colour may be real, its
-    mode is then its conditional mean.
+    Units of one colour must be discrete (or held), so that the search ends; the other colour may be real.
 
     Args:
         machine: the machine.

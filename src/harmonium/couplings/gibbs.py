@@ -14,7 +14,6 @@ from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
-from harmonium.layers import GaussianUnits
 from harmonium.machine import Hamiltonian, Part, States, put
 
 Draw = Callable[[bool, tuple[Part, ...], list[Tensor]], list[Tensor]]
@@ -125,7 +124,7 @@ class Gibbs(PairKernel):
 
     @staticmethod
     def _default(hamiltonian: Hamiltonian, parts: tuple[Part, ...]) -> BlockCoupling:
-        if all(isinstance(hamiltonian.kind(part), GaussianUnits) for part in parts):
+        if all(hamiltonian.kind(part).gaussian for part in parts):
             return Reflection()
         return Maximal(common_noise=True)
 

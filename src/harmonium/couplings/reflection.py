@@ -7,7 +7,6 @@ from typing import final
 import torch
 
 from harmonium.couplings.block import Block, BlockCoupling, Coupled, accept
-from harmonium.layers import GaussianUnits
 
 
 @final
@@ -26,7 +25,7 @@ class Reflection(BlockCoupling):
             TypeError: a layer that is not Gaussian.
         """
         for part in p.parts:
-            if not isinstance(p.hamiltonian.kind(part), GaussianUnits):
+            if not p.hamiltonian.kind(part).gaussian:
                 raise TypeError(f"Reflection: expected Gaussian layers, received {p.hamiltonian.kind(part)}")
         noise = p.noise(p.rows, generator)
         x = p.sample(noise)

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
 from harmonium import _random
+from harmonium.data import Encoder, Identity, Rows
+from harmonium.layers._columns import value_range
 from harmonium.layers._interval import Bound, Interval
 from harmonium.layers._matching import matching_theta
 from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
@@ -41,6 +43,7 @@ class TruncatedGaussBernoulli(Layer):
 
     kind: ClassVar[str] = "truncated_gauss_bernoulli"
     location: ClassVar[str] = "linear"
+    square = (0.0, 1.0, 0.0)
 
     def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
         super().__init__(n_units)
@@ -51,9 +54,19 @@ class TruncatedGaussBernoulli(Layer):
         with torch.no_grad():
             self.logit_rate.copy_(self.reference()[2])
 
-    @property
-    def n_states(self) -> None:
-        return None
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[TruncatedGaussBernoulli, Encoder]:
+        low, high = value_range(rows)
+        if low < 0 or high > 1:
+            raise ValueError(
+                'X: expected values in [0, 1] for visible="truncated_gauss_bernoulli", received '
+                f"{low if low < 0 else high:g}; divide grey levels by their largest value"
+            )
+        return cls.plain(rows.width), Identity()
+
+    @classmethod
+    def plain(cls, n_units: int, n_states: int = 2) -> TruncatedGaussBernoulli:
+        return cls(n_units, 0.0, 1.0)
 
     def config(self) -> dict[str, Any]:
         return {"n_units": self.n_units, **self.interval.config()}

@@ -89,3 +89,12 @@ class Expectation(ABC):
     @abstractmethod
     def add(self, task: Task) -> Outcome:
         """Adds what the task asks for, as well as this expectation can."""
+
+    def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:  # noqa: B027
+        """Refuses a state, read from a file, that ``add`` could not have returned for this machine.
+
+        An expectation that keeps none has nothing to refuse.
+
+        Raises:
+            TypeError, ValueError: naming what is wrong with it.
+        """

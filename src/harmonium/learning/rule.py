@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.learning.expectation import Expectation, Task
+from harmonium.learning.offsets import offsets
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.machine import BoltzmannMachine, Statistics
 
@@ -94,13 +95,21 @@ class Rule:
         diagnostics: dict[str, float] = {}
         for part in _parts(task):
             diagnostics |= self.clamped.add(part).diagnostics
-        means = delta.means() if self.centred else []
+        centre = offsets(task) if self.centred else []
         state, free_diagnostics = self.free.add(replace(task, weight=-1.0, state=state))
         if self.centred:
-            direction = centred_pullback(machine, delta, means, hamiltonian)
+            direction = centred_pullback(machine, delta, centre, hamiltonian)
         else:
             direction = pullback(machine, delta, hamiltonian)
         return Estimate(direction, {**diagnostics, **free_diagnostics}, state)
+
+    def check_state(self, machine: BoltzmannMachine, state: Any) -> None:
+        """Refuses a state, read from a file, that ``gradient`` could not have returned for this machine.
+
+        Raises:
+            TypeError, ValueError: naming what is wrong with it.
+        """
+        self.free.check_state(machine.hamiltonian(), state)
 
     def __repr__(self) -> str:
         return self.name

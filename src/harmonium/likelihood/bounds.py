@@ -35,7 +35,9 @@ def variational_bound(
     Args:
         machine: the machine.
         X: visible states, (batch, visible_width).
-        log_partition: ln Z, exact or estimated; an error in it shifts every row alike.
+        log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
+            the value is taken, which is on average too low; only with its ``upper`` is the result a bound as
+            far as that is one.
         tolerance: see ``meanfield.naive``.
         max_sweeps: see ``meanfield.naive``.
 

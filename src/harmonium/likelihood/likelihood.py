@@ -19,7 +19,9 @@ def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | 
     Args:
         machine: the machine.
         X: visible states, (batch, visible_width).
-        log_partition: ln Z, exact or estimated; an error in it shifts every row alike.
+        log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
+            the value is taken, which is on average too low and so flatters the machine; its ``upper`` given
+            here bounds the log-likelihood from below, its ``lower`` from above.
 
     Returns:
         (batch,), float64, in nats (a density for Gaussian units).

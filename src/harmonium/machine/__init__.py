@@ -6,15 +6,17 @@ from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States, put, taken
 from harmonium.machine.initialisation import (
     fit_,
+    from_data_,
     logistic_biases_,
     normal_,
     orthogonal_,
     visible_from_data_,
 )
 from harmonium.machine.statistics import Statistics
-from harmonium.machine.visible import VISIBLE_KINDS, visible_for
+from harmonium.machine.visible import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for, visible_for
 
 __all__ = [
+    "HIDDEN_KINDS",
     "VISIBLE_KINDS",
     "BoltzmannMachine",
     "Clamp",
@@ -25,6 +27,8 @@ __all__ = [
     "States",
     "Statistics",
     "fit_",
+    "from_data_",
+    "hidden_for",
     "load",
     "logistic_biases_",
     "normal_",

@@ -171,8 +171,12 @@ class Hamiltonian:
         return x * beta.to(x.dtype) ** power
 
     def log_weight(self, layer: int, x: Tensor) -> Tensor:
-        """θ_l·t_l(x), (batch,)."""
-        return self.layers[layer].log_weight(x, self.thetas[layer])
+        """θ_l·t_l(x) and ln of the base measure of x, (batch,)."""
+        weight, measure = (
+            self.layers[layer].log_weight(x, self.thetas[layer]),
+            self.layers[layer].log_measure(x),
+        )
+        return weight if measure is None else weight + measure.sum(-1)
 
     def log_partition(self, layer: int | Part, field: Tensor) -> Tensor:
         """Σ ψ over the units of a layer or part, summed in float64: (batch,)."""
@@ -185,11 +189,9 @@ class Hamiltonian:
             return self.log_partition(layer, field)
         kind, theta = self.layers[layer], self.thetas[layer]
         x = self.hold(layer, torch.zeros_like(field))
-        terms = (
-            torch.stack([t * p for t, p in zip(kind.statistics(x), theta, strict=True)]).sum(0) + field * x
-        )
+        given = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
         free = kind.log_partition(field, theta=theta)
-        value = torch.where(kind.by_unit(held)[..., 0], kind.by_unit(terms).sum(-1), free)
+        value = torch.where(kind.by_unit(held)[..., 0], given, free)
         return value.sum(-1, dtype=torch.float64)
 
     def expected_statistics(self, layer: int, field: Tensor) -> Theta:

@@ -48,11 +48,9 @@ class Plefka(Scheme):
         if order > 2:
             check_scalar(hamiltonian, "the third order")
             for layer in layers:
-                if layer.n_states != 2:
+                if layer.two_values is None:
                     raise ValueError(f"order: expected at most 2 for {layer}, received {order}")
-                digits = torch.arange(2).unsqueeze(-1).expand(2, layer.n_units)
-                low, high = layer.from_digits(digits)[:, 0].tolist()
-                self._states.append((low, high))
+                self._states.append(layer.two_values)
             pairs = zip(hamiltonian.couplings, self._squares, strict=True)
             self._cubes = [-J * square for J, square in pairs]
 

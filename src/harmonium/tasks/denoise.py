@@ -16,7 +16,7 @@ from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, fit_
 from harmonium.meanfield import Plefka, solve
 from harmonium.meanfield.fixed_point import DampingLike
-from harmonium.tasks._decision import most_probable
+from harmonium.tasks._decision import nearest_state
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
 
 DENOISE_METHODS = ("tap", "gibbs", "pointwise", "neighbours")
@@ -30,7 +30,8 @@ class Denoised(NamedTuple):
     Attributes:
         mean: posterior means.
         variance: posterior variances.
-        decision: of discrete units the most probable state, which errs least; of real ones the mean.
+        decision: of discrete units the state nearest to the mean (of two-valued and categorical ones the most
+            probable, which errs least); of real ones the mean.
         converged: (batch,), for "tap" whether the row has converged; all true otherwise.
     """
 
@@ -120,7 +121,7 @@ def denoise(
             estimate = _gibbs(machine.hamiltonian(), seen, alone, sweeps, chains, generator)
         parts.append(estimate)
     mean, variance, converged = (torch.cat(part) for part in zip(*parts, strict=True))
-    return Denoised(mean, variance, most_probable(layer, mean), converged)
+    return Denoised(mean, variance, nearest_state(layer, mean), converged)
 
 
 class _Seen(NamedTuple):
