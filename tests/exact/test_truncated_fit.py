@@ -12,9 +12,9 @@ from harmonium.machine import fit_
 KINDS = {"gaussian": hm.TruncatedGaussian, "sparse": hm.TruncatedGaussBernoulli}
 ENDS = [(0, 1), (-1, 1), (0.25, 2.5), (-3, -0.5), (-1e3, 1e3), (0, 255), (1e-3, 2e-3), (0, 1e-6), (1e3, 1001)]
 ROWS = [1, 2, 5, 100, 1000]
-REPEATS = {torch.float64: [1, 1, 1000, 10**6, 10**8], torch.float32: [1, 1, 10, 1000]}
+REPEATS = [1, 1, 1000, 10**6, 10**8]
 # Of a statistic's standard deviation, and of its range: what rounding θ to the type costs.
-PRECISION = {torch.float64: (1e-5, 1e-13), torch.float32: (0.1, 1e-5)}
+PRECISION = {torch.float64: (1e-5, 1e-13), torch.float32: (0.1, 3e-5)}
 kinds = pytest.mark.parametrize("kind", KINDS)
 dtypes = pytest.mark.parametrize("dtype", PRECISION, ids=str)
 
@@ -62,7 +62,7 @@ def test_any_data_are_matched(kind: str, dtype: torch.dtype, ends: tuple[float, 
     rng = np.random.default_rng([ENDS.index(ends), len(kind)])
     part, of_range = PRECISION[dtype]
     for _ in range(3):
-        n, repeats = int(rng.choice(ROWS)), int(rng.choice(REPEATS[dtype]))
+        n, repeats = int(rng.choice(ROWS)), int(rng.choice(REPEATS))
         for shape, x in columns(rng, n, low, high).items():
             layer = KINDS[kind](1, low, high).to(dtype)
             seen = [t.mean(0) for t in layer.statistics(torch.from_numpy(x).unsqueeze(-1))]
@@ -85,7 +85,7 @@ def test_constants_given_directly(kind: str, dtype: torch.dtype) -> None:
     layer = KINDS[kind](4, -0.5, 1.5).to(dtype)
     layer.fit_(layer.statistics(constants), torch.zeros(4))
     assert all(bool(torch.isfinite(p).all()) for p in layer.parameters())
-    np.testing.assert_allclose(moments(layer)[0][0], constants, rtol=0, atol=100 * torch.finfo(dtype).eps)
+    np.testing.assert_allclose(moments(layer)[0][0], constants, rtol=0, atol=1000 * torch.finfo(dtype).eps)
 
 
 @kinds

@@ -12,6 +12,7 @@ from harmonium.layers._truncated import truncated_nodes
 _STEPS = 500  # far more than any moments take; each may double the parameters
 _HALVINGS = 60
 _PRECISE = 1e-9  # of the statistics' own deviations
+_STEEPEST = 20.0  # of the share: at 1/distance = -γ the rounding of γ moves a few percent of the mass
 _ROUNDING = 1e-14  # of the interval: nearer than this, moments in float64 say nothing
 
 
@@ -29,7 +30,8 @@ def matching_law(
 
     Every law has exactly one such pair, of finite size unless x is confined to one point or to both ends. So
     that these have one too, the moments are mixed with those of a uniform law, by the share that x is rounded
-    by in ``precision``, in units of the interval.
+    by in ``precision``, in units of the interval. Nor may γ be so negative that rounding it would change which
+    end has the mass: at the ends x keeps a distance of a few such shares.
 
     Args:
         mean: E[x], (units,) float64.
@@ -47,8 +49,9 @@ def matching_law(
     square = (second - centre * (2 * mean - centre)) / half.square()
     square = torch.minimum(torch.maximum(square, first.square()), torch.ones_like(square))
     share = (torch.finfo(precision).eps * torch.maximum(low.abs(), high.abs()) / half).clamp(max=0.5)
-    first = (1 - share) * first
-    bulge = (1 - share) * (1 - square) / 2 + share / 3
+    distance = (_STEEPEST * share).clamp(max=0.1)
+    first = torch.clamp((1 - share) * first, 3 * distance - 1, 1 - 3 * distance)
+    bulge = torch.maximum((1 - share) * (1 - square) / 2 + share / 3, distance)
     slope, curvature = _solve(first, bulge)
     curvature = curvature / half.square()
     return MatchedLaw(slope / half + curvature * centre, curvature)
