@@ -30,8 +30,8 @@ def matching_law(
 
     Every law has exactly one such pair, of finite size unless x is confined to one point or to both ends. So
     that these have one too, the moments are mixed with those of a uniform law, by the share that x is rounded
-    by in ``precision``, in units of the interval. Nor may γ be so negative that rounding it would change which
-    end has the mass: at the ends x keeps a distance of a few such shares.
+    by in ``precision``, in units of the interval. Nor may γ be so negative that rounding it would change
+    which end has the mass: from the ends x keeps a distance of a few such shares.
 
     Args:
         mean: E[x], (units,) float64.

@@ -178,6 +178,8 @@ def _pieces(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> _Pie
         anchor = torch.stack((torch.where(peaked, stationary, low), torch.where(peaked, stationary, high)))
         end = torch.stack((torch.where(peaked, low, stationary), torch.where(peaked, high, stationary)))
         steepness = (slope - curvature * anchor).abs()
+        if slope.dtype not in _FALL:
+            raise TypeError(f"field: expected float32 or float64, received {slope.dtype}")
         most = _FALL[slope.dtype]
         # Where steepness·d + curvature·d²/2 = most; beyond the piece if that is never.
         root = (steepness.square() + 2 * most * curvature).clamp_(min=0).sqrt_()

@@ -90,6 +90,7 @@ def denoise(
     _checks.positive_int(chains, "chains")
     _checks.positive_int(neighbours, "neighbours")
     generator = _random.as_generator(seed, machine.device)
+    hamiltonian = machine.hamiltonian()
     layer = machine.layers[0]
     if (flip_probability is None) == (noise_deviation is None):
         raise ValueError("flip_probability, noise_deviation: expected one of the two")
@@ -115,9 +116,9 @@ def denoise(
         elif method == "pointwise":
             estimate = _pointwise(layer, seen, alone)
         elif method == "tap":
-            estimate = _tap(machine.hamiltonian(), seen, alone, sweeps, damping)
+            estimate = _tap(hamiltonian, seen, alone, sweeps, damping)
         else:
-            estimate = _gibbs(machine.hamiltonian(), seen, alone, sweeps, chains, generator)
+            estimate = _gibbs(hamiltonian, seen, alone, sweeps, chains, generator)
         parts.append(estimate)
     mean, variance, converged = (torch.cat(part) for part in zip(*parts, strict=True))
     return Denoised(mean, variance, most_probable(layer, mean), converged)
