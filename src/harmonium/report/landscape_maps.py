@@ -32,7 +32,19 @@ def embedding(fitted: Tensor, *others: Tensor, method: str = "isomap") -> list[N
     Returns:
         For every argument (points, 2). Two points, or points on a line, lie on the first axis; a single one,
         or points that are all alike, at the origin.
+
+    Raises:
+        TypeError: not tensors.
+        ValueError: no point to fit, points of other columns or not finite, or an unknown method.
     """
+    for x in (fitted, *others):
+        _checks.instance(x, "fitted", Tensor, "torch tensors of points")
+        if x.dim() != 2 or x.shape[1:] != fitted.shape[1:] or len(fitted) == 0:
+            raise ValueError(
+                "fitted: expected at least one point, and all points in (points, columns) with the same "
+                f"columns, received {[tuple(each.shape) for each in (fitted, *others)]}"
+            )
+        _checks.finite(x, "fitted")
     from sklearn.decomposition import PCA
     from sklearn.manifold import Isomap
 
