@@ -72,7 +72,7 @@ class Rule:
         _checks.generator(generator, machine.device)
         with torch.enable_grad():
             hamiltonian = machine.hamiltonian()
-        _checks.instance(v, "v", Tensor, "a torch tensor")
+        _checks.dense(v, "v")
         width = machine.layers[0].width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")

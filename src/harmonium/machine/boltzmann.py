@@ -149,9 +149,27 @@ class BoltzmannMachine(nn.Module):
                 )
             rows = len(x)
 
+    def visible_rows(self, X: Tensor, name: str) -> Tensor:
+        """X as visible states, (rows, width_0), on the machine's device and in its dtype.
+
+        Args:
+            X: floating, of at least one row.
+            name: what to call X in messages.
+
+        Raises:
+            TypeError: not a dense floating tensor.
+            ValueError: another shape, or values outside the support or beyond the machine's dtype.
+        """
+        self.layers[0].check_rows(X, name)
+        converted = X.to(self.device, self.dtype)
+        if converted.dtype != X.dtype:
+            _checks.finite(converted, name)
+        return converted
+
     @torch.no_grad()
     def random_states(self, rows: int, *, generator: torch.Generator) -> States:
         """Pure noise: uniform discrete units, standard normal real ones; for each layer (rows, width_l)."""
+        rows = _checks.positive_int(rows, "rows")
         hamiltonian = self.hamiltonian()
         return [
             layer.sample(

@@ -101,8 +101,7 @@ def denoise(
         channel = SymmetricChannel(_checks.real(flip_probability, "flip_probability", 0.0, 1.0))
     noisy, erased = _observed(machine, noisy, channel)
     if data is not None:
-        layer.check_rows(data, "data")
-        data = data.to(machine.device, machine.dtype)
+        data = machine.visible_rows(data, "data")
     elif method in ("pointwise", "neighbours"):
         raise ValueError(f'data: expected clean rows for method="{method}", received None')
 
@@ -153,7 +152,7 @@ _Estimate = tuple[Tensor, Tensor, Tensor]
 def _observed(machine: BoltzmannMachine, noisy: Tensor, channel: Channel) -> tuple[Tensor, Tensor]:
     """Checked observations with some state in the place of erasures, and where those are."""
     layer = machine.layers[0]
-    _checks.instance(noisy, "noisy", Tensor, "a torch tensor")
+    _checks.dense(noisy, "noisy")
     if noisy.dim() != 2 or noisy.shape[1] != layer.width or len(noisy) == 0:
         raise ValueError(
             f"noisy: expected (batch, {layer.width}) with at least one row, received {tuple(noisy.shape)}"
@@ -162,6 +161,7 @@ def _observed(machine: BoltzmannMachine, noisy: Tensor, channel: Channel) -> tup
     erased = torch.isnan(noisy)
     filled = torch.where(erased, layer.mode(torch.zeros_like(noisy), layer.reference()), noisy)
     _checks.finite(filled, "noisy")
+    _checks.squares(filled, "noisy")
     channel.check(layer, filled)
     return filled, erased
 
