@@ -34,12 +34,9 @@ def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | 
             f"machine: expected one hidden layer, received {len(machine.layers) - 1}; deeper machines have "
             "exact_log_likelihood where they can be enumerated, and bounds"
         )
-    machine.layers[0].check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
     value = _checks.real(value, "log_partition")
     hamiltonian = machine.hamiltonian()
-    parts = [
-        -hamiltonian.free_energy([rows, rows], (1,))
-        for rows in torch.split(X.to(machine.device, machine.dtype), _ROWS)
-    ]
+    parts = [-hamiltonian.free_energy([rows, rows], (1,)) for rows in torch.split(X, _ROWS)]
     return torch.cat(parts) - value
