@@ -185,6 +185,9 @@ def test_mixing_is_told_by_coupled_chains(cli: CommandLine, tmp_path: Path) -> N
     assert mixing["given_up"] == 0 and 1 <= mixing["mean_meeting_time"] <= mixing["longest_meeting_time"]
     sweeps = [mixing[f"sweeps_to_distance_{distance}"] for distance in ("0.5", "0.1", "0.01")]
     assert sweeps == sorted(sweeps) and sweeps[-1] <= mixing["longest_meeting_time"] * 5
+    names = [f"sweeps_to_distance_{distance}_with_confidence" for distance in ("0.5", "0.1", "0.01")]
+    assert mixing["confidence"] == 0.95
+    assert all(mixing[name] >= estimate for name, estimate in zip(names, sweeps, strict=True))
 
 
 def test_pairs_that_do_not_meet_bound_nothing(cli: CommandLine, tmp_path: Path) -> None:

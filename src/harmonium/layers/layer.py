@@ -239,7 +239,7 @@ class Layer(nn.Module, ABC):
 
     def by_unit(self, x: Tensor) -> Tensor:
         """(..., width) as (..., n_units, columns)."""
-        return x.reshape(*x.shape[:-1], self.n_units, -1)
+        return x.reshape(*x.shape[:-1], self.n_units, self.width // self.n_units)
 
     def check(self, x: Tensor, name: str) -> None:
         """Refuses states of the wrong shape, type or support.
@@ -255,6 +255,7 @@ class Layer(nn.Module, ABC):
         if not isinstance(x, Tensor) or not x.is_floating_point():
             received = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"{name}: expected a floating torch tensor, received {received}")
+        _checks.dense(x, name)
         if x.dim() == 0 or x.shape[-1] != self.width:
             raise ValueError(
                 f"{name}: expected {self.width} columns for {self}, received shape {tuple(x.shape)}"

@@ -12,7 +12,7 @@ from harmonium import _random
 from harmonium.data import Encoder, Identity, Rows, Standardise
 from harmonium.layers._columns import value_range
 from harmonium.layers._interval import Bound, Interval
-from harmonium.layers._matching import matching_theta
+from harmonium.layers._matching import matching_law
 from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
 from harmonium.layers.layer import Moments, Theta
 from harmonium.layers.quadratic_units import QuadraticUnits
@@ -93,8 +93,10 @@ class TruncatedGaussian(QuadraticUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        for parameter, value in zip(self.natural(), matching_theta(self, expected), strict=True):
-            parameter.copy_(value)
+        mean, minus_half_square = expected
+        law = matching_law(mean, -2 * minus_half_square, *self.interval.bounds(mean), self.linear.dtype)
+        self.linear.copy_(law.slope)
+        self.quadratic.copy_(law.curvature)
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x), f"values in {self.interval}"

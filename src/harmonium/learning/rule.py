@@ -79,7 +79,9 @@ class Rule:
             TypeError: v of another dtype than the machine, or no generator.
         """
         _checks.generator(generator, machine.device)
-        _checks.instance(v, "v", Tensor, "a torch tensor")
+        with torch.enable_grad():
+            hamiltonian = machine.hamiltonian()
+        _checks.dense(v, "v")
         width = machine.visible_width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
@@ -87,8 +89,6 @@ class Rule:
             raise TypeError(f"v: expected the machine's {machine.dtype}, received {v.dtype}")
         if not isfinite(float(v.sum())):  # one cheap pass; a sum may also just overflow
             _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
-        with torch.enable_grad():
-            hamiltonian = machine.hamiltonian()
         delta = Statistics(hamiltonian)
         # A clamped estimate keeps no state: every batch brings other data.
         task = Task(hamiltonian, v, generator, delta, row_weights=_normalised(weights, v))

@@ -44,10 +44,10 @@ def variational_bound(
     Returns:
         (batch,), float64, in nats.
     """
-    machine.check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     parts = [
         -naive(machine, v, v, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
-        for v in torch.split(X.to(machine.device, machine.dtype), _ROWS)
+        for v in torch.split(X, _ROWS)
     ]
     return torch.cat(parts) - _value(log_partition)
 
@@ -80,7 +80,7 @@ def annealed_bound(
     Returns:
         (batch,), float64, in nats.
     """
-    machine.check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     chains = _checks.positive_int(chains, "chains")
     betas = schedule(temperatures)
     if machine.graph.independent:
@@ -88,7 +88,7 @@ def annealed_bound(
     generator = _random.as_generator(seed, machine.device)
     parts = [
         _clamped_weights(machine.hamiltonian(), v, naive(machine, v, v).fields, chains, betas, generator)
-        for v in torch.split(X.to(machine.device, machine.dtype), max(1, _ROWS // chains))
+        for v in torch.split(X, max(1, _ROWS // chains))
     ]
     return torch.cat(parts) - _value(log_partition)
 

@@ -8,6 +8,7 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, Statistics
 
 MAX_LOG2_STATES = 26
@@ -41,6 +42,9 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
         X: visible states, (batch, visible_width); NaN is not observed, and is summed out.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
+    _checks.dense(X, "X")
+    if X.dim() != 2 or len(X) == 0:
+        raise ValueError(f"X: expected (rows, columns) with at least one row, received {tuple(X.shape)}")
     return log_weight_of(hamiltonian, X) - _log_normalisers(hamiltonian, 1)
 
 

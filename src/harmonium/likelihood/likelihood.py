@@ -30,14 +30,12 @@ def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | 
         ValueError: hidden layers that are joined, or X of the wrong shape or support.
     """
     require_independent_hidden(machine, "exact_log_likelihood where they can be enumerated, and bounds")
-    machine.check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
     value = _checks.real(value, "log_partition")
     hamiltonian = machine.hamiltonian()
-    parts = [
-        -hamiltonian.free_energy(hamiltonian.split(rows), hamiltonian.graph.summed)
-        for rows in torch.split(X.to(machine.device, machine.dtype), _ROWS)
-    ]
+    summed = hamiltonian.graph.summed
+    parts = [-hamiltonian.free_energy(hamiltonian.split(rows), summed) for rows in torch.split(X, _ROWS)]
     return torch.cat(parts) - value
 
 

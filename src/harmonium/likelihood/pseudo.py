@@ -37,9 +37,8 @@ def pseudo_log_likelihood(
         raise ValueError(f"machine: expected one hidden layer, received {len(machine.layers) - 1}")
     if not visible.discrete:
         raise ValueError(f"machine: expected discrete visible units, received {visible}")
-    visible.check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     hamiltonian = machine.hamiltonian()
-    X = X.to(machine.device, machine.dtype)
     total = torch.zeros(len(X), dtype=torch.float64, device=X.device)
     if sampled is None:
         for unit in range(visible.n_units):

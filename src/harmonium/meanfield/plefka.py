@@ -34,8 +34,9 @@ class Plefka(Scheme):
     """
 
     def __init__(self, hamiltonian: Hamiltonian, order: int = 2) -> None:
+        order = _checks.positive_int(order, "order")
         super().__init__(hamiltonian, uses_variances=order > 1)
-        self.order = _checks.positive_int(order, "order")
+        self.order = order
         if order > 3:
             raise ValueError(f"order: expected 1, 2 or 3, received {order}")
         layers = hamiltonian.layers

@@ -72,7 +72,7 @@ def impute(
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)
     layer = machine.layers[0]
-    _checks.instance(X, "X", Tensor, "a torch tensor")
+    _checks.dense(X, "X")
     if X.dim() != 2 or X.shape[1] != layer.width or len(X) == 0:
         raise ValueError(
             f"X: expected (batch, {layer.width}) with at least one row, received {tuple(X.shape)}"
@@ -147,7 +147,7 @@ def _uniform_mode(machine: BoltzmannMachine) -> Tensor:
 
 def _by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
     """Booleans of units as booleans of columns, (rows, width)."""
-    _checks.instance(missing, "missing", Tensor, "a torch tensor")
+    _checks.dense(missing, "missing")
     if missing.dtype != torch.bool:
         raise TypeError(f"missing: expected booleans, received {missing.dtype}")
     layer = machine.layers[0]
