@@ -136,7 +136,8 @@ def _read(path: Path) -> dict[str, Any]:
         if not isinstance(description, dict) or not {"layers", "metadata"} <= set(description):
             raise ValueError("damaged, expected layers and metadata")
         if not isinstance(description["metadata"], dict):
-            raise ValueError(f"damaged, expected a mapping of metadata, received {description['metadata']!r}")
+            received = type(description["metadata"]).__name__
+            raise ValueError(f"damaged, expected a mapping of metadata, received {received}")
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return description

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         raise ValueError(f"path: {path} is damaged, {error}") from error
 
 
-def rebuilt(description: Any, tensors: Any, device: torch.device | str = "cpu") -> BoltzmannMachine:
+def rebuilt(
+    description: Any, tensors: Mapping[str, Tensor], device: torch.device | str = "cpu"
+) -> BoltzmannMachine:
     """The machine that a description and its parameters make together.
 
     Args:
@@ -46,7 +49,7 @@ def rebuilt(description: Any, tensors: Any, device: torch.device | str = "cpu") 
         ValueError: either is not of this form, or they do not fit each other.
     """
     dtype = _dtype_of(tensors)
-    machine, metadata = _outline(description)
+    machine, metadata = _outline(description, most=len(tensors))
     claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}
     given = {name: tuple(x.shape) for name, x in tensors.items()}
     for name in (*claimed, *given):
@@ -60,14 +63,16 @@ def rebuilt(description: Any, tensors: Any, device: torch.device | str = "cpu") 
     return machine
 
 
-def _outline(description: Any) -> tuple[BoltzmannMachine, dict[str, Any]]:
-    """The machine without memory for its parameters (on torch's meta device), and its metadata."""
+def _outline(description: Any, most: int) -> tuple[BoltzmannMachine, dict[str, Any]]:
+    """The machine, at most ``most`` layers, with no memory for its parameters, and its metadata."""
     if not isinstance(description, dict) or not isinstance(description.get("layers"), list):
         raise ValueError("expected a list of layers in its header")
+    if len(description["layers"]) > most:
+        raise ValueError(f"expected parameters for {len(description['layers'])} layers, received {most}")
     metadata = description.get("metadata", {})
     if not isinstance(metadata, dict):
         raise ValueError(f"expected a mapping of metadata, received {type(metadata).__name__}")
-    with torch.device("meta"):
+    with torch.device("meta"):  # shapes without numbers
         layers = [_layer(config, f"layers[{i}]") for i, config in enumerate(description["layers"])]
         try:
             return BoltzmannMachine(layers, seed=None), metadata
@@ -88,9 +93,9 @@ def _layer(config: Any, name: str) -> Layer:
         raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
 
 
-def _dtype_of(tensors: Any) -> torch.dtype:
+def _dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
     """The one dtype of parameters, which must be finite and backed by memory of their own."""
-    if not isinstance(tensors, dict) or not tensors:
+    if not isinstance(tensors, Mapping) or not tensors:
         raise ValueError("expected parameters by name, received none")
     for name, x in tensors.items():
         if not isinstance(name, str) or not isinstance(x, Tensor):
@@ -107,4 +112,4 @@ def _dtype_of(tensors: Any) -> torch.dtype:
     for name, x in tensors.items():
         if not bool(torch.isfinite(x).all()):
             raise ValueError(f"{name} holds values that are not finite")
-    return dtypes.pop()
+    return next(iter(dtypes))

@@ -43,7 +43,7 @@ def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(header).encode())
     for name, x in sorted(tensors.items()):
         digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
-        digest.update(x.contiguous().view(-1).view(torch.uint8).numpy())
+        digest.update(x.contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
