@@ -118,8 +118,8 @@ def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[Boltz
             f"RUN: {run} holds an unfinished run without {DESCRIPTION}; harmonium train --resume ends it"
         )
     content = read_checkpoint(checkpoint)
-    tensors = content.get("averaged" if averaged else "machine")
-    if averaged and tensors is None:
+    tensors = content.get("averaged" if averaged else "machine", {})
+    if tensors is None:
         raise FileNotFoundError(f"averaged: the run {run} was trained without --averaging")
     try:
         machine = rebuilt(_read(run / DESCRIPTION), tensors, device)

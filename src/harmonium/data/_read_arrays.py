@@ -92,6 +92,8 @@ def _read_sparse(path: Path) -> Any:
     # scipy's compiled loops trust the indices, so damaged ones must not reach them.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
+        if (np.diff(matrix.indptr) < 0).any():  # which scipy does not look at where the last one is 0
+            raise ValueError("expected an indptr that never falls")
     # A shape is a mere claim here: CSR keeps an index for every row, and a batch is dense in its columns.
     check_claim(8 * max(matrix.shape), path.stat().st_size, f"the shape {matrix.shape}")
     return matrix
