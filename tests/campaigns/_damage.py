@@ -228,10 +228,29 @@ def npy_edit(random: Random, content: bytes) -> bytes:
         if action == 0:
             _digits(random, header)
         elif action == 1:
-            kinds = (b"'|O'", b"'<f8'", b"'>i8'", b"'<c16'", b"'<U99'", b"'|V8'", b"'<f2'", b"'<M8[s]'", b"[('a','<f8')]")
+            kinds = (
+                b"'|O'",
+                b"'<f8'",
+                b"'>i8'",
+                b"'<c16'",
+                b"'<U99'",
+                b"'|V8'",
+                b"'<f2'",
+                b"'<M8[s]'",
+                b"[('a','<f8')]",
+            )
             header[:] = re.sub(rb"'descr': '[^']*'", b"'descr': " + random.choice(kinds), bytes(header))
         else:
-            shapes = (b"()", b"(-2, -3)", b"(1000000000000,)", b"(0, 5)", b"(True, 7)", b"((1,),)", b"(" * 5000, b"None")
+            shapes = (
+                b"()",
+                b"(-2, -3)",
+                b"(1000000000000,)",
+                b"(0, 5)",
+                b"(True, 7)",
+                b"((1,),)",
+                b"(" * 5000,
+                b"None",
+            )
             header[:] = re.sub(rb"\([^)]*\)", random.choice(shapes), bytes(header))
     text = bytes(header) + b"\n"
     return content[:8] + struct.pack("<H", min(len(text), 65535)) + text + content[10 + length :]
@@ -247,13 +266,22 @@ def zip_edit(random: Random, content: bytes) -> bytes:
     if action < 2 and data[:6] == b"\x93NUMPY":
         members[i] = name, npy_edit(random, data)
     elif action == 2:
-        members[i] = random.choice(("labels.npy", "y.npy", "format.npy", "shape.npy", "samples", "\x1b.npy")), data
+        members[i] = (
+            random.choice(("labels.npy", "y.npy", "format.npy", "shape.npy", "samples", "\x1b.npy")),
+            data,
+        )
     elif action == 3:
         del members[i]
     else:
         members[i] = name, blind(random, data, data)
     buffer = io.BytesIO()
-    methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+    methods = (
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+        zipfile.ZIP_DEFLATED,
+        zipfile.ZIP_BZIP2,
+        zipfile.ZIP_LZMA,
+    )
     with zipfile.ZipFile(buffer, "w", random.choice(methods)) as archive:
         for name, data in dict(members).items():
             archive.writestr(name, data)
@@ -267,7 +295,9 @@ def sparse_edit(random: Random, content: bytes) -> bytes:
     name = random.choice(sorted({*arrays} - {"format"} | {"shape"}))
     values = arrays[name] = np.array(arrays[name])
     if values.size and values.dtype.kind in "iu":
-        values.reshape(-1)[random.randrange(values.size)] = random.choice(HUGE) % (1 << 8 * values.itemsize - 1)
+        values.reshape(-1)[random.randrange(values.size)] = random.choice(HUGE) % (
+            1 << 8 * values.itemsize - 1
+        )
     elif random.random() < 0.5:
         arrays[name] = values.reshape(-1)[:-1]
     buffer = io.BytesIO()
@@ -279,7 +309,9 @@ def csv_edit(random: Random, content: bytes) -> bytes:
     """A table with another word in one cell."""
     cells = re.split(rb"([,\n])", content)
     for _ in range(random.randint(1, 3)):
-        cells[2 * random.randrange(len(cells) // 2)] = random.choice((*WORDS, "１".encode(), b"\xff\xfe", b"a,b", b"1;2"))
+        cells[2 * random.randrange(len(cells) // 2)] = random.choice(
+            (*WORDS, "１".encode(), b"\xff\xfe", b"a,b", b"1;2")
+        )
     return random.choice((b"", b"", b"\xef\xbb\xbf", b"\xff\xfe")) + b"".join(cells)
 
 

@@ -27,23 +27,34 @@ def hostile(name: str, honest: bytes) -> list[bytes]:
     if name == "npy":
         return [_header((10**12, 5)), _header((1 << 31, 1 << 31)), _header((10**6, 1000)) + bytes(1000)]
     if name == "idx.gz":
-        return [_gzip(idx(np.zeros((2, 2), np.uint8))), _gzip(b"\0\0\x08\x02" + struct.pack(">2I", MEGABYTES, 1 << 20))]
+        return [
+            _gzip(idx(np.zeros((2, 2), np.uint8))),
+            _gzip(b"\0\0\x08\x02" + struct.pack(">2I", MEGABYTES, 1 << 20)),
+        ]
     if name == "idx":
         return [b"\0\0\x08\x03" + b"\xff" * 12, b"\0\0\x08\xff" + b"\1" * 2000]
     if name == "hdf5":
         return _hdf5()
     if name == "image b.png":
-        return [_png(16_000)]
+        return [_png(9_000), _png(16_000)]
     if name.endswith("checkpoint.pt"):
         return [_with_bomb(honest)]
     return []
 
 
-_SHAPES = [("csc", (4 * 10**9, 3)), ("coo", (10**12, 3)), ("csr", (3, 10**12)), ("coo", (3, 10**10)), ("dia", (10**10, 9))]
+_SHAPES = [
+    ("csc", (4 * 10**9, 3)),
+    ("coo", (10**12, 3)),
+    ("csr", (3, 10**12)),
+    ("coo", (3, 10**10)),
+    ("dia", (10**10, 9)),
+]
 
 
 def _sparse_bomb(form: str, shape: tuple[int, int]) -> bytes:
-    return written(lambda file: sparse.save_npz(file, sparse.coo_array(([1.0], ([1], [1])), shape).asformat(form)))
+    return written(
+        lambda file: sparse.save_npz(file, sparse.coo_array(([1.0], ([1], [1])), shape).asformat(form))
+    )
 
 
 def _header(shape: tuple[int, ...], dtype: str = "<f8") -> bytes:
