@@ -27,9 +27,18 @@ DEEP = "@deep@"
 JUNK: list[Any] = [
     *(None, True, 0, -1, 1, 3, 2**31, 2**63, 10**30, -(2**40), 40_000, 0.5, 1e300, -1e-300),
     *(float("nan"), float("inf"), "", "x", "1", "\ud800", "\x1b[31m", "gaussian", [], [1], [[1]], {}),
-    *({"kind": "spin", "n_units": 10**9}, ["a"], [None, 1], {"kind": "Standardise", "mean": "x", "scale": 1}, DEEP),
-]  # fmt: skip
+    *({"kind": "spin", "n_units": 10**9}, {"kind": "Standardise", "mean": "x", "scale": 1}, ["a"], DEEP),
+]
 WORDS = [b"nan", b"inf", b"1_0", b"1e999", b"0x1p3", b"-0", b"", b" ", b'"', b"\0", b"label", b"9" * 400]
+DESCR = [b"'|O'", b"'<f8'", b"'>i8'", b"'<c16'", b"'<U9'", b"'|V8'", b"'<f2'", b"'<M8[s]'", b"[('a','<f8')]"]
+SHAPES = [b"()", b"(-2, -3)", b"(1000000000000,)", b"(0, 5)", b"(True, 7)", b"((1,),)", b"(" * 5000, b"None"]
+METHODS = [
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+    zipfile.ZIP_DEFLATED,
+    zipfile.ZIP_BZIP2,
+    zipfile.ZIP_LZMA,
+]
 HUGE = [0, 1, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1]
 DTYPES = [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.uint8]
 DTYPES += [torch.float8_e4m3fn, torch.float8_e5m2]
@@ -187,12 +196,14 @@ def _other_tensors(random: Random, tensors: dict[str, torch.Tensor]) -> dict[str
 
 
 def _other_tensor(random: Random, x: torch.Tensor) -> torch.Tensor:
+    value = random.choice((float("nan"), float("inf"), 1e38)) if x.is_floating_point() else 0
+    shape = random.choice(((), (0,), (1,), (7, 3), (0, 10**9), (1, *x.shape)))
     choices = [
         lambda: x.to(random.choice(DTYPES)),
-        lambda: torch.full_like(x, random.choice((float("nan"), float("inf"), 1e38)) if x.is_floating_point() else 0),
-        lambda: torch.zeros(random.choice(((), (0,), (1,), (7, 3), (0, 10**9), (1, *x.shape))), dtype=x.dtype),
+        lambda: torch.full_like(x, value),
+        lambda: torch.zeros(shape, dtype=x.dtype),
         lambda: x.flatten()[:-1],
-    ]  # fmt: skip
+    ]
     return random.choice(choices)()
 
 
@@ -209,9 +220,8 @@ def checkpoint_edit(random: Random, content: bytes) -> bytes:
     if action < 0.15 and holder is not root:
         del holder[key]
     elif isinstance(old, torch.Tensor) and action < 0.8:
-        holder[key] = random.choice(
-            (lambda: _other_tensor(random, old), lambda: torch.zeros(1).expand(20_000, 40_000), lambda: old.to_sparse())
-        )()  # fmt: skip
+        others = [torch.zeros(1).expand(20_000, 40_000), old.to_sparse(), _other_tensor(random, old)]
+        holder[key] = random.choice(others)
     else:
         holder[key] = copy.deepcopy(random.choice([x for x in JUNK if x != DEEP]))
     buffer = io.BytesIO()

@@ -88,10 +88,11 @@ def _data_kinds() -> list[Kind]:
         written(lambda file, save=save: save(file, samples=IMAGES, labels=LABELS))
         for save in (np.savez, np.savez_compressed)
     ]
+    matrix = sparse.coo_array(IMAGES[:2].reshape(8, 5) % 3)
     forms = [
-        written(lambda file, form=form: sparse.save_npz(file, sparse.random_array((9, 5), density=0.3, format=form)))
+        written(lambda file, form=form: sparse.save_npz(file, matrix.asformat(form)))
         for form in ("csr", "csc", "coo", "bsr", "dia")
-    ]  # fmt: skip
+    ]
     table = "a,b,label\n" + "".join(f"{x:.6g},{y:.6g},{i % 3}\n" for i, (x, y, _) in enumerate(POINTS))
     pictures = {
         "png": "PNG",
@@ -177,14 +178,15 @@ def _machine_kinds() -> list[Kind]:
     def opened(target: str, **more: Any) -> Kind:
         return Kind(f"run {target}", target, [unfinished], _open, _sample_folder, False, **more)
 
+    machines = [{"m.safetensors": content} for content in saved]
     return [
-        Kind("machine", "m.safetensors", [{"m.safetensors": x} for x in saved], _load, _sample, sealed=True, share=20),
+        Kind("machine", "m.safetensors", machines, _load, _sample, sealed=True, share=20),
         opened("machine.json", share=8),
         opened("checkpoint.pt", sealed=True, share=8),
         resumed("checkpoint.pt", sealed=True, share=4),
         resumed("history.jsonl", share=3),
         resumed("config.json", share=1),
-    ]  # fmt: skip
+    ]
 
 
 def _trained(run_dir: Path, updates: int, *, resume: bool) -> hm.BoltzmannMachine:

@@ -1,13 +1,13 @@
 """Damaged files: every reader, ``load``, checkpoints, histories and descriptions of runs.
 
-A case is a small honest file of one kind, damaged: blindly (bits, cuts, insertions, numbers, splices), by an edit
-that knows the format and keeps its checksums right, or replaced by one made to do harm. It is read in a worker
-process, by the library or by the command line, and comes to one of these ends:
+A case is a small honest file of one kind, damaged: blindly (bits, cuts, insertions, numbers, splices), by an
+edit that knows the format and keeps its checksums right, or replaced by one made to do harm. It is read in a
+worker process, by the library or by the command line, and comes to one of these ends:
 
 - ``read``: it was read. Where a checksum covers a file, damage that leaves the checksum alone must not change
   what is read (else ``changed``).
-- ``refused``: ValueError (readers and ``load`` name the file in it, ``Rows`` the place of NaN or infinity), or from the command status 1 or 2 and one
-  line that begins with ``error:``.
+- ``refused``: ValueError (readers and ``load`` name the file in it, ``Rows`` the place of NaN or infinity),
+  or from the command status 1 or 2 and one line that begins with ``error:``.
 - ``exception``: anything else was raised, or the command showed more than its line.
 - ``memory``: the worker grew by more than 256 MiB beyond twice what the honest files need, or memory that was
   asked for could not be had.
@@ -100,7 +100,10 @@ class Campaign:
         """All cases, or those that the time allows; how many were done."""
         first, until = 0, time.monotonic() + seconds
         while first < cases and time.monotonic() < until:
+            known = len(self.failures)
             first = self._worker(first, min(cases, first + _CASES_OF_A_WORKER), until)
+            for case, end, text in self.failures[known:]:
+                print(f"--seed {self.seed} --case {case}: {end}: {text}", flush=True)
         return first
 
     def _worker(self, first: int, last: int, until: float) -> int:
@@ -272,8 +275,6 @@ def main(arguments: list[str]) -> int:
     for kind, counts in zip(campaign.kinds, campaign.counts, strict=True):
         print(f"{kind.name:24}" + "".join(f"{count:10}" for count in counts))
     print(f"{'all':24}" + "".join(f"{count:10}" for count in campaign.counts.sum(0)))
-    for case, end, text in campaign.failures[:50]:
-        print(f"--seed {given.seed} --case {case}: {end}: {text}")
     print(f"{done} cases in {time.monotonic() - started:.0f} s, {len(campaign.failures)} failures")
     return 1 if campaign.failures else 0
 

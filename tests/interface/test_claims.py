@@ -60,11 +60,11 @@ def h5py() -> Any:
     [
         ("npz", "x.npz", ["claims 1073741", "Bad CRC-32"]),
         ("sparse", "x.npz", ["the shape ("] * 5),
-        ("idx.gz", "x.idx.gz", ["expected 16 bytes for shape (2, 2), received more", "HARMONIUM_READ_LIMIT="]),
-        ("image b.png", "b.png", ["the size 9000x9000 claims 81000000 bytes", "exceeds limit of 178956970 pixels"]),
+        ("idx.gz", "x.idx.gz", ["expected 16 bytes for shape (2, 2), received more", "claims 1073741824"]),
+        ("image b.png", "b.png", ["the size 9000x9000 claims 81000000", "exceeds limit of 178956970"]),
         ("npy", "x.npy", ["expected 40000000000000 bytes", "expected", "expected 8000000000 bytes"]),
     ],
-)  # fmt: skip
+)
 def test_a_small_file_does_not_unfold_to_gigabytes(
     kind: str, name: str, reasons: list[str], tmp_path: Path
 ) -> None:
@@ -253,7 +253,7 @@ HEADERS = [
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: str(header)[:40])
 def test_no_header_shows_a_traceback(header: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = machine_file(tmp_path / "m", header)
-    with pytest.raises(ValueError, match="path: .*m is "):
+    with pytest.raises(ValueError, match=r"path: .*m is "):
         hm.load(path)
     assert one_error(capsys, "sample", str(path), "--out", str(tmp_path / "x.npy")) == 2
 
