@@ -94,21 +94,13 @@ def _data_kinds() -> list[Kind]:
         for form in ("csr", "csc", "coo", "bsr", "dia")
     ]
     table = "a,b,label\n" + "".join(f"{x:.6g},{y:.6g},{i % 3}\n" for i, (x, y, _) in enumerate(POINTS))
-    pictures = {
-        "png": "PNG",
-        "jpg": "JPEG",
-        "gif": "GIF",
-        "bmp": "BMP",
-        "tif": "TIFF",
-        "webp": "WEBP",
-        "pgm": "PPM",
-    }
     image = Image.fromarray(IMAGES[0])
-    folders = [
-        Kind("image", f"b.{end}", [{f"a.{end}": data, f"b.{end}": data}], _read_folder, _describe_folder, share=1)
-        for end, form in pictures.items()
-        for data in [written(lambda file, form=form: image.save(file, form))]
-    ]  # fmt: skip
+    folders = []
+    for end in ("png", "jpeg", "gif", "bmp", "tiff", "webp", "ppm"):
+        data = written(lambda file, end=end: image.save(file, end.upper()))
+        name, files = f"b.{end}", {f"a.{end}": data, f"b.{end}": data}
+        folders.append(Kind(f"image {name}", name, [files], _read_folder, _describe_folder, share=1))
+    pair = {"images.idx": idx(IMAGES), "labels.idx": idx(LABELS)}
     labels = gzip.compress(idx(LABELS))
     return [
         kind("npy", "x.npy", saved, share=8),
@@ -116,14 +108,7 @@ def _data_kinds() -> list[Kind]:
         kind("sparse", "x.npz", forms, share=8),
         kind("csv", "x.csv", [table.encode(), table.partition("\n")[2].encode()], share=8),
         kind("idx", "images.idx", [idx(IMAGES)], {"labels.idx.gz": labels}, share=6),
-        Kind(
-            "idx labels",
-            "labels.idx",
-            [{"images.idx": idx(IMAGES), "labels.idx": idx(LABELS)}],
-            _read_images,
-            _describe_images,
-            share=2,
-        ),
+        Kind("idx labels", "labels.idx", [pair], _read_images, _describe_images, share=2),
         kind("idx.gz", "x.idx.gz", [gzip.compress(idx(IMAGES))], sealed=True, share=8),
         kind("hdf5", "x.h5", _hdf5(), share=10),
         *folders,

@@ -23,6 +23,7 @@ import contextlib
 import io
 import mmap
 import os
+import re
 import resource
 import shutil
 import signal
@@ -60,12 +61,12 @@ class Campaign:
 
     Args:
         seed: any int.
-        only: part of the name of the kinds wanted.
+        only: a regular expression that the names of the kinds wanted match.
     """
 
     def __init__(self, seed: int, only: str = "") -> None:
         self.seed = seed
-        self.kinds = [kind for kind in kinds() if only in kind.name]
+        self.kinds = [kind for kind in kinds() if re.search(only, kind.name)]
         self.hostile = [hostile(kind.name, kind.variants[0][kind.target]) for kind in self.kinds]
         self.shares = [kind.share for kind in self.kinds]
         shared = mmap.mmap(-1, 8 * (2 + len(self.kinds) * len(ENDS)))
@@ -255,7 +256,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=200_000)
     parser.add_argument("--seconds", type=float, default=3600.0, help="stop after so long")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="kinds whose name holds this")
+    parser.add_argument("--only", default="", help="kinds whose name matches this")
     parser.add_argument(
         "--case", type=int, help="repeat one case, here, and keep its file as ./damaged-case/"
     )
