@@ -1,6 +1,6 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
-from harmonium.machine.boltzmann import BoltzmannMachine, load
+from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.hamiltonian import Hamiltonian, Parity, States
 from harmonium.machine.initialisation import (
@@ -11,6 +11,7 @@ from harmonium.machine.initialisation import (
     orthogonal_,
     visible_from_data_,
 )
+from harmonium.machine.loading import load, rebuilt
 from harmonium.machine.statistics import Statistics
 from harmonium.machine.visible import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for, visible_for
 
@@ -31,6 +32,7 @@ __all__ = [
     "logistic_biases_",
     "normal_",
     "orthogonal_",
+    "rebuilt",
     "visible_for",
     "visible_from_data_",
 ]

@@ -28,8 +28,8 @@ class BoltzmannMachine(nn.Module):
 
     Args:
         layers: the visible layer and at least one hidden layer.
-        seed: where the first couplings come from, N(0, 0.01²): an int or a generator. See
-            ``harmonium.machine`` for other initialisers.
+        seed: where the first couplings come from, N(0, 0.01²): an int or a generator; None leaves them zero.
+            See ``harmonium.machine`` for other initialisers.
 
     Attributes:
         layers: the layers, which own their parameters.
@@ -42,7 +42,7 @@ class BoltzmannMachine(nn.Module):
         ValueError: fewer than two layers, or one layer object used twice.
     """
 
-    def __init__(self, layers: Iterable[Layer], *, seed: int | torch.Generator = 0) -> None:
+    def __init__(self, layers: Iterable[Layer], *, seed: int | torch.Generator | None = 0) -> None:
         super().__init__()
         _checks.instance(layers, "layers", Iterable, "a list of layers")
         given = list(layers)
@@ -60,7 +60,8 @@ class BoltzmannMachine(nn.Module):
             torch.zeros(below.width, above.width) for below, above in pairwise(given)
         )
         self.metadata: dict[str, Any] = {}
-        normal_(self, 0.01, _random.as_generator(seed))
+        if seed is not None:
+            normal_(self, 0.01, _random.as_generator(seed))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -198,39 +199,3 @@ class BoltzmannMachine(nn.Module):
             "metadata": self.metadata,
         }
         storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
-
-
-def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMachine:
-    """A machine from the file that ``BoltzmannMachine.save`` wrote.
-
-    Args:
-        path: the file.
-        device: where to put it.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a harmonium file, of an unknown version, or damaged; the message says which.
-    """
-    tensors, header = storage.read(Path(path))
-    dtypes = {x.dtype for x in tensors.values()}
-    if len(dtypes) > 1:
-        raise ValueError(f"path: {path} is damaged, expected one dtype, received {sorted(map(str, dtypes))}")
-    try:
-        layers = []
-        for config in header["layers"]:
-            arguments = {key: value for key, value in config.items() if key != "kind"}
-            layers.append(Layer.registry[config["kind"]](**arguments))
-        machine = BoltzmannMachine(layers).to(dtype=tensors["couplings.0"].dtype)
-        machine.load_state_dict(tensors)
-    except KeyError as error:
-        raise ValueError(
-            f"{path}: this version of harmonium knows no layer or header entry {error}"
-        ) from error
-    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: damaged harmonium file, {error}") from error
-    machine.metadata = header.get("metadata", {})
-    if not isinstance(machine.metadata, dict):
-        raise ValueError(
-            f"path: {path} is damaged, expected a mapping of metadata, received {machine.metadata!r}"
-        )
-    return machine.to(device)
