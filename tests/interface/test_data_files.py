@@ -500,3 +500,60 @@ def test_mnist_itself(name, rows):
     assert found.image_shape == (28, 28)
     assert found.labels.shape == (rows,)
     assert set(found.labels.tolist()) == set(range(10))
+
+
+# What a number is, and what a label is
+
+
+@pytest.mark.parametrize("word", ["1_0", "１", "1e999", "-1e400", "0x1p3", "1d5", "1,5;2", "--1", "1\0", "٣"])
+def test_csv_takes_plain_decimal_numbers_only(tmp_path, word):
+    (tmp_path / "x.csv").write_text(f"a,b\n1,2\n3,{word}\n", encoding="utf-8")
+    refused(tmp_path / "x.csv", "line 3")
+
+
+@pytest.mark.parametrize("text", ["1_0,2\n3,4\n", "1_0\n2\n", "１\n2\n", "1e999\n2\n"])
+def test_csv_does_not_take_a_refused_number_for_a_header(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text, encoding="utf-8")
+    refused(tmp_path / "x.csv", "line 1, column 1: expected a number")
+
+
+@pytest.mark.parametrize("word", ["inf", "-inf", "Infinity", "nan", "1e300", "9007199254740993", "-1e16"])
+def test_csv_labels_that_no_integer_holds(tmp_path, word):
+    (tmp_path / "x.csv").write_text(f"a,label\n1,0\n2,{word}\n")
+    refused(tmp_path / "x.csv", "labels: expected numbers between -2**53 and 2**53", "at position (1,)")
+
+
+def test_csv_labels_that_are_no_whole_numbers_stay_as_they_are(tmp_path):
+    (tmp_path / "x.csv").write_text("a,label\n1,0.5\n2,1\n")
+    assert read(tmp_path / "x.csv").labels.tolist() == [0.5, 1]
+
+
+def test_csv_with_two_columns_of_labels(tmp_path):
+    (tmp_path / "x.csv").write_text("label,a,Labels\n1,2,3\n")
+    refused(tmp_path / "x.csv", "expected one column of labels, received columns [1, 3]")
+
+
+def test_csv_whose_first_line_counts_is_questioned(tmp_path):
+    """The header that pandas writes for columns without names."""
+    (tmp_path / "x.csv").write_text("0,1,2\n5,6,7\n")
+    with pytest.warns(UserWarning, match=r"x\.csv: the first line counts from 0 to 2 and is read as data"):
+        assert len(read(tmp_path / "x.csv").samples) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "latin-1"])
+def test_csv_in_another_encoding(tmp_path, encoding):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,é\n", encoding=encoding)
+    refused(tmp_path / "x.csv", "comma-separated numbers")
+
+
+@pytest.mark.parametrize("labels", [np.array([0, np.inf]), np.array([0, np.nan])], ids=["inf", "nan"])
+def test_labels_that_are_not_finite(tmp_path, labels):
+    np.savez(tmp_path / "x.npz", samples=POINTS[:2], labels=labels)
+    refused(tmp_path / "x.npz", "labels: expected finite numbers")
+
+
+def test_labels_that_are_no_numbers(tmp_path):
+    np.savez(tmp_path / "x.npz", samples=POINTS[:2], labels=np.array([1j, 2]))
+    refused(tmp_path / "x.npz", "labels: expected numbers, booleans or text, received complex128")
+    np.savez(tmp_path / "x.npz", samples=POINTS[:2], labels=np.array(["cat", "dog"]))
+    assert read(tmp_path / "x.npz").labels.tolist() == ["cat", "dog"]

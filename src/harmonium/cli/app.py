@@ -75,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    note("error: " + " ".join(message.split()))
+    """One line, also where a damaged file put line breaks, or orders to a terminal, into its names."""
+    line = " ".join(message.split())
+    note("error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
     return status
 
 

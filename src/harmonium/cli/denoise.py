@@ -14,7 +14,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium.cli import options
-from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
 from harmonium.cli.output import check_target, show, working, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import read
@@ -68,7 +68,7 @@ def denoise(
         raise ValueError("flip_probability, noise_deviation: expected one of the two")
     check_target(out, "out", (".npy", ".png"), overwrite)
     machine, source = load_machine(run, averaged, options.as_device(device))
-    shape = tuple(machine.metadata.get("data", {}).get("image_shape") or ())
+    _, shape = source_of(machine)
     if out.suffix.lower() == ".png" and not shape:
         raise ValueError("out: expected a .npy file for data without an image shape, received .png")
     seen = _states(machine, noisy)

@@ -80,9 +80,31 @@ def encoded_rows(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
 
 
 def encoder_of(machine: BoltzmannMachine) -> Encoder:
-    """The encoder stored with a machine, or none at all."""
+    """The encoder stored with a machine, or none at all.
+
+    Raises:
+        ValueError: what is stored is no encoder.
+    """
     description = machine.metadata.get("encoder")
-    return Identity() if description is None else encoder_from_dict(description)
+    try:
+        return Identity() if description is None else encoder_from_dict(description)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"RUN: its machine's metadata are damaged, encoder {error}") from error
+
+
+def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
+    """Where the data that a machine was trained on came from, or None; the shape of their images, or ().
+
+    Raises:
+        ValueError: what is stored with the machine is neither.
+    """
+    about = machine.metadata.get("data") or {}
+    if isinstance(about, dict):
+        source, shape = about.get("source"), about.get("image_shape") or []
+        sides = isinstance(shape, (list, tuple)) and all(type(side) is int and side > 0 for side in shape)
+        if sides and isinstance(source, (str, type(None))):
+            return source, tuple(shape)
+    raise ValueError("RUN: its machine's metadata are damaged, expected data with source and image_shape")
 
 
 def encode(encoder: Encoder, samples: Any) -> Any:

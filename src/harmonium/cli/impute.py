@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli import options
-from harmonium.cli.encoding import encode, encoder_of, naming
+from harmonium.cli.encoding import encode, encoder_of, naming, source_of
 from harmonium.cli.output import check_target, show, working, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, missing_at_random, missing_half, missing_rectangles, read
@@ -63,10 +63,8 @@ def impute(
     machine, source = load_machine(run, averaged, options.as_device(device))
     dataset = read(data)
     X = np.asarray(dataset.samples[:rows] if rows is not None else dataset.samples[()])
-    about: dict[str, Any] = machine.metadata.get("data", {})
-    shape = options.image_shape_of(image_shape) or tuple(
-        dataset.image_shape or about.get("image_shape") or ()
-    )
+    _, image = source_of(machine)
+    shape = options.image_shape_of(image_shape) or tuple(dataset.image_shape or image)
     if out.suffix.lower() == ".png" and not shape:
         raise ValueError("image_shape: expected a form such as 28x28 for data without a shape, received none")
     absent = _pattern(missing, X, shape, seed)

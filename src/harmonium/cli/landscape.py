@@ -11,7 +11,7 @@ import typer
 
 from harmonium import _checks
 from harmonium.cli import options
-from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
 from harmonium.cli.output import note, show, working
 from harmonium.cli.runs import load_machine
 from harmonium.data import read
@@ -98,7 +98,7 @@ def landscape(
         free_energy_bands(landscapes, folder / "free_energies.png")
         solution_maps(landscapes, folder / "solutions.png", method=method)
         basin_map(X, last, folder / "basins.png", labels=labels, method=method)
-        shape = machine.metadata.get("data", {}).get("image_shape") or dataset.image_shape
+        shape = source_of(machine)[1] or dataset.image_shape
         if shape:
             modes = encoder_of(machine).decode(last.solutions.means[0][:_MODES].cpu().numpy())
             image_grid(modes, tuple(shape), path=folder / "modes.png")

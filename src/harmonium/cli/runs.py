@@ -9,9 +9,8 @@ from typing import Any, final
 import torch
 
 from harmonium.cli.output import note
-from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, load
-from harmonium.machine.storage import replace_file
+from harmonium.machine import BoltzmannMachine, load, rebuilt
+from harmonium.machine.storage import parsed, replace_file
 from harmonium.training import Update
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
 from harmonium.training.run_directory import CHECKPOINT, PREVIOUS, remove_leftovers
@@ -67,8 +66,8 @@ class Describe:
 
 def describe(machine: BoltzmannMachine) -> dict[str, Any]:
     """Layers and metadata of a machine, as they come back from JSON."""
-    layers = [{"kind": layer.kind, **layer.config()} for layer in machine.layers]
-    description: dict[str, Any] = json.loads(json.dumps({"layers": layers, "metadata": machine.metadata}))
+    content = {**machine.config(), "metadata": machine.metadata}
+    description: dict[str, Any] = json.loads(json.dumps(content))
     return description
 
 
@@ -79,10 +78,12 @@ def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
         ValueError: they were, or ``machine.json`` is damaged.
     """
     path = run_dir / DESCRIPTION
-    if path.exists() and _read(path)["metadata"].get("encoder") != machine.metadata["encoder"]:
+    if not path.exists():
+        return
+    encoder = _read(path)["metadata"].get("encoder")
+    if encoder != machine.metadata["encoder"]:
         raise ValueError(
-            "DATA: expected the encoding of the run to resume, "
-            f"{_read(path)['metadata'].get('encoder')}, "
+            f"DATA: expected the encoding of the run to resume, {encoder}, "
             f"received {machine.metadata['encoder']}; give the same DATA, --visible and --binarise"
         )
 
@@ -119,16 +120,15 @@ def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[Boltz
             f"RUN: {run} holds an unfinished run without {DESCRIPTION}; harmonium train --resume ends it"
         )
     content, checkpoint = _last_good(run)
-    tensors = content["averaged" if averaged else "machine"]
+    tensors = content.get("averaged" if averaged else "machine", {})
     if tensors is None:
         raise FileNotFoundError(f"averaged: the run {run} was trained without --averaging")
-    machine = _build(run / DESCRIPTION)
     try:
-        machine.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise ValueError(f"RUN: {checkpoint} does not fit {DESCRIPTION} ({error})") from error
-    note(f"the run is unfinished: this is its checkpoint after {content['step']} updates")
-    return machine.to(device), checkpoint
+        machine = rebuilt(_read(run / DESCRIPTION), tensors, device)
+    except ValueError as error:
+        raise ValueError(f"RUN: {checkpoint} with {run / DESCRIPTION} makes no machine, {error}") from error
+    note(f"the run is unfinished: this is its checkpoint after {content.get('step')} updates")
+    return machine, checkpoint
 
 
 def _last_good(run: Path) -> tuple[dict[str, Any], Path]:
@@ -144,25 +144,15 @@ def _last_good(run: Path) -> tuple[dict[str, Any], Path]:
         return content, previous
 
 
-def _build(path: Path) -> BoltzmannMachine:
-    description = _read(path)
-    try:
-        layers = []
-        for config in description["layers"]:
-            arguments = {name: value for name, value in config.items() if name != "kind"}
-            layers.append(Layer.registry[config["kind"]](**arguments))
-        machine = BoltzmannMachine(layers)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: damaged ({error})") from error
-    machine.metadata = description["metadata"]
-    return machine
-
-
 def _read(path: Path) -> dict[str, Any]:
+    """The mapping with ``layers`` and ``metadata`` in a file."""
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
+        description = parsed(path.read_text(encoding="utf-8"))
         if not isinstance(description, dict) or not {"layers", "metadata"} <= set(description):
-            raise ValueError("expected layers and metadata")
+            raise ValueError("damaged, expected layers and metadata")
+        if not isinstance(description["metadata"], dict):
+            received = type(description["metadata"]).__name__
+            raise ValueError(f"damaged, expected a mapping of metadata, received {received}")
     except ValueError as error:
-        raise ValueError(f"{path}: damaged ({error})") from error
+        raise ValueError(f"{path}: {error}") from error
     return description

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -14,7 +14,7 @@ from harmonium._random import as_generator, integers
 from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import kernels, options
-from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
 from harmonium.cli.output import check_target, show, working, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import BitPlanes, read
@@ -71,11 +71,11 @@ def sample(
     shape = options.image_shape_of(image_shape)
     mover = kernels.kernel_from(kernel, step, inner, correction) or Gibbs()
     machine, source = load_machine(run, averaged, options.as_device(device))
-    about: dict[str, Any] = machine.metadata.get("data", {})
+    trained_on, image = source_of(machine)
     encoder = encoder_of(machine)
     picture = out.suffix.lower() == ".png"
     if picture:
-        shape = shape or tuple(about.get("image_shape") or ())
+        shape = shape or image
         if not shape:
             raise ValueError(
                 "image_shape: expected a form such as 28x28 for data without a shape, received none"
@@ -91,7 +91,7 @@ def sample(
             noise = machine.random_states(number, generator=generator)
             first, _ = local_search(machine, noise, generator=generator)
     else:
-        first = _rows(machine, number, data or about.get("source"), generator)
+        first = _rows(machine, number, data or trained_on, generator)
     with working(f"sampling {number} chains for {sweeps} sweeps"):
         states = run_chains(machine, mover, first, sweeps, generator=generator)
         v = states[0]

@@ -1,23 +1,26 @@
-"""NumPy, scipy sparse and HDF5 files."""
+"""NumPy and scipy sparse files."""
 
 from __future__ import annotations
 
+import math
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from scipy import sparse
 
+from harmonium.data._claims import check_claim
+
 _SAMPLES = ("samples", "images", "X", "data")
 _LABELS = ("labels", "y")
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_npy(path: Path) -> tuple[Any, Any]:
     """The array, mapped from its file and not read."""
     with path.open("rb") as file:
-        if file.read(6) != b"\x93NUMPY":
-            raise ValueError("it does not begin as a NumPy file")
+        _check_array(file, path.stat().st_size)
     return np.lib.format.open_memmap(path, mode="r"), None
 
 
@@ -25,6 +28,7 @@ def read_npz(path: Path) -> tuple[Any, Any]:
     """Samples and labels by their usual names, or the only array, or a matrix saved by ``scipy.sparse``."""
     if not zipfile.is_zipfile(path):
         raise ValueError("it is not a complete zip archive")
+    _check_members(path)
     with np.load(path, allow_pickle=False) as archive:
         names = archive.files
         if {"format", "shape"} <= set(names):
@@ -42,25 +46,37 @@ def read_npz(path: Path) -> tuple[Any, Any]:
         return _member(archive, samples), None if labels is None else _member(archive, labels)
 
 
-def read_hdf5(path: Path) -> tuple[Any, Any]:
-    """The dataset ``samples``, left in its file, and ``labels``, read."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(
-            f'{path}: reading HDF5 needs h5py; install it with pip install "harmonium[hdf5]"'
-        ) from error
-    file = h5py.File(path, "r")
-    try:
-        samples, labels = file.get("samples"), file.get("labels")
-        if not isinstance(samples, h5py.Dataset):
-            raise ValueError(f"expected a dataset named samples; it holds {', '.join(file) or 'none'}")
-        if not isinstance(labels, (h5py.Dataset, type(None))):
-            raise ValueError("expected labels to be a dataset, received a group")
-        return samples, None if labels is None else labels[()]
-    except Exception:
-        file.close()  # the samples, once returned, keep it open
-        raise
+def _check_members(path: Path) -> None:
+    """Refuse an archive whose members are not what they claim, before any array is made.
+
+    Raises:
+        ValueError: an array of other than its bytes, more bytes than the file's size can vouch for, or a
+            compression that NumPy does not write (whose decoders ask for memory at a file's word).
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        check_claim(sum(member.file_size for member in members), path.stat().st_size, "the archive")
+        for member in members:
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"its member {member.filename} is neither stored nor deflated")
+            if member.filename.endswith(".npy"):
+                with archive.open(member) as file:
+                    _check_array(file, member.file_size)
+
+
+def _check_array(file: IO[bytes], size: int) -> None:
+    """Refuse a NumPy array that claims other than the bytes that follow its header."""
+    if file.read(6) != b"\x93NUMPY":
+        raise ValueError("it does not begin as a NumPy file")
+    version = (*file.read(2),)
+    if version not in _HEADERS:
+        raise ValueError(f"expected a NumPy file of version 1.0 or 2.0, received {version}")
+    shape, _, dtype = _HEADERS[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds objects (a pickle), which are not opened")
+    claimed, held = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if min(shape, default=0) < 0 or claimed != held:
+        raise ValueError(f"expected {claimed} bytes for shape {shape} of {dtype}, received {held}")
 
 
 def _member(archive: Any, name: str) -> Any:
@@ -76,4 +92,8 @@ def _read_sparse(path: Path) -> Any:
     # scipy's compiled loops trust the indices, so damaged ones must not reach them.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
+        if (np.diff(matrix.indptr) < 0).any():  # which scipy does not look at where the last one is 0
+            raise ValueError("expected an indptr that never falls")
+    # A shape is a mere claim here: CSR keeps an index for every row, and a batch is dense in its columns.
+    check_claim(8 * max(matrix.shape), path.stat().st_size, f"the shape {matrix.shape}")
     return matrix

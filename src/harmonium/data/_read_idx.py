@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import math
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from harmonium.data._claims import check_claim
+
 _DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_PIECE = 1 << 20
 
 
 def read_idx(path: Path) -> tuple[Any, Any]:
@@ -32,16 +35,30 @@ def _label_files(path: Path) -> list[Path]:
 
 
 def _array(path: Path) -> Any:
-    content = path.read_bytes()
-    if path.suffix.lower() == ".gz":
-        content = gzip.decompress(content)
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _DTYPES:
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as file:
+        return _read(file, path.stat().st_size, compressed=opened is gzip.open)
+
+
+def _read(file: IO[bytes], size: int, compressed: bool) -> Any:
+    """The array that the header claims, if the file holds that and no more."""
+    first = file.read(4)
+    if len(first) < 4 or first[:2] != b"\0\0" or first[2] not in _DTYPES:
         raise ValueError("it does not begin as an IDX file")
-    dtype, dimensions = np.dtype(_DTYPES[content[2]]), content[3]
-    start = 4 + 4 * dimensions
-    shape = tuple(int(side) for side in np.frombuffer(content[4:start], dtype=">u4"))
-    expected = start + math.prod(shape) * dtype.itemsize
-    if len(shape) != dimensions or len(content) != expected:
-        raise ValueError(f"expected {expected} bytes for shape {shape}, received {len(content)}")
-    array = np.frombuffer(content, dtype, offset=start).reshape(shape)
-    return array.astype(dtype.newbyteorder("="))
+    dtype, dimensions = np.dtype(_DTYPES[first[2]]), first[3]
+    sides = file.read(4 * dimensions)
+    shape = tuple(int(side) for side in np.frombuffer(sides, dtype=">u4"))
+    start, claimed = 4 + len(sides), math.prod(shape) * dtype.itemsize
+    if compressed:
+        check_claim(claimed, size, f"the shape {shape}")
+    if len(shape) != dimensions or not (compressed or size == start + claimed):
+        raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {size}")
+    content = bytearray()
+    # One byte beyond the claim is asked for, and with it, under gzip, the comparison of the checksum.
+    while piece := file.read(min(_PIECE, claimed + 1 - len(content))):
+        content += piece
+    if len(content) != claimed:
+        received = "more" if len(content) > claimed else start + len(content)
+        raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {received}")
+    array = np.frombuffer(content, dtype).reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)

@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from harmonium.data._claims import check_claim
+
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+# Pillow knows many more, and starts other programs for some: what a file is called must be what it is.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 # Pillow's modes that are kept, and those that turn into one of them without loss.
-_KEPT = {"L", "RGB", "I;16", "I", "F"}
+_KEPT = {"L": 1, "RGB": 3, "I;16": 2, "I": 4, "F": 4}  # bytes of a pixel
 _CONVERTED = {"1": "L", "P": "RGB"}
 
 
@@ -19,6 +23,8 @@ def read_images(folder: Path) -> tuple[Any, Any]:
     if not paths:
         raise ValueError(f"it holds no image ({', '.join(sorted(_SUFFIXES))})")
     first = _pixels(paths[0])
+    size = sum(path.stat().st_size for path in paths)
+    check_claim(len(paths) * first.nbytes, size, f"{len(paths)} images of shape {first.shape}")
     samples = np.empty((len(paths), *first.shape), dtype=first.dtype)
     for i, path in enumerate(paths):
         pixels = _pixels(path)
@@ -35,11 +41,14 @@ def _pixels(path: Path) -> Any:
     from PIL import Image  # slow to import, and only needed here
 
     try:
-        with Image.open(path) as image:
-            if image.mode not in _KEPT | set(_CONVERTED):
+        with Image.open(path, formats=_FORMATS) as image:
+            mode = _CONVERTED.get(image.mode, image.mode)
+            if mode not in _KEPT:
                 raise ValueError(
                     f"expected grey levels or RGB without transparency, received mode {image.mode}"
                 )
-            return np.asarray(image.convert(_CONVERTED.get(image.mode, image.mode)))
+            claimed = image.width * image.height * _KEPT[mode]
+            check_claim(claimed, path.stat().st_size, f"the size {image.width}x{image.height}")
+            return np.asarray(image.convert(mode))
     except Exception as error:  # decoders of damaged files raise almost anything
         raise ValueError(f"{path.name}: {error or type(error).__name__}") from error

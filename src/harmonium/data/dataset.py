@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from harmonium.data._arrays import Array
+from harmonium.data._arrays import Array, refuse_where
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,4 +57,8 @@ class DataSet:
                 raise ValueError(
                     f"labels: expected shape ({samples.shape[0]},), one per sample, received {labels.shape}"
                 )
+            if labels.dtype.kind not in "biufUS":
+                raise ValueError(f"labels: expected numbers, booleans or text, received {labels.dtype}")
+            if labels.dtype.kind == "f":
+                refuse_where(~np.isfinite(labels), labels, "finite numbers", "labels")
         return cls(samples, labels, image_shape, name)

@@ -228,11 +228,14 @@ def _from_array(X: Any, index: Index) -> Any:
 
 
 def _from_file(X: Any, index: Index) -> Any:
-    if isinstance(index, slice):
-        return np.array(X[index])
-    # Files are read forwards, and h5py takes nothing but strictly increasing positions.
-    positions, inverse = np.unique(index, return_inverse=True)
-    return np.asarray(X[positions])[inverse]
+    try:
+        if isinstance(index, slice):
+            return np.array(X[index])
+        # Files are read forwards, and h5py takes nothing but strictly increasing positions.
+        positions, inverse = np.unique(index, return_inverse=True)
+        return np.asarray(X[positions])[inverse]
+    except (OSError, RuntimeError) as error:  # HDF5 finds damage in a chunk when it is read, not before
+        raise ValueError(f"{X.file.filename}: rows cannot be read, {error}") from error
 
 
 def _from_sparse(X: Any, index: Index) -> Any:

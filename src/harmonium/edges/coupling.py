@@ -61,10 +61,10 @@ class Coupling(nn.Module, ABC):
         pattern = self.pattern(below, above)
         self.inner = below is above
         if self.inner:
-            unit = torch.arange(below.n_units).repeat_interleave(below.width // below.n_units)
+            unit = torch.arange(below.n_units, device="cpu").repeat_interleave(below.width // below.n_units)
             upper = unit.unsqueeze(-1) < unit
             pattern = upper if pattern is None else (pattern | pattern.t()) & upper
-        self.register_buffer("_pattern", pattern, persistent=False)
+        self._pattern = pattern
         self.weight = nn.Parameter(torch.zeros(below.width, above.width))
 
     def matrix(self) -> Tensor:
@@ -81,7 +81,10 @@ class Coupling(nn.Module, ABC):
 
     def within(self, values: Tensor) -> Tensor:
         """Values for the weights with 0 outside the pattern."""
-        return values if self._pattern is None else values * self._pattern
+        if self._pattern is None:
+            return values
+        self._pattern = self._pattern.to(values.device)
+        return values * self._pattern
 
     @torch.no_grad()
     def fill_(self, values: Tensor) -> None:

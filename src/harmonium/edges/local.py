@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,7 +47,7 @@ class Local(Coupling):
                 f"received {height} x {width}"
             )
         corners = self._corners(above.n_units)
-        seen = torch.zeros(above.n_units, height, width, dtype=torch.bool)
+        seen = torch.zeros(above.n_units, height, width, dtype=torch.bool, device="cpu")
         for unit, (top, left) in enumerate(corners):
             seen[unit, top : top + self.window[0], left : left + self.window[1]] = True
         columns = seen.flatten(1).repeat_interleave(below.width // below.n_units, 1)
@@ -61,7 +62,7 @@ class Local(Coupling):
         rows = max(1, min(free[0] + 1, round((units * (free[0] + 1) / (free[1] + 1)) ** 0.5)))
         columns = max(1, min(free[1] + 1, units // rows))
         ends = zip(free, (rows, columns), strict=True)
-        tops, lefts = (torch.linspace(0, end, n).round().int().tolist() for end, n in ends)
+        tops, lefts = (np.linspace(0, end, n).round().astype(int).tolist() for end, n in ends)
         grid = [(top, left) for top in tops for left in lefts]
         return [grid[unit % len(grid)] for unit in range(units)]
 

@@ -33,7 +33,7 @@ class Masked(Coupling):
         super().__init__()
         if isinstance(mask, Mapping):
             mask = _unpacked(mask)
-        self._mask = torch.as_tensor(np.asarray(mask)).bool()
+        self._mask = torch.as_tensor(np.asarray(mask), device="cpu").bool()
         if self._mask.dim() != 2:
             raise ValueError(f"mask: expected two dimensions, received shape {tuple(self._mask.shape)}")
 

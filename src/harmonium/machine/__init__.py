@@ -1,6 +1,6 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
-from harmonium.machine.boltzmann import BoltzmannMachine, load
+from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States, put, taken
@@ -12,6 +12,7 @@ from harmonium.machine.initialisation import (
     orthogonal_,
     visible_from_data_,
 )
+from harmonium.machine.loading import current_names, load, rebuilt
 from harmonium.machine.statistics import Statistics
 from harmonium.machine.visible import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for, visible_for
 
@@ -26,6 +27,7 @@ __all__ = [
     "Part",
     "States",
     "Statistics",
+    "current_names",
     "fit_",
     "from_data_",
     "hidden_for",
@@ -34,6 +36,7 @@ __all__ = [
     "normal_",
     "orthogonal_",
     "put",
+    "rebuilt",
     "taken",
     "visible_for",
     "visible_from_data_",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -37,8 +36,8 @@ class BoltzmannMachine(nn.Module):
             (``hm.Dense()``, ``hm.Masked(mask)``, ``hm.Local(shape, window)``; a list makes all of them
             dense). (l, l) couples the units of a layer.
         visible: the layers that data are about, in the order of the data's columns.
-        seed: where the first couplings come from, N(0, 0.01²): an int or a generator. See
-            ``harmonium.machine`` for other initialisers.
+        seed: where the first couplings come from, N(0, 0.01²): an int or a generator; None leaves them zero.
+            See ``harmonium.machine`` for other initialisers.
 
     Attributes:
         layers: the layers, which own their parameters.
@@ -60,7 +59,7 @@ class BoltzmannMachine(nn.Module):
         edges: Edges | None = None,
         visible: Iterable[int] | None = None,
         *,
-        seed: int | torch.Generator = 0,
+        seed: int | torch.Generator | None = 0,
     ) -> None:
         super().__init__()
         _checks.instance(layers, "layers", Iterable, "a list of layers")
@@ -83,10 +82,10 @@ class BoltzmannMachine(nn.Module):
             coupling.join(given[l], given[m])
         self.layers: Sequence[Layer] = nn.ModuleList(given)  # type: ignore[assignment]
         self.couplings: Sequence[Coupling] = nn.ModuleList(joined.values())  # type: ignore[assignment]
-        inner = {edge: self.couplings[edge].joined for edge, (l, m) in enumerate(self.edges) if l == m}
-        self._graph = Graph(given, self.edges, self.visible, inner)
+        self._graph: Graph | None = None
         self.metadata: dict[str, Any] = {}
-        normal_(self, 0.01, _random.as_generator(seed))
+        if seed is not None:
+            normal_(self, 0.01, _random.as_generator(seed))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -99,13 +98,16 @@ class BoltzmannMachine(nn.Module):
     @property
     def graph(self) -> Graph:
         """The layers as nodes and the couplings as edges, with the order of a sweep."""
+        if self._graph is None:
+            inner = {edge: self.couplings[edge].joined for edge, (l, m) in enumerate(self.edges) if l == m}
+            self._graph = Graph(list(self.layers), self.edges, self.visible, inner)
         self._graph = self._graph.to(self.device, self.dtype)
         return self._graph
 
     @property
     def hidden(self) -> tuple[int, ...]:
         """The layers that are not visible."""
-        return self.graph.hidden
+        return tuple(l for l in range(len(self.layers)) if l not in self.visible)
 
     @property
     def visible_width(self) -> int:
@@ -284,16 +286,18 @@ class BoltzmannMachine(nn.Module):
             ValueError: a parameter is not finite; such a file could not be read back.
             TypeError: metadata that JSON does not know.
         """
-        header: dict[str, Any] = {"layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers]}
-        if not self.graph.is_chain or any(coupling.kind != "dense" for coupling in self.couplings):
-            header["edges"] = [
-                {"layers": list(edge), "kind": coupling.kind, **coupling.config()}
-                for edge, coupling in zip(self.edges, self.couplings, strict=True)
-            ]
-            header["visible"] = list(self.visible)
-        storage.write(
-            Path(path), self.state_dict(), {**header, "metadata": self.metadata}, overwrite=overwrite
-        )
+        header = {**self.config(), "metadata": self.metadata}
+        storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
+
+    def config(self) -> dict[str, Any]:
+        """Layers, edges and visible layers as JSON knows them; with the parameters, the machine."""
+        config: dict[str, Any] = {"layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers]}
+        chain = self.visible == (0,) and self.edges == tuple(pairwise(range(len(self.layers))))
+        if not chain or any(coupling.kind != "dense" for coupling in self.couplings):
+            pairs = zip(self.edges, self.couplings, strict=True)
+            config["edges"] = [{"layers": list(e), "kind": c.kind, **c.config()} for e, c in pairs]
+            config["visible"] = list(self.visible)
+        return config
 
 
 def _edges(edges: Any, layers: int) -> dict[tuple[int, int], Coupling]:
@@ -323,50 +327,3 @@ def _visible(visible: Iterable[int], layers: int) -> tuple[int, ...]:
     ):
         raise ValueError(f"visible: expected different layers of 0..{layers - 1}, received {list(listed)}")
     return listed
-
-
-def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMachine:
-    """A machine from the file that ``BoltzmannMachine.save`` wrote.
-
-    Args:
-        path: the file.
-        device: where to put it.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a harmonium file, of an unknown version, or damaged; the message says which.
-    """
-    tensors, header = storage.read(Path(path))
-    dtypes = {x.dtype for x in tensors.values()}
-    if len(dtypes) > 1:
-        raise ValueError(f"path: {path} is damaged, expected one dtype, received {sorted(map(str, dtypes))}")
-    try:
-        layers = [_built(Layer.registry, config) for config in header["layers"]]
-        edges = None
-        if "edges" in header:
-            edges = {
-                tuple(config["layers"]): _built(Coupling.registry, config, "layers")
-                for config in header["edges"]
-            }
-        machine = BoltzmannMachine(layers, edges, header.get("visible")).to(dtype=dtypes.pop())
-        # Version 0.1.0 knew dense couplings alone, under the names couplings.0, couplings.1, …
-        tensors = {re.sub(r"^(couplings\.\d+)$", r"\1.weight", name): x for name, x in tensors.items()}
-        machine.load_state_dict(tensors)
-    except KeyError as error:
-        raise ValueError(
-            f"{path}: this version of harmonium knows no layer or header entry {error}"
-        ) from error
-    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: damaged harmonium file, {error}") from error
-    machine.metadata = header.get("metadata", {})
-    if not isinstance(machine.metadata, dict):
-        raise ValueError(
-            f"path: {path} is damaged, expected a mapping of metadata, received {machine.metadata!r}"
-        )
-    return machine.to(device)
-
-
-def _built(registry: Mapping[str, Any], config: Mapping[str, Any], *others: str) -> Any:
-    """A layer or a coupling from what a file says of it."""
-    arguments = {key: value for key, value in config.items() if key not in ("kind", *others)}
-    return registry[config["kind"]](**arguments)

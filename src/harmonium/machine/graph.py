@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, count, islice
 from typing import NamedTuple, final
 
 import networkx as nx
@@ -182,11 +182,29 @@ def _moved(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
 
 
 def _coloured(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple[Part, ...], ...]:
-    """Parts by colour, colours in the order of their first part: two wherever two suffice."""
-    layers = [part.layer for part in parts]
-    pairs = combinations(range(len(parts)), 2)
-    apart = [(i, j) for i, j in pairs if layers[i] == layers[j] or (layers[i], layers[j]) in set(edges)]
-    return tuple(tuple(parts[i] for i in group) for group in _colours(len(parts), apart))
+    """Parts by colour, colours in the order of their first part: two wherever two suffice.
+
+    Layers take the lowest colours that the layers joined to them have not taken, as many as they have parts,
+    outwards from the first.
+    """
+    graph = nx.Graph()
+    graph.add_nodes_from(part.layer for part in parts)
+    graph.add_edges_from(edges)
+    own: dict[int, list[Part]] = {}
+    for part in parts:
+        own.setdefault(part.layer, []).append(part)
+    colour_of: dict[int, list[int]] = {}
+    for group in nx.connected_components(graph):
+        first = min(group)
+        for l in [first, *(m for _, m in nx.bfs_edges(graph, first))]:
+            taken = {colour for m in graph[l] if m != l for colour in colour_of.get(m, [])}
+            free = (colour for colour in count() if colour not in taken)
+            colour_of[l] = list(islice(free, len(own[l])))
+    groups: dict[int, list[Part]] = {}
+    for l, colours in sorted(colour_of.items()):
+        for colour, part in zip(colours, own[l], strict=True):
+            groups.setdefault(colour, []).append(part)
+    return tuple(tuple(group) for group in groups.values())
 
 
 def _parts(

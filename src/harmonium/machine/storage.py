@@ -18,6 +18,7 @@ from harmonium import _checks
 
 FORMAT = "harmonium"
 VERSION = 1
+MAX_DEPTH = 64
 
 
 def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, overwrite: bool) -> None:
@@ -28,9 +29,11 @@ def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, ove
     for name, x in tensors.items():
         _checks.finite(x, name)
     try:
-        header = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))
+        header = parsed(json.dumps({"format": FORMAT, "version": VERSION, **header}))
     except TypeError as error:
         raise TypeError(f"metadata: expected values that JSON knows, {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"metadata: expected values that can be read back, {error}") from error
     header["checksum"] = checksum(header, tensors)
     replace_file(path, save(tensors, {FORMAT: json.dumps(header)}))
 
@@ -40,36 +43,60 @@ def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(header).encode())
     for name, x in sorted(tensors.items()):
         digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
-        digest.update(x.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(x.contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and header of a machine file; ValueError names what is wrong with it."""
+    """Tensors and header of a machine file, as they were written; ValueError names what is wrong with it.
+
+    The tensors are no larger than the file. What the header says of layers is not looked at.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"path: {path} is not a file")
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             if FORMAT not in metadata:
-                raise ValueError(f"path: {path} is a safetensors file, but not one that harmonium wrote")
-            header = json.loads(metadata[FORMAT])
+                raise ValueError("a safetensors file, but not one that harmonium wrote")
+            header = parsed(metadata[FORMAT])
             if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise ValueError(f"path: {path} is damaged, its header says nothing that harmonium wrote")
+                raise ValueError("damaged, its header says nothing that harmonium wrote")
             if header.get("version") != VERSION:
                 raise ValueError(
-                    f"path: {path} has format version {header.get('version')!r}, "
+                    f"of format version {header.get('version')!r}, "
                     f"this version of harmonium reads version {VERSION}"
                 )
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError) as error:
+        if header.pop("checksum", None) != checksum(header, tensors):
+            raise ValueError("damaged, its contents do not match its checksum")
+    except SafetensorError as error:
         raise ValueError(f"path: {path} is not a harmonium file, or it is damaged ({error})") from error
-    if header.pop("checksum", None) != checksum(header, tensors):
-        raise ValueError(f"path: {path} is damaged, its contents do not match its checksum")
-    for name, x in tensors.items():
-        if not bool(torch.isfinite(x).all()):
-            raise ValueError(f"path: {path} is damaged, {name} holds values that are not finite")
+    except ValueError as error:
+        raise ValueError(f"path: {path} is {error}") from error
     return tensors, header
+
+
+def parsed(text: str) -> Any:
+    """What a JSON text says.
+
+    Raises:
+        ValueError: no JSON, or lists and mappings in each other more than ``MAX_DEPTH`` deep, on which what
+            walks through them would fail.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"damaged, JSON nested more than {MAX_DEPTH} deep") from None
+    except ValueError as error:
+        raise ValueError(f"damaged, it holds no JSON ({error})") from error
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        parts = [part for part in level if isinstance(part, (dict, list))]
+        level = [item for part in parts for item in (part.values() if isinstance(part, dict) else part)]
+    if level:
+        raise ValueError(f"damaged, JSON nested more than {MAX_DEPTH} deep")
+    return value
 
 
 def replace_file(path: Path, contents: bytes) -> None:

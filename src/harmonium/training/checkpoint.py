@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harmonium.machine import current_names
 from harmonium.machine.storage import replace_file
 from harmonium.training.archive import read_archive
 
@@ -18,6 +19,7 @@ FORMAT = "harmonium checkpoint"
 VERSION = 1
 
 _DEEPEST = 64
+_NAMED = ("settings", "machine", "averaged", "callbacks")  # parts that call parameters by their names
 _PARTS: dict[str, tuple[type, ...]] = {
     "format": (str,),
     "version": (int,),
@@ -93,7 +95,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         _require_parts(content)
     except ValueError as error:
         raise DamagedCheckpoint(f"{path}: damaged ({error})") from error
-    return content
+    return {**content, **{part: current_names(content[part]) for part in _NAMED}}
 
 
 def _require_parts(content: dict[str, Any]) -> None:

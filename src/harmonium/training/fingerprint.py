@@ -28,12 +28,18 @@ def fingerprint(
     return {
         **content,
         "X": [len(rows), rows.width, _digest(rows)],
-        "machine": [str(layer) for layer in machine.layers],
+        "machine": [str(layer) for layer in machine.layers] + _edges(machine),
         "requires_grad": [name for name, each in machine.named_parameters() if each.requires_grad],
         "dtype": str(machine.dtype),
         "device": machine.device.type,
         "updates": total,
     }
+
+
+def _edges(machine: BoltzmannMachine) -> list[Any]:
+    """What joins the layers, where they are not a chain of dense couplings."""
+    config = machine.config()
+    return [config["edges"], config["visible"]] if "edges" in config else []
 
 
 def _digest(rows: Rows) -> int:

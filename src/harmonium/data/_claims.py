@@ -1,0 +1,35 @@
+"""How much a file may claim to hold: what its own size can vouch for, or what the user allows."""
+
+from __future__ import annotations
+
+import os
+
+LIMIT = "HARMONIUM_READ_LIMIT"
+LEAST = 64 << 20
+FACTOR = 64
+
+
+def check_claim(claimed: int, size: int, what: str) -> None:
+    """Refuse what would unfold far beyond its file, before memory is asked for it.
+
+    Compressed, sparse and never written data are larger than their file, honestly by a factor of a few, in
+    a file made to do harm by millions. Up to ``FACTOR`` times the file, and always up to ``LEAST``, a claim
+    is believed; the variable ``HARMONIUM_READ_LIMIT``, a number of bytes, takes the place of both.
+
+    Args:
+        claimed: bytes in memory, at least 0.
+        size: bytes of the file.
+        what: the subject of the message.
+
+    Raises:
+        ValueError: more than the limit, or a variable that is not a number.
+    """
+    allowed = os.environ.get(LIMIT, "")
+    if allowed and not allowed.isdecimal():
+        raise ValueError(f"{LIMIT}: expected a number of bytes, received {allowed!r}")
+    limit = int(allowed) if allowed else max(LEAST, FACTOR * size)
+    if claimed > limit:
+        raise ValueError(
+            f"{what} claims {claimed} bytes, where a file of {size} bytes is believed up to {limit}; "
+            f"if it is honest, set {LIMIT}={claimed}"
+        )

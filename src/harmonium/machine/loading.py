@@ -1,0 +1,153 @@
+"""Machines from what was kept of them: nothing is made before its claims are compared with what is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harmonium.edges import Coupling
+from harmonium.layers import Layer
+from harmonium.machine import storage
+from harmonium.machine.boltzmann import BoltzmannMachine
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMachine:
+    """A machine from the file that ``BoltzmannMachine.save`` wrote.
+
+    Args:
+        path: the file.
+        device: where to put it.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a harmonium file, of an unknown version, or damaged; the message says which.
+    """
+    tensors, header = storage.read(Path(path))
+    try:
+        return rebuilt(header, tensors, device)
+    except ValueError as error:
+        raise ValueError(f"path: {path} is damaged, {error}") from error
+
+
+def rebuilt(
+    description: Any, tensors: Mapping[str, Tensor], device: torch.device | str = "cpu"
+) -> BoltzmannMachine:
+    """The machine that a description and its parameters make together.
+
+    Args:
+        description: from JSON: a mapping with ``layers``, for each its kind and arguments, and, where there
+            are any, ``metadata``.
+        tensors: by the names of ``BoltzmannMachine.state_dict``.
+        device: where to put it.
+
+    Raises:
+        ValueError: either is not of this form, or they do not fit each other.
+    """
+    tensors = current_names(tensors) if isinstance(tensors, Mapping) else tensors
+    dtype = _dtype_of(tensors)
+    machine, metadata = _outline(description, most=len(tensors))
+    claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}
+    given = {name: tuple(x.shape) for name, x in tensors.items()}
+    for name in (*claimed, *given):
+        if claimed.get(name) != given.get(name):
+            raise ValueError(
+                f"{name}: expected shape {claimed.get(name)} for its layers, received {given.get(name)}"
+            )
+    machine = machine.to(dtype).to_empty(device=device)
+    machine.load_state_dict(tensors)
+    machine.metadata = metadata
+    return machine
+
+
+def _outline(description: Any, most: int) -> tuple[BoltzmannMachine, dict[str, Any]]:
+    """The machine, at most ``most`` layers, with no memory for its parameters, and its metadata."""
+    if not isinstance(description, dict) or not isinstance(description.get("layers"), list):
+        raise ValueError("expected a list of layers in its header")
+    if len(description["layers"]) > most:
+        raise ValueError(f"expected parameters for {len(description['layers'])} layers, received {most}")
+    metadata = description.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise ValueError(f"expected a mapping of metadata, received {type(metadata).__name__}")
+    with torch.device("meta"):  # shapes without numbers
+        layers = [_layer(config, f"layers[{i}]") for i, config in enumerate(description["layers"])]
+        try:
+            edges = _edges(description["edges"], most) if "edges" in description else None
+            return BoltzmannMachine(layers, edges, description.get("visible"), seed=None), metadata
+        except (TypeError, RuntimeError) as error:  # more couplings than can be counted, say
+            raise ValueError(str(error).splitlines()[0]) from error
+
+
+def _layer(config: Any, name: str) -> Layer:
+    layer: Layer = _built(Layer.registry, config, name, "layer")
+    return layer
+
+
+def _edges(configs: Any, most: int) -> dict[tuple[int, int], Coupling]:
+    """Couplings by pair of layers."""
+    if not isinstance(configs, list) or len(configs) > most:
+        raise ValueError(f"edges: expected a list of at most {most} edges")
+    edges = {}
+    for i, config in enumerate(configs):
+        pair = config.get("layers") if isinstance(config, dict) else None
+        if not isinstance(pair, list) or len(pair) != 2 or not all(type(l) is int for l in pair):
+            raise ValueError(f"edges[{i}]: expected a mapping with a pair of layers, received {pair!r}")
+        arguments = {name: value for name, value in config.items() if name != "layers"}
+        edges[pair[0], pair[1]] = _built(Coupling.registry, arguments, f"edges[{i}]", "coupling")
+    return edges
+
+
+def _built(registry: Mapping[str, Any], config: Any, name: str, what: str) -> Any:
+    if not isinstance(config, dict):
+        raise ValueError(f"{name}: expected a mapping, received {type(config).__name__}")
+    arguments = dict(config)
+    kind = arguments.pop("kind", None)
+    if not isinstance(kind, str) or kind not in registry:
+        raise ValueError(f"{name}: this version of harmonium knows no {what} {kind!r}")
+    try:
+        return registry[kind](**arguments)
+    except (TypeError, ValueError, KeyError, OverflowError, RuntimeError) as error:
+        raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+def current_names(content: Any) -> Any:
+    """What was kept under the names of today: version 0.1.0 called couplings couplings.0, couplings.1, …
+
+    Args:
+        content: names, or mappings and lists of them at any depth.
+    """
+    if isinstance(content, str):
+        return re.sub(r"^(couplings\.\d+)$", r"\1.weight", content)
+    if isinstance(content, Mapping):
+        return {current_names(name): current_names(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [current_names(value) for value in content]
+    return content
+
+
+def _dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
+    """The one dtype of parameters, which must be finite and backed by memory of their own."""
+    if not isinstance(tensors, Mapping) or not tensors:
+        raise ValueError("expected parameters by name, received none")
+    for name, x in tensors.items():
+        if not isinstance(name, str) or not isinstance(x, Tensor):
+            raise ValueError(f"expected tensors by name, received {type(x).__name__} for {name!r}")
+        if x.layout is not torch.strided or x.is_quantized or x.dtype not in _DTYPES:
+            raise ValueError(f"{name}: expected a dense floating tensor, received {x.layout} of {x.dtype}")
+    dtypes = {x.dtype for x in tensors.values()}
+    if len(dtypes) > 1:
+        raise ValueError(f"expected one dtype, received {sorted(map(str, dtypes))}")
+    # A view can repeat a few numbers without end, and copying it would write them all out.
+    storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors.values()}
+    if sum(x.nbytes for x in tensors.values()) > sum(storages.values()):
+        raise ValueError("expected parameters with memory of their own, received views of the same numbers")
+    for name, x in tensors.items():
+        if not bool(torch.isfinite(x).all()):
+            raise ValueError(f"{name} holds values that are not finite")
+    return next(iter(dtypes))
