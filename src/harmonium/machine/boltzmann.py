@@ -293,7 +293,7 @@ class BoltzmannMachine(nn.Module):
         """Layers, edges and visible layers as JSON knows them; with the parameters, the machine."""
         config: dict[str, Any] = {"layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers]}
         chain = self.visible == (0,) and self.edges == tuple(pairwise(range(len(self.layers))))
-        if not chain or any(coupling.kind != "dense" for coupling in self.couplings):
+        if not chain or not all(isinstance(coupling, Dense) for coupling in self.couplings):
             pairs = zip(self.edges, self.couplings, strict=True)
             config["edges"] = [{"layers": list(e), "kind": c.kind, **c.config()} for e, c in pairs]
             config["visible"] = list(self.visible)
