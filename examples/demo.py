@@ -50,7 +50,7 @@ def main(budget: str) -> None:
     baseline = machine.layers[0].log_conditional(test, torch.zeros_like(test)).sum(1).mean().item()
 
     def held_out_log_likelihood(machine: hm.BoltzmannMachine, X: torch.Tensor) -> float:
-        log_partition = hm.likelihood.ais(machine, 50, 200, data=training, reverse=False, seed=2)
+        log_partition = hm.likelihood.ais(machine, 20, 1000, data=training, reverse=False, seed=2)
         return hm.likelihood.log_likelihood(machine, X, log_partition).mean().item()
 
     rule = hm.rules.pcd(k=1, chains=100)
@@ -91,8 +91,8 @@ def main(budget: str) -> None:
     mean = {name: values.mean().item() for name, values in likelihood.items()}
     error = {name: values.std().item() / len(values) ** 0.5 for name, values in likelihood.items()}
     results = {
-        "ln Z": f"{log_partition.value:.3f} ± {log_partition.standard_error:.3f} (AIS standard error)",
         "ln Z, bounds": f"{log_partition.lower:.3f} to {log_partition.upper:.3f}",
+        "ln Z": f"{log_partition.value:.3f} ± {log_partition.standard_error:.3f} (AIS standard error)",
         "effective sample size": f"{log_partition.ess:.0f} of {ais_chains}",
         **{
             f"log-likelihood, {name} digits": f"{mean[name]:.2f} ± {error[name]:.2f} nats (rows' spread)"

@@ -26,10 +26,12 @@ def real(value: Any, name: str, low: float = -float("inf"), high: float = float(
         raise TypeError(f"{name}: expected a number, received {type(value).__name__} ({value!r})")
     number = float(value)
     if not low <= number <= high or number in (float("inf"), -float("inf")):
-        within = f"in [{low}, {high}]"
+        within = f" in [{low}, {high}]"
         if high == float("inf"):
-            within = "above 0" if 0 < low < 1e-37 else f"of at least {low:g}"
-        raise ValueError(f"{name}: expected a finite number {within}, received {number}")
+            within = " above 0" if 0 < low < 1e-37 else f" of at least {low:g}"
+        if (low, high) == (-float("inf"), float("inf")):
+            within = ""
+        raise ValueError(f"{name}: expected a finite number{within}, received {number}")
     return number
 
 
@@ -37,6 +39,15 @@ def instance(value: Any, name: str, kind: Any, expected: str) -> None:
     """Refuses anything that is not of a type."""
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected {expected}, received {type(value).__name__}")
+
+
+def dense(value: Any, name: str) -> None:
+    """Refuses anything but a dense tensor of real numbers."""
+    instance(value, name, Tensor, "a torch tensor")
+    if value.layout is not torch.strided or value.is_complex():
+        raise TypeError(
+            f"{name}: expected a dense tensor of real numbers, received {value.layout} of {value.dtype}"
+        )
 
 
 def generator(value: Any, device: torch.device) -> None:
@@ -52,6 +63,13 @@ def one_of(value: Any, name: str, known: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in words:
         raise ValueError(f"{name}: expected one of {', '.join(words)}; received {value!r}")
     return value
+
+
+def squares(x: Tensor, name: str) -> None:
+    """Refuses values so large that their squares are not finite."""
+    if not bool(torch.isfinite(x.square().sum())):
+        largest = float(x.abs().max())
+        raise ValueError(f"{name}: expected values whose squares {x.dtype} can hold, received {largest:g}")
 
 
 def finite(x: Tensor, name: str) -> None:

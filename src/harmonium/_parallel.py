@@ -10,6 +10,8 @@ import torch
 
 COMPILED = find_spec("numba") is not None
 """Whether compiled code can be had (the extra ``fast``)."""
+COMPILED_VALUES = ((0.0, 1.0), (-1.0, 1.0))
+"""The lower and upper values of two-valued units that compiled code knows."""
 
 
 def share_out(work: Callable[[int], object], shares: int) -> None:

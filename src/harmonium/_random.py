@@ -8,6 +8,7 @@ belong to fixed chunks of the array the bits do not depend on the number of thre
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,14 +21,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _CHUNK = 1 << 18
-_POOL = ThreadPoolExecutor(max_workers=64, thread_name_prefix="harmonium-noise")
-
 _LOCAL = threading.local()
 _WARM_UP = 18  # SFC64's author lets 12 to 18 outputs pass before neighbouring seeds look unrelated
 _SMALL = 1 << 14  # below this, opening a stream costs more than it saves
 _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
 Noise = NDArray[Any]
+
+_POOL: ThreadPoolExecutor
+
+
+def _renew_pool() -> None:
+    global _POOL
+    _POOL = ThreadPoolExecutor(max_workers=64, thread_name_prefix="harmonium-noise")
+
+
+_renew_pool()
+if hasattr(os, "register_at_fork"):
+    # A child has the pool without its threads, and would wait for them for ever.
+    os.register_at_fork(after_in_child=_renew_pool)
 
 
 def as_generator(seed: int | torch.Generator, device: torch.device | str = "cpu") -> torch.Generator:

@@ -16,6 +16,9 @@ from .specifications import Specification
 
 LEARNABLE = {
     "bernoulli": ("bias",),
+    "binomial": ("bias",),
+    "relu": ("linear", "log_quadratic"),
+    "double_relu": ("linear", "absolute", "log_quadratic_positive", "log_quadratic_negative"),
     "spin": ("bias",),
     "categorical": ("bias",),
     "gaussian": ("mean", "log_variance"),

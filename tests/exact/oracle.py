@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ MAXIMUM_STATES = 2**23
 NODES = 20
 """Of a truncated unit: exact to 1e-12 for the machines of the tests, whose exponents are of order 1."""
 TRUNCATED = ("truncated_gaussian", "truncated_gauss_bernoulli")
+HALF_LINES = ("relu", "double_relu")
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,14 @@ class Layer:
 
     `natural` holds (U,) of shape (n,) for "bernoulli" and "spin", (U,) of shape (n, q) for "categorical",
     and (U, V), each (n,), for "gaussian". "truncated_gaussian" is like "gaussian" and has bounds,
-    "truncated_gauss_bernoulli" holds (U, V, r).
+    "truncated_gauss_bernoulli" holds (U, V, r). "binomial" is like "bernoulli", with counts up to `trials`;
+    "relu" like "gaussian"; "double_relu" holds (U, D, γ₊, γ₋).
     """
 
     kind: str
     natural: tuple[Array, ...]
     bounds: tuple[Array, Array] | None = None
+    trials: int = 0
 
     @property
     def n_units(self) -> int:
@@ -63,12 +67,14 @@ class LearnableLayer:
     """One layer as it is learned.
 
     {"bias"} for a discrete kind, {"mean", "log_variance"} for "gaussian", {"linear", "quadratic"} for
-    "truncated_gaussian", and {"logit_rate"} besides for "truncated_gauss_bernoulli".
+    "truncated_gaussian", and {"logit_rate"} besides for "truncated_gauss_bernoulli". Half lines have the
+    logs of their curvatures.
     """
 
     kind: str
     values: dict[str, Array]
     bounds: tuple[Array, Array] | None = None
+    trials: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,11 +114,21 @@ def log_sum_exp(terms: Array) -> Array:
 
 def statistics(layer: Layer, states: Array) -> tuple[Array, ...]:
     """t(x) for states (batch, width), each statistic in the shape (batch, *theta.shape)."""
-    if layer.kind in ("gaussian", "truncated_gaussian"):
+    if layer.kind in ("gaussian", "truncated_gaussian", "relu"):
         return states, -0.5 * states**2
+    if layer.kind == "double_relu":
+        halves = np.maximum(states, 0), np.minimum(states, 0)
+        return states, np.abs(states), -0.5 * halves[0] ** 2, -0.5 * halves[1] ** 2
     if layer.kind == "truncated_gauss_bernoulli":
         return states, -0.5 * states**2, (states != 0).astype(float)
     return (states.reshape(len(states), *layer.natural[0].shape),)
+
+
+def log_measure(layer: Layer, states: Array) -> Array:
+    """ln of the base measure, (batch,): of counts Σ ln C(N, x), of other kinds 0."""
+    choices = np.log([float(comb(layer.trials, count)) for count in range(layer.trials + 1)])
+    total: Array = choices[states.astype(int)].sum(1) if layer.kind == "binomial" else np.zeros(len(states))
+    return total
 
 
 def energy(description: Description, states: Sequence[Array]) -> Array:
@@ -132,6 +148,8 @@ def support(layer: Layer) -> Array:
         per_unit = [[[0.0], [1.0]]] * layer.n_units
     elif layer.kind == "spin":
         per_unit = [[[-1.0], [1.0]]] * layer.n_units
+    elif layer.kind == "binomial":
+        per_unit = [[[float(count)] for count in range(layer.trials + 1)]] * layer.n_units
     elif layer.kind == "categorical":
         per_unit = [np.eye(layer.natural[0].shape[1]).tolist()] * layer.n_units
     else:
@@ -265,13 +283,17 @@ def natural(learnable: Learnable) -> Description:
             layers.append(Layer("gaussian", (layer.values["mean"] * precision, precision)))
         elif layer.kind in TRUNCATED:
             layers.append(Layer(layer.kind, tuple(layer.values.values()), layer.bounds))
+        elif layer.kind in HALF_LINES:
+            values = layer.values.items()
+            exact = tuple(np.exp(v) if name.startswith("log") else v for name, v in values)
+            layers.append(Layer(layer.kind, exact))
         elif layer.kind == "natural_gaussian":
             layers.append(Layer("gaussian", (layer.values["linear"], layer.values["quadratic"])))
         elif layer.kind == "standardised_gaussian":
             precision = np.exp(-layer.values["log_variance"])
             layers.append(Layer("gaussian", (layer.values["shift"] * np.sqrt(precision), precision)))
         else:
-            layers.append(Layer(layer.kind, (layer.values["bias"],)))
+            layers.append(Layer(layer.kind, (layer.values["bias"],), trials=layer.trials))
     couplings = [
         weight * _scale(learnable.layers[i])[:, None] * _scale(learnable.layers[i + 1])[None, :]
         for i, weight in enumerate(learnable.couplings)
@@ -344,10 +366,15 @@ def unit_truth(layer: Layer, unit: int, field: Array, second: Array) -> UnitTrut
         return _gaussian_truth(layer.natural[0][unit], layer.natural[1][unit], field, second)
     if layer.bounds is not None:
         return _truncated_truth(layer, unit, field, second)
-    single = Layer(layer.kind, (layer.natural[0][unit : unit + 1],))
+    if layer.kind == "relu":
+        return _half_line_truth(layer.natural[0][unit] + field, layer.natural[1][unit] + second)
+    if layer.kind == "double_relu":
+        return _double_truth(*(part[unit] for part in layer.natural), field, second)
+    single = Layer(layer.kind, (layer.natural[0][unit : unit + 1],), trials=layer.trials)
     values = support(single)
     theta = single.natural[0].reshape(1, -1)
     log_weight = ((theta + field)[:, None, :] * values - 0.5 * second[:, None, :] * values**2).sum(-1)
+    log_weight = log_weight + log_measure(single, values)
     log_partition_ = log_sum_exp(log_weight)
     probability = np.exp(log_weight - log_partition_[:, None])
     mean = probability @ values
@@ -363,10 +390,17 @@ def unit_log_conditional(layer: Layer, unit: int, state: Array, field: Array) ->
     `state` is (m, 1) or (m, q), or one state for all rows.
     """
     truth = unit_truth(layer, unit, field, np.zeros_like(field))
+    if layer.kind == "double_relu":
+        linear, absolute, up, down = (part[unit] for part in layer.natural)
+        bend = np.where(state >= 0, up, down) * state**2
+        along: Array = ((linear + field) * state + absolute * np.abs(state) - 0.5 * bend).sum(1)
+        return along - truth.log_partition
     exponent = (layer.natural[0][unit] + field) * state
-    if layer.kind == "gaussian" or layer.bounds is not None:
+    if layer.kind in ("gaussian", "relu") or layer.bounds is not None:
         exponent = exponent - 0.5 * layer.natural[1][unit] * state**2
     log_conditional: Array = exponent.sum(1) - truth.log_partition
+    if layer.kind == "binomial":
+        log_conditional = log_conditional + log_measure(layer, np.atleast_2d(state))
     if layer.bounds is None:
         return log_conditional
     x = np.broadcast_to(state, field.shape)[:, 0]
@@ -450,6 +484,37 @@ def _gaussian_truth(linear: float, precision: float, field: Array, second: Array
     variance = (probability * (nodes - mean) ** 2).sum(1, keepdims=True)
     square = (probability * nodes**2).sum(1, keepdims=True)
     return UnitTruth(log_partition_, mean, variance, (mean, -0.5 * square))
+
+
+def _half_line_truth(slope: Array, bend: Array) -> UnitTruth:
+    """A truncated unit whose upper end lies 40 deviations beyond everything."""
+    end = ((np.abs(slope) / bend + 40 / np.sqrt(bend)).max(),)
+    whole = Layer("truncated_gaussian", (np.zeros(1), np.zeros(1)), (np.zeros(1), np.array(end)))
+    return _truncated_truth(whole, 0, slope, bend)
+
+
+def _double_truth(
+    linear: float, absolute: float, up: float, down: float, field: Array, second: Array
+) -> UnitTruth:
+    """Two half lines, put together."""
+    sides = (
+        _half_line_truth(linear + absolute + field, up + second),
+        _half_line_truth(absolute - linear - field, down + second),
+    )
+    total = np.logaddexp(sides[0].log_partition, sides[1].log_partition)
+    first, last = (np.exp(side.log_partition - total)[:, None] for side in sides)
+    a, b = (side.mean for side in sides)
+    return UnitTruth(
+        total,
+        first * a - last * b,
+        first * sides[0].variance + last * sides[1].variance + first * last * (a + b) ** 2,
+        (
+            first * a - last * b,
+            first * a + last * b,
+            first * sides[0].statistics[1],
+            last * sides[1].statistics[1],
+        ),
+    )
 
 
 def _truncated_truth(layer: Layer, unit: int, field: Array, second: Array) -> UnitTruth:

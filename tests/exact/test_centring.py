@@ -167,9 +167,39 @@ def test_the_plain_gradient_of_spins_follows_their_flips() -> None:
     assert_close(plain(machine, flipped), expected)
 
 
+def mean_field_offsets(description: oracle.Description, v: Array) -> list[Array]:
+    """Two sweeps of mean field upwards, from hidden units that are pure noise."""
+    states = [v, *(np.tile(uniform_mean(layer), (len(v), 1)) for layer in description.layers[1:])]
+    for _ in range(2):
+        for l in range(1, len(states)):
+            layer = description.layers[l]
+            field = states[l - 1] @ description.couplings[l - 1]
+            if l < len(description.couplings):
+                field = field + states[l + 1] @ description.couplings[l].T
+            states[l] = means(layer, field)
+    return [state.mean(0) for state in states]
+
+
+def means(layer: oracle.Layer, field: Array) -> Array:
+    """E[x | field], (rows, width)."""
+    columns = layer.width // layer.n_units
+    parts = [field[:, u * columns : (u + 1) * columns] for u in range(layer.n_units)]
+    return np.hstack([oracle.unit_truth(layer, u, B, 0 * B).mean for u, B in enumerate(parts)])
+
+
+def uniform_mean(layer: oracle.Layer) -> Array:
+    """Of pure noise: a sparse unit is 0 half of the time."""
+    if layer.kind == "categorical":
+        return np.full(layer.width, layer.n_units / layer.width)
+    if layer.bounds is not None:
+        middle: Array = sum(layer.bounds) / 2
+        return middle / 2 if layer.kind == "truncated_gauss_bernoulli" else middle
+    return np.full(layer.width, {"bernoulli": 0.5, "spin": 0.0, "gaussian": 0.0}[layer.kind])
+
+
 @pytest.mark.parametrize("specification", EVERY, ids=lambda s: s.name)
 def test_the_definition(specification: Specification) -> None:
-    """Cho et al. (2011), Melchior et al. (2016): offsets m midway between the clamped and the free mean,
+    """Cho et al. (2011), Melchior et al. (2016): with offsets m, the means given the data,
 
     dW = r r' D<(x - m)(x' - m')>,   da = r D<x> - (sum of dW r m over the neighbouring layers),
 
@@ -184,7 +214,7 @@ def test_the_definition(specification: Specification) -> None:
     layers = range(len(description.layers))
     seen = [np.mean([phase.statistics[l][0] for phase in clamped], axis=0).ravel() for l in layers]
     own = [free.statistics[l][0].ravel() for l in layers]
-    offsets = [(a + b) / 2 for a, b in zip(seen, own, strict=True)]
+    offsets = [v.mean(0), seen[1]] if len(layers) == 2 else mean_field_offsets(description, v)
     scales = [np.exp(-layer.values.get("log_variance", np.zeros(1))) for layer in parameters.layers]
     expected: dict[str, Array] = {}
     for l in layers[:-1]:
@@ -301,6 +331,12 @@ def test_centring_keeps_what_the_rule_is() -> None:
     assert (twin.clamped, twin.free, twin.bias) == (rule.clamped, rule.free, rule.bias)
     assert twin.centred and not rule.centred
     assert "centred" in twin.name and rule.name in twin.name
+
+
+def test_centring_twice_is_centring_once() -> None:
+    once = hm.rules.centred(hm.rules.ucd())
+    assert hm.rules.centred(once) == once
+    assert once.name.count("centred") == 1
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,25 @@ CASES = (
             "logit_rate": np.array([1.1, 0.0, -2.0]),
         },
     ),
+    Case("binomial", hm.Binomial, (3, 5), {"bias": np.array([-1.3, 0.0, 0.7])}),
+    Case("binomial of one", hm.Binomial, (3, 1), {"bias": np.array([-1.3, 0.0, 0.7])}),
+    Case(
+        "relu",
+        hm.ReLU,
+        (3,),
+        {"linear": np.array([-3.0, 0.0, 0.7]), "log_quadratic": np.log([5.0, 1.0, 0.2])},
+    ),
+    Case(
+        "double_relu",
+        hm.DoubleReLU,
+        (3,),
+        {
+            "linear": np.array([-3.0, 0.0, 0.7]),
+            "absolute": np.array([1.5, 0.0, -2.0]),
+            "log_quadratic_positive": np.log([5.0, 1.0, 0.2]),
+            "log_quadratic_negative": np.log([0.3, 1.0, 2.0]),
+        },
+    ),
     Case(
         "natural_gaussian",
         hm.NaturalGaussian,
@@ -77,7 +96,8 @@ CASES = (
         {"mean": np.array([-1.5, 0.0, 2.0]), "log_variance": np.log([0.05, 1.0, 5.0])},
     ),
 )
-DISCRETE = (hm.Bernoulli, hm.Spin, hm.Categorical)
+DISCRETE = (hm.Bernoulli, hm.Binomial, hm.Spin, hm.Categorical)
+HALF_LINES = (hm.ReLU, hm.DoubleReLU)
 cases = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 discrete = pytest.mark.parametrize("case", [c for c in CASES if c.cls in DISCRETE], ids=lambda c: c.name)
 SECOND = (0.0, 0.3)
@@ -88,7 +108,10 @@ LEVELS = (-100.0, -30.0, -20.5, -7.0, -2.0, -0.5, -1e-3, 0.0, 0.1, 1.0, 3.0, 10.
 def truth_layer(layer: torch.nn.Module) -> oracle.Layer:
     """The oracle's natural parameters of a layer, in double precision from its stored values."""
     learnable = oracle.LearnableLayer(
-        layer.kind, {name: array(getattr(layer, name)) for name in LEARNABLE[layer.kind]}, bounds(layer)
+        layer.kind,
+        {name: array(getattr(layer, name)) for name in LEARNABLE[layer.kind]},
+        bounds(layer),
+        getattr(layer, "trials", 0),
     )
     return oracle.natural(oracle.Learnable((learnable,), ())).layers[0]
 
@@ -135,7 +158,7 @@ def truth(layer: oracle.Layer, field: Array, second: Array | float) -> oracle.Un
 
 def support(layer: oracle.Layer) -> Array:
     """(q, width): each state of one unit, taken by all units of a discrete layer together."""
-    one = oracle.support(oracle.Layer(layer.kind, (layer.natural[0][:1],)))
+    one = oracle.support(oracle.Layer(layer.kind, (layer.natural[0][:1],), trials=layer.trials))
     return np.tile(one, (1, layer.n_units))
 
 
@@ -195,8 +218,8 @@ def test_attributes(case: Case) -> None:
     assert layer.kind == case.name.split()[0]
     assert layer.n_units == case.arguments[0]
     assert layer.discrete is (case.cls in DISCRETE)
-    assert layer.width == (int(np.prod(case.arguments)) if layer.discrete else layer.n_units)
-    assert layer.bounded is not issubclass(case.cls, hm.layers.GaussianUnits)
+    assert layer.width == (int(np.prod(case.arguments)) if case.cls is hm.Categorical else layer.n_units)
+    assert layer.bounded is not issubclass(case.cls, (hm.layers.GaussianUnits, *HALF_LINES))
 
 
 @cases
@@ -302,6 +325,7 @@ def test_log_conditional(case: Case, dtype: torch.dtype) -> None:
         )
     else:
         states = np.repeat(np.array([[-4.0], [-0.5], [0.0], [1.25], [100.0]]), layer.n_units, axis=1)
+        states = states[2:] if case.cls is hm.ReLU else states
     for state in states:
         actual = layer.log_conditional(torch.from_numpy(state).to(dtype).expand_as(field), field)
         expected = np.stack(
@@ -361,6 +385,16 @@ def test_log_conditional_is_normalised(case: Case) -> None:
         )
         if case.cls is hm.TruncatedGaussBernoulli:
             total = total + layer.log_conditional(torch.zeros_like(field), field).exp()
+    elif case.cls in HALF_LINES:
+        # Panels of 20 nodes, small beside every deviation, to beyond every mean.
+        node, weight = np.polynomial.legendre.leggauss(20)
+        edges = np.concatenate([[0.0], 2.0 ** -np.arange(12, 0, -1), np.arange(1, 560)])
+        places = (edges[:-1, None] + np.diff(edges)[:, None] * 0.5 * (node + 1)).reshape(-1, 1, 1)
+        shares = torch.from_numpy((np.diff(edges)[:, None] * 0.5 * weight).reshape(-1, 1, 1))
+        total = sum(
+            (shares * layer.log_conditional(torch.from_numpy(side * places), field).exp()).sum(0)
+            for side in ((1, -1) if case.cls is hm.DoubleReLU else (1,))
+        )
     else:
         moments = layer.moments(field)
         deviation = moments.variance.sqrt()
@@ -432,7 +466,7 @@ def test_given_natural_parameters_override_the_layers_own(case: Case) -> None:
     field = np.random.default_rng(8).normal(0, 2, (6, layer.width))
     other = tuple(1.7 * t.detach() + 0.2 for t in layer.natural())
     own = truth_layer(layer)
-    exact = oracle.Layer(own.kind, tuple(1.7 * t + 0.2 for t in own.natural), own.bounds)
+    exact = oracle.Layer(own.kind, tuple(1.7 * t + 0.2 for t in own.natural), own.bounds, own.trials)
     expected = truth(exact, field, 0.3)
     b = torch.from_numpy(field)
     np.testing.assert_allclose(
@@ -454,9 +488,9 @@ def test_given_natural_parameters_override_the_layers_own(case: Case) -> None:
     with torch.no_grad():
         if issubclass(case.cls, hm.layers.GaussianUnits):
             twin.fit_((other[0] / other[1],), 1 / other[1])
-        elif layer.kind in oracle.TRUNCATED:
-            for parameter, value in zip(twin.natural(), other, strict=True):
-                parameter.copy_(value)
+        elif layer.kind in oracle.TRUNCATED + oracle.HALF_LINES:
+            for (name, parameter), value in zip(twin.named_parameters(), other, strict=True):
+                parameter.copy_(value.log() if name.startswith("log_quadratic") else value)
         else:
             twin.bias.copy_(other[0].reshape(twin.bias.shape))
     torch.testing.assert_close(layer.sample(b, noise, theta=other), twin.sample(b, noise))
@@ -578,8 +612,8 @@ def test_sample_at_a_field_of_100_is_constant(case: Case, dtype: torch.dtype) ->
     exact = truth_layer(layer)
     grid = np.concatenate([[2.0**-24], np.arange(1, 1000) / 1000, [1 - 2.0**-24]])
     noise = uniform_noise(layer, grid, dtype)
-    for state in support(exact):
-        direction = np.where(state == 1, 100.0, 0.0 if layer.kind == "categorical" else -100.0)
+    for state in support(exact)[[0, -1]] if case.cls is hm.Binomial else support(exact):
+        direction = np.where(state > 0, 100.0, 0.0 if layer.kind == "categorical" else -100.0)
         field = torch.from_numpy(direction).to(dtype)
         sample = array(layer.sample(field.expand(len(grid), -1), noise))
         np.testing.assert_array_equal(sample, np.broadcast_to(state, sample.shape))
@@ -645,6 +679,14 @@ def test_mode_is_the_most_probable_state(case: Case, dtype: torch.dtype) -> None
         best = layer.log_conditional(torch.from_numpy(mode).to(dtype), field)
         for place in places:
             other = layer.log_conditional(torch.from_numpy(place).to(dtype).expand_as(field), field)
+            assert (other <= best + (2e-4 if dtype == torch.float32 else 1e-9)).all()
+        layer.check(torch.from_numpy(mode).to(dtype), "mode")
+        return
+    if case.cls in HALF_LINES:
+        best = layer.log_conditional(torch.from_numpy(mode).to(dtype), field)
+        for place in np.concatenate([np.linspace(-600, 600, 97), np.linspace(-3, 3, 61)]):
+            x = torch.full_like(field, place)
+            other = layer.log_conditional(x, field)
             assert (other <= best + (2e-4 if dtype == torch.float32 else 1e-9)).all()
         layer.check(torch.from_numpy(mode).to(dtype), "mode")
         return

@@ -61,6 +61,19 @@ def test_annealing(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) ->
     assert "ess" in text and "log partition standard error" in text
 
 
+def test_bounds_stand_first(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
+    arguments = ("evaluate", saved[0], BARS, "--method", "ais", "--chains", 20, "--temperatures", 50)
+    answer = cli.succeed(*arguments, "--json").json
+    table, (row,) = answer["log_partition"], answer["results"]
+    assert list(table)[:4] == ["method", "lower", "upper", "value"]
+    assert list(row)[2:5] == ["log_likelihood_lower", "log_likelihood_upper", "log_likelihood"]
+    lower, upper = (row["log_likelihood"] + table["value"] - table[name] for name in ("upper", "lower"))
+    assert row["log_likelihood_lower"] == pytest.approx(lower, abs=1e-9)
+    assert row["log_likelihood_upper"] == pytest.approx(upper, abs=1e-9)
+    (row,) = cli.succeed(*arguments, "--no-reverse", "--json").json["results"]
+    assert row["log_likelihood_lower"] is None and row["log_likelihood_upper"] is not None
+
+
 def test_a_poor_estimate_says_so(cli: CommandLine, tmp_path: Path) -> None:
     """Weights of 200 strongly coupled units, annealed in one step, spread over dozens of nats."""
     random_machine(hm.Bernoulli(200), hm.Bernoulli(200), std=1.0).save(tmp_path / "m.safetensors")
@@ -172,6 +185,9 @@ def test_mixing_is_told_by_coupled_chains(cli: CommandLine, tmp_path: Path) -> N
     assert mixing["given_up"] == 0 and 1 <= mixing["mean_meeting_time"] <= mixing["longest_meeting_time"]
     sweeps = [mixing[f"sweeps_to_distance_{distance}"] for distance in ("0.5", "0.1", "0.01")]
     assert sweeps == sorted(sweeps) and sweeps[-1] <= mixing["longest_meeting_time"] * 5
+    names = [f"sweeps_to_distance_{distance}_with_confidence" for distance in ("0.5", "0.1", "0.01")]
+    assert mixing["confidence"] == 0.95
+    assert all(mixing[name] >= estimate for name, estimate in zip(names, sweeps, strict=True))
 
 
 def test_pairs_that_do_not_meet_bound_nothing(cli: CommandLine, tmp_path: Path) -> None:

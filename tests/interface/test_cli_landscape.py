@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -97,3 +98,26 @@ def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
     found = hm.meanfield.landscape(machine, torch.zeros(3, 6))
     with pytest.raises(ValueError, match="3 starts"):
         basin_map(torch.zeros(2, 6), found, tmp_path / "x.png")
+
+
+@pytest.mark.parametrize("method", ["isomap", "pca"])
+def test_few_points_are_told_apart(method: str) -> None:
+    two = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
+    first, other = embedding(two, two[1:], method=method)
+    assert first.shape == (2, 2) and other.shape == (1, 2)
+    assert np.linalg.norm(first[0] - first[1]) == pytest.approx(2**0.5)
+    assert np.allclose(other[0], first[1])
+    (line,) = embedding(torch.arange(6.0).unsqueeze(-1), method=method)
+    assert line.shape == (6, 2) and len(np.unique(line[:, 0].round(6))) == 6
+    for alike in (two[:1], two[:1].expand(6, -1)):
+        assert not embedding(alike, method=method)[0].any()
+
+
+def test_points_that_cannot_be_mapped_are_refused() -> None:
+    points = torch.zeros(4, 3)
+    with pytest.raises(ValueError, match=r"fitted: expected at least one point, .* received \[\(0, 3\)\]"):
+        embedding(points[:0])
+    with pytest.raises(ValueError, match=r"fitted: expected .* the same columns, received .*\(4, 2\)\]"):
+        embedding(points, points[:, :2])
+    with pytest.raises(ValueError, match=r"fitted: expected finite values, received nan at \(0, 0\)"):
+        embedding(points * torch.nan)

@@ -10,12 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import torch
 
 import harmonium as hm
 from harmonium.training.checkpoint import read_checkpoint
+from harmonium.training.lock import Lock
 
-from .command_line import CommandLine
+from .command_line import TINY, CommandLine
 
 COMMAND = [sys.executable, "-m", "harmonium"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -42,7 +44,10 @@ def test_results_and_errors_take_different_streams(tmp_path: Path) -> None:
     assert failed.stderr.startswith("error: RUN: ") and failed.stderr.count("\n") == 1
 
 
-def test_ctrl_c_keeps_a_checkpoint_that_resumes(cli: CommandLine, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_a_checkpoint_that_resumes(
+    number: int, status: int, cli: CommandLine, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     arguments = ["train", "bars-and-stripes", run, "--hidden", "5", "--threads", "1"]
     arguments += ["--checkpoint-every", "50"]
@@ -57,11 +62,11 @@ def test_ctrl_c_keeps_a_checkpoint_that_resumes(cli: CommandLine, tmp_path: Path
         deadline = time.monotonic() + 120
         while not (run / "checkpoint.pt").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         stdout, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130, stderr
+    assert process.returncode == status, stderr
     assert json.loads(stdout)["status"] == "interrupted"
     assert "checkpoint.pt" in stderr and "--resume" in stderr and "Traceback" not in stderr
 
@@ -71,3 +76,29 @@ def test_ctrl_c_keeps_a_checkpoint_that_resumes(cli: CommandLine, tmp_path: Path
     cli.succeed(*arguments[:2], tmp_path / "whole", *arguments[3:], "--updates", step + 10)
     resumed, whole = (hm.load(folder / "machine.safetensors") for folder in (run, tmp_path / "whole"))
     assert all(torch.equal(a, b) for a, b in zip(resumed.parameters(), whole.parameters(), strict=True))
+
+
+def test_an_unfinished_run_whose_last_checkpoint_is_damaged_gives_the_one_before(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    cli.train("bars-and-stripes", run, "--checkpoint-every", "10", "--binarise", "none")
+    (run / "machine.safetensors").unlink()
+    (run / "checkpoint.pt").write_bytes((run / "checkpoint.pt").read_bytes()[:-50])
+    answer = cli.succeed("evaluate", run, "bars-and-stripes", "--json")
+    assert "checkpoint-previous.pt is used" in answer.stderr and "after 10 updates" in answer.stderr
+    (run / "checkpoint-previous.pt").write_bytes(b"")
+    assert "checkpoint-previous.pt: damaged" in cli.refuse("evaluate", run, "bars-and-stripes")
+
+
+def test_a_folder_in_use_is_refused_and_left_as_it_is(cli: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    cli.train("bars-and-stripes", run, "--tensorboard")
+    lock = Lock(run / "lock.json")
+    before = sorted(run.rglob("*"))
+    arguments = ["train", "bars-and-stripes", run, *TINY, "--tensorboard"]
+    for how in ("--resume", "--overwrite"):
+        assert f"in use by process {os.getpid()} on " in cli.refuse(*arguments, how)
+        assert sorted(run.rglob("*")) == before
+    lock.release()
+    cli.succeed(*arguments, "--overwrite")

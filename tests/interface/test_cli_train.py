@@ -47,6 +47,16 @@ def test_visible_biases_start_from_the_data(cli: CommandLine, tmp_path: Path) ->
     assert not machine.couplings[0].any()
 
 
+def test_gaussian_units_start_off_their_saddle(cli: CommandLine, tmp_path: Path) -> None:
+    """A quarter of the data's variance, unless a size of the couplings is given."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400, 3)))
+    for options, variance in (((), 0.25), (("--initial-std", 0.01), 1.0)):
+        run = tmp_path / str(variance)
+        cli.train(tmp_path / "x.npy", run, "--learning-rate", 0, *options)
+        layer = hm.load(run / "machine.safetensors").layers[0]
+        assert layer.log_variance.exp().tolist() == pytest.approx([variance] * 3, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("options", "layers", "encoder"),
     [
@@ -206,6 +216,14 @@ def test_divergence_ends_with_status_1(cli: CommandLine, tmp_path: Path) -> None
     arguments = ("train", "gaussian-mixture", tmp_path / "run", *TINY, "--learning-rate", 1e6)
     message = cli.refuse(*arguments, "--updates", 200, status=1)
     assert "diverged after" in message and "learning rate" in message
+
+
+def test_running_away_ends_with_status_1(cli: CommandLine, tmp_path: Path) -> None:
+    """Discrete units, whose numbers stay finite."""
+    arguments = ("train", "bars-and-stripes", tmp_path / "run", *TINY, "--learning-rate", 1e9)
+    message = cli.refuse(*arguments, status=1)
+    assert "has run away" in message and "learning rate 1e+09" in message and "Traceback" not in message
+    assert not (tmp_path / "run" / "machine.safetensors").exists()
 
 
 def test_a_full_disk_ends_with_status_1(

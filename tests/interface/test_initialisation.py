@@ -9,7 +9,14 @@ from scipy import stats
 
 import harmonium as hm
 from harmonium.data import Rows
-from harmonium.machine import logistic_biases_, normal_, orthogonal_, visible_for, visible_from_data_
+from harmonium.machine import (
+    from_data_,
+    logistic_biases_,
+    normal_,
+    orthogonal_,
+    visible_for,
+    visible_from_data_,
+)
 
 FAILURE_RATE = 1e-3  # of every statistical test here, on a fresh seed
 
@@ -254,3 +261,59 @@ def test_visible_for_makes_the_layer_that_the_data_start(kind: str) -> None:
     assert layer.kind == kind
     layer.check(next(rows.encoded(encoder).chunks(ROWS)), "encoded")
     assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
+
+
+# Off the saddle --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("visible", [hm.Gaussian, hm.NaturalGaussian, hm.StandardisedGaussian])
+@pytest.mark.parametrize(
+    "hidden", [lambda: hm.Bernoulli(40), lambda: hm.Spin(40), lambda: hm.Categorical(20, 3)]
+)
+def test_gaussian_units_start_off_their_saddle(visible, hidden) -> None:
+    """Every hidden unit is undecided at a row, and the visible units keep a quarter of their variance."""
+    X = encoded("gaussian") * 3 + 5
+    made = hm.BoltzmannMachine([visible(5), hidden(), hm.Bernoulli(3)]).double()
+    above = {name: x for name, x in parameters(made).items() if name[:8] in ("layers.2", "coupling")}
+    from_data_(made, Rows.of(X, torch.float64), generator(1))
+    assert torch.equal(parameters(made)["couplings.1"], above["couplings.1"])
+    assert torch.equal(parameters(made)["layers.2.bias"], above["layers.2.bias"])
+    rows = torch.from_numpy(X)
+    machine = made.hamiltonian()
+    J, bias = machine.couplings[0].detach(), machine.thetas[1][0].detach()
+    local = made.layers[1].by_unit(rows @ J + bias)
+    size = made.layers[1].by_unit(rows @ J).std(0).mean(-1)
+    spread = local[..., 0].abs() if local.shape[-1] == 1 else (local.amax(-1) - local.amin(-1))
+    assert bool((spread.min(0).values < 1e-9).all())  # of each unit, over the rows
+    variance = torch.where(rows.var(0, correction=0) > 0, rows.var(0, correction=0), 1.0)
+    torch.testing.assert_close(1 / machine.thetas[0][1].detach(), variance / 4)
+    assert bool((size > 0.05).all()) and bool((size < 2).all())
+    # The visible means given what the hidden units answer to the data are the data's.
+    h = made.layers[1].moments(rows @ J, theta=machine.thetas[1]).mean.mean(0).detach()
+    mean = (machine.thetas[0][0].detach() + J @ h) * variance / 4
+    assert float(((mean - rows.mean(0)) / variance.sqrt()).abs().max()) < 0.1  # seen by 1024 draws of rows
+
+
+def test_many_hidden_units_do_not_explain_more_than_there_is() -> None:
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(2000)]).double()
+    from_data_(made, Rows.of(X, torch.float64), generator())
+    assert float((made.couplings[0].detach().square().sum(1) / 4).mean()) <= 0.25 * 1.1
+
+
+@pytest.mark.parametrize("visible", ["bernoulli", "spin", "categorical"])
+def test_other_units_start_as_the_visible_data_say(visible: str) -> None:
+    made = [hm.BoltzmannMachine([LAYERS[visible](), hm.Bernoulli(4)]) for _ in range(2)]
+    rows = Rows.of(encoded(visible))
+    visible_from_data_(made[0], rows)
+    from_data_(made[1], rows, generator())
+    assert all(torch.equal(x, parameters(made[1])[name]) for name, x in parameters(made[0]).items())
+
+
+def test_off_the_saddle_from_one_row_and_above_a_variance_floor() -> None:
+    made = hm.BoltzmannMachine([hm.Gaussian(5), hm.Bernoulli(4)])
+    from_data_(made, Rows.of(encoded("gaussian")[:1]), generator())
+    assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
+    floored = hm.BoltzmannMachine([hm.Gaussian(2, variance_floor=0.9), hm.Bernoulli(4)])
+    from_data_(floored, Rows.of(np.random.default_rng(0).normal(size=(5000, 2)) * 1.1), generator())
+    assert float((1 / floored.layers[0].natural()[1].detach()).min()) > 0.9

@@ -74,6 +74,35 @@ def test_files_are_short_or_say_why_not() -> None:
     assert long == set(LONG_FILES), f"files over {MAX_LINES} lines and LONG_FILES differ"
 
 
+UNIT_CLASSES = "|".join({cls.__name__ for cls in hm.layers.Layer.registry.values()} | {"GaussianUnits"})
+ASKS_FOR_CLASS = re.compile(rf"isinstance\([^()]*,[^()]*\(?[^()]*\b(?:{UNIT_CLASSES})\b")
+ASKS_FOR_KIND = re.compile(r"(?<!dtype)\.kind (?:==|!=|in|not in) |(?<!dtype)\.kind\.startswith")
+
+
+def test_nothing_outside_the_layers_asks_what_class_a_unit_has() -> None:
+    """A unit says what it can do (``Layer``); else a new kind is answered wrongly where nobody looks."""
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text("utf-8")
+        for path in SOURCES
+        if "layers" not in path.relative_to(ROOT).parts
+    }
+    assert offences(ASKS_FOR_CLASS, texts) + offences(ASKS_FOR_KIND, texts) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("isinstance(layer, Spin)", True),
+        ("isinstance(layers[0], (Bernoulli, Spin))", True),
+        ('layer.kind == "spin"', True),
+        ("isinstance(layer, Layer)", False),
+        ("X.dtype.kind not in names", False),
+    ],
+)
+def test_questions_for_a_class_are_recognised(text: str, found: bool) -> None:
+    assert bool(offences(ASKS_FOR_CLASS, {"a": text}) + offences(ASKS_FOR_KIND, {"a": text})) is found
+
+
 def project_texts() -> dict[str, str]:
     """Every text file that git carries or would carry."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():

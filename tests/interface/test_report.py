@@ -113,6 +113,9 @@ def test_the_mixing_curve_is_the_bound_or_says_that_there_is_none(
     if max_steps is None:
         torch.testing.assert_close(y, hm.couplings.mixing_bound(meetings, range(len(x))))
         assert y[-1] == 0 < y[0] and "bound" in axis.get_ylabel()
+        limit = torch.as_tensor(axis.lines[1].get_ydata()).double()
+        torch.testing.assert_close(limit, hm.couplings.mixing_limit(meetings, range(len(x))))
+        assert limit[-1] > 0
     else:
         assert meetings.capped.any() and "no bound" in axis.get_ylabel()
         assert float(y[-1]) == float(meetings.capped.double().mean())

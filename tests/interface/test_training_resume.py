@@ -21,7 +21,8 @@ import harmonium as hm
 from harmonium.training import STOP, TrainingRun, Update, callbacks, train
 
 VISIBLE, HIDDEN = 6, 4
-FILES = {"config.json", "checkpoint.pt", "history.jsonl", "machine.safetensors", "averaged.safetensors"}
+CHECKPOINTS = {"checkpoint.pt", "checkpoint-previous.pt"}
+FILES = {"config.json", *CHECKPOINTS, "history.jsonl", "machine.safetensors", "averaged.safetensors"}
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +109,7 @@ def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, crash: int, tm
         run(tmp_path / "part", rule=rule, callbacks=[crash_at(crash)])
     resumed = run(tmp_path / "part", rule=rule, resume=True)
     assert_same(whole, resumed)
-    for name in FILES - {"checkpoint.pt", "history.jsonl"}:
+    for name in FILES - CHECKPOINTS - {"history.jsonl"}:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "part" / name).read_bytes()
     lines = (tmp_path / "part" / "history.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == resumed.history
@@ -244,8 +245,9 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
-def test_control_c_finishes_the_update_saves_and_returns(tmp_path: Path) -> None:
-    interrupted = process(tmp_path, 37, "SIGINT")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_finishes_the_update_saves_and_returns(name: str, tmp_path: Path) -> None:
+    interrupted = process(tmp_path, 37, name)
     assert interrupted.returncode == 0, interrupted.stderr
     assert interrupted.stdout.split() == ["interrupted", "37"]
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 37
@@ -267,13 +269,43 @@ def test_a_second_control_c_stops_at_once(tmp_path: Path) -> None:
     assert_same(run(None), run(tmp_path, resume=True))
 
 
-def test_a_process_told_to_ignore_control_c_goes_on_ignoring_it() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_told_to_ignore_a_signal_goes_on_ignoring_it(number: int) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
     try:
-        assert run(None, callbacks=[lambda update: signal.raise_signal(signal.SIGINT)]).status == "completed"
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert run(None, callbacks=[lambda update: signal.raise_signal(number)]).status == "completed"
+        assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
+
+
+def test_a_handler_of_sigterm_that_somebody_set_stays() -> None:
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+
+    def once(update: Update) -> None:
+        if update.step == 12:
+            signal.raise_signal(signal.SIGTERM)
+
+    try:
+        assert run(None, callbacks=[once]).status == "completed" and received == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_run_names_the_signal_that_interrupted_it() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+        outcome = run(None, callbacks=[lambda update, number=number: signal.raise_signal(number)])
+        assert (outcome.status, outcome.updates, outcome.signal) == ("interrupted", 1, number)
+        assert signal.getsignal(number) is before
+    assert run(None).signal is None
+
+
+def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path) -> None:
+    twice = process(tmp_path, 37, "SIGTERM), os.kill(os.getpid(), signal.SIGTERM")
+    assert twice.returncode == -signal.SIGTERM
+    assert_same(run(None), run(tmp_path, resume=True))
 
 
 def test_training_works_outside_the_main_thread() -> None:
@@ -344,7 +376,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     with pytest.raises(OSError, match=r"last good checkpoint, of update 20, was kept.*(pt|jsonl)'") as caught:
         run(tmp_path, callbacks=[fill_the_disk])
     assert caught.value.errno == errno.ENOSPC
-    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "checkpoint.pt", "history.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", *CHECKPOINTS, "history.jsonl"}
     monkeypatch.undo()
     assert_same(run(None), run(tmp_path, resume=True))
 

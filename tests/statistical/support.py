@@ -28,7 +28,10 @@ MACHINES = {
     "spin-bernoulli-categorical": lambda: [hm.Spin(3), hm.Bernoulli(3), hm.Categorical(1, 3)],
     "sparse-bernoulli": lambda: [hm.TruncatedGaussBernoulli(1, -0.5, 1.0), hm.Bernoulli(3)],
     "gaussian-spin-gaussian": lambda: [hm.Gaussian(2), hm.Spin(3), hm.Gaussian(2)],
+    "binomial-relu": lambda: [hm.Binomial(2, 2), hm.ReLU(1)],
 }
+FOR_CHAINS = {"double_relu-spin": lambda: [hm.DoubleReLU(2), hm.Spin(3)]}
+"""More machines for chains; pairs of them meet too slowly for a test of every estimate."""
 
 
 DISCRETE = [name for name, layers in MACHINES.items() if all(layer.discrete for layer in layers())]
@@ -37,7 +40,7 @@ DISCRETE = [name for name, layers in MACHINES.items() if all(layer.discrete for 
 def machine(name: str, seed: int = 0, scale: float = 0.7) -> hm.BoltzmannMachine:
     """A machine with parameters N(0, scale²); Gaussian variances spread from about 0.2 to 5."""
     generator = torch.Generator().manual_seed(seed)
-    made = hm.BoltzmannMachine(MACHINES[name](), seed=generator)
+    made = hm.BoltzmannMachine((MACHINES | FOR_CHAINS)[name](), seed=generator)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))

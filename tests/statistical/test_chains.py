@@ -13,6 +13,7 @@ from harmonium.chains import Kernel, Step
 
 from .support import (
     DISCRETE,
+    FOR_CHAINS,
     MACHINES,
     exact_states,
     exact_statistics,
@@ -43,7 +44,7 @@ def drift(name: str, kernel: Kernel) -> tuple[float, float]:
     return largest_z(row_statistics(hamiltonian, states), exact_statistics(hamiltonian))
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", [*MACHINES, *FOR_CHAINS])
 def test_the_start_is_exact(name):
     made = machine(name)
     states = exact_states(made, ROWS, torch.Generator().manual_seed(2))
@@ -52,7 +53,7 @@ def test_the_start_is_exact(name):
     assert z < limit
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", [*MACHINES, *FOR_CHAINS])
 @pytest.mark.parametrize(
     "kernel", [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(4)], ids=repr
 )
@@ -61,7 +62,7 @@ def test_no_drift(name, kernel):
     assert z < limit
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", [*MACHINES, *FOR_CHAINS])
 def test_no_drift_with_whole_state_proposals(name):
     z, limit = drift(name, hm.chains.Metropolis("state", step=0.3))
     assert z < limit

@@ -7,7 +7,7 @@ from harmonium.chains.langevin import Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.planted import planted
-from harmonium.chains.run import Observer, advance, complete, run
+from harmonium.chains.run import Observer, advance, begin, complete, run
 from harmonium.chains.tempering import Tempering
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Step",
     "Tempering",
     "advance",
+    "begin",
     "complete",
     "local_search",
     "planted",

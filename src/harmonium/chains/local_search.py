@@ -33,8 +33,7 @@ def local_search(
     state it has left but through rounding; that is noticed, and the chain stops there, at a local mode but
     for the rounding.
 
-    Units of one parity must be discrete (or held), so that the search ends; the other parity may be real, its
-    mode is then its conditional mean.
+    Units of one parity must be discrete (or held), so that the search ends; the other parity may be real.
 
     Args:
         machine: the machine.

@@ -11,7 +11,6 @@ from torch import Tensor
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Step
 from harmonium.chains.metropolis import metropolis_test
-from harmonium.layers import GaussianUnits
 from harmonium.machine import Clamp, Hamiltonian, States
 
 
@@ -42,7 +41,7 @@ class Relaxation(NamedTuple):
         Raises:
             ValueError: a machine without a Gaussian layer.
         """
-        real = [l for l, layer in enumerate(hamiltonian.layers) if isinstance(layer, GaussianUnits)]
+        real = [l for l, layer in enumerate(hamiltonian.layers) if layer.gaussian]
         if not real:
             raise ValueError(
                 "machine: expected a Gaussian layer for a Langevin kernel, received "

@@ -49,12 +49,7 @@ def run(
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     _checks.generator(generator, machine.device)
     hamiltonian = machine.hamiltonian()
-    if isinstance(states, Tensor):
-        machine.layers[0].check_rows(states, "states")
-        if states.dtype != machine.dtype:
-            raise TypeError(f"states: expected the machine's {machine.dtype}, received {states.dtype}")
-        states = complete(hamiltonian, states, generator)
-    machine.check_states(states)
+    states = begin(machine, hamiltonian, states, "states", generator)
     rows = len(states[0])
     held = Clamp(hamiltonian, clamp, rows)
     current = kernel.expand(hamiltonian, held.apply_all(states), generator)
@@ -81,6 +76,31 @@ def advance(
         states = step.states
         if observer is not None:
             observer(number, step)
+    return states
+
+
+def begin(
+    machine: BoltzmannMachine,
+    hamiltonian: Hamiltonian,
+    states: Sequence[Tensor] | Tensor,
+    name: str,
+    generator: torch.Generator,
+) -> Sequence[Tensor]:
+    """Checked states of every layer; from visible states alone the hidden layers are drawn upwards.
+
+    Args:
+        machine: the machine, and
+        hamiltonian: its own.
+        states: as in ``run``.
+        name: what to call visible states in messages.
+        generator: source of noise.
+    """
+    if isinstance(states, Tensor):
+        machine.layers[0].check_rows(states, name)
+        if states.dtype != machine.dtype:
+            raise TypeError(f"{name}: expected the machine's {machine.dtype}, received {states.dtype}")
+        states = complete(hamiltonian, states, generator)
+    machine.check_states(states)
     return states
 
 

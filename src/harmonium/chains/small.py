@@ -8,13 +8,12 @@ import numpy as np
 import torch
 
 from harmonium import _random
-from harmonium._parallel import COMPILED, share_out
+from harmonium._parallel import COMPILED, COMPILED_VALUES, share_out
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Kernel
 from harmonium.chains.langevin import Langevin
 from harmonium.chains.relaxation import Relaxation
-from harmonium.layers import Bernoulli, GaussianUnits, Spin
 from harmonium.machine import Hamiltonian, States, Statistics
 
 MAX_COUPLINGS = 1 << 12
@@ -29,8 +28,8 @@ def suits(kernel: Kernel, hamiltonian: Hamiltonian) -> bool:
         COMPILED
         and isinstance(kernel, (Gibbs, Langevin, GibbsLangevin))
         and len(layers) == 2
-        and isinstance(layers[0], GaussianUnits)
-        and isinstance(layers[1], (Bernoulli, Spin))
+        and layers[0].gaussian
+        and layers[1].two_values in COMPILED_VALUES
         and hamiltonian.device.type == "cpu"
         and hamiltonian.dtype is torch.float32
         and isinstance(hamiltonian.beta, float)
@@ -72,7 +71,7 @@ def advance_small(
     J = (hamiltonian.couplings[0].detach() * hamiltonian.beta).numpy()
     n0, n1 = J.shape
     linear, precision = (theta.detach().double().numpy() for theta in hamiltonian.thetas[0])
-    spin = isinstance(hamiltonian.layers[1], Spin)
+    low, high = hamiltonian.layers[1].two_values or COMPILED_VALUES[0]
     v, h = (x.detach().numpy().copy() for x in states)
     key = np.uint64(int(_random.integers(1 << 62, (), generator)))
     chains = len(v)
@@ -83,7 +82,7 @@ def advance_small(
     def work(share: int) -> None:
         run(
             np.ascontiguousarray(J), hamiltonian.thetas[1][0].detach().numpy(),
-            np.float32(2 if spin else 1), np.float32(-1 if spin else 0), linear, precision, v, h, share,
+            np.float32(high - low), np.float32(low), linear, precision, v, h, share,
             shares, key, keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight,
             *(total[share] for total in sums), diagnostics[share],
         )  # fmt: skip

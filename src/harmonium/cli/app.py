@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0 on success, 2 after a mistake in the arguments or the data, 1 after any other
-        failure, 130 after Ctrl-C.
+        failure, 130 after Ctrl-C, 143 after a training run that SIGTERM ended.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     with warnings.catch_warnings():

@@ -22,7 +22,7 @@ from harmonium.data import (
     encoder_from_dict,
 )
 from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, visible_for
+from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, visible_for
 
 BINARISE = ("none", "threshold", "sample", "bit-planes", "gray-planes")
 
@@ -40,7 +40,9 @@ def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tu
         ValueError: data that do not suit the two; the message names the data.
     """
     _checks.one_of(binarise, "binarise", BINARISE)
-    if binarise.endswith("-planes") and visible not in ("auto", "bernoulli"):
+    _checks.one_of(visible, "visible", VISIBLE_KINDS)
+    two_values = None if visible == "auto" else Layer.registry[visible].two_values
+    if binarise.endswith("-planes") and visible != "auto" and two_values != (0.0, 1.0):
         raise ValueError(f"visible: expected auto or bernoulli for {binarise}, received {visible}")
     first: dict[str, Encoder] = {
         "none": Identity(),
@@ -54,7 +56,7 @@ def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tu
         try:
             layer, second = visible_for(Rows.of(samples), visible)
         except ValueError as error:
-            if visible in ("bernoulli", "spin") and binarise == "none":
+            if two_values is not None and binarise == "none":
                 complaint = str(error).split("; ")[0]
                 raise ValueError(f"{complaint}; --binarise makes grey levels binary") from error
             raise

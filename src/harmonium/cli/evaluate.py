@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +38,6 @@ _BASE_ROWS = 10_000
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
 _CHUNK_ROWS = 2048
 _TOLERANCE = 1e-4  # of the posterior: what it still moves changes the bound in the second order
-_ENOUGH = 20  # effective annealing runs, below which the standard error itself is not to be trusted
 
 
 def evaluate(
@@ -78,7 +79,7 @@ def evaluate(
     """Evaluate a machine: ln Z, and the mean log-likelihood and pseudo-likelihood of DATA, in nats.
 
     The likelihood has two errors: the rows' standard error, from their spread, and that of ln Z, which
-    shifts all rows alike.
+    shifts all rows alike and is bounded from both sides where ln Z is estimated.
     """
     options.set_threads(threads)
     _checks.one_of(method, "method", _METHODS)
@@ -93,28 +94,30 @@ def evaluate(
     exact = method == "exact" or (method == "auto" and _cost(machine, clamped=False) <= _AFFORDABLE)
 
     table: dict[str, Any]
+    notes: list[str] = []
     if exact:
         with working("enumerating states for ln Z"):
             log_partition = LogPartition.exact(exact_log_partition(machine))
         table = {"method": "exact", "value": log_partition.value, "standard_error": 0.0}
     else:
         visible = None if base_rows is None else _spread(base_rows, _BASE_ROWS).to(machine.device)
-        with working(f"annealing {chains} chains over {temperatures} temperatures for ln Z"):
+        annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
+        with annealing, warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
             log_partition = ais(machine, chains, temperatures, data=visible, reverse=reverse, seed=seed)
-        table = {"method": "ais", **log_partition._asdict()}
+        notes += [str(doubt.message).replace("more temp", "more --temp") for doubt in doubts]
+        if log_partition.lower <= log_partition.upper < log_partition.value:
+            notes.append(
+                "log_partition: the upper bound lies below the estimate; by chance, or as the chains of the "
+                "reverse run are not mixed"
+            )
+        numbers = log_partition._asdict()
+        table = {"method": "ais", "lower": numbers.pop("lower"), "upper": numbers.pop("upper"), **numbers}
         table.update(chains=chains, temperatures=temperatures)
         table["base"] = base or (sets[0][0] if sets else "pilot run of the machine")
         if not reverse:
             table["upper"] = None
 
-    notes: list[str] = []
-    if log_partition.ess < min(_ENOUGH, chains / 2):
-        notes.append("log_partition: few annealing runs carry the estimate; more --temperatures would help")
-    if log_partition.upper < log_partition.value:
-        notes.append(
-            "log_partition: the upper bound lies below the estimate, as the chains of the reverse run are "
-            "not mixed"
-        )
     layers = [str(layer) for layer in machine.layers]
     result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
     tap = None
@@ -185,9 +188,16 @@ def _evaluate(
         bound += encoder_of(machine).log_abs_det(rows.width)
         notes.append("variational_bound: of a density in the units of the data")
     enumerated = deep and not unavailable
+    limits: dict[str, float | None] = {}
+    if not enumerated and log_partition.ess < inf:  # as ln Z rises, likelihoods fall
+        lowest = bound if unavailable else mean  # with ln Z at its upper bound one below the log-likelihood
+        lift, drop = (log_partition.value - z for z in (log_partition.lower, log_partition.upper))
+        limits["log_likelihood_lower"] = None if lowest is None or drop == -inf else lowest + drop
+        limits["log_likelihood_upper"] = None if mean is None else mean + lift
     pseudo_mean, pseudo_error = _mean(pseudo)
     return {
         "rows": len(rows),
+        **limits,
         "log_likelihood": mean,
         "rows_standard_error": bound_error if unavailable else error,
         "log_partition_standard_error": 0.0 if enumerated else log_partition.standard_error,

@@ -12,11 +12,12 @@ from harmonium.cli.output import note
 from harmonium.machine import BoltzmannMachine, load, rebuilt
 from harmonium.machine.storage import parsed, replace_file
 from harmonium.training import Update
-from harmonium.training.checkpoint import read_checkpoint
+from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
+from harmonium.training.run_directory import CHECKPOINT, PREVIOUS, remove_leftovers
 
-MACHINE, AVERAGED, CHECKPOINT = "machine.safetensors", "averaged.safetensors", "checkpoint.pt"
+MACHINE, AVERAGED = "machine.safetensors", "averaged.safetensors"
 DESCRIPTION, EVENTS = "machine.json", "tensorboard"
-_FILES = (MACHINE, AVERAGED, CHECKPOINT, DESCRIPTION, "config.json", "history.jsonl")
+_FILES = (MACHINE, AVERAGED, CHECKPOINT, PREVIOUS, DESCRIPTION, "config.json", "history.jsonl")
 
 
 def refuse_existing(run_dir: Path) -> None:
@@ -48,15 +49,16 @@ class Describe:
         self._overwrite = overwrite
         self._written = False
 
-    def begin(self, machine: BoltzmannMachine, metrics: tuple[str, ...]) -> None:
-        """Remove the events of the run that is replaced, or TensorBoard would draw both."""
-        if self._overwrite:
-            for events in (self._run_dir / EVENTS).glob("events.out.tfevents.*"):
-                events.unlink()
-
     def __call__(self, update: Update) -> None:
-        """Write the file at the first update."""
+        """Write the file at the first update, when no other process has the folder.
+
+        Events of the run that is replaced go, or TensorBoard would draw both.
+        """
         if not self._written:
+            if self._overwrite:
+                for events in (self._run_dir / EVENTS).glob("events.out.tfevents.*"):
+                    events.unlink()
+            remove_leftovers(self._run_dir / DESCRIPTION)
             text = json.dumps(describe(update.machine), indent=2) + "\n"
             replace_file(self._run_dir / DESCRIPTION, text.encode())
             self._written = True
@@ -111,13 +113,13 @@ def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[Boltz
         if checkpoint.exists() and checkpoint.stat().st_mtime > path.stat().st_mtime:
             note(f"warning: {checkpoint} is newer than {path}, which is used; --resume would finish that run")
         return load(path, device=device), path
-    if not checkpoint.exists():
+    if not checkpoint.exists() and not (run / PREVIOUS).exists():
         raise FileNotFoundError(f"RUN: {run} holds neither {path.name} nor {CHECKPOINT}")
     if not (run / DESCRIPTION).exists():
         raise FileNotFoundError(
             f"RUN: {run} holds an unfinished run without {DESCRIPTION}; harmonium train --resume ends it"
         )
-    content = read_checkpoint(checkpoint)
+    content, checkpoint = _last_good(run)
     tensors = content.get("averaged" if averaged else "machine", {})
     if tensors is None:
         raise FileNotFoundError(f"averaged: the run {run} was trained without --averaging")
@@ -127,6 +129,19 @@ def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[Boltz
         raise ValueError(f"RUN: {checkpoint} with {run / DESCRIPTION} makes no machine, {error}") from error
     note(f"the run is unfinished: this is its checkpoint after {content.get('step')} updates")
     return machine, checkpoint
+
+
+def _last_good(run: Path) -> tuple[dict[str, Any], Path]:
+    """The last checkpoint of a run and its path; the one before where that is missing or damaged."""
+    checkpoint, previous = run / CHECKPOINT, run / PREVIOUS
+    if not previous.exists():
+        return read_checkpoint(checkpoint), checkpoint
+    try:
+        return read_checkpoint(checkpoint), checkpoint
+    except (DamagedCheckpoint, FileNotFoundError) as error:
+        content = read_checkpoint(previous)
+        note(f"warning: {error}; {previous} is used")
+        return content, previous
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -17,16 +17,25 @@ from harmonium.cli.encoding import BINARISE, encoded_rows, fit_encoding
 from harmonium.cli.output import note, show, working
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
 from harmonium.data import DataSet, Rows, read
-from harmonium.layers import Bernoulli, Gaussian, Layer, Spin
+from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, normal_, visible_from_data_
+from harmonium.machine import (
+    HIDDEN_KINDS,
+    VISIBLE_KINDS,
+    BoltzmannMachine,
+    from_data_,
+    hidden_for,
+    normal_,
+    visible_from_data_,
+)
 from harmonium.training import SCHEDULES, Callback, TrainingRun, callbacks
 from harmonium.training import train as fit
+from harmonium.training.run_directory import CHECKPOINT
 
-_HIDDEN_KINDS: dict[str, type[Layer]] = {"bernoulli": Bernoulli, "spin": Spin, "gaussian": Gaussian}
 _METRICS = ("pseudo-likelihood",)
 _METRIC_UNITS = 20_000  # visible units drawn for one evaluation, over all rows
 _EPOCHS = 10
+_STD = 0.01  # of the first couplings
 
 _Option = typer.Option
 
@@ -41,8 +50,11 @@ def train(
         list[str] | None, _Option(help="Hidden units, 500 if not given; 500,1000 for two layers; repeatable.")
     ] = None,
     hidden_kind: Annotated[
-        str, _Option(help=f"Kind of hidden units: {', '.join(_HIDDEN_KINDS)}.")
+        str, _Option(help=f"Kind of hidden units: {', '.join(HIDDEN_KINDS)}.")
     ] = "bernoulli",
+    hidden_states: Annotated[
+        int, _Option(help="States of each hidden unit, where the kind leaves it open.")
+    ] = 2,
     binarise: Annotated[str, _Option(help=f"What to do to grey levels: {', '.join(BINARISE)}.")] = "none",
     rule: Annotated[str, _Option(help=f"Learning rule: {', '.join(rules.RECIPES)}.")] = "pcd",
     sweeps: Annotated[int | None, _Option(help="Sweeps of the rule's chains at every update.")] = None,
@@ -71,7 +83,13 @@ def train(
     averaging: Annotated[
         float | None, _Option(help="Decay of a running average of the parameters, such as 0.999.")
     ] = None,
-    initial_std: Annotated[float, _Option(help="Standard deviation of the first couplings.")] = 0.01,
+    initial_std: Annotated[
+        float | None,
+        _Option(
+            help="Standard deviation of the first couplings; if not given 0.01, and a start from the data "
+            "beside Gaussian visible units."
+        ),
+    ] = None,
     seed: options.Seed = 0,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -92,7 +110,8 @@ def train(
 ) -> None:
     """Train a machine on DATA and keep it in RUN_DIR.
 
-    Ctrl-C keeps a checkpoint, from which the same command with --resume goes on as if nothing had happened.
+    Ctrl-C or SIGTERM keeps a checkpoint, from which the same command with --resume goes on as if nothing had
+    happened. The exit status is then 130 or 143.
     """
     options.set_threads(threads)
     if not (resume or overwrite):
@@ -101,7 +120,7 @@ def train(
         epochs = _EPOCHS
     mover = kernels.kernel_from(kernel, step, inner, correction)
     learning_rule = _rule(rule, sweeps, chains, replicas, burn_in, mover, centred)
-    hidden_layers = _hidden_layers(hidden or ["500"], hidden_kind)
+    hidden_layers = _hidden_layers(hidden or ["500"], hidden_kind, hidden_states)
     where = options.as_device(device)
     with working("reading the data"):
         dataset = read(data)
@@ -109,8 +128,12 @@ def train(
         if clip_norm is None and not visible_layer.discrete:
             clip_norm = 1.0  # one outlier would throw Gaussian units out of range
         machine = BoltzmannMachine([visible_layer, *hidden_layers], seed=seed)
-        normal_(machine, initial_std, as_generator(seed))
-        visible_from_data_(machine, Rows.of(X, dtype=machine.dtype))
+        rows, generator = Rows.of(X, dtype=machine.dtype), as_generator(seed)
+        normal_(machine, _STD if initial_std is None else initial_std, generator)
+        if initial_std is None:
+            from_data_(machine, rows, generator)
+        else:
+            visible_from_data_(machine, rows)
         machine.metadata = {"encoder": encoder.to_dict(), "data": _description(dataset, data)}
         held_out, metrics = _validation(machine, validation, metric, seed)
     if resume:
@@ -154,10 +177,11 @@ def train(
     show(_summary(run, dataset, learning_rule), as_json)
     if run.status == "interrupted":
         note(
-            f"interrupted after {run.updates} updates; {run_dir / runs.CHECKPOINT} is kept: "
+            f"interrupted after {run.updates} updates; {run_dir / CHECKPOINT} is kept: "
             "the same command with --resume continues the run"
         )
-        raise typer.Exit(130)
+        assert run.signal is not None
+        raise typer.Exit(128 + run.signal)
 
 
 def _rule(
@@ -188,13 +212,12 @@ def _rule(
     return rules.centred(made) if centred else made
 
 
-def _hidden_layers(hidden: list[str], kind: str) -> list[Layer]:
-    layer = _HIDDEN_KINDS[_checks.one_of(kind, "hidden_kind", _HIDDEN_KINDS)]
+def _hidden_layers(hidden: list[str], kind: str, states: int) -> list[Layer]:
     sizes = [size.strip() for given in hidden for size in given.split(",")]
     for size in sizes:
         if not size.isdecimal() or int(size) < 1:
             raise ValueError(f"hidden: expected numbers of units such as 500 or 500,1000, received {size!r}")
-    return [layer(int(size)) for size in sizes]
+    return hidden_for(kind, [int(size) for size in sizes], states, "hidden_kind")
 
 
 def _description(dataset: DataSet, source: str) -> dict[str, Any]:
@@ -226,7 +249,7 @@ def _validation(
 
 def _summary(run: TrainingRun, dataset: DataSet, rule: Rule) -> dict[str, Any]:
     assert run.run_dir is not None
-    names = (runs.MACHINE, runs.AVERAGED, runs.CHECKPOINT)
+    names = (runs.MACHINE, runs.AVERAGED, CHECKPOINT)
     return {
         "run": str(run.run_dir),
         "status": run.status,

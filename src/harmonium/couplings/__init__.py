@@ -7,7 +7,7 @@ from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.meeting import meet, run_pairs
 from harmonium.couplings.meetings import Meetings
 from harmonium.couplings.metropolis import Metropolis
-from harmonium.couplings.mixing import mixing_bound
+from harmonium.couplings.mixing import mixing_bound, mixing_limit
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
 
@@ -27,5 +27,6 @@ __all__ = [
     "Reflection",
     "meet",
     "mixing_bound",
+    "mixing_limit",
     "run_pairs",
 ]

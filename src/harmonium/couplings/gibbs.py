@@ -14,7 +14,6 @@ from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
-from harmonium.layers import GaussianUnits
 from harmonium.machine import Clamp, Hamiltonian, Parity, States
 
 PARITIES: tuple[Parity, ...] = ("odd", "even")
@@ -121,7 +120,7 @@ class Gibbs(PairKernel):
 
     @staticmethod
     def _default(hamiltonian: Hamiltonian, layers: tuple[int, ...]) -> BlockCoupling:
-        if all(isinstance(hamiltonian.layers[l], GaussianUnits) for l in layers):
+        if all(hamiltonian.layers[l].gaussian for l in layers):
             return Reflection()
         return Maximal(common_noise=True)
 

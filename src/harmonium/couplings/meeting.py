@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.chains import complete
+from harmonium.chains import begin
 from harmonium.couplings import two_valued
 from harmonium.couplings.ledger import Ledger
 from harmonium.couplings.meetings import Meetings
@@ -41,13 +41,15 @@ def meet(
         generator: source of all noise.
 
     Raises:
+        TypeError: another kind of coupling, no generator, or states of another dtype than the machine.
         ValueError: shapes, support or numbers out of range.
     """
+    _checks.instance(coupling, "coupling", PairKernel, "a pair kernel such as couplings.Gibbs()")
+    _checks.generator(generator, machine.device)
+    lag = _checks.positive_int(lag, "lag")
+    max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()
-    if isinstance(start, Tensor):
-        machine.layers[0].check(start, "start")
-        start = complete(hamiltonian, start, generator)
-    machine.check_states(start)
+    start = begin(machine, hamiltonian, start, "start", generator)
     return run_pairs(
         hamiltonian,
         coupling,

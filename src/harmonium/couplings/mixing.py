@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from scipy.special import betaincinv
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.couplings.meetings import Meetings
 
 
 def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
     """Upper bounds on the total variation between the law of X_t and the machine's law (Biswas et al. 2019).
 
-    d_TV(t) ≤ E[max(0, ⌈(τ - lag - t)/lag⌉)], estimated by the mean over pairs. The chains' start is the start
-    of the pairs; a larger lag gives a tighter bound at a higher cost.
+    d_TV(t) ≤ E[N_t] with N_t = max(0, ⌈(τ - lag - t)/lag⌉), estimated by the mean over pairs. The chains'
+    start is the start of the pairs; a larger lag gives a tighter bound at a higher cost. As an estimate it is
+    0 past the longest meeting time, whatever rarer pairs would have done: see ``mixing_limit``.
 
     Args:
         meetings: from ``couplings.meet``.
@@ -22,13 +26,76 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
         One bound for each t, float64, at most 1.
 
     Raises:
-        ValueError: a pair was capped, so that nothing is bounded.
+        TypeError: not ``Meetings``, or steps that are no tensor or range.
+        ValueError: a pair was capped, so that nothing is bounded, or a step below 0.
     """
+    return _lags_to_go(meetings, _steps(meetings, steps)).mean(-1).clamp(max=1)
+
+
+def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 0.95) -> Tensor:
+    """Upper confidence limits of the bounds that ``mixing_bound`` estimates.
+
+    No limit holds without an assumption: a mode that no pair has found may keep pairs apart for as long as it
+    likes. Assumed is a geometric tail: a pair still apart meets within a further lag with a probability h,
+    the same after any number of sweeps, or higher from t + lag on. Then E[N_t] ≤ P(τ > t + lag)/h, and the
+    limit is the upper limit of P(τ > t + lag), which needs no assumption, over the lower limit of h (both of
+    Clopper & Pearson 1934, with half the risk each). Past the longest of n meeting times it is about
+    3.7/(n h) at 95 %.
+
+    The limits hold for one t each. They never rise in t, so that the first t with a limit below some distance
+    has that distance with the same confidence.
+
+    Args:
+        meetings: from ``couplings.meet``, best with a lag near the longest meeting time at lag 1.
+        steps: the numbers t of sweeps, each at least 0.
+        confidence: how often the limit is to be right, above 0 and below 1.
+
+    Returns:
+        One limit for each t, float64, at least ``mixing_bound`` and at most 1. All are 1 where every pair met
+        at the lag itself, which says nothing of h.
+
+    Raises:
+        TypeError, ValueError: as ``mixing_bound``, or a confidence out of range.
+    """
+    risk = (1 - _checks.real(confidence, "confidence", 0.0, 1.0)) / 2
+    if not 0 < risk < 0.5:
+        raise ValueError(f"confidence: expected a number above 0 and below 1, received {confidence:g}")
+    t = _steps(meetings, steps)
+    lags = _lags_to_go(meetings, t)
+    pairs = lags.shape[-1]
+    late = (lags > 0).sum(-1).cpu().numpy()
+    # Were all pairs apart, the upper limit would be 1; the formula has no value there.
+    apart = np.where(late < pairs, betaincinv(late + 1.0, np.maximum(pairs - late, 1), 1 - risk), 1.0)
+    # From the start on: every lag that a pair began apart is a trial, the one in which it met a success.
+    begun = _lags_to_go(meetings, torch.zeros(1, dtype=torch.float64, device=t.device))
+    trials, met = float(begun.sum()), float((begun > 0).sum())
+    readiness = float(betaincinv(met, trials - met + 1, risk)) if met else 0.0
+    limit = torch.from_numpy(apart).to(t.device) / readiness
+    return torch.maximum(limit, lags.mean(-1)).clamp(max=1)
+
+
+def _lags_to_go(meetings: Meetings, t: Tensor) -> Tensor:
+    """N_t of every pair, (steps, pairs)."""
+    excess = (meetings.times.double() - meetings.lag - t.unsqueeze(-1)) / meetings.lag
+    return excess.ceil().clamp(min=0)
+
+
+def _steps(meetings: Meetings, steps: Tensor | range) -> Tensor:
+    """The checked numbers of sweeps, (steps,) float64."""
+    _checks.instance(meetings, "meetings", Meetings, "the meetings of pairs of chains")
+    _checks.instance(steps, "steps", Tensor | range, "a tensor or a range")
     if bool(meetings.capped.any()):
         raise ValueError(
             f"meetings: expected pairs that all met, received {int(meetings.capped.sum())} capped ones; "
             "run them without max_steps"
         )
-    t = torch.as_tensor(list(steps), dtype=torch.float64, device=meetings.times.device)
-    excess = (meetings.times.double() - meetings.lag - t.unsqueeze(-1)) / meetings.lag
-    return excess.ceil().clamp(min=0).mean(-1).clamp(max=1)
+    t = steps if isinstance(steps, Tensor) else torch.tensor(list(steps))
+    if t.dim() != 1 or t.is_complex():
+        raise ValueError(
+            f"steps: expected numbers of sweeps, (steps,), received {t.dtype} of shape {tuple(t.shape)}"
+        )
+    t = t.to(meetings.times.device, torch.float64)
+    if not bool((t >= 0).all()):
+        wrong = t[~(t >= 0)][0]
+        raise ValueError(f"steps: expected numbers of at least 0, received {float(wrong):g}")
+    return t

@@ -7,7 +7,6 @@ from typing import final
 import torch
 
 from harmonium.couplings.block import Block, BlockCoupling, Coupled, accept
-from harmonium.layers import GaussianUnits
 
 
 @final
@@ -26,7 +25,7 @@ class Reflection(BlockCoupling):
             TypeError: a layer that is not Gaussian.
         """
         for l in p.layers:
-            if not isinstance(p.hamiltonian.layers[l], GaussianUnits):
+            if not p.hamiltonian.layers[l].gaussian:
                 raise TypeError(f"Reflection: expected Gaussian layers, received {p.hamiltonian.layers[l]}")
         noise = p.noise(p.rows, generator)
         x = p.sample(noise)

@@ -8,18 +8,16 @@ import numpy as np
 import torch
 
 from harmonium import _random
-from harmonium._parallel import COMPILED, share_out
+from harmonium._parallel import COMPILED, COMPILED_VALUES, share_out
 from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.meetings import Meetings
 from harmonium.couplings.pairs import PairKernel
-from harmonium.layers import Bernoulli, Spin
 from harmonium.machine import Clamp, Hamiltonian, States, Statistics
 
 MAX_COUPLINGS = 1 << 14
 """Couplings up to which a pair alone is faster than a batch of pairs (docs/design_notes.md)."""
 _SHARES = 32  # pairs are dealt into so many sums whatever the number of threads: so the bits stay the same
-_KINDS = (Bernoulli, Spin)
 
 
 def suits(coupling: PairKernel, hamiltonian: Hamiltonian, clamp: Clamp) -> TypeGuard[Gibbs]:
@@ -33,7 +31,7 @@ def suits(coupling: PairKernel, hamiltonian: Hamiltonian, clamp: Clamp) -> TypeG
         and (coupling.jumps is None or hamiltonian.layers[0].n_units <= 64)
         and hamiltonian.device.type == "cpu"
         and isinstance(hamiltonian.beta, float)
-        and all(isinstance(layer, _KINDS) for layer in hamiltonian.layers)
+        and all(layer.two_values in COMPILED_VALUES for layer in hamiltonian.layers)
         and len(hamiltonian.layers) == 2
         and hamiltonian.couplings[0].numel() <= MAX_COUPLINGS
     )
@@ -61,7 +59,7 @@ def run_small_pairs(
     J = (hamiltonian.couplings[0].detach() * hamiltonian.beta).double().numpy()
     n1 = J.shape[1]
     biases = [theta[0].detach().double().numpy() for theta in hamiltonian.thetas]
-    lows = [0.0 if isinstance(layer, Bernoulli) else -1.0 for layer in hamiltonian.layers]
+    lows = [(layer.two_values or COMPILED_VALUES[0])[0] for layer in hamiltonian.layers]
     key = np.uint64(int(_random.integers(1 << 62, (), generator)))
     JT, states = np.ascontiguousarray(J.T), v.double().numpy()
     horizon = states.copy()

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium._parallel import COMPILED, share_out
+from harmonium._parallel import COMPILED, COMPILED_VALUES, share_out
 from harmonium._products import exact_int8_products, int8_product
-from harmonium.layers import Bernoulli, Spin
 from harmonium.machine import Hamiltonian, States, Statistics
 
 FEW_DIFFERENCES = 1 / 6
@@ -28,7 +27,7 @@ def serves(hamiltonian: Hamiltonian, layers: Sequence[int]) -> bool:
         COMPILED
         and hamiltonian.device.type == "cpu"
         and hamiltonian.dtype is torch.float32
-        and all(isinstance(hamiltonian.layers[l], (Bernoulli, Spin)) for l in layers)
+        and all(hamiltonian.layers[l].two_values in COMPILED_VALUES for l in layers)
     )
 
 
@@ -159,9 +158,9 @@ def adds_signed(hamiltonian: Hamiltonian, rows: int) -> bool:
 def _units(hamiltonian: Hamiltonian, layers: Sequence[int]) -> tuple[Any, Any, Any]:
     """Bias, gain and lower value of every unit of the layers."""
     biases = [hamiltonian.thetas[l][0].detach().numpy() for l in layers]
-    spins = [isinstance(hamiltonian.layers[l], Spin) for l in layers]
-    gains = [np.full_like(bias, 2.0 if spin else 1.0) for bias, spin in zip(biases, spins, strict=True)]
-    lows = [np.full_like(bias, -1.0 if spin else 0.0) for bias, spin in zip(biases, spins, strict=True)]
+    pairs = [hamiltonian.layers[l].two_values or COMPILED_VALUES[0] for l in layers]
+    gains = [np.full_like(bias, high - low) for bias, (low, high) in zip(biases, pairs, strict=True)]
+    lows = [np.full_like(bias, low) for bias, (low, _) in zip(biases, pairs, strict=True)]
     return np.concatenate(biases), np.concatenate(gains), np.concatenate(lows)
 
 

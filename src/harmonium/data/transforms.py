@@ -5,12 +5,12 @@ All take NumPy arrays and torch tensors and return the kind they were given, on 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 
+from harmonium import _checks
 from harmonium._random import as_generator, uniform
 from harmonium.data._arrays import (
     Values,
@@ -42,8 +42,7 @@ def threshold(X: Values, at: float = 0.5) -> Values:
             binary already.
     """
     check_numeric(X)
-    if not math.isfinite(at):
-        raise ValueError(f"at: expected a finite number, received {at}")
+    at = _checks.real(at, "at")
     values: Any = X
     if is_floating(X):
         refuse_where(values != values, X, "numbers")

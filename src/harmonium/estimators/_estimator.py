@@ -24,7 +24,7 @@ from harmonium.estimators._progress import Progress, optimizer_factory
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.likelihood import LogPartition
-from harmonium.machine import BoltzmannMachine, visible_for, visible_from_data_
+from harmonium.machine import BoltzmannMachine, from_data_, normal_, visible_for, visible_from_data_
 from harmonium.training import Schedule, train
 from harmonium.training.seeds import stream_seed
 
@@ -38,6 +38,7 @@ SAMPLERS: dict[str, chains.Kernel | None] = {
 }
 
 _ROWS = 4096
+_STD = 0.03  # of the first couplings
 
 
 class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
@@ -52,8 +53,16 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         """New hidden layers for a machine with these visible units."""
 
     @abstractmethod
-    def _initialise(self, generator: torch.Generator) -> None:
-        """Sets the parameters of ``machine_`` but for the visible layer's, which come from the data."""
+    def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
+        """Sets the parameters of ``machine_``, given its visible states of the data."""
+
+    def _random_start(self, rows: Rows, generator: torch.Generator) -> None:
+        """Normal couplings; beside Gaussian units off their saddle, unless ``initial_std`` is given."""
+        normal_(self.machine_, _STD if self.initial_std is None else self.initial_std, generator)
+        if self.initial_std is None:
+            from_data_(self.machine_, rows, generator)
+        else:
+            visible_from_data_(self.machine_, rows)
 
     @abstractmethod
     def _pretrain(self, states: Any) -> None:
@@ -73,7 +82,7 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         Raises:
             ValueError: a parameter out of range, NaN, or values that the visible units do not take.
             TrainingDiverged: something is no longer finite; a smaller learning rate may help.
-            KeyboardInterrupt: after Ctrl-C; the estimator keeps what it has learnt.
+            KeyboardInterrupt: after Ctrl-C or SIGTERM; the estimator keeps what it has learnt.
         """
         self._validate_params()
         rule = self._learning_rule()
@@ -110,10 +119,9 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.encoder_ = encoder
         self.machine_ = BoltzmannMachine([visible, *hidden])
-        self._initialise(as_generator(self._stream("couplings")))
         self.machine_.metadata["encoder"] = encoder.to_dict()
         states = self._training_rows(X)
-        visible_from_data_(self.machine_, Rows.of(states))
+        self._initialise(Rows.of(states), as_generator(self._stream("couplings")))
         self.history_: list[dict[str, Any]] = []
         self.n_updates_ = 0
         self._progress: Progress | None = None

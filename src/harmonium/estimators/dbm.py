@@ -13,13 +13,22 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from harmonium.data import Rows
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.estimators._hidden_layers import hidden_layers
 from harmonium.estimators._progress import OPTIMIZERS
-from harmonium.layers import Bernoulli, Layer, Spin
+from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES, centred, pcd
 from harmonium.likelihood import variational_bound
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, logistic_biases_, normal_, orthogonal_
+from harmonium.machine import (
+    HIDDEN_KINDS,
+    VISIBLE_KINDS,
+    BoltzmannMachine,
+    logistic_biases_,
+    orthogonal_,
+    visible_from_data_,
+)
 from harmonium.meanfield import naive
 from harmonium.training import SCHEDULES, Schedule, pretrain
 from harmonium.training.optimizers import OptimizerFactory
@@ -38,8 +47,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         n_hidden: units of the hidden layers from the lowest up, each at least 1; two or more for a deep
             machine.
         visible: kind of the visible units, see ``RBM``.
-        hidden: kind of the hidden units: "bernoulli", or "spin", whose two values weigh alike in the gradient
-            (Taniguchi et al. 2023, §4.1).
+        hidden: kind of the hidden units, see ``RBM``: "bernoulli", or "spin", whose two values weigh alike in
+            the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side by side.
+        hidden_states: states of each hidden unit, see ``RBM``.
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
             "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
         sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. Only for rules that
@@ -63,7 +73,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         initial: first couplings: "normal", N(0, initial_std²), or "orthogonal", orthogonal rows or columns of
             norm 1 with logistic biases of the hidden units, which "ucd_lmi" wants (Taniguchi et al. 2023,
             §4.3).
-        initial_std: standard deviation of the first couplings, >= 0; not read with ``initial="orthogonal"``.
+        initial_std: standard deviation of the first couplings, >= 0, and None, see ``RBM``; not read with
+            ``initial="orthogonal"``.
         log_partition: how ln Z is found for ``score_samples``, see ``RBM``.
         ais_chains: annealing runs, at least 2.
         ais_temperatures: inverse temperatures of each run, at least 1.
@@ -86,7 +97,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": ["array-like"],
         "visible": [StrOptions(set(VISIBLE_KINDS))],
-        "hidden": [StrOptions({"bernoulli", "spin"})],
+        "hidden": [StrOptions(set(HIDDEN_KINDS))],
+        "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
         "sweeps": [Interval(Integral, 1, None, closed="left"), None],
         "n_chains": [Interval(Integral, 1, None, closed="left"), None],
@@ -100,7 +112,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "initial": [StrOptions({"normal", "orthogonal"})],
-        "initial_std": [Interval(Real, 0, None, closed="left")],
+        "initial_std": [Interval(Real, 0, None, closed="left"), None],
         "log_partition": [StrOptions({"auto", "exact", "ais"})],
         "ais_chains": [Interval(Integral, 2, None, closed="left")],
         "ais_temperatures": [Interval(Integral, 1, None, closed="left")],
@@ -115,6 +127,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         *,
         visible: str = "auto",
         hidden: str = "bernoulli",
+        hidden_states: int = 2,
         rule: str | Rule = "mean_field_pcd",
         sweeps: int | None = None,
         n_chains: int | None = None,
@@ -128,7 +141,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         clip_norm: float | None = 1.0,
         weight_decay: float = 0.0,
         initial: str = "normal",
-        initial_std: float = 0.03,
+        initial_std: float | None = None,
         log_partition: str = "auto",
         ais_chains: int = 100,
         ais_temperatures: int = 1000,
@@ -139,6 +152,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         self.n_hidden = n_hidden
         self.visible = visible
         self.hidden = hidden
+        self.hidden_states = hidden_states
         self.rule = rule
         self.sweeps = sweeps
         self.n_chains = n_chains
@@ -167,15 +181,15 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         sizes = list(self.n_hidden)
         if not sizes or not all(isinstance(size, Integral) and size >= 1 for size in sizes):
             raise ValueError(f"n_hidden: expected sizes of at least 1, received {self.n_hidden!r}")
-        kind = Spin if self.hidden == "spin" else Bernoulli
-        return [kind(int(size)) for size in self.n_hidden]
+        return hidden_layers(visible, self.hidden, [int(size) for size in sizes], self.hidden_states)
 
-    def _initialise(self, generator: torch.Generator) -> None:
+    def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
         if self.initial == "normal":
-            normal_(self.machine_, self.initial_std, generator)
+            self._random_start(rows, generator)
         else:
             orthogonal_(self.machine_, 1.0, generator)
             logistic_biases_(self.machine_, generator)
+            visible_from_data_(self.machine_, rows)
 
     def _pretrain(self, states: Any) -> None:
         if self.pretraining and len(self.machine_.layers) > 2:

@@ -13,17 +13,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from harmonium.data import Rows
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.estimators._hidden_layers import hidden_layers
 from harmonium.estimators._progress import OPTIMIZERS
-from harmonium.layers import Bernoulli, Categorical, Gaussian, Layer, Spin
+from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES
 from harmonium.likelihood import log_likelihood
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, normal_
+from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS, BoltzmannMachine
 from harmonium.training import SCHEDULES, Schedule
 from harmonium.training.optimizers import OptimizerFactory
-
-HIDDEN_KINDS = ("bernoulli", "spin", "categorical", "gaussian")
 
 
 @final
@@ -37,10 +37,11 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         n_hidden: hidden units, at least 1.
         visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, Spin where every
             value is -1 or +1, else Gaussian on standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and
-            +1, or 0 and 1; "categorical" integers 0..q-1; "gaussian" any numbers.
-        hidden: kind of the hidden units: "bernoulli", "spin", "categorical", or "gaussian", which needs
-            discrete visible units.
-        hidden_states: states of each hidden unit, at least 2; read only with ``hidden="categorical"``.
+            +1, or 0 and 1; "categorical" integers 0..q-1; "binomial" counts; "gaussian" any numbers; see
+            ``harmonium.machine.visible_for`` for all kinds.
+        hidden: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
+            "relu", need visible units with one.
+        hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
         sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. "exact" and a
             ``Rule`` take none.
@@ -57,8 +58,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             callable ``(step, total) -> factor``. In ``partial_fit`` the rate is constant.
         clip_norm: largest norm of the gradient, above 0; None: any. Gaussian units need it against outliers.
         weight_decay: >= 0, of the couplings.
-        initial_std: standard deviation of the first couplings, >= 0. Beside Gaussian units and many hidden
-            ones it must be small.
+        initial_std: standard deviation of the first couplings, >= 0; beside Gaussian units and many hidden
+            ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
+            units a start off the saddle (``harmonium.machine.from_data_``).
         log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration, up to 2^26 states of
             the visible or of the hidden units; "ais": by annealed importance sampling; "auto": "exact" up to
             2^20 states, else "ais".
@@ -96,7 +98,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         "schedule": [StrOptions(set(SCHEDULES)), callable],
         "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "initial_std": [Interval(Real, 0, None, closed="left")],
+        "initial_std": [Interval(Real, 0, None, closed="left"), None],
         "log_partition": [StrOptions({"auto", "exact", "ais"})],
         "ais_chains": [Interval(Integral, 2, None, closed="left")],
         "ais_temperatures": [Interval(Integral, 1, None, closed="left")],
@@ -123,7 +125,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         schedule: str | Schedule = "linear",
         clip_norm: float | None = 1.0,
         weight_decay: float = 0.0,
-        initial_std: float = 0.03,
+        initial_std: float | None = None,
         log_partition: str = "auto",
         ais_chains: int = 100,
         ais_temperatures: int = 1000,
@@ -158,18 +160,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     # ----------------------------------------------------------------------------
 
     def _hidden_layers(self, visible: Layer) -> list[Layer]:
-        if self.hidden == "categorical":
-            return [Categorical(self.n_hidden, self.hidden_states)]
-        if self.hidden == "gaussian":
-            if not visible.discrete:
-                raise ValueError(
-                    'hidden: expected discrete units beside Gaussian visible units, received "gaussian"'
-                )
-            return [Gaussian(self.n_hidden)]
-        return [Spin(self.n_hidden) if self.hidden == "spin" else Bernoulli(self.n_hidden)]
+        return hidden_layers(visible, self.hidden, [self.n_hidden], self.hidden_states)
 
-    def _initialise(self, generator: torch.Generator) -> None:
-        normal_(self.machine_, self.initial_std, generator)
+    def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
+        self._random_start(rows, generator)
 
     def _pretrain(self, states: Any) -> None:
         pass  # one pair of layers is all there is

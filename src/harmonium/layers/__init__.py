@@ -1,11 +1,14 @@
 """Layers: one file for each kind of unit."""
 
 from harmonium.layers.bernoulli import Bernoulli
+from harmonium.layers.binomial import Binomial
 from harmonium.layers.categorical import Categorical
+from harmonium.layers.double_relu import DoubleReLU
 from harmonium.layers.gaussian import Gaussian
 from harmonium.layers.gaussian_units import GaussianUnits
 from harmonium.layers.layer import Layer, Moments, Theta
 from harmonium.layers.natural_gaussian import NaturalGaussian
+from harmonium.layers.relu import ReLU
 from harmonium.layers.spin import Spin
 from harmonium.layers.standardised_gaussian import StandardisedGaussian
 from harmonium.layers.truncated_gauss_bernoulli import TruncatedGaussBernoulli
@@ -13,12 +16,15 @@ from harmonium.layers.truncated_gaussian import TruncatedGaussian
 
 __all__ = [
     "Bernoulli",
+    "Binomial",
     "Categorical",
+    "DoubleReLU",
     "Gaussian",
     "GaussianUnits",
     "Layer",
     "Moments",
     "NaturalGaussian",
+    "ReLU",
     "Spin",
     "StandardisedGaussian",
     "Theta",

@@ -1,72 +1,136 @@
-"""Natural parameters from expected statistics, where no formula gives them."""
+"""The parameters of a truncated law from its moments, where no formula gives them."""
 
 from __future__ import annotations
 
-from math import inf
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from harmonium.layers.layer import Layer, Theta
+from harmonium.layers._truncated import truncated_nodes
 
-_STEPS = 500
-_PRECISE = 1e-6
-_ROUNDING = 1e-13  # of ψ: what a step near the solution may seem to lose
+_STEPS = 500  # far more than any moments take; each may double the parameters
+_HALVINGS = 60
+_PRECISE = 1e-9  # of the statistics' own deviations
+_STEEPEST = 20.0  # of the share: at 1/distance = -γ the rounding of γ moves a few percent of the mass
+_ROUNDING = 1e-14  # of the interval: nearer than this, moments in float64 say nothing
 
 
-def matching_theta(layer: Layer, expected: Theta) -> Theta:
-    """θ with E[t] = expected for units without neighbours, by Newton's method in float64.
+class MatchedLaw(NamedTuple):
+    """Slope δ and curvature γ of the density exp(δx - γx²/2), each (units,)."""
 
-    ψ(θ) - θ·expected is convex, its gradient is E[t] - expected, and every step lowers it.
+    slope: Tensor
+    curvature: Tensor
+
+
+def matching_law(
+    mean: Tensor, second: Tensor, low: Tensor, high: Tensor, precision: torch.dtype
+) -> MatchedLaw:
+    """δ and γ with E[x] = mean and E[x²] = second on [low, high], by Newton's method.
+
+    Every law has exactly one such pair, of finite size unless x is confined to one point or to both ends. So
+    that these have one too, the moments are mixed with those of a uniform law, by the share that x is rounded
+    by in ``precision``, in units of the interval. Nor may γ be so negative that rounding it would change
+    which end has the mass: from the ends x keeps a distance of a few such shares.
 
     Args:
-        layer: gives ψ and the start, its pure noise; its own parameters are not read.
-        expected: E[t], each (width,) float64, of a law that is not confined to single points.
+        mean: E[x], (units,) float64.
+        second: E[x²], (units,) float64. Moments that rounding has made impossible are moved to possible ones.
+        low: of every interval, (units,) or (1,), float64.
+        high: the same.
+        precision: the type that δ and γ are going to be rounded to.
 
     Raises:
-        ValueError: no θ was found; the message names the unit.
+        ValueError: moments that are not finite, or no δ and γ were found; the message names the unit.
     """
-    target = torch.stack(expected)
-    theta = torch.stack([part.detach().to(target) for part in layer.reference()])
-    field = torch.zeros_like(target[0])
+    centre, half = (low + high) / 2, (high - low) / 2
+    # x = centre + half·z: in z an interval is [-1, 1], so that the heights of its ends differ by 2δ alone.
+    first = ((mean - centre) / half).clamp(-1, 1)
+    square = (second - centre * (2 * mean - centre)) / half.square()
+    square = torch.minimum(torch.maximum(square, first.square()), torch.ones_like(square))
+    share = (torch.finfo(precision).eps * torch.maximum(low.abs(), high.abs()) / half).clamp(max=0.5)
+    distance = (_STEEPEST * share).clamp(max=0.1)
+    first = torch.clamp((1 - share) * first, 3 * distance - 1, 1 - 3 * distance)
+    bulge = torch.maximum((1 - share) * (1 - square) / 2 + share / 3, distance)
+    slope, curvature = _solve(first, bulge)
+    curvature = curvature / half.square()
+    return MatchedLaw(slope / half + curvature * centre, curvature)
 
-    def height(theta: Tensor) -> Tensor:
-        return layer.log_partition(field, theta=tuple(theta)) - (theta * target).sum(0)
 
-    best = height(theta)
-    previous = inf
+def _solve(first: Tensor, bulge: Tensor) -> MatchedLaw:
+    """δ and γ with E[z] = first and E[(1-z²)/2] = bulge on [-1, 1].
+
+    The two are the slope of a convex function, the log-mass less δ·first + γ·bulge. A Newton step is halved
+    until it does not pass far beyond the least value on its way.
+    """
+    finite = torch.isfinite(first) & torch.isfinite(bulge)
+    if not bool(finite.all()):
+        raise ValueError(f"expected: expected finite statistics, received others for unit {_first(~finite)}")
+    slope, curvature = torch.zeros_like(first), torch.zeros_like(first)
+    now = _Residual.of(slope, curvature, first, bulge)
     for _ in range(_STEPS):
-        gradient, hessian = _derivatives(layer, field, theta, target)
-        scale = hessian.diagonal(dim1=-2, dim2=-1).sqrt()
-        # In units of the statistics' own deviations.
-        wrong = (gradient.T / scale).abs().amax(-1)
-        largest = float(wrong.max())
-        if largest <= _PRECISE and largest > previous / 2:  # down to rounding
-            return tuple(theta)
-        previous = largest
-        correlation = hessian / scale.unsqueeze(-1) / scale.unsqueeze(-2)
-        direction = torch.linalg.lstsq(correlation, (gradient.T / scale).unsqueeze(-1)).solution
-        step = (direction.squeeze(-1) / scale).T
-        length = torch.ones_like(best)
-        for _ in range(60):
-            trial = theta - length * step
-            value = height(trial)
-            worse = ~(value <= best + _ROUNDING * (1 + best.abs()))
-            if not bool(worse.any()):
+        open_units = ~now.settled
+        if not bool(open_units.any()):
+            return MatchedLaw(slope, curvature)
+        step_slope, step_curvature = now.newton()
+        descent = (now.first * step_slope + now.bulge * step_curvature).abs()
+        length = open_units.to(first.dtype)
+        for _ in range(_HALVINGS):
+            new = slope + length * step_slope, curvature + length * step_curvature
+            trial = _Residual.of(*new, first, bulge)
+            # The residual along the step, positive before the least value and negative beyond it.
+            ahead = trial.first * step_slope + trial.bulge * step_curvature
+            beyond = ~(ahead >= -descent / 2) & ~trial.settled
+            if not bool(beyond.any()):
                 break
-            length = torch.where(worse, length / 2, length)
-        moved = ~worse
-        theta = torch.where(moved, trial, theta)
-        best = torch.where(moved, value, best)
-    unit = int(wrong.argmax())
-    raise ValueError(f"expected: found no parameters with these statistics for unit {unit}")
+            length = torch.where(beyond, length / 2, length)
+        (slope, curvature), now = new, trial
+    raise ValueError(f"expected: found no parameters with these statistics for unit {_first(~now.settled)}")
 
 
-def _derivatives(layer: Layer, field: Tensor, theta: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """E[t] - expected, (statistics, units), and its derivative, (units, statistics, statistics)."""
-    with torch.enable_grad():
-        parts = tuple(part.clone().requires_grad_() for part in theta)
-        statistics = layer.expected_statistics(field, theta=parts)
-        rows = [torch.autograd.grad(t.sum(), parts, retain_graph=True) for t in statistics]
-    hessian = torch.stack([torch.stack(row, -1) for row in rows], -2)
-    return torch.stack(statistics).detach() - target, hessian
+class _Residual(NamedTuple):
+    """How far the moments of a law are from the wanted ones, and what they would change by.
+
+    Attributes:
+        first: wanted less present E[z].
+        bulge: the same of (1-z²)/2.
+        variance: of z.
+        regression: of (1-z²)/2 on z.
+        rest: variance of what z leaves of (1-z²)/2.
+    """
+
+    first: Tensor
+    bulge: Tensor
+    variance: Tensor
+    regression: Tensor
+    rest: Tensor
+
+    @classmethod
+    def of(cls, slope: Tensor, curvature: Tensor, first: Tensor, bulge: Tensor) -> _Residual:
+        one = torch.ones_like(slope)
+        z, arch, weight = truncated_nodes(slope, curvature, -one, one)
+        mean, height = (weight * z).sum(0), (weight * arch).sum(0)
+        z, arch = z - mean, arch - height
+        variance = (weight * z.square()).sum(0)
+        regression = (weight * z * arch).sum(0) / variance
+        rest = (weight * (arch - regression * z).square()).sum(0)
+        return cls(first - mean, bulge - height, variance, regression, rest)
+
+    @property
+    def settled(self) -> Tensor:
+        """Which units' moments are the wanted ones."""
+        spread = self.regression.square() * self.variance + self.rest
+        near = [
+            residual.abs() <= (_PRECISE * variance.sqrt()).clamp(min=_ROUNDING)
+            for residual, variance in ((self.first, self.variance), (self.bulge, spread))
+        ]
+        return near[0] & near[1]
+
+    def newton(self) -> tuple[Tensor, Tensor]:
+        """The step that would settle them if the moments were linear in δ and γ."""
+        alone = (self.bulge - self.regression * self.first) / self.rest
+        return self.first / self.variance - self.regression * alone, alone
+
+
+def _first(units: Tensor) -> int:
+    return int(units.nonzero()[0])

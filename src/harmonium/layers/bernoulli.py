@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from harmonium import _random
+from harmonium.data import Encoder, Identity, Rows
+from harmonium.layers._columns import first_other
 from harmonium.layers.layer import Layer, Moments, Theta
 
 
@@ -26,14 +28,22 @@ class Bernoulli(Layer):
 
     kind: ClassVar[str] = "bernoulli"
     location: ClassVar[str] = "bias"
+    two_values = (0.0, 1.0)
+    square = (-0.5,)
 
     def __init__(self, n_units: int) -> None:
         super().__init__(n_units)
         self.bias = nn.Parameter(torch.zeros(self.n_units))
 
-    @property
-    def n_states(self) -> int:
-        return 2
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[Bernoulli, Encoder]:
+        wrong = first_other(rows, cls.two_values)
+        if wrong is not None:
+            raise ValueError(
+                f'X: expected values in {{0, 1}} for visible="bernoulli", received {wrong:g}; '
+                "binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)"
+            )
+        return cls(rows.width), Identity()
 
     def natural(self) -> Theta:
         return (self.bias,)
@@ -71,9 +81,6 @@ class Bernoulli(Layer):
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return (noise < 0.5).to(x.dtype)
-
-    def from_digits(self, digits: Tensor) -> Tensor:
-        return digits.to(self.bias.dtype)
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _random
+from harmonium.data import Encoder, OneHot, Rows
+from harmonium.layers._columns import largest_count
 from harmonium.layers.layer import Layer, Moments, Theta
 
 
@@ -28,15 +30,28 @@ class Categorical(Layer):
 
     kind: ClassVar[str] = "categorical"
     location: ClassVar[str] = "bias"
+    square = (-0.5,)
 
     def __init__(self, n_units: int, n_states: int) -> None:
         self._n_states = _checks.positive_int(n_states, "n_states", minimum=2)
         super().__init__(n_units, columns=self._n_states)
         self.bias = nn.Parameter(torch.zeros(self.n_units, self._n_states))
 
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[Categorical, Encoder]:
+        states = largest_count(rows, "integers 0..q-1", cls.kind) + 1
+        return cls(rows.width, states), OneHot(states)
+
+    @classmethod
+    def plain(cls, n_units: int, n_states: int = 2) -> Categorical:
+        return cls(n_units, n_states)
+
     @property
     def n_states(self) -> int:
         return self._n_states
+
+    def values(self) -> Tensor:
+        return torch.eye(self.n_states, dtype=self.bias.dtype, device=self.bias.device)
 
     def config(self) -> dict[str, Any]:
         return {"n_units": self.n_units, "n_states": self.n_states}
@@ -79,9 +94,6 @@ class Categorical(Layer):
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return self._one_hot((noise * self.n_states).long().clamp_(max=self.n_states - 1), x.dtype)
-
-    def from_digits(self, digits: Tensor) -> Tensor:
-        return self._one_hot(digits.long(), self.bias.dtype)
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:

@@ -5,28 +5,33 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 from math import log, pi
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.data import Encoder, Rows, Standardise
+from harmonium.layers.layer import Moments, Theta
+from harmonium.layers.quadratic_units import QuadraticUnits
 
 
-class GaussianUnits(Layer, ABC):
+class GaussianUnits(QuadraticUnits, ABC):
     """Real units with θ = (U, V), t(x) = (x, -x²/2), ψ = (U+B)²/(2(V+A)) + ½ ln(2π/(V+A)), V + A > 0.
 
     A subclass says which parameters it learns and how they map to θ and to the scale of the couplings. All
     of them describe the same laws; they differ in the direction of a gradient step.
     """
 
-    bounded: ClassVar[bool] = False
+    bounded = False
+    smoothed = False
+    gaussian = True
     noise_centre: ClassVar[float] = 0.0
+    variance_floor: float = 0.0
 
-    @property
-    def n_states(self) -> None:
-        return None
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
+        return cls(rows.width), Standardise.fit(rows)
 
     def reference(self) -> Theta:
         like = next(self.parameters())
@@ -40,13 +45,6 @@ class GaussianUnits(Layer, ABC):
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         slope, precision = self._local(B, A, theta)
         return Moments(slope / precision, (1 / precision).expand_as(slope))
-
-    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        mean, variance = self.moments(B, A, theta)
-        return (mean, -0.5 * (mean.square() + variance))
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x, -0.5 * x.square())
 
     def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
         return _random.normal(shape, generator, next(self.parameters()).dtype)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf, log2
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from harmonium import _checks
+from harmonium.data import Encoder, Rows
 
 Theta = tuple[Tensor, ...]
 
@@ -45,7 +46,18 @@ class Layer(nn.Module, ABC):
     location: ClassVar[str]
     """The parameter that shifts the field; the target of gradient centring."""
     bounded: ClassVar[bool] = True
-    """Whether the states lie in a finite interval, so that every field has a law."""
+    """Whether the states lie in a finite interval, so that they have a law beside any other units."""
+    smoothed: ClassVar[bool] = True
+    """Whether a fit counts one row of pure noise beside the data, so that a unit that never changed gets
+    finite parameters; where it does not, such a unit gets variance 1."""
+    gaussian: ClassVar[bool] = False
+    """Whether θ = (U, V) and p(x | field) is normal with mean (U + B)/V and variance 1/V."""
+    two_values: ClassVar[tuple[float, float] | None] = None
+    """The lower and the upper state of units with these two and θ = U, so that P(upper) = σ((upper - lower)
+    (U + B)); None for all others."""
+    square: ClassVar[tuple[float, ...] | None] = None
+    """-x²/2 as a combination of the statistics, but for a constant: the coefficient of each; None where it is
+    none. What a curvature A does is then to add A times these to θ."""
     noise_centre: ClassVar[float] = 0.5
     """What the law of the noise is symmetric about."""
     registry: ClassVar[dict[str, type[Layer]]] = {}
@@ -64,10 +76,14 @@ class Layer(nn.Module, ABC):
     # What a kind of unit must say
     # ----------------------------------------------------------------------------
 
-    @property
+    @classmethod
     @abstractmethod
-    def n_states(self) -> int | None:
-        """Number of states of one unit; None for real units."""
+    def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
+        """Visible units of this kind for data, and the encoder that turns data into their states and back.
+
+        Raises:
+            ValueError: data that the kind does not take; the message names the value.
+        """
 
     @abstractmethod
     def natural(self) -> Theta:
@@ -75,7 +91,11 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def reference(self) -> Theta:
-        """The natural parameters of pure noise: uniform for discrete units, standard normal for real ones."""
+        """The natural parameters of pure noise.
+
+        Zero for discrete units and units in an interval, whose law then is their base measure; those of a
+        standard normal, or of what is left of it on the support, for others.
+        """
 
     @abstractmethod
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
@@ -141,8 +161,34 @@ class Layer(nn.Module, ABC):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         """Which entries are not in the support, as booleans of x's shape, and the support in words."""
 
-    # What follows for every kind
+    # What follows for every kind, where it says nothing else
     # -----------------------------------------------------------------------------
+
+    @classmethod
+    def plain(cls, n_units: int, n_states: int = 2) -> Self:
+        """Units of which nothing but their number is said, such as hidden ones.
+
+        Args:
+            n_units: number of units, at least 1.
+            n_states: of each unit, at least 2; read only by kinds whose number of states may be chosen.
+        """
+        return cls(n_units)
+
+    @property
+    def n_states(self) -> int | None:
+        """Number of states of one unit; None for real units."""
+        return None if self.two_values is None else 2
+
+    def values(self) -> Tensor:
+        """The states of one discrete unit in rising order, (n_states, columns).
+
+        Raises:
+            TypeError: real units.
+        """
+        if self.two_values is None:
+            raise TypeError(f"{self.kind} units have no finite list of states")
+        like = next(self.parameters())
+        return torch.tensor(self.two_values, dtype=like.dtype, device=like.device).unsqueeze(-1)
 
     @property
     def discrete(self) -> bool:
@@ -165,16 +211,27 @@ class Layer(nn.Module, ABC):
 
     def from_digits(self, digits: Tensor) -> Tensor:
         """States from the integer labels 0..n_states-1 of discrete units: (..., n_units) to (..., width)."""
-        raise TypeError(f"{self.kind} units have no finite list of states")
+        return self.values()[digits.long()].flatten(-2)
+
+    def log_measure(self, x: Tensor) -> Tensor | None:
+        """ln of the base measure at x for every unit, (..., n_units); None where it is 0 throughout."""
+        return None
 
     def log_weight(self, x: Tensor, theta: Theta | None = None) -> Tensor:
-        """θ·t(x) summed over the units, (...,)."""
+        """θ·t(x) summed over the units, (...,), linear in θ: without the base measure."""
         terms = zip(self.statistics(x), theta or self.natural(), strict=True)
         return torch.stack([t @ parameter for t, parameter in terms]).sum(0)
 
+    def unit_log_weights(self, x: Tensor, theta: Theta | None = None) -> Tensor:
+        """θ·t(x) with ln of the base measure of every unit, (..., n_units): what ψ integrates."""
+        terms = zip(self.statistics(x), theta or self.natural(), strict=True)
+        weights = self.by_unit(torch.stack([t * parameter for t, parameter in terms]).sum(0)).sum(-1)
+        measure = self.log_measure(x)
+        return weights if measure is None else weights + measure
+
     def by_unit(self, x: Tensor) -> Tensor:
         """(..., width) as (..., n_units, columns)."""
-        return x.reshape(*x.shape[:-1], self.n_units, -1)
+        return x.reshape(*x.shape[:-1], self.n_units, self.width // self.n_units)
 
     def check(self, x: Tensor, name: str) -> None:
         """Refuses states of the wrong shape, type or support.
@@ -190,6 +247,7 @@ class Layer(nn.Module, ABC):
         if not isinstance(x, Tensor) or not x.is_floating_point():
             received = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"{name}: expected a floating torch tensor, received {received}")
+        _checks.dense(x, name)
         if x.dim() == 0 or x.shape[-1] != self.width:
             raise ValueError(
                 f"{name}: expected {self.width} columns for {self}, received shape {tuple(x.shape)}"

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from harmonium import _random
+from harmonium.data import Encoder, Identity, Rows, Standardise
+from harmonium.layers._columns import first_other
 from harmonium.layers.layer import Layer, Moments, Theta
 
 
@@ -28,14 +30,23 @@ class Spin(Layer):
 
     kind: ClassVar[str] = "spin"
     location: ClassVar[str] = "bias"
+    two_values = (-1.0, 1.0)
+    square = (0.0,)
 
     def __init__(self, n_units: int) -> None:
         super().__init__(n_units)
         self.bias = nn.Parameter(torch.zeros(self.n_units))
 
-    @property
-    def n_states(self) -> int:
-        return 2
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[Spin, Encoder]:
+        if first_other(rows, (0.0, 1.0)) is None:
+            return cls(rows.width), Standardise(0.5, 0.5)
+        wrong = first_other(rows, cls.two_values)
+        if wrong is not None:
+            raise ValueError(
+                f'X: expected values in {{-1, 1}} or {{0, 1}} for visible="spin", received {wrong:g}'
+            )
+        return cls(rows.width), Identity()
 
     def natural(self) -> Theta:
         return (self.bias,)
@@ -74,9 +85,6 @@ class Spin(Layer):
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return (noise < 0.5).to(x.dtype) * 2 - 1
-
-    def from_digits(self, digits: Tensor) -> Tensor:
-        return digits.to(self.bias.dtype) * 2 - 1
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
 from harmonium import _random
+from harmonium.data import Encoder, Identity, Rows
+from harmonium.layers._columns import value_range
 from harmonium.layers._interval import Bound, Interval
-from harmonium.layers._matching import matching_theta
+from harmonium.layers._matching import matching_law
 from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
 from harmonium.layers.layer import Layer, Moments, Theta
 
@@ -41,6 +43,7 @@ class TruncatedGaussBernoulli(Layer):
 
     kind: ClassVar[str] = "truncated_gauss_bernoulli"
     location: ClassVar[str] = "linear"
+    square = (0.0, 1.0, 0.0)
 
     def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
         super().__init__(n_units)
@@ -51,9 +54,19 @@ class TruncatedGaussBernoulli(Layer):
         with torch.no_grad():
             self.logit_rate.copy_(self.reference()[2])
 
-    @property
-    def n_states(self) -> None:
-        return None
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[TruncatedGaussBernoulli, Encoder]:
+        low, high = value_range(rows)
+        if low < 0 or high > 1:
+            raise ValueError(
+                'X: expected values in [0, 1] for visible="truncated_gauss_bernoulli", received '
+                f"{low if low < 0 else high:g}; divide grey levels by their largest value"
+            )
+        return cls.plain(rows.width), Identity()
+
+    @classmethod
+    def plain(cls, n_units: int, n_states: int = 2) -> TruncatedGaussBernoulli:
+        return cls(n_units, 0.0, 1.0)
 
     def config(self) -> dict[str, Any]:
         return {"n_units": self.n_units, **self.interval.config()}
@@ -124,8 +137,21 @@ class TruncatedGaussBernoulli(Layer):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        for parameter, value in zip(self.natural(), matching_theta(self, expected), strict=True):
-            parameter.copy_(value)
+        mean, minus_half_square, rate = expected
+        low, high = (end.expand_as(mean) for end in self.interval.bounds(mean))
+        # Moments of the values that are not 0; any do where there were none.
+        first, second = (
+            torch.where(rate > 0, t / rate, any_value)
+            for t, any_value in ((mean, (low + high) / 2), (-2 * minus_half_square, 0.0))
+        )
+        law = matching_law(first, second, low, high, self.linear.dtype)
+        self.linear.copy_(law.slope)
+        self.quadratic.copy_(law.curvature)
+        # The log-mass of the density as it has been rounded.
+        slope, curvature = self.linear.to(mean), self.quadratic.to(mean)
+        share = torch.finfo(self.linear.dtype).eps  # as in the law: never quite 0 or 1
+        rate = (1 - share) * rate.clamp(0, 1) + share / 2
+        self.logit_rate.copy_(torch.logit(rate) - truncated_law(slope, curvature, low, high).log_mass)
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x) & (x != 0), f"0 or values in {self.interval}"

@@ -9,14 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _random
+from harmonium.data import Encoder, Identity, Rows, Standardise
+from harmonium.layers._columns import value_range
 from harmonium.layers._interval import Bound, Interval
-from harmonium.layers._matching import matching_theta
+from harmonium.layers._matching import matching_law
 from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.layer import Moments, Theta
+from harmonium.layers.quadratic_units import QuadraticUnits
 
 
 @final
-class TruncatedGaussian(Layer):
+class TruncatedGaussian(QuadraticUnits):
     """Units in [low, high]; θ = (U, V), t(x) = (x, -x²/2), ψ = ln ∫ exp((U+B)x - (V+A)x²/2) dx.
 
     V + A may have either sign: positive bends the density to a peak, zero makes it exponential, negative
@@ -44,9 +47,15 @@ class TruncatedGaussian(Layer):
         self.linear = nn.Parameter(torch.zeros(self.n_units))
         self.quadratic = nn.Parameter(torch.zeros(self.n_units))
 
-    @property
-    def n_states(self) -> None:
-        return None
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[TruncatedGaussian, Encoder]:
+        low, high = value_range(rows)
+        encoder = Identity() if low >= 0 and high <= 1 else Standardise(low, (high - low) or 1.0)
+        return cls.plain(rows.width), encoder
+
+    @classmethod
+    def plain(cls, n_units: int, n_states: int = 2) -> TruncatedGaussian:
+        return cls(n_units, 0.0, 1.0)
 
     def config(self) -> dict[str, Any]:
         return {"n_units": self.n_units, **self.interval.config()}
@@ -63,13 +72,6 @@ class TruncatedGaussian(Layer):
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         law = self._law(B, A, theta)
         return Moments(law.mean, law.variance)
-
-    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        law = self._law(B, A, theta)
-        return (law.mean, -0.5 * (law.mean.square() + law.variance))
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x, -0.5 * x.square())
 
     def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
         return _random.uniform(shape, generator, self.linear.dtype)
@@ -91,8 +93,10 @@ class TruncatedGaussian(Layer):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        for parameter, value in zip(self.natural(), matching_theta(self, expected), strict=True):
-            parameter.copy_(value)
+        mean, minus_half_square = expected
+        law = matching_law(mean, -2 * minus_half_square, *self.interval.bounds(mean), self.linear.dtype)
+        self.linear.copy_(law.slope)
+        self.quadratic.copy_(law.curvature)
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x), f"values in {self.interval}"

@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome
-from harmonium.learning.expectations import Start, begin, check_states
+from harmonium.learning.expectations import Start, begin, check_chains, check_states
 from harmonium.machine import Clamp, Hamiltonian, Statistics
 
 _MUCH = 0.05
@@ -127,6 +127,19 @@ class CoupledChains(Expectation):
         keeps = self.quantile is not None or kept["chains"] is not None
         diagnostics = diagnose(meetings, self._prefix, self.max_steps)
         return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
+
+    def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
+        if state is None or (self.clamped and len(hamiltonian.layers) == 2):
+            return
+        if isinstance(state, Sequence):
+            state = self._handed_over(hamiltonian, state)
+        if not isinstance(state, dict) or state.keys() != {"k", "chains"}:
+            raise ValueError("state: expected what a rule of coupled chains returned")
+        _checks.positive_int(state["k"], "state['k']", minimum=0)
+        if self.start == "persistent":
+            check_chains(hamiltonian, state["chains"])
+            if self.antithetic and len(state["chains"][0]) % 2:
+                raise ValueError("state: expected an even number of antithetic pairs")
 
     def _begin(
         self, hamiltonian: Hamiltonian, v: Tensor, pairs: int, generator: torch.Generator

@@ -49,3 +49,12 @@ class Expectation(ABC):
             into: where to add.
             weight: +1 for the clamped phase of a gradient, -1 for the free phase.
         """
+
+    def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:  # noqa: B027
+        """Refuses a state, read from a file, that ``add`` could not have returned for this machine.
+
+        An expectation that keeps none has nothing to refuse.
+
+        Raises:
+            TypeError, ValueError: naming what is wrong with it.
+        """

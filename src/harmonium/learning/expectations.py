@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._random import as_generator
 from harmonium.chains import Gibbs, Kernel, Step, advance, complete
 from harmonium.chains.small import advance_small, suits
 from harmonium.learning.expectation import Expectation, Outcome
@@ -165,6 +166,20 @@ class FreeChains(Expectation):
         states = advance(hamiltonian, kernel, states, self.sweeps, free, generator, observe)
         return self._outcome(states, state, diagnostics)
 
+    def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
+        if state is None:
+            return
+        if self.step_decay is not None:
+            _checks.positive_int(state, "state", minimum=0)
+        elif self.start == "persistent":
+            check_chains(hamiltonian, state)
+            chains, generator = self.kernel.target(state), as_generator(0, hamiltonian.device)
+            whole = len(self.kernel.expand(hamiltonian, chains, generator)[0])
+            if len(chains[0]) == 0 or whole != len(state[0]):
+                raise ValueError(
+                    f"state: expected the replicas of {self.kernel}, received {len(state[0])} rows"
+                )
+
     def _outcome(self, states: States, state: Any, diagnostics: dict[str, float]) -> Outcome:
         if self.start == "persistent":
             return Outcome(states, diagnostics)
@@ -192,3 +207,15 @@ def check_states(hamiltonian: Hamiltonian, state: Any) -> None:
     expected = [(layer.width,) for layer in hamiltonian.layers]
     if received != expected:
         raise ValueError(f"state: expected chains of width {expected}, received {received}")
+
+
+def check_chains(hamiltonian: Hamiltonian, state: Any) -> None:
+    """Refuses what are not chains of this machine: as ``check_states``, and their rows, dtype and support."""
+    check_states(hamiltonian, state)
+    for l, (layer, x) in enumerate(zip(hamiltonian.layers, state, strict=True)):
+        layer.check_rows(x, f"state[{l}]")
+        if x.dtype != hamiltonian.dtype or len(x) != len(state[0]):
+            raise ValueError(
+                f"state[{l}]: expected {len(state[0])} rows of {hamiltonian.dtype}, "
+                f"received {len(x)} of {x.dtype}"
+            )

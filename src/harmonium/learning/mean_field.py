@@ -98,6 +98,20 @@ class MeanField(Expectation):
         keeps = not self.clamped and self.start in ("persistent", "mixture")
         return Outcome(point._asdict() if keeps else None, diagnostics)
 
+    def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
+        if state is None or self.clamped or self.start not in ("persistent", "mixture"):
+            return
+        if not isinstance(state, dict) or state.keys() != set(Point._fields):
+            raise ValueError(f"state: expected {list(Point._fields)}, as a mean-field rule returns them")
+        one = torch.zeros(1, hamiltonian.layers[0].width, dtype=hamiltonian.dtype, device=hamiltonian.device)
+        expected = self.scheme(hamiltonian, Clamp(hamiltonian, None, 1)).begin(one)._asdict()
+        rows = len(state["means"][0])
+        for part, tensors in expected.items():
+            shapes = [((rows, *x.shape[1:]), x.dtype) for x in tensors]
+            received = [(tuple(x.shape), x.dtype) for x in state[part]]
+            if rows == 0 or received != shapes:
+                raise ValueError(f"state[{part!r}]: expected {shapes}, received {received}")
+
     def _start(
         self, hamiltonian: Hamiltonian, v: Tensor, state: Any, generator: torch.Generator
     ) -> Tensor | Point:

@@ -48,20 +48,21 @@ def pullback(
 def centred_pullback(
     machine: BoltzmannMachine,
     delta: Statistics,
-    clamped_means: Sequence[Tensor],
+    offsets: Sequence[Tensor],
     hamiltonian: Hamiltonian | None = None,
 ) -> dict[str, Tensor]:
     """The enhanced gradient, as of a machine in centred units (Cho et al. 2011; Melchior et al. 2016).
 
-    With offsets μ_l, the midpoint of the clamped and the free mean of layer l, the location parameters are
-    written b_l = b'_l - Σ_neighbours W μ, a linear change of coordinates. This is the gradient in the new
-    coordinates, brought back to the old ones: an ascent direction of the log-likelihood, not its gradient,
-    and the same whichever of its two states a binary unit calls 1. The machine itself is not changed.
+    With offsets μ_l the location parameters are written b_l = b'_l - Σ_neighbours W μ, a linear change of
+    coordinates. This is the gradient in the new coordinates, brought back to the old ones: an ascent
+    direction of the log-likelihood, not its gradient, and the same whichever of its two states a binary unit
+    calls 1. It is linear in delta, and so unbiased where delta is, if the offsets do not depend on the noise
+    of delta. The machine itself is not changed.
 
     Args:
         machine: the machine, with no frozen parameter.
         delta: E[S | v] - E[S].
-        clamped_means: E[x_l | v] for every layer.
+        offsets: μ_l for every layer, (width_l,); ``Rule`` takes the means given the data.
         hamiltonian: as in ``pullback``.
 
     Returns:
@@ -74,15 +75,15 @@ def centred_pullback(
             )
     direction = pullback(machine, delta, hamiltonian)
     locations = [direction[f"layers.{l}.{layer.location}"] for l, layer in enumerate(machine.layers)]
-    offsets = []
-    for layer, mean, theta in zip(machine.layers, clamped_means, delta.thetas, strict=True):
-        offset = mean - theta[0] / 2
-        offsets.append(offset if layer.scale is None else offset * layer.scale.detach())
+    scaled = [
+        offset if layer.scale is None else offset * layer.scale.detach()
+        for layer, offset in zip(machine.layers, offsets, strict=True)
+    ]
     couplings = [direction[f"couplings.{l}"] for l in range(len(machine.couplings))]
     for l, W in enumerate(couplings):
-        W.addr_(locations[l].flatten(), offsets[l + 1], alpha=-1)
-        W.addr_(offsets[l], locations[l + 1].flatten(), alpha=-1)
+        W.addr_(locations[l].flatten(), scaled[l + 1], alpha=-1)
+        W.addr_(scaled[l], locations[l + 1].flatten(), alpha=-1)
     for l, W in enumerate(couplings):
-        locations[l] -= (W @ offsets[l + 1]).view_as(locations[l])
-        locations[l + 1] -= (W.t() @ offsets[l]).view_as(locations[l + 1])
+        locations[l] -= (W @ scaled[l + 1]).view_as(locations[l])
+        locations[l + 1] -= (W.t() @ scaled[l]).view_as(locations[l + 1])
     return direction

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.learning.expectation import Expectation
+from harmonium.learning.offsets import offsets
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.machine import BoltzmannMachine, Statistics
 
@@ -70,7 +71,9 @@ class Rule:
             TypeError: v of another dtype than the machine, or no generator.
         """
         _checks.generator(generator, machine.device)
-        _checks.instance(v, "v", Tensor, "a torch tensor")
+        with torch.enable_grad():
+            hamiltonian = machine.hamiltonian()
+        _checks.dense(v, "v")
         width = machine.layers[0].width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
@@ -78,18 +81,24 @@ class Rule:
             raise TypeError(f"v: expected the machine's {machine.dtype}, received {v.dtype}")
         if not isfinite(float(v.sum())):  # one cheap pass; a sum may also just overflow
             _checks.finite(v, "v")
-        with torch.enable_grad():
-            hamiltonian = machine.hamiltonian()
         delta = Statistics(hamiltonian)
         # A clamped estimate keeps no state: every batch brings other data.
         _, diagnostics = self.clamped.add(hamiltonian, v, None, generator, delta, 1.0)
-        means = delta.means() if self.centred else []
+        centre = offsets(hamiltonian, v, delta) if self.centred else []
         state, free_diagnostics = self.free.add(hamiltonian, v, state, generator, delta, -1.0)
         if self.centred:
-            direction = centred_pullback(machine, delta, means, hamiltonian)
+            direction = centred_pullback(machine, delta, centre, hamiltonian)
         else:
             direction = pullback(machine, delta, hamiltonian)
         return Estimate(direction, {**diagnostics, **free_diagnostics}, state)
+
+    def check_state(self, machine: BoltzmannMachine, state: Any) -> None:
+        """Refuses a state, read from a file, that ``gradient`` could not have returned for this machine.
+
+        Raises:
+            TypeError, ValueError: naming what is wrong with it.
+        """
+        self.free.check_state(machine.hamiltonian(), state)
 
     def __repr__(self) -> str:
         return self.name

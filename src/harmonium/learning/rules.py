@@ -256,9 +256,13 @@ def ucd_lmi(
 def centred(rule: Rule) -> Rule:
     """The same rule with its gradient centred: the enhanced gradient (Cho et al. 2011; Melchior et al. 2016).
 
-    A transform of the gradient; the machine and its likelihood are untouched.
+    A transform of the gradient; the machine and its likelihood are untouched. The offsets are means given the
+    data, without noise: what is unbiased for the gradient stays so for the enhanced one. A centred rule comes
+    back as it is.
     """
     _checks.instance(rule, "rule", Rule, "a Rule")
+    if rule.centred:
+        return rule
     return replace(rule, name=f"centred({rule.name})", centred=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from itertools import pairwise
@@ -17,6 +18,9 @@ from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, States, fit_
 
 _PILOT_SWEEPS = 100
+_ENOUGH = (
+    0.5  # effective runs of all runs, below which the standard error is too small (docs/design_notes.md)
+)
 
 
 @torch.no_grad()
@@ -49,7 +53,12 @@ def ais(
         seed: an int or a generator.
 
     Returns:
-        The estimate with its standard error, effective sample size and both bounds.
+        Both bounds, the estimate, its standard error and the effective sample size. See ``LogPartition`` for
+        what each of them promises.
+
+    Warns:
+        RuntimeWarning: the effective sample size is less than half the number of chains, so that the standard
+            error is too small and the value most likely too low; or the bounds contradict each other.
 
     Raises:
         ValueError: β that do not rise from 0 to 1, too few chains, bad data, or a machine whose weights are
@@ -84,7 +93,26 @@ def ais(
         weights, _ = _anneal(base, target, betas[::-1], start, generator)
         log_ratio, reverse_error, _ = _mean_weight(weights)
         upper = log_base - log_ratio + 3 * reverse_error
-    return LogPartition(value, error, ess, value - 3 * error, upper)
+    estimate = LogPartition(value, error, ess, value - 3 * error, upper)
+    for doubt in _doubts(estimate, chains):
+        warnings.warn(doubt, RuntimeWarning, stacklevel=3)  # past the wrapper that switches gradients off
+    return estimate
+
+
+def _doubts(estimate: LogPartition, chains: int) -> list[str]:
+    doubts = []
+    if estimate.ess < _ENOUGH * chains:
+        doubts.append(
+            f"log_partition: few annealing runs carry the estimate, {estimate.ess:.1f} of {chains}: it is "
+            "likely too low, by more than its standard error says; quote the lower and upper bounds, or give "
+            "more temperatures"
+        )
+    if estimate.upper < estimate.lower:
+        doubts.append(
+            f"log_partition: the upper bound, {estimate.upper:.3f}, lies below the lower one, "
+            f"{estimate.lower:.3f}: the chains of the reverse run are not mixed, and it bounds nothing"
+        )
+    return doubts
 
 
 def _anneal(

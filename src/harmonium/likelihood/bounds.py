@@ -36,17 +36,19 @@ def variational_bound(
     Args:
         machine: the machine.
         X: visible states, (batch, width_0).
-        log_partition: ln Z, exact or estimated; an error in it shifts every row alike.
+        log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
+            the value is taken, which is on average too low; only with its ``upper`` is the result a bound as
+            far as that is one.
         tolerance: see ``meanfield.naive``.
         max_sweeps: see ``meanfield.naive``.
 
     Returns:
         (batch,), float64, in nats.
     """
-    machine.layers[0].check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     parts = [
         -naive(machine, v, v, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
-        for v in torch.split(X.to(machine.device, machine.dtype), _ROWS)
+        for v in torch.split(X, _ROWS)
     ]
     return torch.cat(parts) - _value(log_partition)
 
@@ -79,7 +81,7 @@ def annealed_bound(
     Returns:
         (batch,), float64, in nats.
     """
-    machine.layers[0].check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     chains = _checks.positive_int(chains, "chains")
     betas = schedule(temperatures)
     if len(machine.layers) == 2:
@@ -87,7 +89,7 @@ def annealed_bound(
     generator = _random.as_generator(seed, machine.device)
     parts = [
         _clamped_weights(machine.hamiltonian(), v, naive(machine, v, v).fields, chains, betas, generator)
-        for v in torch.split(X.to(machine.device, machine.dtype), max(1, _ROWS // chains))
+        for v in torch.split(X, max(1, _ROWS // chains))
     ]
     return torch.cat(parts) - _value(log_partition)
 

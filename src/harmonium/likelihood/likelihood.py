@@ -19,7 +19,9 @@ def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | 
     Args:
         machine: the machine.
         X: visible states, (batch, width_0).
-        log_partition: ln Z, exact or estimated; an error in it shifts every row alike.
+        log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
+            the value is taken, which is on average too low and so flatters the machine; its ``upper`` given
+            here bounds the log-likelihood from below, its ``lower`` from above.
 
     Returns:
         (batch,), float64, in nats (a density for Gaussian units).
@@ -32,12 +34,9 @@ def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | 
             f"machine: expected one hidden layer, received {len(machine.layers) - 1}; deeper machines have "
             "exact_log_likelihood where they can be enumerated, and bounds"
         )
-    machine.layers[0].check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
     value = _checks.real(value, "log_partition")
     hamiltonian = machine.hamiltonian()
-    parts = [
-        -hamiltonian.free_energy([rows, rows], (1,))
-        for rows in torch.split(X.to(machine.device, machine.dtype), _ROWS)
-    ]
+    parts = [-hamiltonian.free_energy([rows, rows], (1,)) for rows in torch.split(X, _ROWS)]
     return torch.cat(parts) - value

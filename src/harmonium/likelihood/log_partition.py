@@ -7,17 +7,25 @@ from typing import NamedTuple
 
 
 class LogPartition(NamedTuple):
-    """ln Z with what is needed to judge it.
+    """ln Z between two bounds, with what is needed to judge them; printed with the bounds first.
+
+    Annealing is unbiased in Z and not in ln Z: E[exp(value)] = Z at any number of chains and temperatures, so
+    that the value lies more than a nats above ln Z with probability at most exp(-a) (Markov), and below it on
+    average, however far. Where few runs carry the estimate the bounds are what to quote.
 
     Attributes:
-        value: the estimate, the log of the mean importance weight.
-        standard_error: of the value, by the delta method from the weights' spread.
-        ess: effective sample size of the weights, (Σw)²/Σw², between 1 and the number of chains.
-        lower: value minus three standard errors: the forward estimate is on average not above ln Z.
-        upper: the reverse-annealing estimate plus three of its standard errors. It bounds ln Z from above
-            on average, and only if its chains started in the machine's own law and the temperatures are many
-            enough for the errors to be trusted; ``upper`` below ``lower`` says that they were not. Infinite
-            where no reverse run was asked for.
+        value: the estimate, the log of the mean importance weight; on average too low.
+        standard_error: of the value, by the delta method from the spread of the weights that were drawn. It
+            knows nothing of weights that were not: unless the sample size is at least half the number of
+            chains it is too small, and the value may lie many standard errors below ln Z.
+        ess: effective sample size of the weights, (Σw)²/Σw², between 1 and the number of chains. What runs
+            have missed altogether it cannot show.
+        lower: value minus three standard errors. What the runs missed makes it lower and so no less a bound;
+            it fails as often as a mean of positive weights is overrated by three of its standard errors.
+        upper: the reverse-annealing estimate plus three of its standard errors. E[exp(-estimate)] = 1/Z, so
+            that it is too low by a nats with probability at most exp(-a), but only if its chains started in
+            the machine's own law, which nothing here can vouch for; ``upper`` below ``lower`` says that they
+            did not. Infinite where no reverse run was asked for.
     """
 
     value: float
@@ -30,3 +38,15 @@ class LogPartition(NamedTuple):
     def exact(cls, value: float) -> LogPartition:
         """A value without error."""
         return cls(value, standard_error=0.0, ess=inf, lower=value, upper=value)
+
+    def __str__(self) -> str:
+        if self.standard_error == 0 and self.ess == inf:
+            return f"ln Z = {self.value:.3f}"
+        bounds = f"≥ {self.lower:.3f}" if self.upper == inf else f"in [{self.lower:.3f}, {self.upper:.3f}]"
+        return f"ln Z {bounds}, estimate {self.value:.3f} ± {self.standard_error:.3f}, ess {self.ess:.1f}"
+
+    def __repr__(self) -> str:
+        return (
+            f"LogPartition(lower={self.lower!r}, upper={self.upper!r}, value={self.value!r}, "
+            f"standard_error={self.standard_error!r}, ess={self.ess!r})"
+        )

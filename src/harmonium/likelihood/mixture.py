@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium.layers import GaussianUnits
 from harmonium.machine import BoltzmannMachine
 
 MAX_LOG2_COMPONENTS = 20
@@ -38,7 +37,7 @@ def mixture(machine: BoltzmannMachine) -> Mixture:
         ValueError: another machine.
     """
     layers = machine.layers
-    if len(layers) != 2 or not isinstance(layers[0], GaussianUnits) or layers[1].n_states is None:
+    if len(layers) != 2 or not layers[0].gaussian or layers[1].n_states is None:
         raise ValueError(
             "machine: expected Gaussian visible units and one hidden layer of discrete units, "
             f"received {', '.join(layer.kind for layer in layers)}"

@@ -37,9 +37,8 @@ def pseudo_log_likelihood(
         raise ValueError(f"machine: expected one hidden layer, received {len(machine.layers) - 1}")
     if not visible.discrete:
         raise ValueError(f"machine: expected discrete visible units, received {visible}")
-    visible.check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     hamiltonian = machine.hamiltonian()
-    X = X.to(machine.device, machine.dtype)
     total = torch.zeros(len(X), dtype=torch.float64, device=X.device)
     if sampled is None:
         for unit in range(visible.n_units):
@@ -58,19 +57,17 @@ def pseudo_log_likelihood(
 def _log_conditional(hamiltonian: Hamiltonian, X: Tensor, unit: Tensor) -> Tensor:
     """ln p(v_unit | others), (batch,), with another unit for every row if wished."""
     layer, J = hamiltonian.layers[0], hamiltonian.couplings[0]
-    states = layer.n_states or 0
     columns = X.shape[1] // layer.n_units
     rows = torch.arange(len(X), device=X.device)
     own = unit.unsqueeze(-1) * columns + torch.arange(columns, device=X.device)  # (batch, columns)
     present = X[rows.unsqueeze(-1), own]
-    digits = torch.arange(states, device=X.device).unsqueeze(-1).expand(states, layer.n_units)
-    alternatives = layer.by_unit(layer.from_digits(digits).to(X.dtype))[:, 0]  # (states, columns)
     field = hamiltonian.field(1, [X, X])
-    theta = hamiltonian.thetas[0][0]
+    # What every state of every unit weighs by itself, (states, n_units).
+    alone = layer.unit_log_weights(layer.values().to(X).repeat(1, layer.n_units), hamiltonian.thetas[0])
     log_weights = []
-    for alternative in alternatives:
+    for alternative, weight in zip(layer.values().to(X), alone, strict=True):
         shift = alternative - present  # (batch, columns)
         moved = field + torch.einsum("bc,bch->bh", shift, J[own])
-        log_weights.append(hamiltonian.log_partition(1, moved) + (shift * theta[own]).sum(-1))
-    now = hamiltonian.log_partition(1, field)
+        log_weights.append(hamiltonian.log_partition(1, moved) + weight[unit])
+    now = hamiltonian.log_partition(1, field) + layer.unit_log_weights(X, hamiltonian.thetas[0])[rows, unit]
     return now - torch.stack(log_weights).logsumexp(0)

@@ -9,7 +9,6 @@ from math import prod
 import torch
 from torch import Tensor
 
-from harmonium.layers import GaussianUnits
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 MAX_POINTS = 1 << 24
@@ -62,16 +61,16 @@ def _log_weights(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
 def _blocks(hamiltonian: Hamiltonian) -> Iterator[tuple[Tensor, float]]:
     """The points of the grid, some rows at a time, and the log of a cell's volume."""
     layers = hamiltonian.layers
-    if len(layers) != 2 or not isinstance(layers[0], GaussianUnits) or not layers[1].discrete:
+    if len(layers) != 2 or not layers[0].gaussian or not layers[1].discrete:
         raise ValueError(
             "machine: expected Gaussian visible units and one hidden layer of discrete units for quadrature, "
             f"received {', '.join(layer.kind for layer in layers)}"
         )
     U, V = (theta.detach().double() for theta in hamiltonian.thetas[0])
     J = hamiltonian.couplings[0].detach().double() * hamiltonian.beta
-    lowest = -1.0 if layers[1].kind == "spin" else 0.0
-    low = (U + torch.minimum(J * lowest, J).sum(-1)) / V
-    high = (U + torch.maximum(J * lowest, J).sum(-1)) / V
+    reach = layers[1].by_unit(J) @ layers[1].values().to(J).t()  # (n_0, n_1, n_states)
+    low = (U + reach.amin(-1).sum(-1)) / V
+    high = (U + reach.amax(-1).sum(-1)) / V
     spacing = V.rsqrt()
     counts = [int(n) for n in ((high - low) / spacing + 2 * _REACH).ceil().tolist()]
     if prod(counts) > MAX_POINTS:

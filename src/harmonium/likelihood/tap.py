@@ -95,11 +95,11 @@ def tap_log_likelihood(
     Returns:
         (batch,), float64, in nats.
     """
-    machine.layers[0].check_rows(X, "X")
+    X = machine.visible_rows(X, "X")
     value = log_partition.value if isinstance(log_partition, TapPartition) else log_partition
     value = _checks.real(value, "log_partition")
     parts = [
         -tap(machine, v, v, order=order, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
-        for v in torch.split(X.to(machine.device, machine.dtype), _ROWS)
+        for v in torch.split(X, _ROWS)
     ]
     return torch.cat(parts) - value

@@ -5,6 +5,7 @@ from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.hamiltonian import Hamiltonian, Parity, States
 from harmonium.machine.initialisation import (
     fit_,
+    from_data_,
     logistic_biases_,
     normal_,
     orthogonal_,
@@ -12,9 +13,10 @@ from harmonium.machine.initialisation import (
 )
 from harmonium.machine.loading import load, rebuilt
 from harmonium.machine.statistics import Statistics
-from harmonium.machine.visible import VISIBLE_KINDS, visible_for
+from harmonium.machine.visible import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for, visible_for
 
 __all__ = [
+    "HIDDEN_KINDS",
     "VISIBLE_KINDS",
     "BoltzmannMachine",
     "Clamp",
@@ -24,6 +26,8 @@ __all__ = [
     "States",
     "Statistics",
     "fit_",
+    "from_data_",
+    "hidden_for",
     "load",
     "logistic_biases_",
     "normal_",

@@ -16,6 +16,9 @@ from harmonium.machine import storage
 from harmonium.machine.hamiltonian import Hamiltonian, Parity, States
 from harmonium.machine.initialisation import normal_
 
+COMPUTED = (torch.float32, torch.float64)
+"""The types that machines compute in. Others are good for storage alone."""
+
 
 @final
 class BoltzmannMachine(nn.Module):
@@ -69,7 +72,18 @@ class BoltzmannMachine(nn.Module):
         return self.couplings[0].device
 
     def hamiltonian(self) -> Hamiltonian:
-        """The machine in natural parameters, differentiable in the learnable ones."""
+        """The machine in natural parameters, differentiable in the learnable ones.
+
+        Raises:
+            TypeError: parameters of 16 bits, which can be kept and saved but not computed with.
+        """
+        for name, parameter in self.named_parameters():
+            if parameter.dtype not in COMPUTED:
+                raise TypeError(
+                    f"machine: expected parameters in float32 or float64, received {name} in "
+                    f"{parameter.dtype}, in which sums and probabilities lose their digits; "
+                    "compute with machine.float()"
+                )
         layers = tuple(self.layers)
         scales = [layer.scale for layer in layers]
         couplings = []
@@ -87,8 +101,9 @@ class BoltzmannMachine(nn.Module):
         Returns:
             (batch,), float64.
         """
+        hamiltonian = self.hamiltonian()
         self.check_states(states)
-        return self.hamiltonian().energy(states)
+        return hamiltonian.energy(states)
 
     def free_energy(self, states: Sequence[Tensor] | Tensor, summed: Parity = "odd") -> Tensor:
         """F = -ln Σ exp(-E), summed over all states of the odd or of the even layers.
@@ -135,9 +150,27 @@ class BoltzmannMachine(nn.Module):
                 )
             rows = len(x)
 
+    def visible_rows(self, X: Tensor, name: str) -> Tensor:
+        """X as visible states, (rows, width_0), on the machine's device and in its dtype.
+
+        Args:
+            X: floating, of at least one row.
+            name: what to call X in messages.
+
+        Raises:
+            TypeError: not a dense floating tensor.
+            ValueError: another shape, or values outside the support or beyond the machine's dtype.
+        """
+        self.layers[0].check_rows(X, name)
+        converted = X.to(self.device, self.dtype)
+        if converted.dtype != X.dtype:
+            _checks.finite(converted, name)
+        return converted
+
     @torch.no_grad()
     def random_states(self, rows: int, *, generator: torch.Generator) -> States:
         """Pure noise: uniform discrete units, standard normal real ones; for each layer (rows, width_l)."""
+        rows = _checks.positive_int(rows, "rows")
         hamiltonian = self.hamiltonian()
         return [
             layer.sample(

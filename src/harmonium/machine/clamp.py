@@ -42,7 +42,7 @@ class Clamp:
                 raise TypeError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l!r}")
             if not 0 <= l < len(hamiltonian.layers):
                 raise ValueError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l}")
-            _checks.instance(x, name, Tensor, "a torch tensor")
+            _checks.dense(x, name)
             layer = hamiltonian.layers[l]
             expected = (rows, layer.width)
             if tuple(x.shape) != expected:

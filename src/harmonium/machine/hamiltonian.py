@@ -107,8 +107,12 @@ class Hamiltonian:
         return x * beta.to(x.dtype) ** power
 
     def log_weight(self, layer: int, x: Tensor) -> Tensor:
-        """θ_l·t_l(x), (batch,)."""
-        return self.layers[layer].log_weight(x, self.thetas[layer])
+        """θ_l·t_l(x) and ln of the base measure of x, (batch,)."""
+        weight, measure = (
+            self.layers[layer].log_weight(x, self.thetas[layer]),
+            self.layers[layer].log_measure(x),
+        )
+        return weight if measure is None else weight + measure.sum(-1)
 
     def log_partition(self, layer: int, field: Tensor) -> Tensor:
         """Σ ψ over the units of a layer, summed in float64: (batch,)."""

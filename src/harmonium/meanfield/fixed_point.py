@@ -152,7 +152,7 @@ def prepare(machine: BoltzmannMachine, start: Tensor, clamp: ClampLike) -> tuple
         TypeError, ValueError: start of another shape or not finite, or a clamp that does not fit.
     """
     width = machine.layers[0].width
-    _checks.instance(start, "start", Tensor, "a torch tensor")
+    _checks.dense(start, "start")
     if start.dim() != 2 or start.shape[1] != width or len(start) == 0:
         raise ValueError(
             f"start: expected (batch, {width}) with at least one row, received {tuple(start.shape)}"
@@ -160,7 +160,9 @@ def prepare(machine: BoltzmannMachine, start: Tensor, clamp: ClampLike) -> tuple
     _checks.finite(start, "start")
     hamiltonian = machine.hamiltonian()
     held = Clamp(hamiltonian, clamp, len(start))
-    return hamiltonian, held, start.to(machine.device, machine.dtype, copy=True)
+    begun = start.to(machine.device, machine.dtype, copy=True)
+    _checks.squares(begun, "start")
+    return hamiltonian, held, begun
 
 
 def _change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:

@@ -35,8 +35,9 @@ class Plefka(Scheme):
     """
 
     def __init__(self, hamiltonian: Hamiltonian, clamp: Clamp, order: int = 2) -> None:
+        order = _checks.positive_int(order, "order")
         super().__init__(hamiltonian, clamp, uses_variances=order > 1)
-        self.order = _checks.positive_int(order, "order")
+        self.order = order
         if order > 3:
             raise ValueError(f"order: expected 1, 2 or 3, received {order}")
         J, layers = hamiltonian.couplings, hamiltonian.layers
@@ -49,11 +50,9 @@ class Plefka(Scheme):
         if order > 2:
             check_scalar(hamiltonian, "the third order")
             for layer in layers:
-                if layer.n_states != 2:
+                if layer.two_values is None:
                     raise ValueError(f"order: expected at most 2 for {layer}, received {order}")
-                digits = torch.arange(2).unsqueeze(-1).expand(2, layer.n_units)
-                low, high = layer.from_digits(digits)[:, 0].tolist()
-                self._states.append((low, high))
+                self._states.append(layer.two_values)
             self._cubes = [-W * square for W, square in zip(J, self._squares, strict=True)]
 
     def begin(self, start: Tensor) -> Point:

@@ -155,7 +155,7 @@ class RelaxedBP(Scheme):
         return Moments(torch.where(held, a.unsqueeze(1), told.mean), told.variance.masked_fill(held, 0.0))
 
     def _log_partition(self, l: int, x: Tensor, B: Tensor, A: Tensor) -> Tensor:
-        """ψ(B, A) of every unit, θ·t(x) of held ones: (batch, [width_k,] width_l)."""
+        """ψ(B, A) of every unit, ln of the weight of held ones: (batch, [width_k,] width_l)."""
         layer, theta = self.hamiltonian.layers[l], self._theta(l, B)
         held = self.clamp.mask(l)
         value = layer.log_partition(B, A, theta)
@@ -163,8 +163,7 @@ class RelaxedBP(Scheme):
             return value
         if B.dim() == 3:
             held, x = held.unsqueeze(1), x.unsqueeze(1)
-        weight = torch.stack([t * p for t, p in zip(layer.statistics(x), theta, strict=True)]).sum(0)
-        return torch.where(held, weight, value)
+        return torch.where(held, layer.unit_log_weights(x, theta), value)
 
     def _theta(self, l: int, B: Tensor) -> Theta:
         """Natural parameters beside B, which may have a dimension for the receivers of messages."""

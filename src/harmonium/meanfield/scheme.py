@@ -137,13 +137,15 @@ class Scheme(ABC):
         return [l for l in order if not self.clamp.fixes(l)]
 
     def entropy(self, l: int, point: Point) -> Tensor:
-        """Σ over a layer's units of ψ(B, A) - B a + ½ A (a² + c), θ·t(x) for held ones: (batch,), float64."""
+        """Σ over a layer's units of ψ(B, A) - B a + ½ A (a² + c), (batch,), float64.
+
+        Of held units ln of their weight.
+        """
         layer, theta = self.hamiltonian.layers[l], self.hamiltonian.thetas[l]
         a, c, B, A = (part[l] for part in point[:4])
         held = self.clamp.mask(l)
         if held is not None:
-            terms = zip(layer.statistics(a), theta, strict=True)
-            weight = layer.by_unit(torch.stack([t * parameter for t, parameter in terms]).sum(0)).sum(-1)
+            weight = layer.unit_log_weights(a, theta)
         if self.clamp.fixes(l):
             return weight.sum(-1, dtype=torch.float64)
         exponent = 0.5 * A * (a.square() + c) - B * a

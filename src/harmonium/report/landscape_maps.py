@@ -30,8 +30,21 @@ def embedding(fitted: Tensor, *others: Tensor, method: str = "isomap") -> list[N
         method: "isomap", with 10 neighbours (fewer where there are fewer points), or "pca".
 
     Returns:
-        For every argument (points, 2); zeros where there are too few points for a plane.
+        For every argument (points, 2). Two points, or points on a line, lie on the first axis; a single one,
+        or points that are all alike, at the origin.
+
+    Raises:
+        TypeError: not tensors.
+        ValueError: no point to fit, points of other columns or not finite, or an unknown method.
     """
+    for x in (fitted, *others):
+        _checks.instance(x, "fitted", Tensor, "torch tensors of points")
+        if x.dim() != 2 or x.shape[1:] != fitted.shape[1:] or len(fitted) == 0:
+            raise ValueError(
+                "fitted: expected at least one point, and all points in (points, columns) with the same "
+                f"columns, received {[tuple(each.shape) for each in (fitted, *others)]}"
+            )
+        _checks.finite(x, "fitted")
     from sklearn.decomposition import PCA
     from sklearn.manifold import Isomap
 
@@ -39,14 +52,16 @@ def embedding(fitted: Tensor, *others: Tensor, method: str = "isomap") -> list[N
     arrays = [x.detach().cpu().double().numpy() for x in (fitted, *others)]
     places = np.unique(np.linspace(0, len(fitted) - 1, min(len(fitted), _FITTED)).round().astype(int))
     few = arrays[0][places]
-    if len(few) < 3:
+    axes = min(2, len(few) - 1, few.shape[1])
+    if axes == 0 or not few.std(0).any():
         return [np.zeros((len(x), 2)) for x in arrays]
     if method == "pca" or len(few) <= 4:
-        chosen: Any = PCA(2)
+        chosen: Any = PCA(axes)
     else:
-        chosen = Isomap(n_neighbors=min(_NEIGHBOURS, len(few) - 1), n_components=2)
+        chosen = Isomap(n_neighbors=min(_NEIGHBOURS, len(few) - 1), n_components=axes)
     chosen.fit(few)
-    return [np.asarray(chosen.transform(x), dtype=np.float64) for x in arrays]
+    mapped = [np.asarray(chosen.transform(x), dtype=np.float64) for x in arrays]
+    return [np.pad(x, ((0, 0), (0, 2 - axes))) for x in mapped]
 
 
 def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLike[str]) -> None:

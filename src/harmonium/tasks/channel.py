@@ -55,23 +55,27 @@ class SymmetricChannel(Channel):
     def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
         others = (layer.n_states or 2) - 1
         gain = inf if self.p == 0 else -inf if self.p == 1 else log((1 - self.p) * others / self.p)
-        if layer.width != layer.n_units:
+        if layer.two_values is None:  # one-hot
             return (noisy * gain,)
-        low, high = _two_states(layer)
+        low, high = layer.two_values
         # ln p(y | high) - ln p(y | low), for a step from low to high.
         return (torch.where(noisy == high, gain, -gain).to(noisy.dtype) / (high - low),)
 
     def check(self, layer: Layer, noisy: Tensor) -> None:
         if not layer.discrete:
             raise ValueError(f"flip_probability: expected discrete visible units, the machine has {layer}")
+        if not self.exact and layer.two_values is None and layer.width == layer.n_units:
+            raise ValueError(
+                "flip_probability: expected two-valued or one-hot visible units, of which a flip is a "
+                f"field, received {self.p:g} for {layer}; 0 with NaN for what is not known will do"
+            )
         if self.p == 1:
             raise ValueError("flip_probability: expected less than 1, received 1.0")
         layer.check(noisy, "noisy")
 
     def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
         states = layer.n_states or 0
-        digits = torch.arange(states, device=x.device).unsqueeze(-1).expand(states, layer.n_units)
-        table = layer.by_unit(layer.from_digits(digits).to(x.dtype))[:, 0]  # (states, columns)
+        table = layer.values().to(x)
         units = layer.by_unit(x)
         present = (units.unsqueeze(-2) == table).all(-1).int().argmax(-1)
         shift = 1 + _random.integers(states - 1, present.shape, generator)
@@ -84,7 +88,7 @@ class SymmetricChannel(Channel):
 
 @final
 class GaussianChannel(Channel):
-    """y = x + deviation · N(0, 1): evidence (y/σ², 1/σ²) for (x, -x²/2), its field for a two-state unit.
+    """y = x + deviation · N(0, 1): evidence y/σ² for x and 1/σ² for -x²/2 (``Layer.square``).
 
     Args:
         deviation: σ of the noise, at least 0, a number or one for each column; 0 is certainty.
@@ -104,15 +108,12 @@ class GaussianChannel(Channel):
 
     def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
         precision = torch.as_tensor(self.deviation).to(noisy).square().reciprocal()
-        if layer.discrete:
-            low, high = _two_states(layer)
-            return ((noisy - (low + high) / 2) * precision,)
-        linear = noisy * precision
-        rest = [torch.zeros_like(linear) for _ in layer.natural()[2:]]
-        return (linear, precision.expand_as(linear), *rest)
+        square = precision.expand_as(noisy)
+        first, *rest = layer.square or ()
+        return (noisy * precision + square * first, *(square * part for part in rest))
 
     def check(self, layer: Layer, noisy: Tensor) -> None:
-        if layer.discrete and layer.n_states != 2:
+        if layer.square is None or (layer.n_states or 2) > 2:
             raise ValueError(f"noise_deviation: expected real or two-state visible units, received {layer}")
         if self.exact:
             layer.check(noisy, "noisy")
@@ -122,12 +123,6 @@ class GaussianChannel(Channel):
 
     def __repr__(self) -> str:
         return f"GaussianChannel({self.deviation})"
-
-
-def _two_states(layer: Layer) -> tuple[float, float]:
-    digits = torch.arange(2).unsqueeze(-1).expand(2, layer.n_units)
-    low, high = layer.from_digits(digits.to(next(layer.parameters()).device))[:, 0].tolist()
-    return low, high
 
 
 def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:

@@ -16,7 +16,7 @@ from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Clamp, Hamiltonian, fit_
 from harmonium.meanfield import Plefka, solve
 from harmonium.meanfield.fixed_point import DampingLike
-from harmonium.tasks._decision import most_probable
+from harmonium.tasks._decision import nearest_state
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
 
 DENOISE_METHODS = ("tap", "gibbs", "pointwise", "neighbours")
@@ -30,7 +30,8 @@ class Denoised(NamedTuple):
     Attributes:
         mean: posterior means.
         variance: posterior variances.
-        decision: of discrete units the most probable state, which errs least; of real ones the mean.
+        decision: of discrete units the state nearest to the mean (of two-valued and categorical ones the most
+            probable, which errs least); of real ones the mean.
         converged: (batch,), for "tap" whether the row has converged; all true otherwise.
     """
 
@@ -90,6 +91,7 @@ def denoise(
     _checks.positive_int(chains, "chains")
     _checks.positive_int(neighbours, "neighbours")
     generator = _random.as_generator(seed, machine.device)
+    hamiltonian = machine.hamiltonian()
     layer = machine.layers[0]
     if (flip_probability is None) == (noise_deviation is None):
         raise ValueError("flip_probability, noise_deviation: expected one of the two")
@@ -100,8 +102,7 @@ def denoise(
         channel = SymmetricChannel(_checks.real(flip_probability, "flip_probability", 0.0, 1.0))
     noisy, erased = _observed(machine, noisy, channel)
     if data is not None:
-        layer.check_rows(data, "data")
-        data = data.to(machine.device, machine.dtype)
+        data = machine.visible_rows(data, "data")
     elif method in ("pointwise", "neighbours"):
         raise ValueError(f'data: expected clean rows for method="{method}", received None')
 
@@ -115,12 +116,12 @@ def denoise(
         elif method == "pointwise":
             estimate = _pointwise(layer, seen, alone)
         elif method == "tap":
-            estimate = _tap(machine.hamiltonian(), seen, alone, sweeps, damping)
+            estimate = _tap(hamiltonian, seen, alone, sweeps, damping)
         else:
-            estimate = _gibbs(machine.hamiltonian(), seen, alone, sweeps, chains, generator)
+            estimate = _gibbs(hamiltonian, seen, alone, sweeps, chains, generator)
         parts.append(estimate)
     mean, variance, converged = (torch.cat(part) for part in zip(*parts, strict=True))
-    return Denoised(mean, variance, most_probable(layer, mean), converged)
+    return Denoised(mean, variance, nearest_state(layer, mean), converged)
 
 
 class _Seen(NamedTuple):
@@ -152,7 +153,7 @@ _Estimate = tuple[Tensor, Tensor, Tensor]
 def _observed(machine: BoltzmannMachine, noisy: Tensor, channel: Channel) -> tuple[Tensor, Tensor]:
     """Checked observations with some state in the place of erasures, and where those are."""
     layer = machine.layers[0]
-    _checks.instance(noisy, "noisy", Tensor, "a torch tensor")
+    _checks.dense(noisy, "noisy")
     if noisy.dim() != 2 or noisy.shape[1] != layer.width or len(noisy) == 0:
         raise ValueError(
             f"noisy: expected (batch, {layer.width}) with at least one row, received {tuple(noisy.shape)}"
@@ -161,6 +162,7 @@ def _observed(machine: BoltzmannMachine, noisy: Tensor, channel: Channel) -> tup
     erased = torch.isnan(noisy)
     filled = torch.where(erased, layer.mode(torch.zeros_like(noisy), layer.reference()), noisy)
     _checks.finite(filled, "noisy")
+    _checks.squares(filled, "noisy")
     channel.check(layer, filled)
     return filled, erased
 

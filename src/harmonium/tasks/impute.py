@@ -12,7 +12,7 @@ from harmonium import _checks, _random
 from harmonium.chains import Gibbs, Kernel, Step, Tempering, local_search, run
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import tap
-from harmonium.tasks._decision import most_probable
+from harmonium.tasks._decision import nearest_state
 
 _ROWS = 8192  # chains that run at a time
 
@@ -24,7 +24,8 @@ class Imputation(NamedTuple):
 
     Attributes:
         best: (batch, width_0), one completion: with "local_search" the mode of lowest energy that was found,
-            else of every discrete unit its most probable state and of every real one its mean.
+            else of every discrete unit the state nearest to its mean (of two-valued and categorical ones the
+            most probable) and of every real one its mean.
         mean: (batch, width_0), the estimated means of the missing units given the others.
         draws: (draws, batch, width_0), states of the missing units given the others.
     """
@@ -71,7 +72,7 @@ def impute(
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)
     layer = machine.layers[0]
-    _checks.instance(X, "X", Tensor, "a torch tensor")
+    _checks.dense(X, "X")
     if X.dim() != 2 or X.shape[1] != layer.width or len(X) == 0:
         raise ValueError(
             f"X: expected (batch, {layer.width}) with at least one row, received {tuple(X.shape)}"
@@ -103,7 +104,7 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
         clamp = held.repeat(draws, 1)
         states = run(machine, kernel, start, sweeps, clamp, generator=generator, observer=observe)
         mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
-        return Imputation(most_probable(machine.layers[0], mean), mean, states[0].view(draws, *held.shape))
+        return Imputation(nearest_state(machine.layers[0], mean), mean, states[0].view(draws, *held.shape))
 
     return fill
 
@@ -127,7 +128,7 @@ def _tap(
     solution = tap(machine, start, held, damping=0.5, max_sweeps=sweeps)
     field = hamiltonian.field(0, solution.means)
     drawn = torch.stack([hamiltonian.sample(0, field, generator) for _ in range(draws)])
-    return Imputation(most_probable(machine.layers[0], solution.means[0]), solution.means[0], drawn)
+    return Imputation(nearest_state(machine.layers[0], solution.means[0]), solution.means[0], drawn)
 
 
 _FILL: dict[str, Callable[..., Imputation]] = {
@@ -146,7 +147,7 @@ def _uniform_mode(machine: BoltzmannMachine) -> Tensor:
 
 def _by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
     """Booleans of units as booleans of columns, (rows, width)."""
-    _checks.instance(missing, "missing", Tensor, "a torch tensor")
+    _checks.dense(missing, "missing")
     if missing.dtype != torch.bool:
         raise TypeError(f"missing: expected booleans, received {missing.dtype}")
     layer = machine.layers[0]

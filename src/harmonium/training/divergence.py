@@ -1,8 +1,9 @@
-"""Stopping a run whose numbers are no longer finite."""
+"""Stopping a run that diverges, and going back to its last good parameters."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,25 +12,31 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from harmonium.machine import BoltzmannMachine
 from harmonium.training.gradient import global_norm
+from harmonium.training.plausibility import shortfall, useless
+
+_EVERY = 100
+# In units of uniform noise; docs/design_notes.md, "Runs that run away", has what was measured.
+_ABSURD = 10.0
 
 
 class Fault(NamedTuple):
-    """What is not finite: its name, and a description."""
+    """What went wrong: its name, and a description."""
 
     name: str
     cause: str
 
 
 class TrainingDiverged(RuntimeError):
-    """Training met a number that is not finite.
+    """Training met a number that is not finite, or a machine that finds its data all but impossible.
 
     A RuntimeError rather than a ValueError: every argument was well formed, their combination went wrong.
-    The machine is left with its last finite parameters.
+    The machine is left with its last good parameters.
 
     Attributes:
         step: updates made.
-        parameter: the parameter, diagnostic or state that is not finite.
+        parameter: the parameter, diagnostic or state that is not finite; "machine" where all are.
         learning_rate: of the last update, or of the one that was refused.
         diagnostics: of the rule in that update.
         checkpoint: the last good checkpoint, None where none was written.
@@ -56,40 +63,130 @@ class TrainingDiverged(RuntimeError):
         )
 
 
-class FiniteGuard:
-    """Knows whether a machine's numbers are finite, and its last finite parameters.
+class Snapshot:
+    """A copy of tensors, and after how many updates it was taken."""
 
-    Gradients are checked at every update. Parameters are checked only now and then, as an update with a
-    finite gradient hardly ever breaks them; a copy from the last check stands by for when one does.
+    def __init__(self, tensors: list[Tensor], step: int) -> None:
+        self.step = step
+        self.tensors = [tensor.clone() for tensor in tensors]
+
+    def take(self, tensors: list[Tensor], step: int) -> None:
+        torch._foreach_copy_(self.tensors, tensors)
+        self.step = step
+
+
+class Guard:
+    """Knows whether a run is sound, and its last good parameters.
+
+    Gradients are checked to be finite at every update, parameters at every record. Whether the machine has
+    run away from its data, finite as it may be, is looked at after 1, 2, 4, 8, ... updates, after every
+    hundredth, at the end and before a checkpoint. Data below the machine's own states by no more than uniform
+    noise would be are good, ten times as far is a fault; a run that began further away is measured by that.
+
+    Args:
+        machine: what is trained.
+        parameters: those that are trained, by name.
+        step: updates made before.
     """
 
-    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+    def __init__(self, machine: BoltzmannMachine, parameters: Mapping[str, Parameter], step: int = 0) -> None:
+        self._machine = machine
         self._names = list(parameters)
         self._current = [parameter.detach() for parameter in parameters.values()]
-        self._kept = [tensor.clone() for tensor in self._current]
+        self._noted = Snapshot(self._current, step)  # finite
+        self._good = Snapshot(self._current, step)  # and not run away
+        self._v: Tensor | None = None
+        self._limit = math.inf
+        self._shortfall = 0.0  # as last seen
+
+    def see(self, v: Tensor) -> None:
+        """Hands over the batch of the next update; the first says from where the run begins."""
+        if self._v is None:
+            begun = shortfall(self._machine, v)
+            self._limit = _ABSURD * max(1.0, begun) if math.isfinite(begun) else math.inf
+        self._v = v
 
     def gradient_fault(
         self, gradients: list[Tensor], norm: float, diagnostics: Mapping[str, float]
     ) -> Fault | None:
         """What is not finite in an update about to be made; parameters, where these are the cause."""
+        fault = None
         if not math.isfinite(norm):
             name = self._worst(gradients)
-            return self.parameter_fault() or Fault(name, f"the gradient of {name} is not finite")
-        for name, value in diagnostics.items():
-            if not math.isfinite(value):
-                return self.parameter_fault() or Fault(name, f"the rule's diagnostic {name} is {value}")
-        return None
+            fault = Fault(name, f"the gradient of {name} is not finite")
+        else:
+            for name, value in diagnostics.items():
+                if not math.isfinite(value):
+                    fault = Fault(name, f"the rule's diagnostic {name} is {value}")
+                    break
+        return fault and (self._not_finite() or self._run_away() or fault)
 
-    def parameter_fault(self) -> Fault | None:
-        """What is not finite in the parameters; finite ones are noted, others put back to the last noted."""
+    def parameter_fault(self, step: int) -> Fault | None:
+        """What is not finite in the parameters; finite ones are noted, others put back."""
+        fault = self._not_finite()
+        if not fault:
+            self._noted.take(self._current, step)
+        return fault
+
+    def due(self, step: int) -> bool:
+        """Whether the machine is to be looked at after so many updates."""
+        return step & (step - 1) == 0 or step % _EVERY == 0
+
+    def fault(self, step: int) -> Fault | None:
+        """Whether the machine is not finite or has run away; good parameters are noted, others put back."""
+        fault = self._not_finite() or self._run_away()
+        if not fault and self._shortfall <= self._limit / _ABSURD:
+            self._good.take(self._current, step)
+        return fault
+
+    def warn(self) -> None:
+        """Warns where the last look showed a machine that is worse than none, but not yet a fault."""
+        if self._v is None or not math.isfinite(self._limit):
+            return
+        words = ""
+        if self._shortfall > self._limit / _ABSURD:
+            words = "the data of the last batch are less likely under the machine than under uniform noise"
+        elif useless(self._machine, self._v):
+            words = (
+                "the first hidden layer is saturated and rebuilds the last batch hardly better than "
+                "independent units"
+            )
+        if words:
+            warnings.warn(
+                f"training ended, but {words}. A smaller learning_rate or a clip_norm may help",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def _not_finite(self) -> Fault | None:
         if math.isfinite(global_norm(self._current)):
-            torch._foreach_copy_(self._kept, self._current)
             return None
         name = self._worst(self._current)
-        torch._foreach_copy_(self._current, self._kept)
+        return Fault(name, f"the values of {name} are not finite and were {self._put_back()}")
+
+    def _run_away(self) -> Fault | None:
+        if self._plausible():
+            return None
+        far = f"{self._shortfall:.3g} times as far below its states as uniform noise would"
         return Fault(
-            name, f"the values of {name} are not finite and were put back to the last that were noted"
+            "machine",
+            f"the machine has run away from the data, whose rows lie {far}, and its parameters were "
+            f"{self._put_back()}",
         )
+
+    def _plausible(self) -> bool:
+        if self._v is not None:
+            self._shortfall = shortfall(self._machine, self._v)
+        return self._shortfall <= self._limit  # not so for NaN
+
+    def _put_back(self) -> str:
+        """Back to the last finite parameters if they are good, else to the last that were found good."""
+        if self._noted.step > self._good.step:
+            torch._foreach_copy_(self._current, self._noted.tensors)
+            if self._plausible():
+                return f"put back to those after {self._noted.step} updates"
+        torch._foreach_copy_(self._current, self._good.tensors)
+        return f"put back to those after {self._good.step} updates"
 
     def _worst(self, tensors: Sequence[Tensor]) -> str:
         """The first with an entry that is not finite; where only their norm overflows, the largest."""

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 RESERVED = ("step", "seconds", "learning_rate", "gradient_norm")
 
 Record = dict[str, Any]
+
+
+def as_line(record: Record) -> bytes:
+    """A record as a line of ``history.jsonl``."""
+    return json.dumps(record).encode() + b"\n"
+
+
+def from_lines(lines: list[bytes], step: int) -> list[Record]:
+    """Records from lines of ``history.jsonl``, of a run that has made so many updates.
+
+    Raises:
+        ValueError: a line that is no record, or steps that do not rise to at most ``step``.
+    """
+    records: list[Record] = []
+    last = 0
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line.decode())
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"line {number} is no JSON ({error})") from error
+        if not isinstance(record, dict) or any(type(value) not in (int, float) for value in record.values()):
+            raise ValueError(f"line {number} holds no numbers by name")
+        if type(record.get("step")) is not int or not last < record["step"] <= step:
+            raise ValueError(
+                f"line {number} has step {record.get('step')!r}; expected one above {last} and at most "
+                f"{step}: more than one run may have written here"
+            )
+        last = record["step"]
+        records.append(record)
+    return records
 
 
 class History:
@@ -48,6 +79,22 @@ class History:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: the number of records and the sums since the last one."""
         return {"length": len(self.records), "sums": dict(self._sums), "counts": dict(self._counts)}
+
+    def require_state(self, state: Any) -> None:
+        """Refuse what ``state_dict`` could not have returned.
+
+        Raises:
+            ValueError: naming what is wrong with it.
+        """
+        if state.keys() != {"length", "sums", "counts"} or state["sums"].keys() != state["counts"].keys():
+            raise ValueError(f"history: expected length, sums and counts, received {list(state)}")
+        for name, kind, numbers in (("sums", float, state["sums"]), ("counts", int, state["counts"])):
+            if any(type(key) is not str or type(number) is not kind for key, number in numbers.items()):
+                raise ValueError(f"history[{name!r}]: expected numbers by name, received {numbers}")
+        if type(state["length"]) is not int or min([state["length"] + 1, *state["counts"].values()]) < 1:
+            raise ValueError(
+                f"history: expected whole numbers, received {state['length']}, {state['counts']}"
+            )
 
     def load_state_dict(self, state: Mapping[str, Any], records: list[Record]) -> None:
         """Continue from a checkpoint and the records written before it."""

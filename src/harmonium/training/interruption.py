@@ -1,4 +1,4 @@
-"""Ctrl-C as a request that the training loop answers between two updates."""
+"""Ctrl-C and SIGTERM as a request that the training loop answers between two updates."""
 
 from __future__ import annotations
 
@@ -9,33 +9,46 @@ from typing import Any
 
 
 class Interruption:
-    """While entered, the first SIGINT sets ``requested`` and the second raises KeyboardInterrupt at once.
+    """While entered, the first SIGINT or SIGTERM is noted; a second one does what it did before.
 
-    Signals can only be handled in the main thread; elsewhere this does nothing, nor where the process was
-    told to ignore them. The earlier handler is put back on leaving.
+    Signals can only be handled in the main thread; elsewhere this does nothing. One that the process was told
+    to ignore stays ignored, as ``nohup`` and shells that start a process in the background want it; a handler
+    of SIGTERM that somebody has set stays too. Earlier handlers are put back on leaving.
+
+    Attributes:
+        signal: the number of the signal that came, None before.
     """
 
     def __init__(self) -> None:
-        self.requested = False
-        self._previous: Any = None
-        self._installed = False
+        self.signal: int | None = None
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        if threading.current_thread() is threading.main_thread() and not ignored:
-            self._previous = signal.signal(signal.SIGINT, self._handle)
-            self._installed = True
+        if threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                self._previous[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                self._previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._handle)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._installed:
-            # None stands for a handler that was not installed from Python and cannot be put back.
-            signal.signal(signal.SIGINT, signal.SIG_DFL if self._previous is None else self._previous)
-            self._installed = False
+        self._put_back()
+
+    @property
+    def requested(self) -> bool:
+        """Whether one came."""
+        return self.signal is not None
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
+            self._put_back()
+            signal.raise_signal(signum)
+        self.signal = signum
+
+    def _put_back(self) -> None:
+        while self._previous:
+            signum, handler = self._previous.popitem()
+            # None stands for a handler that was not installed from Python and cannot be put back.
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)

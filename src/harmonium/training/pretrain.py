@@ -91,9 +91,10 @@ def _drawn(pair: BoltzmannMachine, rows: Rows, seed: int) -> Tensor:
     """One draw of the upper layer for every row, (rows, width); small integers where they hold its states."""
     hamiltonian = pair.hamiltonian()
     generator = _random.as_generator(seed, pair.device)
+    small = pair.layers[1].discrete and bool((pair.layers[1].values().abs() <= 127).all())
     parts = []
     for chunk in rows.chunks(_ROWS):
         v = chunk.to(pair.device)
         h = hamiltonian.sample(1, hamiltonian.field(1, [v, v]), generator).cpu()
-        parts.append(h.to(torch.int8) if pair.layers[1].discrete else h)
+        parts.append(h.to(torch.int8) if small else h)
     return torch.cat(parts)

@@ -22,13 +22,14 @@ class TrainingRun:
         history: records in order, dicts with ``step``, ``seconds``, ``learning_rate``, the means since the
             record before of ``gradient_norm`` and of the rule's diagnostics, and the metrics where they were
             evaluated.
-        status: "completed"; "stopped" by a callback; "interrupted" by Ctrl-C.
+        status: "completed"; "stopped" by a callback; "interrupted" by Ctrl-C or SIGTERM.
         updates: updates made, those before a resume included.
         seconds: time in training, likewise.
         run_dir: the folder of the run, None where there is none.
         rule_state: what the rule keeps between updates, such as its chains; pass it to ``rule.gradient`` or
             to another ``train``.
         metrics: the last value of each metric.
+        signal: the number of the signal that interrupted the run, None otherwise.
     """
 
     machine: BoltzmannMachine
@@ -40,3 +41,4 @@ class TrainingRun:
     run_dir: Path | None
     rule_state: Any = field(repr=False)
     metrics: dict[str, float]
+    signal: int | None = None

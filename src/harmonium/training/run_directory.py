@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from harmonium.machine.storage import replace_file
-from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
+from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.fingerprint import require_same
-from harmonium.training.history import Record
+from harmonium.training.history import Record, as_line, from_lines
+from harmonium.training.lock import Lock
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState
 
+CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint-previous.pt"
+
 
 class RunDirectory:
-    """A folder with ``config.json``, ``checkpoint.pt``, ``history.jsonl`` and, in the end, the machine.
+    """A folder with ``config.json``, two checkpoints, ``history.jsonl`` and, in the end, the machine.
+
+    ``lock.json`` is there while a process trains in it. The last checkpoint and the one before are kept, so
+    that damage to one does not lose the run; the older is renamed before the newer comes into its place, and
+    at every moment one of them is whole.
 
     Args:
         path: the folder; created with its parents.
@@ -31,23 +42,38 @@ class RunDirectory:
         saved_step: updates made in the checkpoint on the disk, None where there is none.
 
     Raises:
-        ValueError: it holds a run and neither was asked for, or it is no folder.
+        ValueError: it holds a run and neither was asked for, another process trains in it, or it is no
+            folder.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], settings: Mapping[str, Any], *, resume: bool, overwrite: bool
     ) -> None:
         self.path = Path(path)
-        self.checkpoint = self.path / "checkpoint.pt"
+        self.checkpoint = self.path / CHECKPOINT
         self.saved_step: int | None = None
+        self._previous = self.path / PREVIOUS
+        self._next = self.path / "checkpoint-next.pt"
         self._settings = dict(settings)
         self._config = self.path / "config.json"
         self._history = self.path / "history.jsonl"
         self._machine = self.path / "machine.safetensors"
         self._averaged = self.path / "averaged.safetensors"
-        files = (self._config, self.checkpoint, self._history, self._machine, self._averaged)
+        self._length = 0  # of the history, in bytes
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run_dir: expected a folder, {self.path} is a file")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock(self.path / "lock.json")
+        try:
+            self._begin(resume, overwrite)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, resume: bool, overwrite: bool) -> None:
+        files = (
+            self._config, self.checkpoint, self._previous, self._history, self._machine, self._averaged
+        )  # fmt: skip
         found = [file for file in files if file.exists()]
         # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
         if found not in ([], [self._config]) and not (resume or overwrite):
@@ -55,27 +81,64 @@ class RunDirectory:
                 f"run_dir: {self.path} already holds a run ({found[0].name}); "
                 "resume=True continues it, overwrite=True replaces it"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            if overwrite:
+        for file in (*files, self._next):
+            if overwrite or file == self._next:
                 file.unlink(missing_ok=True)
-            # A kill while a file was being written leaves an unfinished copy behind.
-            for leftover in self.path.glob(f".{file.name}.*"):
-                leftover.unlink()
+            remove_leftovers(file)
+
+    def close(self) -> None:
+        """Let other processes train here."""
+        self._lock.release()
 
     def restore(self, state: TrainingState, schedule: str | Schedule) -> None:
-        """Load the checkpoint, where there is one, and drop the records after it.
+        """Load the last good checkpoint, where there is one, and drop the records after it.
 
         Raises:
-            ValueError: other settings, or a damaged file.
+            ValueError: other settings, or no good checkpoint among those that are there.
         """
-        if not self.checkpoint.exists():
-            self._keep_records(0)
+        there = [path for path in (self.checkpoint, self._previous) if path.exists()]
+        damages = []
+        for path in there:
+            try:
+                self._restore(path, state, schedule)
+            except DamagedCheckpoint as error:
+                damages.append(error)
+                continue
+            if path == self._previous:
+                # Else the next checkpoint would push the damaged one into the place of the good one.
+                os.replace(path, self.checkpoint)
+            if damages:
+                warnings.warn(
+                    f"{damages[0]}; the run goes on from the checkpoint before, of update {state.step}",
+                    stacklevel=3,
+                )
+            self.saved_step = state.step
             return
-        content = read_checkpoint(self.checkpoint)
+        if damages:
+            finished = f", {self._machine} still holds the trained machine" if self._machine.exists() else ""
+            raise ValueError(
+                f"{'; '.join(map(str, damages))}. There is no other checkpoint to resume from{finished}; "
+                "overwrite=True begins anew"
+            ) from damages[0]
+        self._keep_lines([])
+
+    def _restore(self, path: Path, state: TrainingState, schedule: str | Schedule) -> None:
+        content = read_checkpoint(path)
         require_same(content["settings"], self._settings, content["step"], schedule)
-        state.restore(content, self._keep_records(content["history"]["length"]))
-        self.saved_step = state.step
+        state.require_callbacks(content)
+        lines, records = self._read_records(content["history"]["length"], content["step"])
+        try:
+            state.restore(content, records)
+        except Exception as error:  # a callback may fail in any way on a damaged state
+            reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise DamagedCheckpoint(f"{path}: damaged ({reason})") from error
+        self._keep_lines(lines)
+        if content["threads"] != torch.get_num_threads():
+            warnings.warn(
+                f"the checkpoint was made with {content['threads']} torch threads and this process has "
+                f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
+                stacklevel=4,
+            )
 
     def write_config(self) -> None:
         """Write ``config.json``: the settings, and the versions of what runs them."""
@@ -84,24 +147,38 @@ class RunDirectory:
         with self._writing(self._config):
             replace_file(self._config, f"{text}\n".encode())
 
-    def append(self, record: Record) -> None:
-        """Append one record to ``history.jsonl``."""
-        with self._writing(self._history), open(self._history, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+    def append(self, state: TrainingState) -> None:
+        """Append the last record of a run to ``history.jsonl``, and any that were lost there."""
+        line = as_line(state.history.records[-1])
+        with self._writing(self._history):
+            with open(self._history, "ab") as file:
+                whole = file.tell() == self._length
+                if whole:
+                    file.write(line)
+            if whole:
+                self._length += len(line)
+            else:
+                self._rewrite(state)
 
     def save(self, state: TrainingState) -> None:
-        """Write ``checkpoint.pt``.
+        """Write ``checkpoint.pt``, and keep the one before as ``checkpoint-previous.pt``.
 
         Raises:
             OSError: it could not be written; the last good one is kept.
             TypeError: a rule, optimiser or callback keeps what a checkpoint cannot.
         """
-        if self._history.exists():
-            # The checkpoint counts the records, so they must not reach the disk after it.
-            with self._writing(self._history), open(self._history, "ab") as file:
-                os.fsync(file.fileno())
+        with self._writing(self._history):
+            if (self._history.stat().st_size if self._history.exists() else 0) != self._length:
+                self._rewrite(state)
+            elif self._length:
+                # The checkpoint counts the records, so they must not reach the disk after it.
+                with open(self._history, "ab") as file:
+                    os.fsync(file.fileno())
         with self._writing(self.checkpoint):
-            write_checkpoint(self.checkpoint, {"settings": self._settings, **state.content()})
+            write_checkpoint(self._next, {"settings": self._settings, **state.content()})
+            if self.checkpoint.exists():
+                os.replace(self.checkpoint, self._previous)
+            os.replace(self._next, self.checkpoint)
         self.saved_step = state.step
 
     def save_machines(self, state: TrainingState) -> None:
@@ -115,28 +192,54 @@ class RunDirectory:
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
         """Say of a failure which file it was and what is left to resume from."""
+        kept = "no checkpoint had been written before"
+        if self.saved_step is not None:
+            kept = f"the last good checkpoint, of update {self.saved_step}, was kept"
         try:
+            if not self._lock.held():
+                kept = kept.replace("was kept", "is where its files are now, if they are anywhere")
+                raise OSError(
+                    errno.ESTALE, f"{self.path} or its lock.json was removed, renamed or replaced meanwhile"
+                )
             yield
         except OSError as error:
-            kept = "no checkpoint had been written before"
-            if self.saved_step is not None:
-                kept = f"the last good checkpoint, of update {self.saved_step}, was kept"
             reason = error.strerror or str(error)
             raise OSError(
                 error.errno, f"{path.name} could not be written ({reason}); {kept}", str(path)
             ) from error
 
-    def _keep_records(self, length: int) -> list[Record]:
-        """The first ``length`` records of ``history.jsonl``, which is cut to them."""
-        lines = self._history.read_text(encoding="utf-8").splitlines() if self._history.exists() else []
-        if len(lines) < length:
-            raise ValueError(
-                f"{self._history}: expected {length} records, as the checkpoint says, found {len(lines)}"
+    def _read_records(self, length: int, step: int) -> tuple[list[bytes], list[Record]]:
+        """The first ``length`` records of ``history.jsonl``, as they stand there and as they are."""
+        lines = self._history.read_bytes().splitlines(keepends=True) if self._history.exists() else []
+        whole = [line for line in lines[:length] if line.endswith(b"\n")]
+        if len(whole) < length:
+            raise DamagedCheckpoint(
+                f"{self._history}: expected {length} records, as the checkpoint says, found {len(whole)}"
             )
         try:
-            records: list[Record] = [json.loads(line) for line in lines[:length]]
+            return whole, from_lines(whole, step)
         except ValueError as error:
-            raise ValueError(f"{self._history}: damaged ({error})") from error
-        if len(lines) > length:
-            replace_file(self._history, "".join(line + "\n" for line in lines[:length]).encode())
-        return records
+            raise DamagedCheckpoint(f"{self._history}: damaged ({error})") from error
+
+    def _keep_lines(self, lines: list[bytes]) -> None:
+        """Cut ``history.jsonl`` to its first lines."""
+        content = b"".join(lines)
+        self._length = len(content)
+        if self._history.exists() and self._history.stat().st_size != self._length:
+            replace_file(self._history, content)
+
+    def _rewrite(self, state: TrainingState) -> None:
+        """Write ``history.jsonl`` anew."""
+        warnings.warn(
+            f"{self._history} was removed or changed while the run went on: it is written anew", stacklevel=2
+        )
+        content = b"".join(map(as_line, state.history.records))
+        replace_file(self._history, content)
+        self._length = len(content)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what a kill in the middle of writing a file has left beside it."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        if not leftover.is_dir():
+            leftover.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +10,11 @@ import torch
 from torch import Tensor
 
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.checkpoint import leaves
+from harmonium.training.alike import require_alike
+from harmonium.training.checkpoint import leaves, mapped
 from harmonium.training.divergence import Fault
 from harmonium.training.history import History, Record
+from harmonium.training.optimizer_state import checked_state
 
 
 @dataclass
@@ -25,6 +26,7 @@ class TrainingState:
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
     callbacks: Sequence[Any]
+    rule: Any
     history: History = field(default_factory=History)
     rule_state: Any = None
     step: int = 0
@@ -49,8 +51,8 @@ class TrainingState:
             "callbacks": [[type(each).__name__, each.state_dict()] for each in self._stateful()],
         }
 
-    def restore(self, content: dict[str, Any], records: list[Record]) -> None:
-        """Take over the state of a checkpoint.
+    def require_callbacks(self, content: dict[str, Any]) -> None:
+        """Refuse to go on with other callbacks.
 
         Raises:
             ValueError: the callbacks that keep a state are not those of the checkpoint.
@@ -61,21 +63,33 @@ class TrainingState:
             raise ValueError(
                 f"callbacks: the checkpoint holds the state of {kinds}, this call has {received}"
             )
-        if content["threads"] != torch.get_num_threads():
-            warnings.warn(
-                f"the checkpoint was made with {content['threads']} torch threads and this process has "
-                f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
-                stacklevel=4,
-            )
+
+    def restore(self, content: dict[str, Any], records: list[Record]) -> None:
+        """Take over the state of a checkpoint, once all of it is known to fit.
+
+        Args:
+            content: as ``read_checkpoint`` returns it, of a run with these settings and callbacks.
+            records: the history up to there.
+
+        Raises:
+            ValueError: naming what does not fit. The machine is as before.
+            Exception: what else a damaged state leads a callback to.
+        """
         device = self.machine.device
+        rule_state = moved(content["rule"], device)
+        self._require_fitting(content, rule_state)
+        optimizer = checked_state(self.optimizer, content["optimizer"])
+        for each, (_, state) in zip(self._stateful(), content["callbacks"], strict=True):
+            each.load_state_dict(moved(state, device))
+        try:
+            self.generator.set_state(content["generator"])
+        except RuntimeError as error:
+            raise ValueError(f"generator: {error}") from error
         self.machine.load_state_dict(content["machine"])
         if self.averaged is not None:
             self.averaged.load_state_dict(content["averaged"])
-        self.optimizer.load_state_dict(content["optimizer"])
-        self.generator.set_state(content["generator"])
-        self.rule_state = moved(content["rule"], device)
-        for each, (_, state) in zip(self._stateful(), content["callbacks"], strict=True):
-            each.load_state_dict(moved(state, device))
+        self.optimizer.load_state_dict(optimizer)
+        self.rule_state = rule_state
         self.history.load_state_dict(content["history"], records)
         self.step, self.seconds = content["step"], content["seconds"]
         self.metrics, self.stopped = content["metrics"], content["stopped"]
@@ -89,16 +103,24 @@ class TrainingState:
                 return Fault(where, f"the state {where} is not finite")
         return None
 
+    def _require_fitting(self, content: dict[str, Any], rule_state: Any) -> None:
+        require_alike(content["machine"], dict(self.machine.state_dict()), "machine")
+        averaged = None if self.averaged is None else dict(self.averaged.state_dict())
+        require_alike(content["averaged"], averaged, "averaged")
+        for where, value in leaves(rule_state, "rule"):
+            if isinstance(value, Tensor) and not bool(torch.isfinite(value).all()):
+                raise ValueError(f"{where}: holds values that are not finite")
+        if hasattr(self.rule, "check_state"):
+            self.rule.check_state(self.machine, rule_state)
+        self.history.require_state(content["history"])
+        for name, value in content["metrics"].items():
+            if type(name) is not str or type(value) is not float:
+                raise ValueError(f"metrics: expected numbers by name, received {value!r} for {name!r}")
+
     def _stateful(self) -> list[Any]:
         return [each for each in self.callbacks if hasattr(each, "state_dict")]
 
 
 def moved(value: Any, device: torch.device) -> Any:
     """Nested lists, tuples and dicts with their tensors on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: moved(item, device) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(moved(item, device) for item in value)
-    return value
+    return mapped(lambda x: x.to(device), value)

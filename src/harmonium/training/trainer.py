@@ -17,7 +17,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.batches import Batches
 from harmonium.training.callbacks import STOP, Callback, Update
-from harmonium.training.divergence import Fault, FiniteGuard, TrainingDiverged
+from harmonium.training.divergence import Fault, Guard, TrainingDiverged
 from harmonium.training.fingerprint import fingerprint
 from harmonium.training.gradient import ascent, clipped, decayed, global_norm
 from harmonium.training.interruption import Interruption
@@ -25,6 +25,7 @@ from harmonium.training.optimizers import Ascent, OptimizerFactory
 from harmonium.training.progress import ProgressDisplay
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
+from harmonium.training.saddle import warn_of_saddle
 from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings, Transform
@@ -105,24 +106,30 @@ def train(
             evaluated.
         record_every: updates between two records of the history; None: 100, or a hundredth of a shorter run.
         callbacks: called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
-        run_dir: folder for ``config.json``, ``checkpoint.pt``, ``history.jsonl``, and at the end of the run
-            ``machine.safetensors`` and, with averaging, ``averaged.safetensors``.
+        run_dir: folder for ``config.json``, ``checkpoint.pt``, ``checkpoint-previous.pt``, ``history.jsonl``,
+            and at the end of the run ``machine.safetensors`` and, with averaging, ``averaged.safetensors``.
+            One process at a time trains in it, the one that its ``lock.json`` names.
         checkpoint_every: updates between two checkpoints; None: about a minute of training. One is also
-            written at the end and on Ctrl-C.
-        resume: continue from the checkpoint in ``run_dir``, or start where it holds none. The settings must
-            be the same; ``updates`` or ``epochs`` may change under a schedule that does not depend on them. A
-            run that a callback stopped stays stopped.
+            written at the end, on Ctrl-C and on SIGTERM.
+        resume: continue from the checkpoint in ``run_dir``, or start where it holds none. Where the last one
+            is damaged, the one before is taken, with a warning. The settings must be the same; ``updates`` or
+            ``epochs`` may change under a schedule that does not depend on them. A run that a callback stopped
+            stays stopped.
         overwrite: remove the files of the run that ``run_dir`` holds.
         progress: True shows a progress bar on stderr, False none; None: where stderr is a terminal.
 
     Returns:
-        The outcome. After a Ctrl-C the status is "interrupted", and the current update was finished and
-        saved.
+        The outcome. After a Ctrl-C or SIGTERM the status is "interrupted", and the current update was
+        finished and saved; a second one acts at once, as it would without training. A signal that the process
+        was told to ignore stays ignored, as under ``nohup``.
 
     Raises:
-        TypeError, ValueError: a malformed argument, data outside the support, a run that exists, a resume
-            with other settings or from a damaged checkpoint; the message names the argument.
-        TrainingDiverged: something is no longer finite; the machine keeps its last finite parameters.
+        TypeError, ValueError: a malformed argument, data outside the support, a run that exists or that
+            another process trains, a resume with other settings or from damaged files; the message names the
+            argument or the file.
+        TrainingDiverged: something is no longer finite, or the machine has run away from its data; it is left
+            with its last good parameters. A run that ends with a machine that is merely useless, below
+            uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
     """
     settings = Settings(
@@ -176,40 +183,41 @@ def train(
     for callback in callbacks:
         _offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
-    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks)
+    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, rule)
     state.rule_state = moved(rule_state, machine.device)
     directory = None
-    if run_dir is not None:
-        identity = fingerprint(settings, machine, rows, climber.optimizer, total)
-        directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
-        if resume:
-            directory.restore(state, schedule)
-        directory.write_config()
-    guard = FiniteGuard(parameters)
     rate, diagnostics = climber.learning_rate, dict[str, float]()
-    started = time.perf_counter() - state.seconds
 
-    def require_finite(fault: Fault | None) -> None:
+    def require_sound(fault: Fault | None) -> None:
         if fault:
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
             raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint)
 
     def record(evaluating: bool) -> dict[str, float]:
-        require_finite(guard.parameter_fault())
+        require_sound(guard.parameter_fault(state.step))
         values = evaluate(machine) if evaluating else {}
         state.metrics.update(values)
-        entry = state.history.record(state.step, time.perf_counter() - started, rate, values)
+        state.history.record(state.step, time.perf_counter() - started, rate, values)
         if directory:
-            directory.append(entry)
+            directory.append(state)
         return values
 
     def save() -> None:
         if directory:
-            require_finite(guard.parameter_fault() or state.fault())
-            state.seconds = time.perf_counter() - started
-            directory.save(state)
+            require_sound(guard.fault(state.step) or state.fault())
+            if state.step != directory.saved_step:
+                state.seconds = time.perf_counter() - started
+                directory.save(state)
 
     try:
+        if run_dir is not None:
+            identity = fingerprint(settings, machine, rows, climber.optimizer, total)
+            directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
+            if resume:
+                directory.restore(state, schedule)
+            directory.write_config()
+        guard = Guard(machine, parameters, state.step)
+        started = time.perf_counter() - state.seconds
         with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
             saved_at = time.perf_counter()
             while state.step < total and not state.stopped and not interruption.requested:
@@ -220,6 +228,9 @@ def train(
                 v = v.to(machine.device)
                 if transform is not None or not rows.in_memory:
                     check_batch(machine, v, indices, "X")
+                guard.see(v)
+                if state.step == 0:
+                    warn_of_saddle(machine, v)
 
                 estimate = rule.gradient(machine, v, state=state.rule_state, generator=generator)
                 diagnostics = estimate.diagnostics
@@ -228,7 +239,7 @@ def train(
                 norm = global_norm(gradients)
                 scale = _scale(factor, state.step, total)
                 rate = climber.learning_rate * scale
-                require_finite(guard.gradient_fault(gradients, norm, diagnostics))
+                require_sound(guard.gradient_fault(gradients, norm, diagnostics))
                 climber.step(clipped(gradients, norm, clip_norm), scale)
 
                 state.step += 1
@@ -239,6 +250,8 @@ def train(
                     average.update(state.step)
 
                 last = state.step == total
+                if last or guard.due(state.step):
+                    require_sound(guard.fault(state.step))
                 evaluating = bool(evaluate.metrics) and (last or state.step % evaluate_every == 0)
                 recording = evaluating or last or state.step % record_every == 0
                 values = record(evaluating) if recording else {}
@@ -258,13 +271,18 @@ def train(
             save()
         finished = state.stopped or state.step == total
         if finished:
+            guard.warn()
             for callback in callbacks:
                 _offer(callback, "finish", machine)
             if directory:
                 directory.save_machines(state)
     finally:
-        for callback in callbacks:
-            _offer(callback, "close")
+        try:
+            for callback in callbacks:
+                _offer(callback, "close")
+        finally:
+            if directory:
+                directory.close()
 
     return TrainingRun(
         machine=machine,
@@ -276,6 +294,7 @@ def train(
         run_dir=directory.path if directory else None,
         rule_state=state.rule_state,
         metrics=state.metrics,
+        signal=None if finished else interruption.signal,
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
+from harmonium.training.alike import require_alike
 from harmonium.training.callbacks.update import STOP, Signal, Update
 
 
@@ -53,6 +54,7 @@ class EarlyStopping:
         self.best_step: int | None = None
         self._waited = 0
         self._best_state: dict[str, Tensor] | None = None
+        self._current: dict[str, Tensor] = {}
 
     def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
         """Start afresh, so that one object may serve several runs."""
@@ -62,6 +64,7 @@ class EarlyStopping:
             )
         self.best = self.best_step = self._best_state = None
         self._waited = 0
+        self._current = machine.state_dict()
 
     def __call__(self, update: Update) -> Signal | None:
         """Note the metric where it was evaluated; STOP when patience has run out."""
@@ -92,7 +95,16 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint."""
+        """Continue from a checkpoint.
+
+        Raises:
+            ValueError: not what ``state_dict`` returns for the machine of this run.
+        """
+        kinds = {"best": (float, type(None)), "best_step": (int, type(None)), "waited": (int,)}
+        if state.keys() != {*kinds, "best_state"} or any(type(state[k]) not in kinds[k] for k in kinds):
+            raise ValueError(f"EarlyStopping: expected a state of {self.state_dict()}, received {state}")
+        if state["best_state"] is not None:
+            require_alike(state["best_state"], dict(self._current), "EarlyStopping: best_state")
         self.best, self.best_step, self._waited = state["best"], state["best_step"], state["waited"]
         self._best_state = state["best_state"]
 

@@ -64,7 +64,7 @@ class TensorBoard:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint; events written after it are purged."""
-        self._step = state["step"]
+        self._step = _checks.positive_int(state["step"], "TensorBoard: step", minimum=0)
 
     def _open(self) -> Any:
         if self._writer is None:

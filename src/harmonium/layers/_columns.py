@@ -1,0 +1,39 @@
+"""What kinds of units ask of data before they take them."""
+
+from __future__ import annotations
+
+from harmonium.data import Rows
+
+_ROWS = 4096
+
+
+def first_other(rows: Rows, values: tuple[float, float]) -> float | None:
+    """The first entry that is neither of two values; None where there is none."""
+    for chunk in rows.chunks(_ROWS):
+        bad = (chunk != values[0]) & (chunk != values[1])
+        if bool(bad.any()):
+            return float(chunk[bad][0])
+    return None
+
+
+def value_range(rows: Rows) -> tuple[float, float]:
+    """The smallest and the largest entry."""
+    ends = [(float(chunk.min()), float(chunk.max())) for chunk in rows.chunks(_ROWS)]
+    return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+def largest_count(rows: Rows, expected: str, kind: str) -> int:
+    """The largest of integers from 0, at least 1.
+
+    Raises:
+        ValueError: another entry; the message says what was expected for the kind of units.
+    """
+    largest = 1.0
+    for chunk in rows.chunks(_ROWS):
+        bad = (chunk < 0) | (chunk != chunk.floor())
+        if bool(bad.any()):
+            raise ValueError(
+                f'X: expected {expected} for visible="{kind}", received {float(chunk[bad][0]):g}'
+            )
+        largest = max(largest, float(chunk.max()))
+    return int(largest)

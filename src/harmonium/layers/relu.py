@@ -1,0 +1,189 @@
+"""Real units on the half line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log, pi, sqrt
+from typing import ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.special import erfcx, log_ndtr, ndtr, ndtri
+
+from harmonium import _random
+from harmonium.data import Encoder, Rows, Standardise
+from harmonium.layers._columns import value_range
+from harmonium.layers.layer import Moments, Theta
+from harmonium.layers.quadratic_units import QuadraticUnits
+
+_FAR = 3.0  # deviations below 0 from where on a continued fraction serves: differences lose digits there
+_TERMS = {torch.float32: 10, torch.float64: 46}  # of the fraction: to rounding from there on
+_HIGH = 12.0  # deviations above 0 from where on nothing is cut off: 1e-33
+_NEWTON = 4  # steps to a quantile: each squares the error
+_STEEPEST = -10.0  # deviations below 0 at which a fit stops: the law is exponential but for 2 %
+
+
+class HalfLineLaw(NamedTuple):
+    """ln ∫_0^∞ exp(δx - γx²/2) dx less the largest exponent, that exponent, and mean and variance of x."""
+
+    log_width: Tensor
+    top: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
+    """The law p(x) ∝ exp(slope·x - curvature·x²/2) on x ≥ 0, all arguments of one shape.
+
+    In units of σ = γ^-½ it is a normal law around z = δσ, cut at 0. Its mean is z + h with the hazard
+    h = φ(z)/Φ(z), its variance 1 - h (z + h). Far below 0 both are differences of nearly equal numbers; there
+    the continued fraction of Mills's ratio, h = t + 1/(t + 2/(t + 3/(t + …))) with t = -z, has them as they
+    are. NaN where the curvature is not positive.
+    """
+    deviation = curvature.rsqrt()
+    z = slope * deviation
+    t = (-z).clamp(min=_FAR)
+    rest = torch.zeros_like(t)
+    for n in range(_TERMS[t.dtype], 1, -1):
+        rest = n / (t + rest)
+    far = 1 / (t + rest)
+    hazard = sqrt(2 / pi) / erfcx(z.clamp(-_FAR, _HIGH) * -sqrt(0.5))
+    near = z + hazard
+    below = z < -_FAR
+    mean = torch.where(below, far, near)
+    variance = torch.where(below, far * (rest - far), 1 - hazard * near)
+    above = log_ndtr(z.clamp(0, _HIGH)) + 0.5 * log(2 * pi)
+    log_width = torch.where(z > 0, above, -torch.where(below, t + far, hazard).log()) + deviation.log()
+    top = 0.5 * torch.where(z > 0, z, 0.0).square()
+    return HalfLineLaw(log_width, top, deviation * mean, deviation.square() * variance)
+
+
+@torch.no_grad()
+def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tensor:
+    """The x above which a fraction ``above`` in (0, 1] of the law lies; all arguments of one shape."""
+    deviation = curvature.rsqrt()
+    z = slope * deviation
+    mass = ndtr(z)
+    from_below = ndtr(-z) + (1 - above) * mass
+    lower = from_below < 0.5  # the nearer tail has the digits
+    place = ndtri(torch.where(lower, from_below, above * mass))
+    y = (z + torch.where(lower, place, -place)).clamp_(min=0)
+    far = (z < -_FAR).flatten().nonzero().squeeze(-1)
+    if len(far):
+        y = (
+            y.view(-1)
+            .index_copy(0, far, _far_quantile(above.reshape(-1)[far], -z.reshape(-1)[far]))
+            .view_as(y)
+        )
+    return y * deviation
+
+
+def _far_quantile(above: Tensor, t: Tensor) -> Tensor:
+    """The y with Φ(-t - y)/Φ(-t) = above, by Newton's method on its log."""
+    fall: Tensor = -above.log()
+    start = erfcx(t * sqrt(0.5))
+    hazard = sqrt(2 / pi) / start
+    # As if the hazard rose in a straight line.
+    y: Tensor = 2 * fall / (hazard + (hazard.square() + 2 * hazard * (hazard - t).clamp(min=0) * fall).sqrt())
+    for _ in range(_NEWTON):
+        scaled = erfcx((t + y) * sqrt(0.5))
+        excess = y * (t + 0.5 * y) - (scaled / start).log() - fall
+        y = (y - excess * scaled * sqrt(pi / 2)).clamp_(min=0)
+    return y
+
+
+@final
+class ReLU(QuadraticUnits):
+    """Units in [0, ∞); θ = (U, γ), t(x) = (x, -x²/2), ψ = ln ∫_0^∞ exp((U+B)x - (γ+A)x²/2) dx, γ + A > 0.
+
+    A normal law around (U + B)/γ that is cut at 0; the most probable state is the rectified max(0, (U + B)/γ)
+    (Tubiana et al. 2019, with one half of the line).
+
+    Args:
+        n_units: number of units, at least 1.
+
+    Attributes:
+        linear: learnable U, (n_units,), zero at first.
+        log_quadratic: learnable ln γ, (n_units,), zero at first.
+    """
+
+    kind: ClassVar[str] = "relu"
+    location: ClassVar[str] = "linear"
+    bounded = False
+
+    def __init__(self, n_units: int) -> None:
+        super().__init__(n_units)
+        self.linear = nn.Parameter(torch.zeros(self.n_units))
+        self.log_quadratic = nn.Parameter(torch.zeros(self.n_units))
+
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[ReLU, Encoder]:
+        low, _ = value_range(rows)
+        if low < 0:
+            raise ValueError(f'X: expected numbers from 0 for visible="relu", received {low:g}')
+        mean, variance = rows.mean_variance()
+        scale = (variance + mean.square()).sqrt()
+        scales = torch.where(scale > 0, scale, 1.0).tolist()
+        return cls(rows.width), Standardise((0.0,) * len(scales), tuple(scales))
+
+    def natural(self) -> Theta:
+        return (self.linear, self.log_quadratic.exp())
+
+    def reference(self) -> Theta:
+        return (torch.zeros_like(self.linear), torch.ones_like(self.linear))
+
+    def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
+        slope, curvature = self._local(B, A, theta)
+        law = half_line_law(slope, curvature)
+        return torch.where(curvature > 0, law.top + law.log_width, torch.inf)
+
+    def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
+        law = half_line_law(*self._local(B, A, theta))
+        return Moments(law.mean, law.variance)
+
+    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
+        return _random.uniform(shape, generator, self.linear.dtype)
+
+    def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, curvature = self._local(field, 0.0, theta)
+        return half_line_quantile((1 - noise).expand_as(slope), slope, curvature)
+
+    def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, curvature = self._local(field, 0.0, theta)
+        return (slope / curvature).clamp(min=0)
+
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, curvature = self._local(field, 0.0, theta)
+        peak = (slope / curvature).clamp(min=0)
+        # From the peak down: the heights themselves may be huge and nearly equal.
+        fall = 0.5 * curvature * (x - peak).square() - slope.clamp(max=0) * x
+        return torch.where(x < 0, -torch.inf, -fall - half_line_law(slope, curvature).log_width)
+
+    def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
+        return (x + step * 12**0.5 * (noise - 0.5)).abs()
+
+    @torch.no_grad()
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        """As in the base class; where E[x²] is 2 E[x]² and more, the mean beside an almost exponential law.
+
+        No law of these units spreads that far.
+        """
+        mean, square = expected[0], -2 * expected[1]
+        low, high = torch.full_like(mean, _STEEPEST), torch.full_like(mean, 1e6)
+        one = torch.ones_like(mean)
+        for _ in range(100):  # E[x²]/E[x]² falls in z
+            z = (low + high) / 2
+            law = half_line_law(z, one)
+            wide = law.variance / law.mean.square() > square / mean.square() - 1
+            low, high = torch.where(wide, z, low), torch.where(wide, high, z)
+        deviation = mean / half_line_law(low, one).mean
+        self.linear.copy_(low / deviation)
+        self.log_quadratic.copy_(-2 * deviation.log())
+
+    def misfit(self, x: Tensor) -> tuple[Tensor, str]:
+        return x < 0, "values from 0"
+
+    def _local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, Tensor]:
+        linear, quadratic = theta or self.natural()
+        slope = B + linear
+        return slope, (quadratic + A).expand_as(slope)

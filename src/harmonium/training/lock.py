@@ -1,0 +1,167 @@
+"""One process at a time in the folder of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import weakref
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, final
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+_HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
+_ATTEMPTS = 50
+_PAUSE = 0.02  # seconds
+
+
+@final
+class Lock:
+    """A file that says which process has a folder, and a lock of the system on it that ends with the process.
+
+    A lock left by a dead process of this host is therefore taken over. One left by another host is refused,
+    as not every network file system shares locks between hosts, until somebody removes the file. Where the
+    system or the file system has no locks, the file alone counts, and one left behind is always refused.
+
+    Args:
+        path: the file; its folder exists.
+
+    Raises:
+        ValueError: another process has it, or another object in this one.
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        for _ in range(_ATTEMPTS):
+            if self._take():
+                _HELD.add(self)
+                return
+            time.sleep(_PAUSE)
+        raise ValueError(self._refusal({}))
+
+    def held(self) -> bool:
+        """Whether this process has it and the file is where it was, so that its folder is too."""
+        return self._file is not None and _is_at(self._file, self._path)
+
+    def release(self) -> None:
+        """Remove the file, so that others may come."""
+        if self.held():
+            self._path.unlink(missing_ok=True)  # before others can lock it, or they would lose what they got
+        self.drop()
+
+    def drop(self) -> None:
+        """Let go of the file without removing it."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _take(self) -> bool:
+        """Whether it could be had; False also while its holder is about to name itself or to leave."""
+        try:
+            file, created = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
+        except FileExistsError:
+            file, created = os.open(self._path, os.O_RDWR), False
+        except FileNotFoundError:
+            return False
+        try:
+            free = _lock(file)
+            holder = _holder(file)
+            if not _is_at(file, self._path):
+                return False
+            if free is None:
+                free = created
+            elif free and holder.get("host", _host()) != _host():
+                free = False
+            if not free:
+                # One that is dead was named before; the process that has come after it is about to write.
+                if holder and not _dead(holder):
+                    raise ValueError(self._refusal(holder))
+                return False
+            since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+            content = json.dumps({"process": os.getpid(), "host": _host(), "since": since})
+            with suppress(OSError):  # a full disk: the lock is had all the same, the file only explains it
+                os.ftruncate(file, 0)
+                os.lseek(file, 0, os.SEEK_SET)
+                os.write(file, f"{content}\n".encode())
+            self._file, file = file, -1
+            return True
+        finally:
+            if file >= 0:
+                os.close(file)
+
+    def _refusal(self, holder: dict[str, Any]) -> str:
+        who = "another process"
+        if holder:
+            who = f"process {holder['process']} on {holder['host']} since {holder['since']}"
+        remedy = "expected a folder of its own for every run"
+        if not fcntl or holder.get("host", _host()) != _host():
+            remedy = f"if that process no longer runs, remove {self._path}"
+        return f"run_dir: {self._path.parent} is in use by {who}; {remedy}"
+
+
+def _lock(file: int) -> bool | None:
+    """Whether the system's lock could be had; None where there is none."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _holder(file: int) -> dict[str, Any]:
+    """What a lock file says of the process that wrote it; nothing where it is empty or damaged."""
+    os.lseek(file, 0, os.SEEK_SET)
+    try:
+        holder = json.loads(os.read(file, 4096))
+    except (ValueError, RecursionError):
+        return {}
+    kinds = {"process": int, "host": str, "since": str}
+    fits = isinstance(holder, dict) and {key: type(value) for key, value in holder.items()} == kinds
+    return holder if fits else {}
+
+
+def _dead(holder: dict[str, Any]) -> bool:
+    """Whether a lock file names a process of this host that is known to have ended."""
+    if fcntl is None or holder["host"] != _host():
+        return False
+    try:
+        os.kill(holder["process"], 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _drop_all() -> None:
+    for lock in list(_HELD):
+        lock.drop()
+
+
+if hasattr(os, "register_at_fork"):
+    # The system's lock would stay as long as a child that outlives its parent.
+    os.register_at_fork(after_in_child=_drop_all)

@@ -1,0 +1,126 @@
+"""Counts and half lines with every rule, in estimators, files and commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.training import pretrain
+
+from .command_line import CommandLine
+
+MACHINES = {
+    "counts": lambda: [hm.Binomial(4, 5), hm.Bernoulli(3)],
+    "rectified": lambda: [hm.ReLU(4), hm.Spin(3)],
+    "above": lambda: [hm.Bernoulli(4), hm.DoubleReLU(3)],
+    "deep": lambda: [hm.Bernoulli(4), hm.Binomial(3, 2), hm.ReLU(2)],
+}
+SETTINGS = {"cd": {"k": 1}, "noise_cd": {"k": 3}, "tempered_pcd": {"replicas": 3}, "ucd": {"max_steps": 200}}
+
+
+@pytest.mark.parametrize("rule", sorted(hm.rules.RECIPES))
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_rule_learns_or_names_the_units(name: str, rule: str) -> None:
+    machine = hm.BoltzmannMachine(MACHINES[name](), seed=1)
+    X = machine.random_states(12, generator=torch.Generator().manual_seed(0))[0]
+    made = hm.rules.RECIPES[rule](**SETTINGS.get(rule, {}))
+
+    def learn() -> None:
+        run = hm.train(machine, X, rule=made, updates=4, batch_size=6, learning_rate=0.01)
+        assert run.status == "completed"
+        assert all(bool(torch.isfinite(parameter).all()) for parameter in run.machine.parameters())
+
+    if rule == "ucd_lmi" and name != "counts":
+        with pytest.raises(ValueError, match=r"discrete layers for Metropolis pairs, received \w*ReLU"):
+            learn()
+    elif rule == "quadrature":
+        with pytest.raises(ValueError, match="expected Gaussian visible units"):
+            learn()
+    else:
+        learn()
+
+
+def test_learning_raises_the_likelihood_of_counts() -> None:
+    """Two clusters of counts: the exact likelihood passes that of independent units."""
+    generator = np.random.default_rng(0)
+    side = generator.integers(0, 2, (400, 1))
+    X = torch.from_numpy(generator.binomial(6, np.where(side, 0.8, 0.2), (400, 5))).float()
+    machine = hm.BoltzmannMachine([hm.Binomial(5, 6), hm.Bernoulli(2)], seed=0)
+    hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+    before = hm.likelihood.exact_log_likelihood(machine, X).mean()
+    rule = hm.rules.centred(hm.rules.pcd(1))
+    run = hm.train(machine, X, rule=rule, epochs=60, batch_size=50, learning_rate=0.05, seed=0)
+    after = hm.likelihood.exact_log_likelihood(run.machine, X).mean()
+    assert float(after - before) > 4.0  # of the 5.1 that tell the clusters apart
+
+
+@pytest.mark.parametrize("visible", ["binomial", "relu", "double_relu"])
+def test_estimators_and_commands(visible: str, cli: CommandLine, tmp_path: Path) -> None:
+    X = np.round(16 * hm.data.digits()[0])[:300, 18:46]
+    rbm = hm.RBM(n_hidden=8, visible=visible, epochs=3, random_state=0).fit(X)
+    assert rbm.machine_.layers[0].kind == visible
+    untrained = hm.RBM(n_hidden=8, visible=visible, epochs=1, learning_rate=0, random_state=0).fit(X)
+    assert rbm.score(X) > untrained.score(X)
+    samples = rbm.sample(10, sweeps=20)
+    assert visible == "double_relu" or bool((samples >= 0).all())
+    if visible == "binomial":
+        assert set(np.unique(samples)) <= set(range(17))
+    holes = X[:4].copy()
+    holes[:, :5] = np.nan
+    filled = rbm.impute(holes, sweeps=10)
+    assert np.isfinite(filled).all()
+    np.testing.assert_allclose(filled[:, 5:], X[:4, 5:], rtol=1e-12)
+
+    np.save(tmp_path / "x.npy", X.astype(np.float32))
+    cli.train(tmp_path / "x.npy", tmp_path / "run", "--visible", visible)
+    result = cli.succeed("evaluate", tmp_path / "run", tmp_path / "x.npy", "--json").json
+    assert np.isfinite(result["results"][0]["log_likelihood"])
+    cli.succeed("sample", tmp_path / "run", "--number", 5, "--sweeps", 5, "--out", tmp_path / "s.npy")
+    assert np.isfinite(np.load(tmp_path / "s.npy")).all()
+
+
+@pytest.mark.parametrize("hidden", ["binomial", "relu", "double_relu", "categorical"])
+def test_hidden_kinds_of_the_command(hidden: str, cli: CommandLine, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", (hm.data.digits()[0][:100] > 0.5).astype(np.float32))
+    cli.train(tmp_path / "x.npy", tmp_path / "run", "--hidden-kind", hidden, "--hidden-states", 3)
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    assert machine.layers[1].kind == hidden
+    assert machine.layers[1].n_states in (None, 3)
+
+
+def test_data_that_a_kind_does_not_take_are_refused_by_name() -> None:
+    rows = hm.data.Rows.of(np.array([[0.0, -2.0], [1.5, 3.0]]), torch.float64)
+    with pytest.raises(ValueError, match=r'X: expected numbers from 0 for visible="relu", received -2'):
+        hm.machine.visible_for(rows, "relu")
+    with pytest.raises(ValueError, match=r'X: expected counts 0..N for visible="binomial", received -2'):
+        hm.machine.visible_for(rows, "binomial")
+    with pytest.raises(ValueError, match=r"X: expected counts 0..4 for Binomial\(2, 4\), received 5"):
+        hm.BoltzmannMachine([hm.Binomial(2, 4), hm.Bernoulli(1)]).layers[0].check(
+            torch.full((1, 2), 5.0), "X"
+        )
+    with pytest.raises(ValueError, match="trials: expected an int of at least 1, received 0"):
+        hm.Binomial(2, 0)
+
+
+def test_large_counts_are_pretrained_as_they_are() -> None:
+    """Draws of a hidden layer of 300 trials do not fit into eight bits."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Binomial(3, 300), hm.Bernoulli(2)], seed=0)
+    X = machine.random_states(20, generator=torch.Generator().manual_seed(0))[0]
+    runs = pretrain(machine, X, rule=hm.rules.cd(1), epochs=1, batch_size=10, learning_rate=0.0001)
+    counts = runs[1].machine.layers[0]
+    assert bool((counts.moments(torch.zeros(1, 3)).mean > 100).all())
+
+
+def test_deep_estimators_of_counts_and_rectified_units() -> None:
+    X = (hm.data.digits()[0][:100] > 0.5).astype(float)
+    dbm = hm.DBM((6, 4), hidden="binomial", hidden_states=4, epochs=2, random_state=0).fit(X)
+    assert [layer.kind for layer in dbm.machine_.layers] == ["bernoulli", "binomial", "binomial"]
+    assert np.isfinite(dbm.transform(X)).all()
+    with pytest.raises(
+        ValueError, match=r"hidden: expected discrete units.*beside ReLU\(6\), received 'relu'"
+    ):
+        hm.DBM((6, 4), hidden="relu", epochs=1).fit(X)

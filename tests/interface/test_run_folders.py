@@ -1,0 +1,327 @@
+"""The folder of a run: one process at a time, the checkpoint before, what goes missing during a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.training import TrainingRun, Update, lock, train
+
+ROOT = Path(__file__).parents[2]
+WIDTHS = (6, 4)
+DATA = np.random.default_rng(1).integers(0, 2, (23, WIDTHS[0])).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def run(run_dir: Path | None, *observers: Any, **settings: Any) -> TrainingRun:
+    """A run of 40 updates with checkpoints after every tenth and records after every fourth."""
+    fixed = {"updates": 40, "batch_size": 5, "record_every": 4, "progress": False}
+    return train(
+        hm.BoltzmannMachine([hm.Bernoulli(width) for width in WIDTHS]),
+        DATA,
+        rule=hm.rules.pcd(1, 8),
+        optimizer="adam",
+        run_dir=run_dir,
+        callbacks=observers,
+        **{**fixed, **({"checkpoint_every": 10} if run_dir else {}), **settings},
+    )
+
+
+def at(step: int, do: Callable[[], Any]) -> Callable[[Update], None]:
+    """A callback that does something after one of the updates."""
+
+    def callback(update: Update) -> None:
+        if update.step == step:
+            do()
+
+    return callback
+
+
+class Crash(BaseException):
+    """Stands for whatever ends a process at some point."""
+
+
+def crash() -> None:
+    raise Crash
+
+
+def assert_same(a: TrainingRun, b: TrainingRun) -> None:
+    assert all(torch.equal(x, y) for x, y in zip(a.machine.parameters(), b.machine.parameters(), strict=True))
+    assert all(torch.equal(x, y) for x, y in zip(a.rule_state, b.rule_state, strict=True))
+    histories = [[{**record, "seconds": 0} for record in each.history] for each in (a, b)]
+    assert histories[0] == histories[1]
+    if b.run_dir is not None:
+        lines = (b.run_dir / "history.jsonl").read_text().splitlines()
+        assert [json.loads(line) for line in lines] == b.history
+
+
+# One process at a time -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}], ids=str)
+def test_a_folder_in_use_is_refused_by_name(how: dict[str, bool], tmp_path: Path) -> None:
+    who = rf"in use by process {os.getpid()} on {re.escape(socket.gethostname())} since \d{{4}}-"
+
+    def second() -> None:
+        with pytest.raises(ValueError, match=rf"^run_dir: .*{who}"):
+            run(tmp_path, **how)
+
+    assert_same(run(None), run(tmp_path, at(15, second)))
+    assert not (tmp_path / "lock.json").exists()
+
+
+def test_a_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
+    left = {"process": 4_000_000, "host": socket.gethostname(), "since": "2024-01-01 00:00:00+00:00"}
+    for content in (json.dumps(left).encode(), b"", b"\xff\x00", b"[1]", b'{"process": "x"}'):
+        (tmp_path / "lock.json").write_bytes(content)
+        assert_same(run(None), run(tmp_path, overwrite=True))
+        assert not (tmp_path / "lock.json").exists()
+
+
+def test_a_lock_of_another_host_is_refused_until_it_is_removed(tmp_path: Path) -> None:
+    left = {"process": 7, "host": "elsewhere.example", "since": "2024-01-01 00:00:00+00:00"}
+    (tmp_path / "lock.json").write_text(json.dumps(left))
+    with pytest.raises(
+        ValueError, match=r"in use by process 7 on elsewhere\.example since 2024.*remove .*lock\.json"
+    ):
+        run(tmp_path)
+    assert json.loads((tmp_path / "lock.json").read_text()) == left
+    (tmp_path / "lock.json").unlink()
+    run(tmp_path)
+
+
+def test_where_the_system_has_no_locks_the_file_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "fcntl", None)
+    left = {"process": 4_000_000, "host": socket.gethostname(), "since": "2024-01-01 00:00:00+00:00"}
+    (tmp_path / "lock.json").write_text(json.dumps(left))
+    with pytest.raises(ValueError, match=r"in use by process 4000000.*remove .*lock\.json"):
+        run(tmp_path)
+    (tmp_path / "lock.json").unlink()
+    assert_same(run(None), run(tmp_path))
+    assert not (tmp_path / "lock.json").exists()
+
+
+def test_a_refused_or_failed_run_lets_go_of_the_folder(tmp_path: Path) -> None:
+    run(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match="already holds a run"):
+        run(tmp_path)
+    with pytest.raises(ValueError, match=r"^batch_size"):
+        run(tmp_path, resume=True, batch_size=6)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(Crash):
+        run(tmp_path, at(7, crash), overwrite=True)
+    assert not (tmp_path / "lock.json").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    held = lock.Lock(tmp_path / "lock.json")
+    (reading, writing), (ready, begun) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.write(begun, b"x")
+        os.read(reading, 1)
+        os._exit(0)
+    try:
+        os.read(ready, 1)
+        held.drop()  # as the end of this process would
+        lock.Lock(tmp_path / "lock.json").release()
+    finally:
+        for end in (writing, reading, ready, begun):
+            os.close(end)
+        os.waitpid(child, 0)
+
+
+def test_a_mixed_history_is_refused(tmp_path: Path) -> None:
+    run(tmp_path)
+    lines = (tmp_path / "history.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "history.jsonl").write_text("".join([lines[0], lines[0], *lines[1:-1]]))
+    with pytest.raises(ValueError, match=r"history\.jsonl: damaged \(line 2 has step 4; .*more than one run"):
+        run(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe{}\n",
+        b"{\n",
+        b"[]\n",
+        b"3\n",
+        b'{"step": "4"}\n',
+        b'{"step": 4.0}\n',
+        b"[" * 100_000 + b"\n",
+    ],
+    ids=lambda line: repr(line[:16]),
+)
+def test_a_damaged_history_is_refused_by_name(line: bytes, tmp_path: Path) -> None:
+    run(tmp_path)
+    path = tmp_path / "history.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([line, *lines[1:]]))
+    with pytest.raises(ValueError, match=r"history\.jsonl: damaged \(line 1 "):
+        run(tmp_path, resume=True)
+    assert path.read_bytes() == b"".join([line, *lines[1:]])
+
+
+# The checkpoint before -------------------------------------------------------------------------------------
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "flipped":
+        place = len(content) // 2
+        path.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
+    else:
+        path.write_bytes(content[: {"truncated": len(content) - 100, "empty": 0}[how]])
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "flipped"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(how: str, tmp_path: Path) -> None:
+    with pytest.raises(Crash):
+        run(tmp_path, at(37, crash))
+    damage(tmp_path / "checkpoint.pt", how)
+    with (
+        pytest.warns(UserWarning, match=r"checkpoint\.pt: damaged.*the checkpoint before, of update 20"),
+        pytest.raises(Crash),
+    ):
+        run(tmp_path, at(21, crash), resume=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(run(None), run(tmp_path, resume=True))
+
+
+def test_a_lost_end_of_the_history_gives_way_to_the_checkpoint_before(tmp_path: Path) -> None:
+    with pytest.raises(Crash):
+        run(tmp_path, at(37, crash))
+    lines = (tmp_path / "history.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "history.jsonl").write_text("".join(lines[:6]))
+    with pytest.warns(UserWarning, match=r"history\.jsonl: expected 7 records.*found 6.*of update 20"):
+        resumed = run(tmp_path, resume=True)
+    assert_same(run(None), resumed)
+
+
+def test_where_both_are_damaged_the_error_says_what_can_be_done(tmp_path: Path) -> None:
+    run(tmp_path)
+    for name in ("checkpoint.pt", "checkpoint-previous.pt"):
+        damage(tmp_path / name, "truncated")
+    message = r"checkpoint\.pt: .*checkpoint-previous\.pt: .*machine\.safetensors still holds.*overwrite=True"
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, resume=True)
+    (tmp_path / "machine.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"no other checkpoint to resume from; overwrite=True begins anew"):
+        run(tmp_path, resume=True)
+    run(tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize("call", range(1, 5))
+def test_a_run_ended_between_two_renames_goes_on(
+    call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def replace(source: Any, target: Any) -> None:
+        calls.append(target)
+        if len(calls) > call:
+            raise Crash
+        original(source, target)
+
+    original = os.replace
+    with pytest.raises(Crash):
+        run(tmp_path, at(29, lambda: monkeypatch.setattr(os, "replace", replace)))
+    monkeypatch.undo()
+    (tmp_path / ".checkpoint-next.pt.abc").write_bytes(b"left")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(run(None), run(tmp_path, resume=True))
+    assert not list(tmp_path.glob(".*")) and not (tmp_path / "checkpoint-next.pt").exists()
+
+
+# What goes missing during a run ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [13, 19, 20, 39])
+def test_a_history_removed_during_a_run_is_written_anew(step: int, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"history\.jsonl was removed or changed while the run went on"):
+        assert_same(run(None), run(tmp_path, at(step, (tmp_path / "history.jsonl").unlink)))
+    assert_same(run(None), run(tmp_path, resume=True))
+
+
+def test_a_folder_renamed_during_a_run_is_resumed_where_it_is(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    message = (
+        r"here or its lock\.json was removed, renamed or replaced.*of update 10, is where its files are now"
+    )
+    with pytest.raises(OSError, match=message):
+        run(here, at(13, lambda: here.rename(there)))
+    assert not here.exists()
+    assert_same(run(None), run(there, resume=True))
+
+
+def test_a_folder_removed_during_a_run_is_not_made_anew(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    with pytest.raises(OSError, match=r"here or its lock\.json was removed, renamed or replaced"):
+        run(here, at(13, lambda: shutil.rmtree(here)))
+    assert not here.exists()
+    assert_same(run(None), run(here, resume=True))
+
+
+def test_a_folder_replaced_by_that_of_another_run_is_left_alone(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+
+    def replaced() -> None:
+        here.rename(tmp_path / "there")
+        run(here, updates=12)
+
+    with pytest.raises(OSError, match="removed, renamed or replaced"):
+        run(here, at(13, replaced))
+    assert_same(run(None, updates=12), run(here, updates=12, resume=True))
+
+
+def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
+    for name in ("config.json", "checkpoint.pt", "history.jsonl", "machine.safetensors"):
+        (tmp_path / f".{name}.abcd1234").write_bytes(b"left")
+        (tmp_path / f".{name}.folder").mkdir()
+        (tmp_path / f".{name}.folder" / "mine").write_bytes(b"mine")
+    assert_same(run(None), run(tmp_path, resume=True))
+    assert sorted(path.suffix for path in tmp_path.glob(".*")) == [".folder"] * 4
+
+
+# A short run of the campaigns ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "campaign",
+    ["kills --cases 3 --seed 5", "kills --cases 3 --seed 6 --signal TERM", "writers --cases 4 --seed 7"],
+)
+def test_a_short_campaign_finds_nothing(campaign: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.campaigns", *campaign.split()],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert " 0 failures" in done.stdout
