@@ -344,6 +344,7 @@ EDITS: dict[str, Edit] = {
     "machine": machine_edit,
     "run machine.json": json_edit,
     "resume config.json": json_edit,
+    "resume lock.json": json_edit,
     "run checkpoint.pt": checkpoint_edit,
     "resume checkpoint.pt": checkpoint_edit,
     "resume history.jsonl": lines_edit,

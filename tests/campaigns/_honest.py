@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import socket
 import struct
 import tempfile
 import warnings
@@ -138,6 +139,7 @@ def _machines() -> list[hm.BoltzmannMachine]:
         hm.BoltzmannMachine([layers.Gaussian(3, 0.1), layers.Categorical(2, 3), layers.Spin(2)]),
         hm.BoltzmannMachine([layers.TruncatedGaussian(3, [0, 1, 2], 4), layers.StandardisedGaussian(2)]),
         hm.BoltzmannMachine([layers.NaturalGaussian(2), layers.TruncatedGaussBernoulli(2, -1.0, 1.0)]),
+        hm.BoltzmannMachine([layers.Binomial(3, 4), layers.ReLU(2), layers.Bernoulli(1), layers.DoubleReLU(1)]),
     ]
     machines[0].metadata = {"encoder": Scale().to_dict(), "data": {"source": "x.npy", "image_shape": [3, 1]}}
     machines[1].metadata = {"encoder": Standardise((0.0, 1.0, 2.0), (1.0, 1.0, 0.5)).to_dict()}
@@ -155,10 +157,13 @@ def _machine_kinds() -> list[Kind]:
         machine = _trained(run_dir, UPDATES, resume=False)
         (run_dir / "machine.json").write_text(json.dumps(describe(machine), indent=2) + "\n")
         run = {path.name: path.read_bytes() for path in sorted(run_dir.iterdir()) if path.is_file()}
+        dead = {"process": 1 << 22, "host": socket.gethostname(), "since": "2026-01-01 00:00:00+00:00"}
+        run["lock.json"] = json.dumps(dead).encode()
     unfinished = {name: run[name] for name in ("machine.json", "checkpoint.pt")}
+    alone = {name: content for name, content in run.items() if name != "checkpoint-previous.pt"}
 
     def resumed(target: str, **more: Any) -> Kind:
-        return Kind(f"resume {target}", target, [run], _resume, _sample_folder, False, writes=True, **more)
+        return Kind(f"resume {target}", target, [run, alone], _resume, _sample_folder, False, writes=True, **more)
 
     def opened(target: str, **more: Any) -> Kind:
         return Kind(f"run {target}", target, [unfinished], _open, _sample_folder, False, **more)
@@ -171,6 +176,7 @@ def _machine_kinds() -> list[Kind]:
         resumed("checkpoint.pt", sealed=True, share=4),
         resumed("history.jsonl", share=3),
         resumed("config.json", share=1),
+        resumed("lock.json", share=1),
     ]
 
 
@@ -179,7 +185,8 @@ def _trained(run_dir: Path, updates: int, *, resume: bool) -> hm.BoltzmannMachin
     machine.metadata = {"encoder": {"kind": "Identity"}}
     hm.train(
         machine, BITS, rule=hm.rules.pcd(1, chains=4), updates=updates, batch_size=4, averaging=0.9,
-        optimizer="adam", learning_rate=0.01, record_every=1, run_dir=run_dir, resume=resume, progress=False,
+        optimizer="adam", learning_rate=0.01, record_every=1, checkpoint_every=2, run_dir=run_dir,
+        resume=resume, progress=False,
     )  # fmt: skip
     return machine
 

@@ -15,6 +15,7 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 # Pillow's modes that are kept, and those that turn into one of them without loss.
 _KEPT = {"L": 1, "RGB": 3, "I;16": 2, "I": 4, "F": 4}  # bytes of a pixel
 _CONVERTED = {"1": "L", "P": "RGB"}
+_LINE = 8  # bytes that Pillow keeps for every line, which in narrow pictures are most
 
 
 def read_images(folder: Path) -> tuple[Any, Any]:
@@ -47,8 +48,8 @@ def _pixels(path: Path) -> Any:
                 raise ValueError(
                     f"expected grey levels or RGB without transparency, received mode {image.mode}"
                 )
-            claimed = image.width * image.height * _KEPT[mode]
+            claimed = image.height * (image.width * _KEPT[mode] + _LINE)
             check_claim(claimed, path.stat().st_size, f"the size {image.width}x{image.height}")
-            return np.asarray(image.convert(mode))
+            return np.asarray(image if image.mode == mode else image.convert(mode))
     except Exception as error:  # decoders of damaged files raise almost anything
         raise ValueError(f"{path.name}: {error or type(error).__name__}") from error
