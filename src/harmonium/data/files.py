@@ -47,8 +47,8 @@ def read(source: str | os.PathLike[str]) -> DataSet:
       is read as ``./name``.
 
     Samples with more than two dimensions are flattened to rows. The dtype stays the file's: uint8 images
-    are 0..255. Compressed, sparse and unwritten data may be 64 times as large as their file, and 64 MiB in
-    any case; the variable ``HARMONIUM_READ_LIMIT``, in bytes, allows more or less.
+    are 0..255. Compressed, sparse and unwritten data may be 256 times as large as their file, and 64 MiB
+    in any case; the variable ``HARMONIUM_READ_LIMIT``, in bytes, allows more or less.
 
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.
