@@ -13,8 +13,8 @@ def check_claim(claimed: int, size: int, what: str) -> None:
     """Refuse what would unfold far beyond its file, before memory is asked for it.
 
     Compressed, sparse and never written data are larger than their file, honestly by a factor up to a hundred
-    or so, in a file made to do harm by millions. Up to ``FACTOR`` times the file, and always up to ``LEAST``, a claim
-    is believed; the variable ``HARMONIUM_READ_LIMIT``, a number of bytes, takes the place of both.
+    or so, in a file made to do harm by millions. Up to ``FACTOR`` times the file, and always up to ``LEAST``,
+    a claim is believed; the variable ``HARMONIUM_READ_LIMIT``, a number of bytes, takes the place of both.
 
     Args:
         claimed: bytes in memory, at least 0.
