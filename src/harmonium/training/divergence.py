@@ -19,6 +19,7 @@ from harmonium.training.plausibility import shortfall, useless
 _EVERY = 100
 # In units of uniform noise; docs/design_notes.md, "Runs that run away", has what was measured.
 _ABSURD = 10.0
+_REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
 
 
 class Fault(NamedTuple):
@@ -82,6 +83,7 @@ class Guard:
     run away from its data, finite as it may be, is looked at after 1, 2, 4, 8, ... updates, after every
     hundredth, at the end and before a checkpoint. Data below the machine's own states by no more than uniform
     noise would be are good, ten times as far is a fault; a run that began further away is measured by that.
+    Energies of real units swing without harm: a machine of such units gets a hundred times as much.
 
     Args:
         machine: what is trained.
@@ -103,7 +105,9 @@ class Guard:
         """Hands over the batch of the next update; the first says from where the run begins."""
         if self._v is None:
             begun = shortfall(self._machine, v)
-            self._limit = _ABSURD * max(1.0, begun) if math.isfinite(begun) else math.inf
+            real = any(not layer.discrete for layer in self._machine.layers)
+            least = _REAL if real else 1.0
+            self._limit = _ABSURD * max(least, begun) if math.isfinite(begun) else math.inf
         self._v = v
 
     def gradient_fault(
