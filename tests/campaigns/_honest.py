@@ -139,7 +139,7 @@ def _machines() -> list[hm.BoltzmannMachine]:
         hm.BoltzmannMachine([layers.Gaussian(3, 0.1), layers.Categorical(2, 3), layers.Spin(2)]),
         hm.BoltzmannMachine([layers.TruncatedGaussian(3, [0, 1, 2], 4), layers.StandardisedGaussian(2)]),
         hm.BoltzmannMachine([layers.NaturalGaussian(2), layers.TruncatedGaussBernoulli(2, -1.0, 1.0)]),
-        hm.BoltzmannMachine([layers.Binomial(3, 4), layers.ReLU(2), layers.Bernoulli(1), layers.DoubleReLU(1)]),
+        hm.BoltzmannMachine([layers.Binomial(3, 4), layers.ReLU(2), layers.Spin(1), layers.DoubleReLU(1)]),
     ]
     machines[0].metadata = {"encoder": Scale().to_dict(), "data": {"source": "x.npy", "image_shape": [3, 1]}}
     machines[1].metadata = {"encoder": Standardise((0.0, 1.0, 2.0), (1.0, 1.0, 0.5)).to_dict()}
@@ -163,7 +163,9 @@ def _machine_kinds() -> list[Kind]:
     alone = {name: content for name, content in run.items() if name != "checkpoint-previous.pt"}
 
     def resumed(target: str, **more: Any) -> Kind:
-        return Kind(f"resume {target}", target, [run, alone], _resume, _sample_folder, False, writes=True, **more)
+        return Kind(
+            f"resume {target}", target, [run, alone], _resume, _sample_folder, False, writes=True, **more
+        )
 
     def opened(target: str, **more: Any) -> Kind:
         return Kind(f"run {target}", target, [unfinished], _open, _sample_folder, False, **more)

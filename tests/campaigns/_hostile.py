@@ -94,7 +94,7 @@ def _png(side: int) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
-    pixels = zlib.compress(bytes(side * (side + 1)), 1)
+    pixels = zlib.compress(bytes(side * (side + 1)), 9)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 

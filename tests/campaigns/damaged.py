@@ -7,7 +7,8 @@ worker process, by the library or by the command line, and comes to one of these
 - ``read``: it was read. Where a checksum covers a file, damage that leaves the checksum alone must not change
   what is read (else ``changed``).
 - ``refused``: ValueError (readers and ``load`` name the file in it, ``Rows`` the place of NaN or infinity),
-  or from the command status 1 or 2 and one line that begins with ``error:``.
+  TrainingDiverged where a checkpoint was made up with numbers that no training survives, or from the command
+  status 1 or 2 and one line that begins with ``error:``.
 - ``exception``: anything else was raised, or the command showed more than its line.
 - ``memory``: the worker grew by more than 256 MiB beyond twice what the honest files need, or memory that was
   asked for could not be had.
@@ -40,6 +41,7 @@ import numpy as np
 import torch
 
 from harmonium.cli import main as command_line
+from harmonium.training import TrainingDiverged
 
 from ._damage import EDITS, blind
 from ._honest import Kind, kinds
@@ -61,12 +63,12 @@ class Campaign:
 
     Args:
         seed: any int.
-        only: a regular expression that the names of the kinds wanted match.
+        kinds: the kinds of file to choose from.
     """
 
-    def __init__(self, seed: int, only: str = "") -> None:
+    def __init__(self, seed: int, kinds: list[Kind]) -> None:
         self.seed = seed
-        self.kinds = [kind for kind in kinds() if re.search(only, kind.name)]
+        self.kinds = kinds
         self.hostile = [hostile(kind.name, kind.variants[0][kind.target]) for kind in self.kinds]
         self.shares = [kind.share for kind in self.kinds]
         shared = mmap.mmap(-1, 8 * (2 + len(self.kinds) * len(ENDS)))
@@ -185,7 +187,7 @@ def attempt(kind: Kind, folder: Path, files: dict[str, bytes], command: bool, tr
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = kind.use(path)
-    except ValueError as error:
+    except (ValueError, TrainingDiverged) as error:
         if _out_of_memory(error):
             return "memory", repr(error)
         about_rows = str(error).startswith("X: expected finite values")  # which are numbers all the same
@@ -257,12 +259,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=3600.0, help="stop after so long")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="kinds whose name matches this")
-    parser.add_argument(
-        "--case", type=int, help="repeat one case, here, and keep its file as ./damaged-case/"
-    )
+    parser.add_argument("--case", type=int, help="repeat one case and leave it in ./damaged-case")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    campaign = Campaign(given.seed, given.only)
+    campaign = Campaign(given.seed, [kind for kind in kinds() if re.search(given.only, kind.name)])
     if given.case is not None:
         k, variant, content, command, sealed = campaign.choose(given.case)
         kind = campaign.kinds[k]

@@ -34,11 +34,12 @@ def read(source: str | os.PathLike[str]) -> DataSet:
     - ``.npy``: mapped from the file, not read.
     - ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the only array; labels under
       ``labels`` or ``y``. Or a matrix written by ``scipy.sparse.save_npz``.
-    - ``.csv``: numbers with an optional header line; a column headed ``label`` or ``labels`` becomes labels.
+    - ``.csv``: decimal numbers with an optional header line; a column headed ``label`` or ``labels`` becomes
+      labels.
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
       ``labels`` for ``images`` (and ``idx1`` for ``idx3``).
-    - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` (needs h5py). Two-dimensional samples
-      stay in the file, others are read.
+    - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
+      Two-dimensional samples stay in the file, others are read.
     - a folder: its images in the order of their names, all of one size and kind.
     - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
       ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``mnist`` and ``mnist-test``, whose files
@@ -46,7 +47,8 @@ def read(source: str | os.PathLike[str]) -> DataSet:
       is read as ``./name``.
 
     Samples with more than two dimensions are flattened to rows. The dtype stays the file's: uint8 images
-    are 0..255.
+    are 0..255. Compressed, sparse and unwritten data may be 256 times as large as their file, and 64 MiB
+    in any case; the variable ``HARMONIUM_READ_LIMIT``, in bytes, allows more or less.
 
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.

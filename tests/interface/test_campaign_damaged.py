@@ -1,0 +1,78 @@
+"""The campaign of damaged files: a short run of it finds nothing, and it would find what it is to find."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaigns import damaged
+from campaigns._honest import Kind, kinds
+
+import harmonium as hm
+from harmonium.layers import Layer
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_short_campaign_finds_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.campaigns", "damaged", "--cases", "400", "--seed", "3"],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 failures" in done.stdout
+
+
+def test_it_has_machines_of_every_kind_of_unit(tmp_path: Path) -> None:
+    (machines,) = [kind for kind in kinds() if kind.name == "machine"]
+    found = set()
+    for i, files in enumerate(machines.variants):
+        (tmp_path / f"{i}").write_bytes(files[machines.target])
+        found |= {layer.kind for layer in hm.load(tmp_path / f"{i}").layers}
+    assert found == set(Layer.registry)
+
+
+def reader(does: Callable[[bytes], Any]) -> Kind:
+    """A reader of files of two bytes that goes wrong on all but the honest one."""
+
+    def use(path: Path) -> Any:
+        content = path.read_bytes()
+        return content if content == b"ok" else does(content)
+
+    return Kind("fake", "x", [{"x": b"ok"}], use, lambda path: ["--version"], sealed=True)
+
+
+def refuse(content: bytes) -> None:
+    raise ValueError("no file is named")
+
+
+@pytest.mark.parametrize(
+    ("does", "end"),
+    [
+        (lambda content: content, "changed"),
+        (lambda content: {}[content], "exception"),
+        (refuse, "exception"),
+        (lambda content: len(bytearray(400 << 20)), "memory"),
+        (lambda content: bytearray(1 << 50), "memory"),
+        (lambda content: signal.raise_signal(signal.SIGKILL), "crash"),
+        (lambda content: time.sleep(100), "hang"),
+    ],
+    ids=["other content", "KeyError", "nameless", "400 MiB", "1 PiB", "kill", "sleep"],
+)
+def test_it_finds_what_goes_wrong(
+    does: Callable[[bytes], Any], end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if end == "hang":
+        monkeypatch.setattr(damaged, "SECONDS", 0.05)
+    campaign = damaged.Campaign(0, [reader(does)])
+    assert campaign.run(cases=8, seconds=60) == 8
+    counts = dict(zip(damaged.ENDS, campaign.counts[0].tolist(), strict=True))
+    assert counts["read"] + counts["refused"] + counts[end] == sum(counts.values()) == 8
+    assert counts[end] >= 3
+    assert {found for _, found, _ in campaign.failures} == {end}
