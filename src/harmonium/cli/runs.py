@@ -10,12 +10,12 @@ import torch
 
 from harmonium.cli.output import note
 from harmonium.machine import BoltzmannMachine, load, rebuilt
-from harmonium.machine.storage import parsed, replace_file
+from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, replace_file
 from harmonium.training import Update
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
-from harmonium.training.run_directory import CHECKPOINT, PREVIOUS, remove_leftovers
+from harmonium.training.run_directory import PREVIOUS, remove_leftovers
 
-MACHINE, AVERAGED = "machine.safetensors", "averaged.safetensors"
+AVERAGED = "averaged.safetensors"
 DESCRIPTION, EVENTS = "machine.json", "tensorboard"
 _FILES = (MACHINE, AVERAGED, CHECKPOINT, PREVIOUS, DESCRIPTION, "config.json", "history.jsonl")
 

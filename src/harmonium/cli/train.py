@@ -28,9 +28,9 @@ from harmonium.machine import (
     normal_,
     visible_from_data_,
 )
+from harmonium.machine.storage import CHECKPOINT, MACHINE
 from harmonium.training import SCHEDULES, Callback, TrainingRun, callbacks
 from harmonium.training import train as fit
-from harmonium.training.run_directory import CHECKPOINT
 
 _METRICS = ("pseudo-likelihood",)
 _METRIC_UNITS = 20_000  # visible units drawn for one evaluation, over all rows
@@ -249,7 +249,7 @@ def _validation(
 
 def _summary(run: TrainingRun, dataset: DataSet, rule: Rule) -> dict[str, Any]:
     assert run.run_dir is not None
-    names = (runs.MACHINE, runs.AVERAGED, CHECKPOINT)
+    names = (MACHINE, runs.AVERAGED, CHECKPOINT)
     return {
         "run": str(run.run_dir),
         "status": run.status,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -16,6 +17,27 @@ from harmonium.learning.mean_field import MeanField, SchemeFactory
 from harmonium.learning.quadrature import Quadrature
 from harmonium.learning.rule import Rule
 from harmonium.meanfield import AdaTAP, Plefka
+
+__all__ = [
+    "adatap",
+    "cd",
+    "centred",
+    "exact",
+    "mean_field",
+    "mean_field_pcd",
+    "noise_cd",
+    "pcd",
+    "quadrature",
+    "tap",
+    "tempered_pcd",
+    "ucd",
+    "ucd_lmi",
+]
+
+
+def __dir__() -> list[str]:
+    """What an interpreter completes ``hm.rules.`` to: recipes, and not what they are made of."""
+    return __all__
 
 
 def exact() -> Rule:
@@ -253,13 +275,17 @@ def ucd_lmi(
     return Rule(name, clamped, free, "biased" if coupling is None or max_steps is not None else "unbiased")
 
 
-def centred(rule: Rule) -> Rule:
+def centred(rule: Rule | str) -> Rule:
     """The same rule with its gradient centred: the enhanced gradient (Cho et al. 2011; Melchior et al. 2016).
 
     A transform of the gradient; the machine and its likelihood are untouched. The offsets are means given the
     data, without noise: what is unbiased for the gradient stays so for the enhanced one. A centred rule comes
     back as it is.
+
+    Args:
+        rule: a rule, or the name of a recipe.
     """
+    rule = as_rule(rule)
     _checks.instance(rule, "rule", Rule, "a Rule")
     if rule.centred:
         return rule
@@ -280,3 +306,23 @@ RECIPES = {
     "adatap": adatap,
 }
 """Recipes for machines of any units by name, for estimators and the command line."""
+
+
+def as_rule(rule: Rule | str) -> Rule:
+    """A rule as it is, or the recipe of that name with its own settings.
+
+    Args:
+        rule: what was given as a rule; what is no name comes back unread.
+
+    Raises:
+        ValueError: a name that is none of ``RECIPES``.
+    """
+    if not isinstance(rule, str):
+        return rule
+    if rule not in RECIPES:
+        raise ValueError(
+            f"rule: expected a rule such as harmonium.rules.pcd(), or one of the names {', '.join(RECIPES)}; "
+            f"received {rule!r}"
+        )
+    recipe: Callable[[], Rule] = RECIPES[rule]
+    return recipe()

@@ -14,6 +14,7 @@ from harmonium import _checks, _random
 from harmonium.edges import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine import storage
+from harmonium.machine.description import described
 from harmonium.machine.graph import Graph
 from harmonium.machine.hamiltonian import Hamiltonian, States
 from harmonium.machine.initialisation import normal_
@@ -288,6 +289,13 @@ class BoltzmannMachine(nn.Module):
         """
         header = {**self.config(), "metadata": self.metadata}
         storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
+
+    def describe(self) -> str:
+        """The machine in words: layers, data, edges with their weights, and the colours of a sweep.
+
+        Weights are those that may differ from 0, a pair of units of one layer counted once.
+        """
+        return described(self)
 
     def config(self) -> dict[str, Any]:
         """Layers, edges and visible layers as JSON knows them; with the parameters, the machine."""

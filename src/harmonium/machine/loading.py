@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,21 +20,46 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMachine:
-    """A machine from the file that ``BoltzmannMachine.save`` wrote.
+    """A machine from the file that ``BoltzmannMachine.save`` wrote, or from the folder of a run.
 
     Args:
-        path: the file.
+        path: the file; or the ``run_dir`` of a run that has ended, for its ``machine.safetensors``. Where a
+            checkpoint there is newer, the run went on after it and has not ended: a warning says so.
         device: where to put it.
 
     Raises:
-        FileNotFoundError: no such file.
+        FileNotFoundError: no such file, or a folder without the machine of a run that has ended.
         ValueError: not a harmonium file, of an unknown version, or damaged; the message says which.
     """
-    tensors, header = storage.read(Path(path))
+    path = Path(path)
+    if path.is_dir():
+        path = _finished(path)
+    tensors, header = storage.read(path)
     try:
         return rebuilt(header, tensors, device)
     except ValueError as error:
         raise ValueError(f"path: {path} is damaged, {error}") from error
+
+
+def _finished(folder: Path) -> Path:
+    """The machine's file in the folder of a run."""
+    machine, checkpoint = folder / storage.MACHINE, folder / storage.CHECKPOINT
+    if not machine.exists():
+        if checkpoint.exists():
+            raise FileNotFoundError(
+                f"path: the run in {folder} has not ended and wrote no {machine.name}; resume it "
+                "(harmonium.train(..., run_dir=, resume=True))"
+            )
+        raise FileNotFoundError(
+            f"path: {folder} is not a file, nor the folder of a run: it holds no {machine.name}"
+        )
+    if checkpoint.exists() and checkpoint.stat().st_mtime > machine.stat().st_mtime:
+        warnings.warn(
+            f"the run in {folder} went on after it wrote {machine.name} and has not ended: this is the "
+            "machine as it was",
+            stacklevel=3,
+        )
+    return machine
 
 
 def rebuilt(

@@ -18,6 +18,8 @@ from harmonium import _checks
 
 FORMAT = "harmonium"
 VERSION = 1
+MACHINE, CHECKPOINT = "machine.safetensors", "checkpoint.pt"
+"""What the folder of a run holds: the machine once it has ended, and what it resumes from."""
 MAX_DEPTH = 64
 
 

@@ -26,7 +26,7 @@ def pretrain(
     machine: BoltzmannMachine,
     X: Any,
     *,
-    rule: Rule,
+    rule: Rule | str,
     seed: int = 0,
     run_dir: str | os.PathLike[str] | None = None,
     **settings: Any,
@@ -42,7 +42,7 @@ def pretrain(
     Args:
         machine: at least two hidden layers; filled in place. Layers and couplings start from what they hold.
         X: data, as in ``train``.
-        rule: any rule; it estimates the gradient of every pair.
+        rule: any rule, or its name, as in ``train``; it estimates the gradient of every pair.
         seed: of the draws and of every run, in [0, 2**63).
         run_dir: folder for the runs, ``pair-1`` and so on.
         **settings: of ``train``, for every pair: ``epochs`` or ``updates``, ``learning_rate`` and others that

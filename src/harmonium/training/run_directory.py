@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from harmonium.machine.storage import replace_file
+from harmonium.machine.storage import CHECKPOINT, MACHINE, replace_file
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.fingerprint import require_same
 from harmonium.training.history import Record, as_line, from_lines
@@ -22,7 +22,7 @@ from harmonium.training.lock import Lock
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState
 
-CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint-previous.pt"
+PREVIOUS = "checkpoint-previous.pt"
 
 
 class RunDirectory:
@@ -57,7 +57,7 @@ class RunDirectory:
         self._settings = dict(settings)
         self._config = self.path / "config.json"
         self._history = self.path / "history.jsonl"
-        self._machine = self.path / "machine.safetensors"
+        self._machine = self.path / MACHINE
         self._averaged = self.path / "averaged.safetensors"
         self._length = 0  # of the history, in bytes
         if self.path.exists() and not self.path.is_dir():

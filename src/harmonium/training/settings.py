@@ -44,7 +44,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not callable(getattr(self.rule, "gradient", None)):
             raise TypeError(
-                f"rule: expected a rule such as harmonium.rules.pcd(), received {type(self.rule).__name__}"
+                "rule: expected a rule such as harmonium.rules.pcd(), or its name, "
+                f"received {type(self.rule).__name__}"
             )
         if (self.updates is None) == (self.epochs is None):
             raise ValueError("updates, epochs: expected exactly one of them")

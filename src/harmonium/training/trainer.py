@@ -13,6 +13,7 @@ import torch
 from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.learning import Rule
+from harmonium.learning.rules import as_rule
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.batches import Batches
@@ -40,7 +41,7 @@ def train(
     machine: BoltzmannMachine,
     X: Any,
     *,
-    rule: Rule,
+    rule: Rule | str,
     updates: int | None = None,
     epochs: int | None = None,
     batch_size: int = 100,
@@ -76,7 +77,8 @@ def train(
         X: (rows, width) data in the support of the visible layer: a NumPy array or memory map, a torch
             tensor, a scipy sparse matrix or an h5py dataset. Data in memory are checked before the first
             update, data in a file batch by batch.
-        rule: estimates the gradient, for instance ``harmonium.rules.pcd()``.
+        rule: estimates the gradient, for instance ``harmonium.rules.pcd()``; or the name of a recipe,
+            ``"pcd"``, for its own settings.
         updates: length of the run, >= 1; or
         epochs: passes over the data, >= 1. Exactly one of the two.
         batch_size: rows of each update, >= 1. Batches are cut from a concatenation of random permutations,
@@ -132,6 +134,7 @@ def train(
             uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
     """
+    rule = as_rule(rule)
     settings = Settings(
         rule=rule,
         updates=updates,

@@ -1,0 +1,169 @@
+"""What one meets first: rules by name, a run's folder as a file, a machine in words, what completes."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable
+from inspect import isfunction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.learning.rules import RECIPES, as_rule
+from harmonium.training import STOP, Update
+
+X = np.random.default_rng(0).integers(0, 2, (20, 6)).astype(np.float32)
+
+
+def machine() -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)])
+
+
+# Rules by name ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_rule_by_name_is_its_recipe(name: str) -> None:
+    named, given = machine(), machine()
+    settings = {"updates": 3, "batch_size": 5, "progress": False}
+    hm.train(named, X, rule=name, **settings)
+    hm.train(given, X, rule=RECIPES[name](), **settings)
+    for found, expected in zip(named.parameters(), given.parameters(), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_pretraining_and_centring_take_names_too() -> None:
+    deep = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)])
+    assert len(hm.training.pretrain(deep, X, rule="cd", updates=2, progress=False)) == 2
+    assert hm.rules.centred("pcd").name == hm.rules.centred(hm.rules.pcd()).name
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda rule: hm.train(machine(), X, rule=rule, updates=1),
+        hm.rules.centred,
+        as_rule,
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_known_ones(take: Callable[[str], object]) -> None:
+    with pytest.raises(
+        ValueError, match=r"rule: expected .*one of the names exact, cd, pcd, .*; received 'pdc'"
+    ):
+        take("pdc")
+
+
+def test_what_is_neither_a_rule_nor_a_name_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"rule: expected a rule .* or its name, received int"):
+        hm.train(machine(), X, rule=1, updates=1)  # type: ignore[arg-type]
+
+
+def test_rules_complete_to_recipes_only() -> None:
+    assert dir(hm.rules) == sorted(hm.rules.__all__)
+    made = {
+        name
+        for name, value in vars(hm.rules).items()
+        if isfunction(value) and value.__module__ == hm.rules.__name__ and not name.startswith("_")
+    }
+    assert set(dir(hm.rules)) == made - {"as_rule"}
+    assert set(RECIPES) <= set(dir(hm.rules))
+
+
+# The folder of a run ---------------------------------------------------------------------------------------
+
+
+def test_load_takes_the_folder_of_a_run(tmp_path: Path) -> None:
+    trained = hm.train(machine(), X, rule="pcd", updates=3, run_dir=tmp_path / "run", progress=False).machine
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for folder in (tmp_path / "run", str(tmp_path / "run")):
+            found = hm.load(folder)
+            assert torch.equal(found.couplings[0].weight, trained.couplings[0].weight)
+
+
+def test_load_says_that_a_run_has_not_ended(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def fail(update: Update) -> None:
+        if update.step == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        hm.train(
+            machine(), X, rule="pcd", updates=5, run_dir=tmp_path, checkpoint_every=2, callbacks=[fail],
+            progress=False,
+        )  # fmt: skip
+    with pytest.raises(FileNotFoundError, match=r"path: the run in .* has not ended .*resume=True"):
+        hm.load(tmp_path)
+
+
+def test_load_says_that_a_folder_holds_no_run(tmp_path: Path) -> None:
+    expected = re.escape(f"path: {tmp_path} is not a file, nor the folder of a run: it holds no machine.safe")
+    with pytest.raises(FileNotFoundError, match=expected):
+        hm.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"path: .*nowhere is not a file"):
+        hm.load(tmp_path / "nowhere")
+
+
+def test_load_warns_where_a_run_went_on(tmp_path: Path) -> None:
+    hm.train(machine(), X, rule="pcd", updates=3, run_dir=tmp_path, progress=False)
+    after = (tmp_path / "machine.safetensors").stat().st_mtime + 10
+    os.utime(tmp_path / "checkpoint.pt", (after, after))
+    with pytest.warns(UserWarning, match="went on after it wrote machine.safetensors and has not ended"):
+        hm.load(tmp_path)
+
+
+def test_a_run_that_a_callback_stopped_has_ended(tmp_path: Path) -> None:
+    hm.train(
+        machine(), X, rule="pcd", updates=5, run_dir=tmp_path, callbacks=[lambda update: STOP], progress=False
+    )
+    assert hm.load(tmp_path).visible_width == 6
+
+
+# A machine in words ----------------------------------------------------------------------------------------
+
+
+def test_an_rbm_in_words() -> None:
+    assert hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500)]).describe().splitlines() == [
+        "2 layers, 1 edge, 393,284 parameters in float32",
+        "layers",
+        "  0  visible  Bernoulli(784)  784 columns",
+        "  1  hidden   Bernoulli(500)  500 columns  summed out",
+        "edges",
+        "  0 - 1  Dense  392,000 weights",
+        "a sweep of 2 colours: 0 | 1",
+    ]
+
+
+def test_a_graph_in_words() -> None:
+    """Weights are counted once a pair and only where units are joined; a part says how many units it has."""
+    chain = np.eye(6, k=1)
+    semi = hm.BoltzmannMachine(
+        [hm.Spin(6), hm.Categorical(1, 3), hm.Spin(2)],
+        edges={(0, 0): hm.Masked(chain), (0, 2): hm.Dense(), (1, 2): hm.Dense()},
+        visible=[1, 0],
+    ).double()
+    assert semi.describe().splitlines() == [
+        "3 layers, 3 edges, 34 parameters in float64",
+        "layers",
+        "  0  visible  Spin(6)            6 columns",
+        "  1  visible  Categorical(1, 3)  3 columns",
+        "  2  hidden   Spin(2)            2 columns  summed out",
+        "data: 9 columns, of layers 1, 0",
+        "edges",
+        "  0 - 0  Masked  5 of 36 weights",
+        "  0 - 2  Dense   12 weights",
+        "  1 - 2  Dense   6 weights",
+        "a sweep of 3 colours: 0 (3 units) + 1 | 0 (3 units) | 2",
+    ]
+
+
+def test_many_colours_are_shortened() -> None:
+    last = hm.BoltzmannMachine([hm.Spin(20)], edges=[(0, 0)]).describe().splitlines()[-1]
+    assert last.startswith("a sweep of 20 colours: 0 (1 unit) |") and last.count("|") == 5 and "…" in last
