@@ -43,11 +43,10 @@ def times(y: Tensor) -> Times:
 
     Where at most an eighth of its entries differ from zero the others cost nothing.
     """
-    if y.device.type != "cpu" or y.dtype not in (torch.float32, torch.float64):
+    known = y.device.type == "cpu" and y.dtype in (torch.float32, torch.float64)
+    if not known or int(y.count_nonzero()) * _DENSE > y.numel():
         return partial(_times_dense, y)
     columns, rows = y.t().nonzero(as_tuple=True)
-    if len(rows) * _DENSE > y.numel():
-        return partial(_times_dense, y)
     starts = torch.searchsorted(columns, torch.arange(y.shape[1]))
     return partial(_times_sparse, rows, starts, y[rows, columns])
 
