@@ -24,6 +24,7 @@ from benchmarks.overhead import overhead
 from benchmarks.pcd import pcd_1_large, pcd_1_small, pcd_10
 from benchmarks.primitives import noise, products
 from benchmarks.race import CLOCKS, Table, set_clock
+from benchmarks.sparse_sweeps import sparse_sweeps
 
 BENCHMARKS: dict[str, Callable[[bool], Table]] = {
     "pcd-1-small": pcd_1_small,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[bool], Table]] = {
     "ucd-large": coupled_large,
     "ucd-lmi-small": ucd_lmi_small,
     "ucd-lmi-large": ucd_lmi_large,
+    "sparse-sweeps": sparse_sweeps,
     "overhead": overhead,
     "noise": noise,
     "products": products,

@@ -22,6 +22,8 @@ class Gibbs(Kernel):
 
     def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         moved = list(states)
+        for l in hamiltonian.graph.inner:
+            moved[l] = states[l].clone()  # to be written over part by part
         fields: dict[int, Tensor] = {}
         for colour in hamiltonian.graph.colours:
             for part in colour:

@@ -1,6 +1,7 @@
 """Learning: expectations, rules, and the pullback of gradients to learnable parameters."""
 
 from harmonium.learning import rules
+from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains
@@ -12,6 +13,7 @@ from harmonium.learning.rule import Estimate, Rule
 
 __all__ = [
     "ClampedChains",
+    "Conditionals",
     "CoupledChains",
     "Enumeration",
     "Estimate",

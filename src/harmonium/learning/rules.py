@@ -10,6 +10,7 @@ from typing import Any, Literal
 from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
 from harmonium.couplings import Metropolis, PairKernel
+from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Start
 from harmonium.learning.local_modes import LocalModes
@@ -51,6 +52,17 @@ def quadrature() -> Rule:
     The free side is integrated on a grid, see ``likelihood.quadrature_log_partition``.
     """
     return Rule("quadrature()", ClampedChains(), Quadrature(), "exact")
+
+
+def pseudo_likelihood() -> Rule:
+    """Ascent of the log pseudo-likelihood Σ_i ln p(x_i | x_without_i) of machines without hidden layers.
+
+    Of any visible layers and edges. No sampling: a gradient without noise, of a concave function of θ and J.
+    It is not the gradient of the likelihood, hence "biased", but its maximum is consistent: with ever more
+    data from such a machine it tends to the machine's parameters (Besag 1975; for sparse Ising models
+    Ravikumar et al. 2010), with a somewhat larger variance than the likelihood's. Rows have to be complete.
+    """
+    return Rule("pseudo_likelihood()", ClampedChains(), Conditionals(), "biased")
 
 
 def cd(k: int = 1) -> Rule:

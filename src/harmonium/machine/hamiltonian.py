@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium._products import product
+from harmonium._products import Times, product, times
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
@@ -150,12 +150,11 @@ class Hamiltonian:
         for edge, other, above in self.graph.joints[l]:
             if given is not None and other not in given:
                 continue
-            J = self.couplings[edge]
-            if columns is not None:
-                J = self._columns(edge, above, columns)
-            elif above:
-                J = J.t()
-            part = product(states[other], J)
+            if columns is None:
+                J = self.couplings[edge]
+                part = product(states[other], J.t() if above else J)
+            else:
+                part = self._columns(edge, above, columns)(states[other])
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
             rows = max(len(x) for x in states)
@@ -284,13 +283,16 @@ class Hamiltonian:
         """The state of a part's layer after a draw of the part; held entries and other units stay.
 
         Args:
-            part: what to draw.
+            part: what to draw; if it is some units of a layer, the layer's state is written over.
             states: for each layer (batch, width_l).
             generator: source of noise.
             field: of the part, where it is known.
         """
         field = self.field(part, states) if field is None else field
-        x = put(part, self.sample(part, field, generator), states[part.layer])
+        x = self.sample(part, field, generator)
+        if part.columns is not None:
+            # Transposed, whole rows are copied, which takes half the time.
+            x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
         return self.hold(part.layer, x)
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
@@ -311,15 +313,15 @@ class Hamiltonian:
         return theta if layer.columns is None else tuple(p[..., layer.columns] for p in theta)
 
     @cached_property
-    def _parts(self) -> dict[tuple[int, bool, int], Tensor]:
+    def _parts(self) -> dict[tuple[int, bool, int], Times]:
         return {}
 
-    def _columns(self, edge: int, above: bool, columns: Tensor) -> Tensor:
-        """The columns of J (of Jᵀ) that lead to some units, kept for the next sweep."""
+    def _columns(self, edge: int, above: bool, columns: Tensor) -> Times:
+        """The product with the columns of J (of Jᵀ) that lead to some units, kept for the next sweep."""
         key = (edge, above, id(columns))
         if key not in self._parts:
             J = self.couplings[edge]
-            self._parts[key] = J[columns].t() if above else J[:, columns]
+            self._parts[key] = times(J[columns].t() if above else J[:, columns])
         return self._parts[key]
 
 
