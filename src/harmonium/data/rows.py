@@ -130,7 +130,8 @@ class Rows:
 
         Raises:
             TypeError: indices of another dtype.
-            ValueError: indices of another shape or out of range, or a row that holds infinity, or NaN unless ``missing``.
+            ValueError: indices of another shape or out of range, or a row that holds infinity, or NaN unless
+                ``missing``.
         """
         if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
             received = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
