@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,3 +79,26 @@ def finite(x: Tensor, name: str) -> None:
     if bool(bad.any()):
         place = tuple(torch.nonzero(bad)[0].tolist())
         raise ValueError(f"{name}: expected finite values, received {x[place].item()} at {place}")
+
+
+def weights(value: Any, name: str, rows: int) -> Tensor | None:
+    """Weights of rows in float64 on the CPU, (rows,): finite, at least 0 and not all 0; None stays None."""
+    if value is None:
+        return None
+    try:
+        given = value.detach().cpu() if isinstance(value, Tensor) else np.array(value, dtype=np.float64)
+        x = torch.as_tensor(given, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        received = f"{type(value).__name__} ({str(error).splitlines()[0]})"
+        raise TypeError(f"{name}: expected a number for each row or None, received {received}") from error
+    if x.shape != (rows,):
+        raise ValueError(f"{name}: expected one for each of {rows} rows, received shape {tuple(x.shape)}")
+    bad = ~((x >= 0) & x.isfinite())
+    if bool(bad.any()):
+        place = int(bad.nonzero()[0])
+        raise ValueError(
+            f"{name}: expected finite numbers of at least 0, received {x[place].item():g} for row {place}"
+        )
+    if not 0 < float(x.sum()) < float("inf"):
+        raise ValueError(f"{name}: expected a finite sum above 0, received {float(x.sum()):g}")
+    return x

@@ -37,6 +37,7 @@ class Rows:
         width: number of columns.
         dtype: of the tensors returned.
         in_memory: False for memory maps and h5py datasets.
+        missing: whether NaN is allowed, as an entry that was not observed.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Rows:
         dtype: torch.dtype = torch.float32,
         name: str = "X",
         width: int | None = None,
+        missing: bool = False,
     ) -> None:
         self._X = X
         self._fetch = fetch
@@ -55,9 +57,12 @@ class Rows:
         self.width = columns if width is None else width
         self.in_memory = in_memory
         self.dtype = dtype
+        self.missing = missing
 
     @classmethod
-    def of(cls, X: Any, dtype: torch.dtype = torch.float32, name: str = "X") -> Rows:
+    def of(
+        cls, X: Any, dtype: torch.dtype = torch.float32, name: str = "X", *, missing: bool = False
+    ) -> Rows:
         """Check a matrix and wrap it.
 
         Args:
@@ -66,6 +71,7 @@ class Rows:
                 h5py dataset (whose file must stay open), or rows already wrapped.
             dtype: floating dtype of the tensors returned.
             name: what error messages call ``X``.
+            missing: whether NaN is allowed, as an entry that was not observed.
 
         Raises:
             TypeError: another type of object, a dtype that is not numeric, or ``dtype`` not floating.
@@ -74,7 +80,7 @@ class Rows:
         if not dtype.is_floating_point:
             raise TypeError(f"dtype: expected a floating dtype, received {dtype}")
         if isinstance(X, Rows):
-            return cls(X._X, X._fetch, X.in_memory, dtype, name, width=X.width)
+            return cls(X._X, X._fetch, X.in_memory, dtype, name, X.width, missing)
         fetch: Fetch
         in_memory = True
         if sparse.issparse(X):
@@ -108,7 +114,7 @@ class Rows:
             X = X.tocsr()
         elif isinstance(X, Tensor):
             X = X.detach()
-        return cls(X, fetch, in_memory, dtype, name)
+        return cls(X, fetch, in_memory, dtype, name, missing=missing)
 
     def __len__(self) -> int:
         return self._length
@@ -124,7 +130,8 @@ class Rows:
 
         Raises:
             TypeError: indices of another dtype.
-            ValueError: indices of another shape or out of range, or a row that holds NaN or infinity.
+            ValueError: indices of another shape or out of range, or a row that holds infinity, or NaN unless
+                ``missing``.
         """
         if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
             received = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
@@ -157,45 +164,61 @@ class Rows:
         def fetch_encoded(X: Any, index: Index) -> Any:
             return encoder.encode(fetch(X, index))
 
-        return Rows(self._X, fetch_encoded, self.in_memory, self.dtype, self._name, int(first.shape[1]))
+        width = int(first.shape[1])
+        return Rows(self._X, fetch_encoded, self.in_memory, self.dtype, self._name, width, self.missing)
 
     def chunks(self, size: int) -> Iterator[Tensor]:
         """All rows in their order, as fresh tensors of ``size`` rows; the last may be shorter.
 
         Raises:
-            ValueError: a size below 1, or a row that holds NaN or infinity.
+            ValueError: a size below 1, or a row that holds infinity, or NaN unless ``missing``.
         """
         if size < 1:
             raise ValueError(f"size: expected at least 1, received {size}")
         return self._chunks(size, self.dtype)
 
-    def mean_variance(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance (divided by the number of rows) of each column, both (width,) float64.
+    def mean_variance(self, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance (about it, with the same weights) of each column, both (width,) float64.
 
-        One pass in bounded memory, at the first call only. A constant column has variance exactly zero.
+        One pass in bounded memory, without weights at the first call only. A constant column has variance
+        exactly zero; a column that was never observed has NaN for both.
+
+        Args:
+            weights: of the rows, (len(self),), at least 0; None: all count alike.
 
         Raises:
-            ValueError: a row that holds NaN or infinity.
+            ValueError: a row that holds infinity, or NaN unless ``missing``.
         """
-        mean, variance = self._moments
+        mean, variance = self._moments if weights is None else self._moments_of(weights)
         return mean.clone(), variance.clone()
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
-        """Chunks merged as by Chan, Golub and LeVeque (1983), equations 2.1."""
+        return self._moments_of(None)
+
+    def _moments_of(self, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Chunks merged as by Chan, Golub and LeVeque (1983), equations 2.1, with weights for counts."""
         size = max(1, _CHUNK // self.width)
-        # Measured from the first row, a constant column is exactly zero and stays so.
-        origin = next(self._chunks(1, torch.float64))[0]
-        seen, mean, squares = 0, torch.zeros_like(origin), torch.zeros_like(origin)
-        for chunk in self._chunks(size, torch.float64):
-            chunk -= origin
-            total = seen + len(chunk)
-            chunk_mean = chunk.mean(0)
+        # Measured from its first entry, a constant column is exactly zero and stays so.
+        origin = torch.full_like(next(self._chunks(1, torch.float64))[0], math.nan)
+        seen, mean, squares = (torch.zeros_like(origin) for _ in range(3))
+        for number, chunk in enumerate(self._chunks(size, torch.float64)):
+            each = (~chunk.isnan()).double()
+            first = chunk.gather(0, each.argmax(0, keepdim=True))[0]
+            origin = torch.where(origin.isnan(), first, origin)
+            if weights is not None:
+                part = weights[number * size : number * size + len(chunk)]
+                each *= part.to(each).unsqueeze(1)
+            chunk = (chunk - origin).nan_to_num_(nan=0.0)
+            added = each.sum(0)
+            total = seen + added
+            chunk_mean = (each * chunk).sum(0) / added.where(added > 0, 1.0)
             step = chunk_mean - mean
-            squares += (chunk - chunk_mean).square_().sum(0) + step.square() * (seen * len(chunk) / total)
-            mean += step * (len(chunk) / total)
+            share = added / total.where(total > 0, 1.0)
+            squares += (each * (chunk - chunk_mean).square_()).sum(0) + step.square() * (seen * share)
+            mean += step * share
             seen = total
-        return mean + origin, squares / seen
+        return (mean + origin).where(seen > 0, math.nan), squares / seen
 
     def _chunks(self, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
         for start in range(0, self._length, size):
@@ -206,7 +229,7 @@ class Rows:
         # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.
         if math.isfinite(batch.sum().item()):
             return batch
-        wrong = (~torch.isfinite(batch)).nonzero()
+        wrong = (batch.isinf() if self.missing else ~torch.isfinite(batch)).nonzero()
         if len(wrong):
             i, column = wrong[0].tolist()
             row = index.start + i if isinstance(index, slice) else index[i]

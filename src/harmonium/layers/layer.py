@@ -277,5 +277,33 @@ class Layer(nn.Module, ABC):
                 f"received shape {tuple(x.shape)}"
             )
 
+    def observed(self, x: Tensor, name: str) -> tuple[Tensor, Tensor]:
+        """Which entries of states are given, where NaN marks the others, and the states with those filled in.
+
+        Args:
+            x: (..., width), NaN for all columns of a unit that is not observed.
+            name: what to call it in messages.
+
+        Returns:
+            Booleans of x's shape, and x with the units that are not given at their mode under pure noise.
+
+        Raises:
+            TypeError, ValueError: as ``check`` for the given entries; a unit given in part.
+        """
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.shape[-1:] != (self.width,):
+            self.check(x, name)
+        given = ~x.isnan()
+        by_unit = self.by_unit(given)
+        torn = by_unit.any(-1) & ~by_unit.all(-1)
+        if bool(torn.any()):
+            raise ValueError(
+                f"{name}: expected every unit of {self} given or missing (NaN) as a whole, "
+                f"received one given in part at {tuple(torch.nonzero(torn)[0].tolist())}"
+            )
+        if not bool(given.all()):
+            x = torch.where(given, x, self.mode(torch.zeros_like(x), self.reference()))
+        self.check(x, name)
+        return given, x
+
     def extra_repr(self) -> str:
         return ", ".join(str(value) for value in self.config().values())

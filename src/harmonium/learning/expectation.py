@@ -38,7 +38,7 @@ class Task:
         into: where to add.
         weight: +1 for the clamped phase of a gradient, -1 for the free phase.
         state: what the last call returned, None at first.
-        row_weights: of the rows of v, (batch,), of mean 1; None where all count alike.
+        row_weights: of the rows of v, (batch,), above 0 and of mean 1; None where all count alike.
     """
 
     hamiltonian: Hamiltonian
@@ -70,7 +70,7 @@ class Task:
         share, weights = float(rows.sum()) / len(rows), None
         if self.row_weights is not None:
             mean = float(self.row_weights[rows].mean())
-            share, weights = share * mean, self.row_weights[rows] / max(mean, 1e-300)
+            share, weights = share * mean, self.row_weights[rows] / mean
         return replace(self, v=self.v[rows], weight=self.weight * share, row_weights=weights)
 
     def add_exact(self) -> Outcome:

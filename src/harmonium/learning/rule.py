@@ -65,13 +65,15 @@ class Rule:
     ) -> Estimate:
         """Estimates the gradient of the (weighted) mean log-likelihood of a batch.
 
+        Batches of one data set have it at their mean weight: times that, they add up to that of the data.
+
         Args:
             machine: the machine; it is not changed.
             v: data, (batch, visible_width), NaN where not observed, in the machine's dtype and on its device.
             state: ``Estimate.state`` of the last call, None at first.
             generator: source of all noise, on the machine's device.
             weights: of the rows, (batch,), at least 0 and not all 0; the mean is Σ w ln p(v) / Σ w. None: all
-                count alike.
+                count alike. Rows of weight 0 are as if they were not there.
 
         Raises:
             ValueError: weights that do not fit; v of the wrong shape, empty or infinite (its support is
@@ -90,8 +92,9 @@ class Rule:
         if not isfinite(float(v.sum())):  # one cheap pass; a sum may also just overflow
             _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
         delta = Statistics(hamiltonian)
+        v, row_weights = _weighted(v, weights)
         # A clamped estimate keeps no state: every batch brings other data.
-        task = Task(hamiltonian, v, generator, delta, row_weights=_normalised(weights, v))
+        task = Task(hamiltonian, v, generator, delta, row_weights=row_weights)
         diagnostics: dict[str, float] = {}
         for part in _parts(task):
             diagnostics |= self.clamped.add(part).diagnostics
@@ -123,14 +126,10 @@ def _parts(task: Task) -> list[Task]:
     return [task.take(rows) for rows in (~missing, missing) if bool(rows.any())]
 
 
-def _normalised(weights: Tensor | None, v: Tensor) -> Tensor | None:
-    """Weights of mean 1."""
+def _weighted(v: Tensor, weights: Any) -> tuple[Tensor, Tensor | None]:
+    """The rows of weight above 0, and their weights brought to a mean of 1."""
+    weights = _checks.weights(weights, "weights", len(v))
     if weights is None:
-        return None
-    _checks.instance(weights, "weights", Tensor, "a torch tensor or None")
-    if weights.shape != v.shape[:1]:
-        raise ValueError(f"weights: expected one for each of {len(v)} rows, received {tuple(weights.shape)}")
-    total = float(weights.sum())
-    if not (isfinite(total) and total > 0 and bool((weights >= 0).all())):
-        raise ValueError("weights: expected finite numbers of at least 0, not all of them 0")
-    return weights.to(v) * (len(v) / total)
+        return v, None
+    kept = weights > 0
+    return v[kept.to(v.device)], (weights[kept] / weights[kept].mean()).to(v)

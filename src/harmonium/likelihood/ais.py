@@ -16,7 +16,7 @@ from harmonium import _checks, _random
 from harmonium.chains import Gibbs, advance, complete
 from harmonium.layers import Theta
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_, put
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_, put
 
 _PILOT_SWEEPS = 100
 _ENOUGH = (
@@ -31,6 +31,7 @@ def ais(
     temperatures: int | Sequence[float] = 1000,
     *,
     data: Tensor | None = None,
+    weights: Tensor | None = None,
     reverse: bool = True,
     seed: int | torch.Generator = 0,
 ) -> LogPartition:
@@ -51,6 +52,7 @@ def ais(
         temperatures: number of evenly spaced β after 0, at least 1; or the β themselves, rising from 0 to 1.
         data: visible states (rows, visible_width) for the base and the reverse start; training data serve
             best.
+        weights: of the rows of ``data``, (rows,), at least 0 and not all 0; None: all count alike.
         reverse: whether to run the reverse bound (it doubles the time).
         seed: an int or a generator.
 
@@ -71,29 +73,38 @@ def ais(
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     if data is None:
+        if weights is not None:
+            raise ValueError("weights: expected None without data, received weights")
         visible = target.seen(_gibbs(target, machine.random_states(chains, generator=generator), generator))
     else:
         machine.check_rows(data, "data")
         visible = data.to(dtype=target.dtype, device=target.device)
-    base = _base(machine, complete(target, visible, generator))
+        weights = _checks.weights(weights, "weights", len(data))
+        if weights is not None:
+            weights = weights.to(target.device)
+            visible, weights = visible[weights > 0], weights[weights > 0]
+    base = _base(machine, complete(target, visible, generator), weights)
     zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
     log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
 
     independent = [base.sample(l, zero, generator) for l, zero in enumerate(zeros)]
-    weights, ends = _anneal(base, target, betas, independent, generator)
-    value, error, ess = _mean_weight(weights)
+    log_weights, ends = _anneal(base, target, betas, independent, generator)
+    value, error, ess = _mean_weight(log_weights)
     value += log_base
     upper = inf
     if reverse:
         if data is None:
-            drawn = _random.weighted(weights.softmax(0), chains, generator)
+            drawn = _random.weighted(log_weights.softmax(0), chains, generator)
             start = [x[drawn] for x in ends]
         else:
-            rows = _random.integers(len(visible), (chains,), generator)
+            if weights is None:
+                rows = _random.integers(len(visible), (chains,), generator)
+            else:
+                rows = _random.weighted(weights, chains, generator)
             start = complete(target, visible[rows], generator)
         start = _gibbs(target, start, generator)
-        weights, _ = _anneal(base, target, betas[::-1], start, generator)
-        log_ratio, reverse_error, _ = _mean_weight(weights)
+        log_weights, _ = _anneal(base, target, betas[::-1], start, generator)
+        log_ratio, reverse_error, _ = _mean_weight(log_weights)
         upper = log_base - log_ratio + 3 * reverse_error
     estimate = LogPartition(value, error, ess, value - 3 * error, upper)
     for doubt in _doubts(estimate, chains):
@@ -155,11 +166,11 @@ def _between(base: Hamiltonian, target: Hamiltonian, l: int, beta: float) -> The
     return tuple(torch.lerp(a, b, beta) for a, b in zip(base.thetas[l], target.thetas[l], strict=True))
 
 
-def _base(machine: BoltzmannMachine, states: States) -> Hamiltonian:
-    """Independent units with the marginal moments of the states."""
+def _base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> Hamiltonian:
+    """Independent units with the (weighted) marginal moments of the states."""
     layers = [deepcopy(layer) for layer in machine.layers]
     for layer, x in zip(layers, states, strict=True):
-        fit_(layer, tuple(t.mean(0) for t in layer.statistics(x)), x.var(0, correction=0), len(x))
+        fit_states_(layer, x, weights)
     return machine.hamiltonian().with_layers(layers)
 
 

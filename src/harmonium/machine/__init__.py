@@ -6,6 +6,7 @@ from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States, put, taken
 from harmonium.machine.initialisation import (
     fit_,
+    fit_states_,
     from_data_,
     logistic_biases_,
     normal_,
@@ -29,6 +30,7 @@ __all__ = [
     "Statistics",
     "current_names",
     "fit_",
+    "fit_states_",
     "from_data_",
     "hidden_for",
     "load",

@@ -130,10 +130,17 @@ class BoltzmannMachine(nn.Module):
             raise ValueError(f"v: expected a tensor (rows, {sum(widths)}), received {received}")
         return dict(zip(self.visible, torch.split(v, widths, -1), strict=True))
 
-    def check_rows(self, v: Tensor, name: str) -> None:
-        """Refuses data of the wrong shape, type or support, naming the place."""
+    def check_rows(self, v: Tensor, name: str, *, missing: bool = False) -> None:
+        """Refuses data of the wrong shape, type or support, naming the place.
+
+        Args:
+            v: (rows, visible_width).
+            name: what to call it in messages.
+            missing: whether NaN is allowed, as an entry that was not observed: all columns of a unit.
+        """
         if len(self.visible) == 1:
-            self.layers[self.visible[0]].check_rows(v, name)
+            layer = self.layers[self.visible[0]]
+            layer.check_rows(layer.observed(v, name)[1] if missing else v, name)
             return
         _checks.instance(v, name, Tensor, "a torch tensor")
         if v.dim() != 2 or v.shape[1] != self.visible_width or len(v) == 0:
@@ -142,7 +149,8 @@ class BoltzmannMachine(nn.Module):
                 f"{', '.join(map(str, self.visible))} side by side, received shape {tuple(v.shape)}"
             )
         for l, x in self.split(v).items():
-            self.layers[l].check_rows(x, f"{name} (layer {l})")
+            check = self.layers[l].observed if missing else self.layers[l].check_rows
+            check(x, f"{name} (layer {l})")
 
     def hamiltonian(self) -> Hamiltonian:
         """The machine in natural parameters, differentiable in the learnable ones.

@@ -62,20 +62,9 @@ class Clamp:
                 raise ValueError(f"{name}: expected shape {expected}, received {tuple(x.shape)}")
             # A copy, as the states of a layer held whole are these very values.
             x = x.to(dtype=hamiltonian.dtype, device=hamiltonian.device, copy=True)
-            free = torch.isnan(x)
-            if bool(free.all()):
-                continue
-            by_unit = layer.by_unit(free)
-            torn = by_unit.any(-1) & ~by_unit.all(-1)
-            if bool(torn.any()):
-                raise ValueError(
-                    f"{name}: expected every unit of {layer} held or free as a whole, "
-                    f"received one held in part at {tuple(torch.nonzero(torn)[0].tolist())}"
-                )
-            # Free units are given some state of theirs, so that the check sees the held ones.
-            x = torch.where(free, layer.mode(torch.zeros_like(x), layer.reference()), x)
-            layer.check(x, name)
-            self._held[l] = (~free if bool(free.any()) else None, x)
+            given, x = layer.observed(x, name)
+            if bool(given.any()):
+                self._held[l] = (None if bool(given.all()) else given, x)
 
     @property
     def empty(self) -> bool:

@@ -62,36 +62,70 @@ def logistic_biases_(
         parameter.copy_(location + scale * torch.logit(noise.clamp(min=tiny)))
 
 
-def visible_from_data_(machine: BoltzmannMachine, rows: Rows) -> None:
+def visible_from_data_(machine: BoltzmannMachine, rows: Rows, weights: Tensor | None = None) -> None:
     """Visible parameters that give the uncoupled visible units the data's moments (see ``fit_``).
+
+    Every column counts the rows in which it was observed; one that never was gets the moments of pure noise.
+
+    Args:
+        machine: what to fill.
+        rows: the data; ``Rows.of(X, missing=True)`` lets NaN pass for what was not observed.
+        weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
 
     Raises:
         TypeError: not ``Rows``.
-        ValueError: rows of another width, or of values outside the support of the visible units.
+        ValueError: rows of another width, or of values outside the support of the visible units; weights that
+            do not fit.
     """
     _checks.instance(rows, "rows", Rows, "harmonium.data.Rows")
     width = machine.visible_width
     if rows.width != width:
         received = ", ".join(str(machine.layers[l]) for l in machine.visible)
         raise ValueError(f"rows: expected {width} columns for {received}, received {rows.width}")
-    sums: dict[int, list[Tensor]] = {}
-    for chunk in rows.chunks(_ROWS):
-        machine.check_rows(chunk, "rows")
+    weights = _checks.weights(weights, "weights", len(rows))
+    each = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
+    sums: dict[int, list[Tensor]] = {l: [] for l in machine.visible}
+    for chunk, part in zip(rows.chunks(_ROWS), each.split(_ROWS), strict=True):
+        machine.check_rows(chunk, "rows", missing=rows.missing)
         for l, x in machine.split(chunk).items():
-            parts = [t.sum(0, dtype=torch.float64) for t in machine.layers[l].statistics(x)]
-            sums[l] = (
-                [total + part for total, part in zip(sums[l], parts, strict=True)] if l in sums else parts
-            )
+            layer = machine.layers[l]
+            given, x = layer.observed(x, "rows")
+            share = part.to(x.device).unsqueeze(1) * given
+            terms = [share, share.square(), *(t * share for t in layer.statistics(x)[1:])]
+            added = [t.sum(0, dtype=torch.float64) for t in terms]
+            sums[l] = [total + t for total, t in zip(sums[l], added, strict=True)] if sums[l] else added
     # The mean by the pass that also gives the variance: both are exact for a column that never changes.
-    moments = [machine.split(x.unsqueeze(0)) for x in rows.mean_variance()]
+    moments = [machine.split(x.unsqueeze(0)) for x in rows.mean_variance(weights)]
     for l in machine.visible:
         mean, variance = (part[l].squeeze(0) for part in moments)
-        expected = (mean, *(total / len(rows) for total in sums[l][1:]))
-        fit_(machine.layers[l], expected, variance, len(rows))
+        total, squares, *others = sums[l]
+        _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total, squares)
+
+
+def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor, squares: Tensor) -> None:
+    """``fit_`` to columns with sums of weights and of their squares, 0 where never observed."""
+    absent = total == 0
+    if bool(absent.any()):
+        field, theta = torch.zeros_like(total), tuple(t.to(total) for t in layer.reference())
+        noise = layer.expected_statistics(field, theta=theta)
+        expected = tuple(torch.where(absent, u, t) for u, t in zip(noise, expected, strict=True))
+        variance = torch.where(absent, layer.moments(field, theta=theta).variance, variance)
+    fit_(layer, expected, variance, _count(total, squares.where(~absent, 1.0)))
+
+
+def _count(total: Tensor, squares: Tensor) -> Tensor:
+    """Rows that weights stand for, from their sum and that of their squares.
+
+    Whole weights count as repetitions; those that add up to less than Kish's effective number of rows as
+    that.
+    """
+    return torch.maximum(total, total.square() / squares)
 
 
 @torch.no_grad()
-def from_data_(machine: BoltzmannMachine, rows: Rows, generator: torch.Generator) -> None:
+def from_data_(
+    machine: BoltzmannMachine, rows: Rows, generator: torch.Generator, weights: Tensor | None = None
+) -> None:
     """Where learning starts: ``visible_from_data_``, and beside Gaussian visible units off their saddle.
 
     Gaussian units that have the data's variance, beside couplings near 0, are a saddle of the likelihood:
@@ -105,38 +139,45 @@ def from_data_(machine: BoltzmannMachine, rows: Rows, generator: torch.Generator
 
     Args:
         machine: layers and couplings above the first hidden layer stay as they are.
-        rows: the data.
+        rows: the data; what a row does not observe (NaN) is taken to be at the mean of its column.
         generator: draws directions and rows; not read for other visible or hidden units, nor where the layers
             are no chain.
+        weights: of the rows, as in ``visible_from_data_``.
 
     Raises:
         TypeError, ValueError: as ``visible_from_data_``.
     """
-    visible_from_data_(machine, rows)
+    visible_from_data_(machine, rows, weights)
     _checks.generator(generator, machine.device)
     if not machine.graph.is_chain:
         return
     visible, hidden = machine.layers[:2]
     if not visible.gaussian or not hidden.discrete:
         return
-    mean, variance = (x.to(machine.device) for x in rows.mean_variance())
-    variance = torch.where(variance > 0, variance, 1.0)
+    weights = _checks.weights(weights, "weights", len(rows))
+    mean, variance = (x.to(machine.device) for x in rows.mean_variance(weights))
+    mean, variance = mean.nan_to_num(nan=0.0), torch.where(variance > 0, variance, 1.0)
     kept = min(_OWN, _CROWDED * visible.n_units / hidden.n_units)
     floor = float(getattr(visible, "variance_floor", 0.0))
     own = floor + kept * (variance - floor)
     unit = hidden.moments(torch.zeros_like(hidden.reference()[0]), theta=hidden.reference()).variance.double()
 
-    def taken(indices: Tensor) -> Tensor:
-        return rows.take(indices.cpu()).to(machine.device, torch.float64)
+    def drawn(count: int) -> Tensor:
+        if weights is None:
+            indices = _random.integers(len(rows), (count,), generator)
+        else:
+            indices = _random.weighted(weights.to(machine.device), count, generator)
+        v = rows.take(indices.cpu()).to(machine.device, torch.float64)
+        return torch.where(v.isnan(), mean, v)
 
-    seen = taken(_random.integers(len(rows), (_SEEN,), generator)) - mean
+    seen = drawn(_SEEN) - mean
     J = _random.normal((visible.width, hidden.width), generator, torch.float64) / variance.sqrt().unsqueeze(1)
     spread = (seen @ J).std(0)
     J *= _SLOPE / (torch.where(spread > 0, spread, 1.0) * unit.sqrt())
     explained = float(((J * own.unsqueeze(1)).square() @ unit / variance).mean())
     J *= min(1.0, _EXPLAINED / explained) ** 0.5
 
-    points = taken(_random.integers(len(rows), (hidden.n_units,), generator))
+    points = drawn(hidden.n_units)
     points = points.repeat_interleave(hidden.width // hidden.n_units, 0)
     thresholds = -(points * J.t()).sum(1)
     location = getattr(hidden, hidden.location)
@@ -147,7 +188,7 @@ def from_data_(machine: BoltzmannMachine, rows: Rows, generator: torch.Generator
 
 
 @torch.no_grad()
-def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int) -> None:
+def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) -> None:
     """A layer's parameters from statistics seen in ``rows`` rows, without couplings.
 
     Kinds that say so are smoothed as if one row of pure noise had been seen too, so that a unit that never
@@ -157,14 +198,29 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int) -> None:
         layer: what to fill.
         expected: mean statistics t(x), in the order of ``layer.natural()``, each (width,).
         variance: of x, (width,).
-        rows: rows that they come from.
+        rows: rows that they come from, a number or one for every column.
     """
     # In float64, so that one row of noise among many millions still counts.
     device = next(layer.parameters()).device
     expected = tuple(t.to(device, torch.float64) for t in expected)
     variance = variance.to(device, torch.float64)
+    if isinstance(rows, Tensor):
+        rows = rows.to(device)
     if layer.smoothed:
         reference = tuple(t.to(torch.float64) for t in layer.reference())
         noise = layer.expected_statistics(torch.zeros_like(variance), theta=reference)
         expected = tuple((t * rows + u) / (rows + 1) for t, u in zip(expected, noise, strict=True))
     layer.fit_(expected, torch.where(variance > 0, variance, 1.0))
+
+
+def fit_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:
+    """``fit_`` to the moments of states, (rows, width), with weights (rows,) that need not add up to 1."""
+    if weights is None:
+        expected = tuple(t.mean(0) for t in layer.statistics(x))
+        fit_(layer, expected, x.var(0, correction=0), len(x))
+    else:
+        total = weights.sum()
+        share = (weights / total).to(x)
+        expected = tuple(share @ t for t in layer.statistics(x))
+        variance = share @ (x - expected[0]).square()
+        fit_(layer, expected, variance, _count(total, weights.square().sum()))

@@ -13,7 +13,7 @@ from harmonium import _checks, _random
 from harmonium._products import product
 from harmonium.chains import Gibbs, Step, advance, complete
 from harmonium.layers import Layer, Theta
-from harmonium.machine import BoltzmannMachine, Hamiltonian, fit_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, fit_states_
 from harmonium.meanfield import Plefka, solve
 from harmonium.meanfield.fixed_point import DampingLike
 from harmonium.tasks._decision import nearest_state
@@ -179,7 +179,7 @@ def _see(channel: Channel, layer: Layer, noisy: Tensor, erased: Tensor) -> _Seen
 def _independent(layer: Layer, data: Tensor) -> Theta:
     """θ of independent units with the statistics of the data."""
     fitted = deepcopy(layer)
-    fit_(fitted, tuple(t.mean(0) for t in layer.statistics(data)), data.var(0, correction=0), len(data))
+    fit_states_(fitted, data)
     return fitted.natural()
 
 

@@ -1,4 +1,4 @@
-"""Which rows each update sees: a function of the seed and the step alone."""
+"""Which rows each update sees, and their weights: a function of the seed and the step alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ class Batches:
         rows: number of rows, >= 1.
         batch_size: rows in a batch, >= 1; more than ``rows`` counts as ``rows``.
         seed: of the permutations.
+        weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike. Rows of weight 0 are
+            as if they were not there.
     """
 
-    def __init__(self, rows: int, batch_size: int, seed: int) -> None:
-        self.rows = rows
-        self.size = min(batch_size, rows)
+    def __init__(self, rows: int, batch_size: int, seed: int, weights: Tensor | None = None) -> None:
+        self._kept = torch.arange(rows) if weights is None else weights.nonzero().flatten()
+        self._weights: Tensor | None = None
+        if weights is not None and bool((weights[self._kept] != weights.max()).any()):
+            self._weights = weights / weights[self._kept].mean()
+        self.rows = len(self._kept)
+        self.size = min(batch_size, self.rows)
         self._seed = seed
         self._orders: dict[int, Tensor] = {}
 
@@ -45,11 +51,18 @@ class Batches:
     def indices(self, step: int) -> Tensor:
         """Rows of the update that follows ``step`` earlier ones, int64 on the CPU, shape (size,)."""
         if self.size == self.rows:
-            return torch.arange(self.rows)
+            return self._kept
         epoch, offset = divmod(step * self.size, self.rows)
         batch = self._order(epoch)[offset : offset + self.size]
         missing = self.size - len(batch)
-        return torch.cat([batch, self._order(epoch + 1)[:missing]]) if missing else batch
+        return self._kept[torch.cat([batch, self._order(epoch + 1)[:missing]]) if missing else batch]
+
+    def weights(self, indices: Tensor) -> Tensor | None:
+        """Of some rows, relative to the mean over all that are there; None where all count alike.
+
+        A batch's mean weight is left as it is, so that batches add up to the weighted mean over the data.
+        """
+        return None if self._weights is None else self._weights[indices]
 
     def _order(self, epoch: int) -> Tensor:
         if epoch not in self._orders:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine
@@ -15,11 +16,17 @@ from harmonium.training.settings import Settings
 
 
 def fingerprint(
-    settings: Settings, machine: BoltzmannMachine, rows: Rows, optimizer: torch.optim.Optimizer, total: int
+    settings: Settings,
+    machine: BoltzmannMachine,
+    rows: Rows,
+    weights: Tensor | None,
+    optimizer: torch.optim.Optimizer,
+    total: int,
 ) -> dict[str, Any]:
     """What decides the bits of a run, as numbers and strings by the name of the argument.
 
-    Data are known by their shape and three rows, callables by their names: two lambdas look alike.
+    Data are known by their shape and three rows, their weights by a digest of all, callables by their names:
+    two lambdas look alike.
     """
     content = settings.as_dict()
     del content["updates"], content["epochs"]
@@ -28,6 +35,7 @@ def fingerprint(
     return {
         **content,
         "X": [len(rows), rows.width, _digest(rows)],
+        "sample_weight": None if weights is None else zlib.crc32(weights.numpy().tobytes()),
         "machine": [str(layer) for layer in machine.layers] + _edges(machine),
         "requires_grad": [name for name, each in machine.named_parameters() if each.requires_grad],
         "dtype": str(machine.dtype),

@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.nn import Parameter
 
 
-def ascent(parameters: Mapping[str, Parameter], estimated: Mapping[str, Tensor]) -> list[Tensor]:
-    """The estimated gradients in the order of the parameters.
+def ascent(
+    parameters: Mapping[str, Parameter], estimated: Mapping[str, Tensor], weight: float = 1.0
+) -> list[Tensor]:
+    """The estimated gradients in the order of the parameters, times the weight of their batch.
 
     Raises:
         ValueError: the rule left a parameter out, or returned another shape.
@@ -26,7 +28,8 @@ def ascent(parameters: Mapping[str, Parameter], estimated: Mapping[str, Tensor])
                 f"rule: expected a gradient of {name} of shape {tuple(parameter.shape)}, "
                 f"received {tuple(estimated[name].shape)}"
             )
-    return [estimated[name].detach() for name in parameters]
+    gradients = [estimated[name].detach() for name in parameters]
+    return gradients if weight == 1 else [gradient * weight for gradient in gradients]
 
 
 def decayed(

@@ -15,7 +15,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 
 _ROWS = 8
 _MANY_ROWS = 100
@@ -74,9 +74,7 @@ def useless(machine: BoltzmannMachine, v: Tensor) -> bool:
         return False
     rows = states[0]
     independent = deepcopy(visible)
-    fit_(
-        independent, tuple(t.mean(0) for t in visible.statistics(rows)), rows.var(0, correction=0), len(rows)
-    )
+    fit_states_(independent, rows)
     rebuilt = visible.log_conditional(rows, hamiltonian.field(0, states), hamiltonian.thetas[0])
     alone = independent.log_conditional(rows, torch.zeros_like(rows))
     return not float(rebuilt.double().mean()) > _HARDLY * float(alone.double().mean())

@@ -1,4 +1,4 @@
-"""Whether the data lie in the support of the visible units."""
+"""Whether the data lie in the support of the visible units, where they are observed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> None:
 
 
 def check_batch(machine: BoltzmannMachine, batch: Tensor, indices: Tensor | range, name: str) -> None:
-    """Refuse entries outside the support, naming the row of the data."""
+    """Refuse observed entries outside the support, naming the row of the data; NaN is not observed."""
     try:
-        machine.check_rows(batch, name)
+        machine.check_rows(batch, name, missing=True)
     except ValueError:
         # A layer counts rows within what it is given; one row at a time tells which of the data it is.
         for row, index in zip(batch, indices, strict=True):
             for l, x in machine.split(row.unsqueeze(0)).items():
-                machine.layers[l].check(x.squeeze(0), f"{name}[{int(index)}]")
+                machine.layers[l].observed(x.squeeze(0), f"{name}[{int(index)}]")
         raise

@@ -42,6 +42,7 @@ def train(
     X: Any,
     *,
     rule: Rule | str,
+    sample_weight: Any = None,
     updates: int | None = None,
     epochs: int | None = None,
     batch_size: int = 100,
@@ -68,17 +69,21 @@ def train(
     overwrite: bool = False,
     progress: bool | None = None,
 ) -> TrainingRun:
-    """Train a machine by stochastic ascent of the mean log-likelihood.
+    """Train a machine by stochastic ascent of the mean log-likelihood, or of its weighted mean.
 
     The same arguments, device and number of threads give the same bits, also across a kill and a resume.
 
     Args:
         machine: trained in place; parameters with ``requires_grad=False`` stay as they are.
-        X: (rows, width) data in the support of the visible layer: a NumPy array or memory map, a torch
+        X: (rows, width) data in the support of the visible layers: a NumPy array or memory map, a torch
             tensor, a scipy sparse matrix or an h5py dataset. Data in memory are checked before the first
-            update, data in a file batch by batch.
+            update, data in a file batch by batch. NaN is an entry that was not observed (all columns of a
+            unit): the likelihood is that of what was, and a row may have nothing observed.
         rule: estimates the gradient, for instance ``harmonium.rules.pcd()``; or the name of a recipe,
             ``"pcd"``, for its own settings.
+        sample_weight: of the rows, (rows,), finite, at least 0 and not all 0; only their ratios count. The
+            mean is Σ w ln p(v) / Σ w, of which a batch gives an unbiased estimate. Rows of weight 0 are never
+            read but to be checked, and belong to no epoch. None: all count alike.
         updates: length of the run, >= 1; or
         epochs: passes over the data, >= 1. Exactly one of the two.
         batch_size: rows of each update, >= 1. Batches are cut from a concatenation of random permutations,
@@ -102,7 +107,8 @@ def train(
             from there. A resumed run goes on with its own. None: the rule starts afresh.
         seed: of the order of the rows and of the rule's noise, in [0, 2**63).
         device: where to train; the machine is moved there. None: where it is.
-        validation: rows for the metrics, as ``X``, few enough to be held as floats.
+        validation: rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
+            are, NaN where not observed, and no weights.
         metrics: callables ``(machine, validation) -> float`` by name.
         evaluate_every: updates between two evaluations; None: an epoch. The end of the run is always
             evaluated.
@@ -164,11 +170,12 @@ def train(
         raise ValueError("resume, overwrite: expected at most one of them to be True")
 
     _move(machine, device)
-    rows = Rows.of(X, dtype=machine.dtype, name="X")
+    rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
+    weights = _checks.weights(sample_weight, "sample_weight", len(rows))
     if transform is None:
         check_rows(machine, rows, "X")
     evaluate = Validation(validation, metrics, machine)
-    batches = Batches(len(rows), batch_size, seed)
+    batches = Batches(len(rows), batch_size, seed, weights)
     total = int(updates) if updates is not None else batches.updates(int(epochs or 1))
     evaluate_every = evaluate_every or batches.per_epoch
     record_every = record_every or max(1, min(100, total // 100))
@@ -214,7 +221,7 @@ def train(
 
     try:
         if run_dir is not None:
-            identity = fingerprint(settings, machine, rows, climber.optimizer, total)
+            identity = fingerprint(settings, machine, rows, weights, climber.optimizer, total)
             directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
             if resume:
                 directory.restore(state, schedule)
@@ -235,9 +242,12 @@ def train(
                 if state.step == 0:
                     warn_of_saddle(machine, v)
 
-                estimate = rule.gradient(machine, v, state=state.rule_state, generator=generator)
+                each = batches.weights(indices)
+                weighted = {} if each is None else {"weights": each}
+                estimate = rule.gradient(machine, v, state=state.rule_state, generator=generator, **weighted)
                 diagnostics = estimate.diagnostics
-                gradients = ascent(parameters, estimate.parameters)
+                weight = 1.0 if each is None else float(each.mean())
+                gradients = ascent(parameters, estimate.parameters, weight)
                 gradients = decayed(parameters, gradients, weight_decay, l1)
                 norm = global_norm(gradients)
                 scale = _scale(factor, state.step, total)

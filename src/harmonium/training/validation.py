@@ -22,7 +22,7 @@ class Validation:
     Args:
         X: rows as ``train`` takes them, few enough to be held as floats; None with no metrics.
         metrics: callables ``(machine, X) -> float`` by name; X is a float tensor (rows, width) on the
-            machine's device.
+            machine's device, with NaN where X has it: they get the rows as they are, and no weights.
         machine: gives width, dtype and device.
 
     Raises:
@@ -46,7 +46,7 @@ class Validation:
                     f"metrics: expected names other than {', '.join(RESERVED)}, received {name!r}"
                 )
         if X is not None:
-            rows = Rows.of(X, dtype=machine.dtype, name="validation")
+            rows = Rows.of(X, dtype=machine.dtype, name="validation", missing=True)
             check_rows(machine, rows, "validation")
             self._X = rows.take(torch.arange(len(rows))).to(machine.device)
 
