@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
+from harmonium.likelihood.exact import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
 
 
@@ -60,10 +62,40 @@ class Task:
         """Whether every entry of the data is observed."""
         return isfinite(float(self.v.sum())) or not bool(self.v.isnan().any())
 
-    @property
+    @cached_property
     def exact(self) -> bool:
-        """Whether nothing is left to sample once the data are held."""
-        return self.hamiltonian.graph.independent and self.complete
+        """Whether nothing is left to sample once the data are held.
+
+        All hidden layers can be summed out, and what the rows do not observe, if anything, has few states
+        (``likelihood.exact.FEW_STATES``), such as a label.
+        """
+        if self.complete or not self.hamiltonian.graph.independent:
+            return self.complete and self.hamiltonian.graph.independent
+        return self._few(self.hamiltonian.unobserved(self.v).any(0).tolist())
+
+    def _few(self, missing: Sequence[bool]) -> bool:
+        graph = self.hamiltonian.graph
+        lacking = [l for l, lacks in zip(graph.visible, missing, strict=True) if lacks]
+        return few_states(self.hamiltonian, (*graph.hidden, *lacking))
+
+    def parts(self) -> list[Task]:
+        """The complete rows, the others that are exact nevertheless, and what has to be sampled.
+
+        Rows that lack entries of different layers are enumerated together as far as that takes few states,
+        those of the commonest pattern first.
+        """
+        if self.complete:
+            return [self]
+        missing = self.hamiltonian.unobserved(self.v)
+        together = torch.zeros_like(missing[0])
+        if self.hamiltonian.graph.independent:
+            patterns, counts = missing.unique(dim=0, return_counts=True)
+            for pattern in patterns[counts.argsort(descending=True, stable=True)]:
+                if self._few((together | pattern).tolist()):
+                    together |= pattern
+        lacks, sampled = missing.any(-1), (missing & ~together).any(-1)
+        chosen = (~lacks, lacks & ~sampled, sampled)
+        return [self.take(rows) for rows in chosen if bool(rows.any())]
 
     def take(self, rows: Tensor) -> Task:
         """The part of some of the rows, (batch,) booleans: weights of all parts add up to the whole."""
@@ -74,9 +106,12 @@ class Task:
         return replace(self, v=self.v[rows], weight=self.weight * share, row_weights=weights)
 
     def add_exact(self) -> Outcome:
-        """Adds E[S | v] where it is exact: all hidden layers are summed out."""
-        hamiltonian = self.hamiltonian
-        self.into.add(hamiltonian, hamiltonian.split(self.v), self.each, summed=hamiltonian.graph.summed)
+        """Adds E[S | v] where it is exact: all hidden layers are summed out, what is missing enumerated."""
+        hamiltonian, v = self.hamiltonian, self.v
+        if self.complete:
+            self.into.add(hamiltonian, hamiltonian.split(v), self.each, summed=hamiltonian.graph.summed)
+        else:
+            add_exact_expectation(hamiltonian, self.into, self.each, v)
         return Outcome(None, {})
 
 

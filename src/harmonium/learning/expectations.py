@@ -46,9 +46,9 @@ class ClampedChains(Expectation):
     """Gibbs chains with the visible layers clamped, one for each datum, the layers of ``graph.summed``
     summed out.
 
-    Where no two hidden layers are joined nothing is left to sample and the expectation is exact. Elsewhere
-    chains start from hidden layers drawn nearest to the data first, and take at least ``FILLING_SWEEPS``
-    sweeps for rows that are observed in part.
+    Where no two hidden layers are joined nothing is left to sample and the expectation is exact, also of rows
+    whose missing entries have few states (``Task.exact``). Elsewhere chains start from hidden layers drawn
+    nearest to the data first, and take at least ``FILLING_SWEEPS`` sweeps for rows that are observed in part.
 
     Args:
         sweeps: sweeps before the statistics are taken, at least 1.
@@ -61,7 +61,7 @@ class ClampedChains(Expectation):
         self.marginal = marginal
 
     def add(self, task: Task) -> Outcome:
-        if self.marginal and task.exact:
+        if task.exact and (self.marginal or not task.complete):
             return task.add_exact()
         hamiltonian, v = task.hamiltonian, task.v
         states = complete(hamiltonian, v, task.generator)

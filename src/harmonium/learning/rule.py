@@ -45,6 +45,9 @@ class Rule:
         bias: "exact"; "unbiased": noisy but right on average; "asymptotic": right in the limit of many sweeps
             at a slow learning rate; "biased".
         centred: whether the enhanced gradient is returned in place of the gradient.
+        given: visible layers on which the likelihood is conditional, ∇ log p(y | x) = E[S | x, y] - E[S | x]:
+            both sides are clamped expectations then, the second with x alone, and ``free`` is not used. None:
+            the likelihood of all visible layers.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Rule:
     free: Expectation
     bias: Bias
     centred: bool = False
+    given: tuple[int, ...] | None = None
 
     @torch.no_grad()
     def gradient(
@@ -95,16 +99,28 @@ class Rule:
         v, row_weights = _weighted(v, weights)
         # A clamped estimate keeps no state: every batch brings other data.
         task = Task(hamiltonian, v, generator, delta, row_weights=row_weights)
-        diagnostics: dict[str, float] = {}
-        for part in _parts(task):
-            diagnostics |= self.clamped.add(part).diagnostics
+        diagnostics = self._add_clamped(task)
         centre = offsets(task) if self.centred else []
-        state, free_diagnostics = self.free.add(replace(task, weight=-1.0, state=state))
+        if self.given is None:
+            state, more = self.free.add(replace(task, weight=-1.0, state=state))
+        else:
+            condition = hamiltonian.only(machine.check_given(self.given), v)
+            second = self._add_clamped(replace(task, v=condition, weight=-1.0))
+            state, more = (
+                None,
+                {f"given_{name.removeprefix('clamped_')}": value for name, value in second.items()},
+            )
         if self.centred:
             direction = centred_pullback(machine, delta, centre, hamiltonian)
         else:
             direction = pullback(machine, delta, hamiltonian)
-        return Estimate(direction, {**diagnostics, **free_diagnostics}, state)
+        return Estimate(direction, {**diagnostics, **more}, state)
+
+    def _add_clamped(self, task: Task) -> dict[str, float]:
+        diagnostics: dict[str, float] = {}
+        for part in task.parts():
+            diagnostics |= self.clamped.add(part).diagnostics
+        return diagnostics
 
     def check_state(self, machine: BoltzmannMachine, state: Any) -> None:
         """Refuses a state, read from a file, that ``gradient`` could not have returned for this machine.
@@ -112,18 +128,13 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        self.free.check_state(machine.hamiltonian(), state)
+        if self.given is None:
+            self.free.check_state(machine.hamiltonian(), state)
+        elif state is not None:
+            raise ValueError(f"state: expected None, as {self} keeps none, received {type(state).__name__}")
 
     def __repr__(self) -> str:
         return self.name
-
-
-def _parts(task: Task) -> list[Task]:
-    """The complete rows, for which the clamped phase may be exact, apart from those observed in part."""
-    if task.complete:
-        return [task]
-    missing = task.v.isnan().any(-1)
-    return [task.take(rows) for rows in (~missing, missing) if bool(rows.any())]
 
 
 def _weighted(v: Tensor, weights: Any) -> tuple[Tensor, Tensor | None]:

@@ -2,7 +2,12 @@
 
 from harmonium.likelihood.ais import ais
 from harmonium.likelihood.bounds import annealed_bound, variational_bound
-from harmonium.likelihood.exact import add_exact_expectation, exact_log_likelihood, exact_log_partition
+from harmonium.likelihood.exact import (
+    add_exact_expectation,
+    conditional_log_likelihood,
+    exact_log_likelihood,
+    exact_log_partition,
+)
 from harmonium.likelihood.likelihood import log_likelihood
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.likelihood.mixture import Mixture, mixture
@@ -18,6 +23,7 @@ __all__ = [
     "add_quadrature_expectation",
     "ais",
     "annealed_bound",
+    "conditional_log_likelihood",
     "exact_log_likelihood",
     "exact_log_partition",
     "log_likelihood",

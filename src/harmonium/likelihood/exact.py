@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import inf, prod
+from collections.abc import Collection, Iterable, Iterator
+from math import inf, log2, prod
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from harmonium import _checks
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, Statistics
 
 MAX_LOG2_STATES = 26
+FEW_STATES = 256
+"""States at most that sampled rules enumerate for every row in place of drawing what it does not observe."""
 _BLOCK_ELEMENTS = 1 << 21  # float64 numbers in the largest array of a block: 16 MiB
 
 
@@ -42,15 +44,54 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
         X: visible states, (batch, visible_width); NaN is not observed, and is summed out.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
+    return log_weight_of(hamiltonian, _rows(machine, X)) - _log_normalisers(hamiltonian, 1)
+
+
+@torch.no_grad()
+def conditional_log_likelihood(machine: BoltzmannMachine, X: Tensor, given: Iterable[int]) -> Tensor:
+    """ln p(other visible layers | given layers) of every row by enumeration: (batch,), float64.
+
+    ln Z cancels. With the pixels given it is what a classifier is judged by (Larochelle & Bengio 2008).
+
+    Args:
+        machine: hidden layers, and the layers that are not given, as in ``exact_log_partition``; the given
+            ones are not enumerated.
+        X: visible states, (batch, visible_width); NaN is not observed, and is summed out on both sides.
+        given: visible layers, not all of them.
+
+    Raises:
+        ValueError: layers that cannot be given, too many states, or X that does not fit.
+    """
+    hamiltonian = machine.hamiltonian().to(torch.float64)
+    condition = hamiltonian.only(machine.check_given(given), _rows(machine, X))
+    return log_weight_of(hamiltonian, X) - log_weight_of(hamiltonian, condition)
+
+
+def _rows(machine: BoltzmannMachine, X: Tensor) -> Tensor:
     _checks.dense(X, "X")
-    if X.dim() != 2 or len(X) == 0:
-        raise ValueError(f"X: expected (rows, columns) with at least one row, received {tuple(X.shape)}")
-    return log_weight_of(hamiltonian, X) - _log_normalisers(hamiltonian, 1)
+    width = machine.visible_width
+    if X.dim() != 2 or X.shape[1] != width or len(X) == 0:
+        raise ValueError(f"X: expected (rows, {width}) with at least one row, received {tuple(X.shape)}")
+    return X
 
 
 def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
-    """ln Σ exp(-E) over all that a row does not observe, (rows,); see ``exact_log_likelihood``."""
-    return _log_normalisers(hamiltonian.given(v, len(v)), len(v))
+    """ln Σ exp(-E) over all that a row does not observe, (rows,); see ``exact_log_likelihood``.
+
+    Rows that lack entries of the same layers go together, so that a layer is enumerated for those alone
+    that do not observe it.
+    """
+    patterns, which = hamiltonian.unobserved(v).unique(dim=0, return_inverse=True)
+    total = torch.empty(len(v), dtype=torch.float64, device=v.device)
+    for i in range(len(patterns)):
+        alike = v[which == i]
+        total[which == i] = _log_normalisers(hamiltonian.given(alike, len(alike)), len(alike))
+    return total
+
+
+def few_states(hamiltonian: Hamiltonian, free: Collection[int]) -> bool:
+    """Whether at most ``FEW_STATES`` are left once what can be summed out of some layers is."""
+    return _split(hamiltonian, free)[2] <= log2(FEW_STATES)
 
 
 @torch.no_grad()
@@ -92,22 +133,14 @@ def _log_weights(block: Hamiltonian, states: States, summed: tuple[int, ...]) ->
     return log_weights
 
 
-def _split(law: Hamiltonian) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The layers to enumerate and the layers to sum out, none of them held as a whole."""
-    free = tuple(l for l in range(law.graph.size) if not law.fixes(l))
-    best: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    fewest = inf
+def _split(law: Hamiltonian, free: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+    """Which of some layers to enumerate and which to sum out, and log2 of the states to enumerate."""
+    best: tuple[tuple[int, ...], tuple[int, ...], float] = ((), (), inf)
     for summed in sorted(law.graph.independent_sets(free)) or [()]:
         enumerated = tuple(l for l in free if l not in summed)
         size = sum(law.layers[l].log2_states for l in enumerated)
-        if size < fewest:
-            best, fewest = (enumerated, summed), size
-    if fewest > MAX_LOG2_STATES:
-        raise ValueError(
-            "machine: expected layers that can be summed out beside discrete ones with at most "
-            f"2^{MAX_LOG2_STATES} joint states, received at least 2^{fewest:.4g} "
-            "states (2^inf: real units); use harmonium.likelihood.ais"
-        )
+        if size < best[2]:
+            best = (enumerated, summed, size)
     return best
 
 
@@ -116,7 +149,13 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
 
     Each block comes with the law of its rows and the layers to sum out.
     """
-    enumerated, summed = _split(law)
+    enumerated, summed, states_left = _split(law, [l for l in range(law.graph.size) if not law.fixes(l)])
+    if states_left > MAX_LOG2_STATES:
+        raise ValueError(
+            "machine: expected layers that can be summed out beside discrete ones with at most "
+            f"2^{MAX_LOG2_STATES} joint states, received at least 2^{states_left:.4g} "
+            "states (2^inf: real units); use harmonium.likelihood.ais"
+        )
     layers = law.layers
     radices = [n for l in enumerated for n in [layers[l].n_states or 0] * layers[l].n_units]
     count = prod(radices)

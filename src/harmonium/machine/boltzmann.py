@@ -152,6 +152,19 @@ class BoltzmannMachine(nn.Module):
             check = self.layers[l].observed if missing else self.layers[l].check_rows
             check(x, f"{name} (layer {l})")
 
+    def check_given(self, given: Iterable[int]) -> tuple[int, ...]:
+        """The layers that a conditional law is given: refuses all but some of the visible ones."""
+        _checks.instance(given, "given", Iterable, "a list of visible layers")
+        listed = tuple(given)
+        if not all(type(l) is int and l in self.visible for l in listed) or not 0 < len(set(listed)) == len(
+            listed
+        ) < len(self.visible):
+            raise ValueError(
+                f"given: expected some, not all, of the visible layers {list(self.visible)}, each once, "
+                f"received {list(listed)}"
+            )
+        return listed
+
     def hamiltonian(self) -> Hamiltonian:
         """The machine in natural parameters, differentiable in the learnable ones.
 

@@ -82,6 +82,16 @@ class Hamiltonian:
         visible = self.graph.visible
         return states[visible[0]] if len(visible) == 1 else torch.cat([states[l] for l in visible], -1)
 
+    def unobserved(self, v: Tensor) -> Tensor:
+        """Of which visible layers each row of data lacks entries, (rows, visible layers) booleans."""
+        states = self.split(v)
+        return torch.stack([states[l].isnan().any(-1) for l in self.graph.visible], -1)
+
+    def only(self, layers: Collection[int], v: Tensor) -> Tensor:
+        """Rows of data as if of all visible layers but these nothing had been observed."""
+        states = self.split(v)
+        return self.seen([x if l in layers else torch.full_like(x, torch.nan) for l, x in enumerate(states)])
+
     def tempered(self, beta: float | Tensor) -> Hamiltonian:
         """The same layers with all couplings multiplied by beta."""
         return replace(self, beta=beta)

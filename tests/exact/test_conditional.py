@@ -1,0 +1,187 @@
+"""Conditional likelihoods, their gradients and predictions, against an oracle written from the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import harmonium as hm
+from harmonium.learning import Rule
+from harmonium.likelihood import conditional_log_likelihood
+
+from .graphs import GRAPHS, data_for, holes, make, oracle_of
+
+Bernoulli, Spin, Categorical, Gaussian = hm.Bernoulli, hm.Spin, hm.Categorical, hm.Gaussian
+
+MORE: dict[str, Callable[[], hm.BoltzmannMachine]] = {
+    "visible layers joined": lambda: hm.BoltzmannMachine(
+        [Bernoulli(3), Spin(2), Categorical(1, 3)], edges=[(0, 1), (0, 2), (1, 2)], visible=[0, 1, 2]
+    ),
+    "a masked part": lambda: hm.BoltzmannMachine(
+        [Bernoulli(4), Categorical(1, 3), Spin(3)],
+        edges={(0, 2): hm.Masked(torch.eye(4, 3) > 0), (1, 2): hm.Dense()},
+        visible=[0, 1],
+    ),
+    "windows beside a label": lambda: hm.BoltzmannMachine(
+        [Bernoulli(6), Categorical(1, 3), Bernoulli(4)],
+        edges={(0, 2): hm.Local((3, 2), 2), (1, 2): hm.Dense(), (0, 0): hm.Dense()},
+        visible=[0, 1],
+    ),
+    "labels with inner edges": lambda: hm.BoltzmannMachine(
+        [Gaussian(2), Categorical(3, 2), Spin(2)], edges=[(0, 2), (1, 2), (1, 1)], visible=[0, 1]
+    ),
+}
+NAMES = [*(name for name in GRAPHS if len(make(name).visible) > 1), *MORE]
+every = pytest.mark.parametrize("name", NAMES)
+
+
+def machine_of(name: str) -> hm.BoltzmannMachine:
+    if name in GRAPHS:
+        return make(name)
+    GRAPHS[name] = MORE[name]
+    try:
+        return make(name)
+    finally:
+        del GRAPHS[name]
+
+
+def close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 1e-8) -> None:
+    assert found.keys() == expected.keys()
+    for parameter, gradient in expected.items():
+        np.testing.assert_allclose(found[parameter], gradient, atol=tolerance, err_msg=parameter)
+
+
+def gradient(rule: Rule, machine: hm.BoltzmannMachine, v: Tensor, **more: Tensor) -> dict[str, Tensor]:
+    return rule.gradient(machine, v, generator=torch.Generator().manual_seed(0), **more).parameters
+
+
+def test_there_are_enough_graphs() -> None:
+    assert len(NAMES) >= 8
+
+
+@every
+def test_conditional_likelihood(name: str) -> None:
+    machine = machine_of(name)
+    complete = data_for(machine, 6)
+    oracle = oracle_of(machine)
+    for v in (complete, holes(machine, complete)):
+        for l in machine.visible:
+            others = [m for m in machine.visible if m != l]
+            for given in ([l], others):
+                expected = oracle.log_conditional(v, given).detach()
+                found = conditional_log_likelihood(machine, v, given)
+                assert found.dtype == torch.float64
+                np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+@every
+def test_exact_conditional_gradient(name: str) -> None:
+    machine = machine_of(name)
+    complete = data_for(machine, 5)
+    oracle = oracle_of(machine)
+    weights = torch.tensor([2.0, 0.0, 1.0, 0.5, 3.0], dtype=torch.float64)
+    for given in ([machine.visible[0]], [machine.visible[-1]]):
+        rule = hm.rules.conditional(hm.rules.exact(), given)
+        assert rule.bias == "exact"
+        for v in (complete, holes(machine, complete)):
+            close(gradient(rule, machine, v), oracle.gradient(v, given=given))
+            weighted = gradient(rule, machine, v, weights=weights)
+            close(weighted, oracle.gradient(v, weights=weights, given=given))
+
+
+RULES = [hm.rules.cd(), hm.rules.pcd(), hm.rules.ucd(), hm.rules.ucd_lmi(), hm.rules.mean_field_pcd()]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@every
+def test_few_states_are_enumerated_whatever_the_rule(name: str, rule: Rule) -> None:
+    """Nothing is drawn: exact although the rule samples."""
+    machine = machine_of(name)
+    if not machine.graph.independent:
+        return
+    complete = data_for(machine, 5)
+    oracle = oracle_of(machine)
+    given = [machine.visible[0]]
+    for v in (complete, holes(machine, complete)):
+        close(gradient(hm.rules.conditional(rule, given), machine, v), oracle.gradient(v, given=given))
+
+
+@every
+def test_centring_and_conditioning_commute(name: str) -> None:
+    machine, given = machine_of(name), [machine_of(name).visible[0]]
+    v = data_for(machine, 5)
+    exact = hm.rules.exact()
+    one = gradient(hm.rules.centred(hm.rules.conditional(exact, given)), machine, v)
+    other = gradient(hm.rules.conditional(hm.rules.centred(exact), given), machine, v)
+    close(one, other, 0.0)
+    # Other coordinates: a direction along which the same likelihood rises.
+    plain = gradient(hm.rules.conditional(exact, given), machine, v)
+    assert sum(float((one[p] * plain[p]).sum()) for p in plain) > 0
+    assert any(not torch.allclose(one[p], plain[p]) for p in plain)
+
+
+def test_chains_stand_in_for_many_states() -> None:
+    """Ten binary labels have more states than are enumerated: chains, whose mean is right in the limit."""
+    machine = hm.BoltzmannMachine(
+        [Bernoulli(2), Bernoulli(10), Bernoulli(10)], edges=[(0, 2), (1, 2)], visible=[0, 1]
+    ).double()
+    hm.machine.normal_(machine, 0.1, torch.Generator().manual_seed(1))
+    v = data_for(machine, 400)
+    exact = gradient(hm.rules.conditional(hm.rules.exact(), [0]), machine, v[:20])
+    sampled = gradient(hm.rules.conditional(hm.rules.cd(), [0]), machine, v[:20].repeat(20, 1))
+    for parameter, expected in exact.items():
+        difference = (sampled[parameter] - expected).abs()
+        assert difference.max() + (parameter == "layers.0.bias") > 0 and difference.max() < 0.15
+
+
+def test_training_a_classifier() -> None:
+    """ln p(label | pixels) rises, with a rule by name of its own and a run to go on from."""
+    machine = machine_of("two visible kinds")
+    v = data_for(machine, 30)
+    before = conditional_log_likelihood(machine, v, [0]).mean()
+    rule = hm.rules.conditional(hm.rules.pcd(), [0])
+    assert repr(rule) == "conditional(pcd(1, chains=None), given=[0])"
+    run = hm.train(machine, v, rule=rule, updates=30, learning_rate=0.2, progress=False)
+    assert conditional_log_likelihood(machine, v, [0]).mean() > before + 0.1
+    assert run.rule_state is None
+
+
+def test_labels_of_bias() -> None:
+    labels = {"exact": "exact", "cd": "biased", "pcd": "biased", "ucd": "unbiased", "tap": "biased"}
+    for name, label in labels.items():
+        assert hm.rules.conditional(getattr(hm.rules, name)(), [0]).bias == label
+    assert hm.rules.conditional(hm.rules.quadrature(), [0]).bias == "biased"
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [([], ValueError), ([0, 0], ValueError), ([-1], ValueError), ([True], ValueError), (0, TypeError)],
+)
+def test_what_cannot_be_given(given: list[int], error: type[Exception]) -> None:
+    with pytest.raises(error, match="given: expected"):
+        hm.rules.conditional(hm.rules.cd(), given)
+    machine = machine_of("two visible kinds")
+    with pytest.raises(error, match="given: expected"):
+        conditional_log_likelihood(machine, data_for(machine, 2), given)
+
+
+@pytest.mark.parametrize("given", [[2], [0, 1], [5]])
+def test_what_this_machine_cannot_be_given(given: list[int]) -> None:
+    machine = machine_of("two visible kinds")
+    with pytest.raises(ValueError, match=r"given: expected some, not all, of the visible layers \[0, 1\]"):
+        gradient(hm.rules.conditional(hm.rules.cd(), given), machine, data_for(machine, 2))
+    with pytest.raises(ValueError, match="given: expected some"):
+        conditional_log_likelihood(machine, data_for(machine, 2), given)
+
+
+def test_a_conditional_rule_keeps_no_state() -> None:
+    rule, machine = hm.rules.conditional(hm.rules.pcd(), [0]), machine_of("two visible kinds")
+    rule.check_state(machine, None)
+    with pytest.raises(ValueError, match="state: expected None"):
+        rule.check_state(machine, machine.random_states(3, generator=torch.Generator().manual_seed(0)))
+    with pytest.raises(ValueError, match="rule: expected one that is not conditional"):
+        hm.rules.conditional(rule, [1])
