@@ -83,8 +83,10 @@ class Coupling(nn.Module, ABC):
         """Values for the weights with 0 outside the pattern."""
         if self._pattern is None:
             return values
-        self._pattern = self._pattern.to(values.device)
-        return values * self._pattern
+        pattern = self._pattern.to(values.device)
+        if not values.is_meta:  # where it would be lost
+            self._pattern = pattern
+        return values * pattern
 
     @torch.no_grad()
     def fill_(self, values: Tensor) -> None:

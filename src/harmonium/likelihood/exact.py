@@ -163,9 +163,9 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
     size = max(1, _BLOCK_ELEMENTS // (widest * rows))
     radix = torch.tensor(radices, dtype=torch.int64, device=law.device)
     stride = radix.flip(0).cumprod(0).flip(0).div(radix, rounding_mode="floor") if radices else radix
-    empty = torch.empty(0, dtype=law.dtype, device=law.device)
     for start in range(0, count, size):
         index = torch.arange(start, min(start + size, count), device=law.device)
+        empty = torch.empty(rows * len(index), 0, dtype=law.dtype, device=law.device)
         digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
         block = law.take(torch.arange(rows, device=law.device).repeat_interleave(len(index)))
         states = [block.hold(l, empty) if block.fixes(l) else empty for l in range(len(layers))]

@@ -102,8 +102,10 @@ class BoltzmannMachine(nn.Module):
         if self._graph is None:
             inner = {edge: self.couplings[edge].joined for edge, (l, m) in enumerate(self.edges) if l == m}
             self._graph = Graph(list(self.layers), self.edges, self.visible, inner)
-        self._graph = self._graph.to(self.device, self.dtype)
-        return self._graph
+        moved = self._graph.to(self.device, self.dtype)
+        if self.device.type != "meta":  # where its indices would be lost
+            self._graph = moved
+        return moved
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -321,8 +323,7 @@ class BoltzmannMachine(nn.Module):
     def config(self) -> dict[str, Any]:
         """Layers, edges and visible layers as JSON knows them; with the parameters, the machine."""
         config: dict[str, Any] = {"layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers]}
-        chain = self.visible == (0,) and self.edges == tuple(pairwise(range(len(self.layers))))
-        if not chain or not all(isinstance(coupling, Dense) for coupling in self.couplings):
+        if not self.graph.is_chain or not all(isinstance(coupling, Dense) for coupling in self.couplings):
             pairs = zip(self.edges, self.couplings, strict=True)
             config["edges"] = [{"layers": list(e), "kind": c.kind, **c.config()} for e, c in pairs]
             config["visible"] = list(self.visible)

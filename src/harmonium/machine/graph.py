@@ -9,6 +9,7 @@ from itertools import chain, combinations, count, islice
 from typing import NamedTuple, final
 
 import networkx as nx
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,7 +124,8 @@ class Graph:
     def order(self) -> tuple[int, ...]:
         """The hidden layers, those nearest to the visible ones first: how a state is filled in from data."""
         graph = nx.Graph(self.edges)
-        distance = nx.multi_source_dijkstra_path_length(graph, set(self.visible) & set(graph) or {0})
+        graph.add_nodes_from(self.visible)
+        distance = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
         return tuple(sorted(self.hidden, key=lambda l: (distance.get(l, self.size), l)))
 
     @cached_property
@@ -134,7 +136,8 @@ class Graph:
     @cached_property
     def is_chain(self) -> bool:
         """Whether every layer is joined to the next and to nothing else, and the first alone is visible."""
-        return self.visible == (0,) and self.edges == tuple((l, l + 1) for l in range(self.size - 1))
+        chain = tuple((l, l + 1) for l in range(self.size - 1))
+        return self.size > 1 and self.visible == (0,) and self.edges == chain
 
     def sides(self, what: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The layers of both colours, those with the visible ones first (even and odd layers of a chain).
@@ -226,16 +229,32 @@ def _colours_of_units(layer: Layer, joined: Tensor | None) -> list[list[int]]:
     if joined is None:
         return [[unit] for unit in range(layer.n_units)]
     q = layer.width // layer.n_units
-    pairs = joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).nonzero().tolist()
-    return _colours(layer.n_units, pairs)
+    return _colours(joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy())
 
 
-def _colours(nodes: int, edges: Iterable[Sequence[int]]) -> list[list[int]]:
-    """The nodes by colour, by saturation (Brélaz 1979), which finds two colours wherever two suffice."""
-    graph = nx.Graph()
-    graph.add_nodes_from(range(nodes))
-    graph.add_edges_from(edges)
-    groups: dict[int, list[int]] = {}
-    for node, colour in sorted(nx.greedy_color(graph, strategy="saturation_largest_first").items()):
-        groups.setdefault(colour, []).append(node)
-    return list(groups.values())
+def _colours(joined: np.ndarray) -> list[list[int]]:
+    """The units by colour, by saturation (Brélaz 1979), which finds two colours wherever two suffice.
+
+    The unit whose neighbours have the most colours is next, of these the one with the most neighbours.
+
+    Args:
+        joined: which units are, (units, units), symmetric.
+    """
+    units = len(joined)
+    neighbours = joined.sum(1)
+    taken = np.zeros((units, 0), bool)  # by unit the colours of its neighbours
+    saturation = np.zeros(units, np.int64)
+    groups: list[list[int]] = []
+    left = np.ones(units, bool)
+    for _ in range(units):
+        unit = int(np.argmax(np.where(left, saturation * units + neighbours, -1)))
+        left[unit] = False
+        colour = int(np.argmin(np.append(taken[unit, : len(groups)], False)))
+        if colour == len(groups):
+            groups.append([])
+            if colour == taken.shape[1]:
+                taken = np.pad(taken, ((0, 0), (0, max(8, colour))))
+        groups[colour].append(unit)
+        saturation += joined[unit] & ~taken[:, colour]
+        taken[:, colour] |= joined[unit]
+    return [sorted(group) for group in groups]

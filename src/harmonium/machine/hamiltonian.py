@@ -167,7 +167,7 @@ class Hamiltonian:
                 part = self._columns(edge, above, columns)(states[other])
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
-            rows = max(len(x) for x in states)
+            rows = max((len(x) for x in states if x is not None), default=1)
             width = self.layers[l].width if columns is None else len(columns)
             return torch.zeros(rows, width, dtype=self.dtype, device=self.device)
         return self.beta_times(field)
@@ -247,7 +247,9 @@ class Hamiltonian:
             summed: layers to sum out, no two of them joined.
         """
         given = [l for l in range(len(self.layers)) if l not in summed]
-        total = torch.stack([self.log_weight(l, states[l]).double() for l in given]).sum(0)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        if given:
+            total = torch.stack([self.log_weight(l, states[l]).double() for l in given]).sum(0)
         for l in summed:
             total = total + self.summed_weight(l, self.field(l, states))
         if any(l in given and m in given for l, m in self.graph.edges):

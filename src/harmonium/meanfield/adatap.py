@@ -178,7 +178,7 @@ class AdaTAP(Scheme):
 
     def _chunks(self, rows: int) -> tuple[Tensor, ...]:
         outer, inner = self._J.shape
-        size = max(1, _ELEMENTS // (inner * (outer + 3 * inner)))
+        size = max(1, _ELEMENTS // max(1, inner * (outer + 3 * inner)))
         return torch.split(torch.arange(rows, device=self._J.device), size)
 
 

@@ -31,7 +31,7 @@ def relaxed_bp(
     A unit tells each neighbour the mean and variance that it would have without that neighbour. TAP is what
     is left when single couplings are weak. ``free_energy`` is the Bethe free energy.
 
-    Takes 4 · batch · width_l · width_{l+1} numbers for every coupling: for small and middling machines.
+    Takes 4 · batch · width_l · width_m numbers for every edge (l, m): for small and middling machines.
 
     Args:
         machine: the machine, of any depth, with units of one column (no ``Categorical``).
@@ -85,7 +85,7 @@ class RelaxedBP(Scheme):
         a, c, B, A, messages = (list(part) for part in point)
         keep = damping.unsqueeze(-1) if isinstance(damping, Tensor) else damping
         for l in self.free_layers():
-            B[l], A[l] = self._collect(l, messages)
+            B[l], A[l] = self._collect(l, a[l], messages)
             a[l], c[l] = self.moments(l, B[l], A[l])
             for side, field, curvature in self._cavities(l, B[l], A[l], messages):
                 for place, new in enumerate(self._told(l, a[l], field, curvature), side.outgoing):
@@ -102,7 +102,7 @@ class RelaxedBP(Scheme):
         pairs = [torch.zeros_like(x) if m is None else x * m for x, m in zip(point.means, held, strict=True)]
         total = self.hamiltonian.beta_times(self.hamiltonian.coupling_energy(pairs))
         for l in layers:
-            B, A = self._collect(l, point.messages)
+            B, A = self._collect(l, point.means[l], point.messages)
             whole = self._log_partition(l, point.means[l], B, A)
             total = total + whole.sum(-1, dtype=torch.float64)
             for side, field, curvature in self._cavities(l, B, A, point.messages):
@@ -134,12 +134,13 @@ class RelaxedBP(Scheme):
         beta = self.hamiltonian.beta
         return J * (beta.view(-1, 1, 1) if isinstance(beta, Tensor) else beta)
 
-    def _collect(self, l: int, messages: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """B and A from all neighbours, each (batch, width_l)."""
-        sides = list(self._sides(l))
-        fields = [(side.J * messages[side.incoming]).sum(-1) for side in sides]
-        curvatures = [-(side.J.square() * messages[side.incoming + 1]).sum(-1) for side in sides]
-        return torch.stack(fields).sum(0), torch.stack(curvatures).sum(0)
+    def _collect(self, l: int, means: Tensor, messages: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """B and A from all neighbours, each in the shape of the layer's means."""
+        B, A = torch.zeros_like(means), torch.zeros_like(means)
+        for side in self._sides(l):
+            B += (side.J * messages[side.incoming]).sum(-1)
+            A -= (side.J.square() * messages[side.incoming + 1]).sum(-1)
+        return B, A
 
     def _cavities(
         self, l: int, B: Tensor, A: Tensor, messages: list[Tensor]
