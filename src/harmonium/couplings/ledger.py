@@ -37,17 +37,17 @@ class Ledger:
         self._summed = tuple(l for l in hamiltonian.graph.summed if not hamiltonian.fixes(l))
         self._generator = generator
         self._row_weights = row_weights
-        self._lots: list[tuple[Place, Tensor]] = []
+        self._lots: list[tuple[Place, Tensor, Tensor]] = []
         self._magnitude = 0.0
 
     def add(self, place: Place, pairs: Tensor, weight: float) -> None:
         """Adds weight · f of some pairs' rows, f = E[S | the layers that are not summed]."""
-        self._enter(place, self._of(pairs), weight)
+        self._enter(place, pairs, self._of(pairs), weight)
 
     def add_difference(self, both: Place, pairs: Tensor, weight: float) -> None:
         """Adds weight · (f(x) - f(y)), with x the first half of the rows and y the second."""
         each = self._of(pairs)
-        self._enter(both, torch.cat((each, -each)), weight)
+        self._enter(both, pairs.repeat(2), torch.cat((each, -each)), weight)
 
     def _of(self, pairs: Tensor) -> Tensor:
         return torch.ones(len(pairs)) if self._row_weights is None else self._row_weights[pairs]
@@ -56,12 +56,12 @@ class Ledger:
         """Adds what waits."""
         if self._into is None or not self._lots:
             return
-        place, signs = self._lots[0]
+        place, pairs, signs = self._lots[0]
         if len(self._lots) > 1:
-            place = join(*(lot for lot, _ in self._lots))
-            signs = torch.cat([sign for _, sign in self._lots])
+            places, each, sign = zip(*self._lots, strict=True)
+            place, pairs, signs = join(*places), torch.cat(each), torch.cat(sign)
         self._lots = []
-        machine, states, fields = self._hamiltonian, place.states, place.fields
+        machine, states, fields = self._hamiltonian.take(pairs), place.states, place.fields
         whole = self._into.readings is None and self._row_weights is None
         if whole and two_valued.adds_signed(machine, len(signs)):
             two_valued.add_signed(
@@ -71,12 +71,12 @@ class Ledger:
             weights = self._magnitude * signs.to(states[0])
             self._into.add(machine, states, weights, self._summed, fields)
 
-    def _enter(self, place: Place, signs: Tensor, weight: float) -> None:
+    def _enter(self, place: Place, pairs: Tensor, signs: Tensor, weight: float) -> None:
         if self._into is None or weight == 0 or len(signs) == 0:
             return
         if abs(weight) != self._magnitude:
             self.flush()
             self._magnitude = abs(weight)
-        self._lots.append((place, signs if weight > 0 else -signs))
-        if sum(len(sign) for _, sign in self._lots) >= _ROWS:
+        self._lots.append((place, pairs, signs if weight > 0 else -signs))
+        if sum(len(sign) for _, _, sign in self._lots) >= _ROWS:
             self.flush()
