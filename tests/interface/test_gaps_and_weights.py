@@ -1,0 +1,240 @@
+"""NaN in the data of ``train`` is what was not observed, and rows have weights: what is taken and refused."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import harmonium as hm
+from harmonium.data import Rows
+from harmonium.machine import from_data_, visible_from_data_
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.integers(0, 2, (12, 5)).astype(np.float64)
+GAPS = RANDOM.random(X.shape) < 0.3
+GAPS[3] = True  # a row with nothing observed
+HOLED = np.where(GAPS, np.nan, X)
+
+
+def machine(visible: hm.layers.Layer | None = None) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([visible or hm.Bernoulli(5), hm.Bernoulli(3)]).double()
+
+
+def train(data: Any, made: hm.BoltzmannMachine | None = None, **settings: Any) -> hm.BoltzmannMachine:
+    made = made or machine()
+    settings = {"rule": hm.rules.exact(), "updates": 3, "batch_size": 4, "progress": False, **settings}
+    hm.train(made, data, **settings)
+    return made
+
+
+def held(source: str, tmp_path: Path, data: np.ndarray = HOLED) -> Any:
+    if source == "tensor":
+        return torch.from_numpy(data)
+    if source == "sparse":
+        return sparse.csr_matrix(data)  # stores NaN
+    if source == "memory map":
+        np.save(tmp_path / "X.npy", data)
+        return np.load(tmp_path / "X.npy", mmap_mode="r")
+    return data
+
+
+SOURCES = pytest.mark.parametrize("source", ["array", "tensor", "sparse", "memory map"])
+
+
+# What was not observed -------------------------------------------------------------------------------------
+
+
+@SOURCES
+def test_data_with_gaps_train_alike_wherever_they_are(source: str, tmp_path: Path) -> None:
+    found, expected = train(held(source, tmp_path)), train(HOLED)
+    for left, right in zip(found.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(left, right) and bool(left.isfinite().all())
+
+
+@SOURCES
+def test_infinity_and_values_outside_the_support_are_refused_beside_gaps(source: str, tmp_path: Path) -> None:
+    for wrong, text in ((math.inf, "expected finite values"), (2.0, r"X\[7\]: expected values in")):
+        bad = HOLED.copy()
+        bad[7, 1] = wrong
+        with pytest.raises(ValueError, match=text):
+            train(held(source, tmp_path, bad), batch_size=12)
+
+
+def test_a_unit_of_several_columns_is_missing_as_a_whole() -> None:
+    made = machine(hm.Categorical(2, 3))
+    v = np.eye(3)[RANDOM.integers(0, 3, (6, 2))].reshape(6, 6)
+    v[2, :3] = np.nan
+    train(v, made)
+    v[4, 4] = np.nan
+    with pytest.raises(
+        ValueError, match=r"X\[4\]: expected every unit .* given or missing \(NaN\) as a whole"
+    ):
+        train(v, made)
+
+
+def test_gaps_in_one_of_several_visible_layers() -> None:
+    made = hm.BoltzmannMachine(
+        [hm.Bernoulli(5), hm.Gaussian(1), hm.Bernoulli(3)], edges=[(0, 2), (1, 2)], visible=[0, 1]
+    ).double()
+    train(np.column_stack([HOLED, np.where(GAPS[:, 0], np.nan, 0.5)]), made)
+    bad = np.column_stack([HOLED, np.zeros(12)])
+    bad[5, 1] = 0.5
+    with pytest.raises(ValueError, match=r"X\[5\]: expected values in"):
+        train(bad, made)
+
+
+def test_the_exact_rule_climbs_the_likelihood_of_what_was_observed() -> None:
+    made, v = machine(), torch.from_numpy(HOLED)
+    before = hm.likelihood.exact_log_likelihood(made, v).mean()
+    train(HOLED, made, updates=30, batch_size=12, learning_rate=0.2)
+    assert hm.likelihood.exact_log_likelihood(made, v).mean() > before + 0.1
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        hm.rules.cd(),
+        hm.rules.pcd(),
+        hm.rules.noise_cd(),
+        hm.rules.tempered_pcd(replicas=3),
+        hm.rules.mean_field_pcd(),
+        hm.rules.mean_field(),
+        hm.rules.tap(),
+        hm.rules.adatap(),
+        hm.rules.ucd(),
+        hm.rules.ucd_lmi(),
+        hm.rules.centred(hm.rules.pcd()),
+    ],
+    ids=str,
+)
+def test_every_rule_takes_gaps_and_weights_together(rule: hm.learning.Rule) -> None:
+    made = train(HOLED, rule=rule, sample_weight=np.arange(12.0))
+    assert all(bool(parameter.isfinite().all()) for parameter in made.parameters())
+
+
+def test_metrics_see_gaps_as_they_are() -> None:
+    seen: list[torch.Tensor] = []
+
+    def metric(made: hm.BoltzmannMachine, rows: torch.Tensor) -> float:
+        seen.append(rows)
+        return 0.0
+
+    train(HOLED, validation=HOLED, metrics={"seen": metric})
+    assert np.array_equal(seen[0].numpy(), HOLED, equal_nan=True)
+
+
+def test_what_draws_states_of_intensities_still_refuses_gaps() -> None:
+    with pytest.raises(ValueError, match="intensities"):
+        train(HOLED, transform=hm.data.bernoulli_binarise)
+
+
+# Moments and initialisation --------------------------------------------------------------------------------
+
+
+def test_moments_are_of_observed_entries() -> None:
+    data = RANDOM.normal(size=(501, 4)) + 1e6
+    gaps = RANDOM.random(data.shape) < 0.4
+    data[:, 1], gaps[:, 2], gaps[:, 3] = 0.1, True, False
+    holed, weights = np.where(gaps, np.nan, data), RANDOM.random(501)
+    mean, variance = Rows.of(holed, missing=True).mean_variance()
+    np.testing.assert_allclose(mean[[0, 1, 3]], np.nanmean(holed[:, [0, 1, 3]], 0), rtol=1e-7)
+    rows = Rows.of(holed, torch.float64, missing=True)
+    mean, variance = rows.mean_variance(torch.from_numpy(weights))
+    for column in (0, 1, 3):
+        seen = ~gaps[:, column]
+        expected = np.average(data[seen, column], weights=weights[seen])
+        assert float(mean[column]) == pytest.approx(expected, rel=1e-12)
+        spread = np.average((data[seen, column] - expected) ** 2, weights=weights[seen])
+        assert float(variance[column]) == pytest.approx(spread, rel=1e-6, abs=1e-30)
+    assert variance[1] == 0 and bool(mean[2].isnan()) and bool(variance[2].isnan())
+    with pytest.raises(ValueError, match="expected finite values"):
+        Rows.of(holed).mean_variance()
+
+
+@pytest.mark.parametrize("kind", [hm.Bernoulli, hm.Spin, hm.Gaussian, hm.Binomial, hm.ReLU, hm.DoubleReLU])
+def test_columns_start_from_what_was_observed_of_them(kind: Any) -> None:
+    """As alone, without the rows that do not have them; a column that nobody saw starts as pure noise."""
+    units = 3
+    made, data = machine(kind(units) if kind is not hm.Binomial else kind(units, 4)), X[:, :units].copy()
+    if kind is hm.Spin:
+        data = 2 * data - 1
+    holed = np.where(GAPS[:, :units], np.nan, data)
+    holed[:, 2] = np.nan
+    visible_from_data_(made, Rows.of(holed, torch.float64, missing=True))
+    theta = [t.detach() for t in made.layers[0].natural()]
+    for column in range(2):
+        alone = machine(kind(1) if kind is not hm.Binomial else kind(1, 4))
+        seen = holed[~np.isnan(holed[:, column]), column]
+        visible_from_data_(alone, Rows.of(seen[:, None], torch.float64))
+        for whole, part in zip(theta, alone.layers[0].natural(), strict=True):
+            assert float(whole[column]) == pytest.approx(float(part.detach()[0]), abs=1e-9)
+    assert all(bool(t.isfinite().all()) for t in theta)
+    if kind in (hm.Bernoulli, hm.Spin, hm.Gaussian):
+        noise = [float(t[0]) for t in made.layers[0].reference()]
+        assert [float(t[2]) for t in theta] == pytest.approx(noise, abs=1e-9)
+
+
+def test_a_start_off_the_saddle_with_gaps() -> None:
+    data = np.where(RANDOM.random((60, 4)) < 0.3, np.nan, RANDOM.normal(size=(60, 4)))
+    data[:, 3] = np.nan
+    made = machine(hm.Gaussian(4))
+    from_data_(made, Rows.of(data, torch.float64, missing=True), torch.Generator().manual_seed(0))
+    assert all(bool(parameter.isfinite().all()) for parameter in made.parameters())
+    with pytest.raises(ValueError, match="expected finite values"):
+        from_data_(made, Rows.of(data, torch.float64), torch.Generator().manual_seed(0))
+
+
+# Weights ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "text"),
+    [
+        (np.ones(11), ValueError, r"sample_weight: expected one for each of 12 rows, received shape \(11,\)"),
+        (np.ones((12, 1)), ValueError, "expected one for each of 12 rows"),
+        (np.zeros(12), ValueError, "expected a finite sum above 0, received 0"),
+        (-np.arange(12.0), ValueError, "of at least 0, received -1 for row 1"),
+        ([1.0] * 11 + [math.nan], ValueError, "received nan for row 11"),
+        ([math.inf] * 12, ValueError, "received inf for row 0"),
+        (["a"] * 12, TypeError, "sample_weight: expected a number for each row or None"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(weights: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        train(X, sample_weight=weights)
+
+
+@pytest.mark.parametrize("kind", [list, np.float32, torch.tensor])
+def test_weights_of_any_kind(kind: Any) -> None:
+    weights = [float(row % 3) for row in range(12)]
+    expected = list(train(X, sample_weight=np.array(weights)).parameters())
+    for left, right in zip(train(X, sample_weight=kind(weights)).parameters(), expected, strict=True):
+        assert torch.equal(left, right)
+
+
+def test_a_run_resumes_with_its_own_weights_only(tmp_path: Path) -> None:
+    weights = np.arange(12.0)
+    settings: dict[str, Any] = {"rule": hm.rules.pcd(), "sample_weight": weights}
+    whole = train(HOLED, updates=8, **settings)
+    train(HOLED, updates=4, run_dir=tmp_path / "run", **settings)
+    for other in (weights + 1, None):
+        with pytest.raises(ValueError, match="sample_weight: the run to resume has"):
+            train(
+                HOLED,
+                updates=8,
+                run_dir=tmp_path / "run",
+                resume=True,
+                **{**settings, "sample_weight": other},
+            )
+    resumed = train(HOLED, updates=8, run_dir=tmp_path / "run", resume=True, **settings)
+    for left, right in zip(resumed.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(left, right)
+    train(X, updates=2, run_dir=tmp_path / "plain")
+    with pytest.raises(ValueError, match="sample_weight: the run to resume has None"):
+        train(X, updates=4, run_dir=tmp_path / "plain", resume=True, sample_weight=weights)
