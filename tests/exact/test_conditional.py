@@ -134,8 +134,10 @@ def test_chains_stand_in_for_many_states() -> None:
     exact = gradient(hm.rules.conditional(hm.rules.exact(), [0]), machine, v[:20])
     sampled = gradient(hm.rules.conditional(hm.rules.cd(), [0]), machine, v[:20].repeat(20, 1))
     for parameter, expected in exact.items():
-        difference = (sampled[parameter] - expected).abs()
-        assert 0 < difference.max() + (parameter == "layers.0.bias") and difference.max() < 0.15
+        difference = float((sampled[parameter] - expected).abs().max())
+        assert difference < 0.15
+        # Noise shows that it was drawn; what is given on both sides has none.
+        assert difference > 1e-6 or parameter == "layers.0.bias"
 
 
 def test_training_a_classifier() -> None:
