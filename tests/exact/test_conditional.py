@@ -134,8 +134,10 @@ def test_chains_stand_in_for_many_states() -> None:
     exact = gradient(hm.rules.conditional(hm.rules.exact(), [0]), machine, v[:20])
     sampled = gradient(hm.rules.conditional(hm.rules.cd(), [0]), machine, v[:20].repeat(20, 1))
     for parameter, expected in exact.items():
-        difference = (sampled[parameter] - expected).abs()
-        assert difference.max() + (parameter == "layers.0.bias") > 0 and difference.max() < 0.15
+        difference = float((sampled[parameter] - expected).abs().max())
+        assert difference < 0.15
+        # Noise shows that it was drawn; what is given on both sides has none.
+        assert difference > 1e-6 or parameter == "layers.0.bias"
 
 
 def test_training_a_classifier() -> None:
@@ -185,3 +187,57 @@ def test_a_conditional_rule_keeps_no_state() -> None:
         rule.check_state(machine, machine.random_states(3, generator=torch.Generator().manual_seed(0)))
     with pytest.raises(ValueError, match="rule: expected one that is not conditional"):
         hm.rules.conditional(rule, [1])
+
+
+@every
+def test_predictions(name: str) -> None:
+    """Every unit of every discrete visible layer, also where other entries are not observed."""
+    machine = machine_of(name)
+    complete = data_for(machine, 6)
+    oracle = oracle_of(machine)
+    for v in (complete, holes(machine, complete)):
+        states = machine.split(v)
+        for l in machine.visible:
+            layer = machine.layers[l]
+            if not layer.discrete:
+                continue
+            found = hm.tasks.predict(machine, v, l)
+            assert found.shape == (len(v), layer.n_units, layer.n_states)
+            columns = layer.width // layer.n_units
+            for unit in range(layer.n_units):
+                weights = []
+                for value in layer.values():
+                    alone = torch.full_like(states[l], torch.nan)
+                    alone[:, unit * columns : (unit + 1) * columns] = value
+                    row = torch.cat([alone if m == l else x for m, x in states.items()], -1)
+                    weights.append(oracle.log_unnormalised(row).detach())
+                expected = torch.stack(weights, -1).softmax(-1)
+                np.testing.assert_allclose(found[:, unit], expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["label on top of a deep machine", "labels with inner edges"])
+def test_predictions_by_chains(name: str) -> None:
+    """Twelve rows and up to three units: five standard errors of 200 chains and 50 correlated sweeps."""
+    machine = machine_of(name)
+    v = data_for(machine, 4)
+    v[:, 0] = torch.nan
+    l = machine.visible[-1]
+    exact = hm.tasks.predict(machine, v, l)
+    drawn = hm.tasks.predict(machine, v, l, "gibbs", chains=200, sweeps=60)
+    torch.testing.assert_close(drawn.sum(-1), torch.ones_like(drawn[..., 0]))
+    assert float((exact - drawn).abs().max()) < 0.03
+
+
+def test_what_cannot_be_predicted() -> None:
+    machine = machine_of("a Gaussian and a Bernoulli table")
+    v = data_for(machine, 2)
+    for layer, words in ((2, "visible layers"), (True, "visible layers"), (0, "discrete units")):
+        with pytest.raises(ValueError, match=f"layer: expected .*{words}"):
+            hm.tasks.predict(machine, v, layer)
+    with pytest.raises(ValueError, match="X: expected"):
+        hm.tasks.predict(machine, v[:, 1:], 1)
+    wide = hm.BoltzmannMachine([Bernoulli(2), Bernoulli(40), Bernoulli(40)], [(0, 2), (1, 2)], [0, 1])
+    v = data_for(wide, 2)
+    with pytest.raises(ValueError, match=r"machine: expected .*2\^26"):
+        hm.tasks.predict(wide, v, 1)
+    assert hm.tasks.predict(wide, v, 1, "gibbs", sweeps=4).shape == (2, 40, 2)

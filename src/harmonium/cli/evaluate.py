@@ -16,7 +16,7 @@ from harmonium.cli import options
 from harmonium.cli.encoding import encoded_rows, encoder_of
 from harmonium.cli.mixing import mixing
 from harmonium.cli.output import check_target, show, working
-from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
+from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
 from harmonium.cli.runs import load_machine
 from harmonium.cli.tap import STARTS, notes_on, tap_partition
 from harmonium.data import Rows, read
@@ -27,6 +27,7 @@ from harmonium.likelihood import (
     exact_log_likelihood,
     exact_log_partition,
     log_likelihood,
+    missing_pseudo_likelihood,
     tap_log_likelihood,
     variational_bound,
 )
@@ -164,7 +165,7 @@ def _evaluate(
     missing = missing_pseudo_likelihood(machine)
     if missing:
         notes.append(f"pseudo_log_likelihood: not available, {missing}")
-    n_units = machine.layers[0].n_units
+    n_units = visible_units(machine)
     units = min(n_units, -(-_PSEUDO_UNITS // len(rows)))
     if not missing and units < n_units:
         notes.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")

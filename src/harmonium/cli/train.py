@@ -15,10 +15,11 @@ from harmonium.chains import Kernel
 from harmonium.cli import kernels, options, runs
 from harmonium.cli.encoding import BINARISE, encoded_rows, fit_encoding
 from harmonium.cli.output import note, show, working
-from harmonium.cli.pseudo import bounded_pseudo_likelihood, missing_pseudo_likelihood
+from harmonium.cli.pseudo import bounded_pseudo_likelihood
 from harmonium.data import DataSet, Rows, read
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
+from harmonium.likelihood import missing_pseudo_likelihood
 from harmonium.machine import (
     HIDDEN_KINDS,
     VISIBLE_KINDS,

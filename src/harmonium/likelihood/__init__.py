@@ -11,7 +11,7 @@ from harmonium.likelihood.exact import (
 from harmonium.likelihood.likelihood import log_likelihood
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.likelihood.mixture import Mixture, mixture
-from harmonium.likelihood.pseudo import pseudo_log_likelihood
+from harmonium.likelihood.pseudo import missing_pseudo_likelihood, pseudo_log_likelihood
 from harmonium.likelihood.quadrature import add_quadrature_expectation, quadrature_log_partition
 from harmonium.likelihood.tap import TapPartition, tap_log_likelihood, tap_log_partition
 
@@ -27,6 +27,7 @@ __all__ = [
     "exact_log_likelihood",
     "exact_log_partition",
     "log_likelihood",
+    "missing_pseudo_likelihood",
     "mixture",
     "pseudo_log_likelihood",
     "quadrature_log_partition",

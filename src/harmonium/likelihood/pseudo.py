@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+
+_ROWS = 4096
+_BLOCK_ELEMENTS = 1 << 20  # hidden fields at a time
 
 
 @torch.no_grad()
@@ -17,11 +22,11 @@ def pseudo_log_likelihood(
     sampled: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Σ_i ln p(v_i | v_without_i) for every row, exactly or from randomly chosen units.
+    """Σ_i ln p(v_i | v_without_i) for every row, exactly or from randomly chosen units (Besag 1975).
 
     Args:
-        machine: one hidden layer and discrete visible units.
-        X: visible states, (batch, width_0).
+        machine: discrete visible layers, joined in any way, and hidden layers that no edge joins, or none.
+        X: visible states, (batch, visible_width).
         sampled: how many units to draw for every row (with replacement); the sum is scaled up, so that its
             mean over draws is the exact value. None: all units, exactly.
         generator: source of the drawn units; needed if ``sampled`` is given.
@@ -30,44 +35,112 @@ def pseudo_log_likelihood(
         (batch,), float64, in nats.
 
     Raises:
-        ValueError: a deeper machine, real visible units, or no generator for a sampled value.
+        ValueError: hidden layers that are joined, real visible units, or no generator for a sampled value.
     """
-    visible = machine.layers[0]
-    if len(machine.layers) != 2:
-        raise ValueError(f"machine: expected one hidden layer, received {len(machine.layers) - 1}")
-    if not visible.discrete:
-        raise ValueError(f"machine: expected discrete visible units, received {visible}")
+    missing = missing_pseudo_likelihood(machine)
+    if missing:
+        raise ValueError(f"machine: {missing}")
     X = machine.visible_rows(X, "X")
-    hamiltonian = machine.hamiltonian()
+    units = sum(machine.layers[l].n_units for l in machine.visible)
+    hamiltonian, scale, chosen = machine.hamiltonian(), 1.0, None
+    if sampled is not None:
+        _checks.positive_int(sampled, "sampled")
+        if generator is None:
+            raise ValueError(
+                "generator: expected a torch.Generator for a sampled pseudo-likelihood, received None"
+            )
+        drawn = [_random.integers(units, (len(X),), generator) for _ in range(sampled)]
+        chosen, scale = torch.stack(drawn, 1), units / sampled
     total = torch.zeros(len(X), dtype=torch.float64, device=X.device)
-    if sampled is None:
-        for unit in range(visible.n_units):
-            total += _log_conditional(hamiltonian, X, torch.full((len(X),), unit, device=X.device))
-        return total
-    _checks.positive_int(sampled, "sampled")
-    if generator is None:
-        raise ValueError(
-            "generator: expected a torch.Generator for a sampled pseudo-likelihood, received None"
+    for rows in torch.split(torch.arange(len(X), device=X.device), _ROWS):
+        present = _Present.of(hamiltonian, X[rows])
+        first = 0
+        for l in machine.visible:
+            last = first + machine.layers[l].n_units
+            if chosen is None:
+                total[rows] += present.all_units(l)
+            else:
+                row, draw = ((chosen[rows] >= first) & (chosen[rows] < last)).nonzero(as_tuple=True)
+                unit = chosen[rows][row, draw] - first
+                total.index_add_(0, rows[row], present.some_units(l, row, unit))
+            first = last
+    return total * scale
+
+
+def missing_pseudo_likelihood(machine: BoltzmannMachine) -> str | None:
+    """Why a machine has no pseudo-likelihood; None where it has one."""
+    if not machine.graph.independent:
+        return (
+            "expected hidden layers that no edge joins, such as one hidden layer, received "
+            f"{len(machine.hidden)} with edges among them"
         )
-    for _ in range(sampled):
-        total += _log_conditional(hamiltonian, X, _random.integers(visible.n_units, (len(X),), generator))
-    return total * (visible.n_units / sampled)
+    for l in machine.visible:
+        if not machine.layers[l].discrete:
+            return f"expected discrete visible units, received {machine.layers[l]}"
+    return None
 
 
-def _log_conditional(hamiltonian: Hamiltonian, X: Tensor, unit: Tensor) -> Tensor:
-    """ln p(v_unit | others), (batch,), with another unit for every row if wished."""
-    layer, J = hamiltonian.layers[0], hamiltonian.couplings[0]
-    columns = X.shape[1] // layer.n_units
-    rows = torch.arange(len(X), device=X.device)
-    own = unit.unsqueeze(-1) * columns + torch.arange(columns, device=X.device)  # (batch, columns)
-    present = X[rows.unsqueeze(-1), own]
-    field = hamiltonian.field(1, [X, X])
-    # What every state of every unit weighs by itself, (states, n_units).
-    alone = layer.unit_log_weights(layer.values().to(X).repeat(1, layer.n_units), hamiltonian.thetas[0])
-    log_weights = []
-    for alternative, weight in zip(layer.values().to(X), alone, strict=True):
-        shift = alternative - present  # (batch, columns)
-        moved = field + torch.einsum("bc,bch->bh", shift, J[own])
-        log_weights.append(hamiltonian.log_partition(1, moved) + weight[unit])
-    now = hamiltonian.log_partition(1, field) + layer.unit_log_weights(X, hamiltonian.thetas[0])[rows, unit]
-    return now - torch.stack(log_weights).logsumexp(0)
+class _Present(NamedTuple):
+    """Rows with the fields that they make, once for all their units.
+
+    Attributes:
+        hamiltonian: the machine.
+        states: of the visible layers.
+        fields: of every layer; visible ones hear the visible layers alone.
+        normalisers: ψ of the hidden layers, (rows,).
+    """
+
+    hamiltonian: Hamiltonian
+    states: States
+    fields: States
+    normalisers: dict[int, Tensor]
+
+    @classmethod
+    def of(cls, hamiltonian: Hamiltonian, X: Tensor) -> _Present:
+        states, visible = hamiltonian.split(X), hamiltonian.graph.visible
+        fields = [hamiltonian.field(l, states, visible) for l in range(len(states))]
+        normalisers = {l: hamiltonian.log_partition(l, fields[l]) for l in hamiltonian.graph.hidden}
+        return cls(hamiltonian, states, fields, normalisers)
+
+    def hidden(self, l: int) -> list[tuple[int, Tensor]]:
+        """The hidden layers joined to a visible one, each with the coupling (width_l, width)."""
+        law = self.hamiltonian
+        joints = [joint for joint in law.graph.joints[l] if joint.other in self.normalisers]
+        return [(j.other, (law.couplings if j.above else law.transposed)[j.edge]) for j in joints]
+
+    def all_units(self, l: int) -> Tensor:
+        """Σ_i ln p(v_i | others) over the units of a visible layer, (rows,)."""
+        law, layer, rows = self.hamiltonian, self.hamiltonian.layers[l], len(self.states[l])
+        hidden = self.hidden(l)
+        if not hidden:
+            units = layer.log_conditional(self.states[l], self.fields[l], law.thetas[l])
+            return units.sum(-1, dtype=torch.float64)
+        total = torch.zeros(rows, dtype=torch.float64, device=law.device)
+        row = torch.arange(rows, device=law.device)
+        size = max(1, _BLOCK_ELEMENTS // (rows * sum(J.shape[1] for _, J in hidden)))
+        for block in torch.split(torch.arange(layer.n_units, device=law.device), size):
+            found = self.some_units(l, row.repeat_interleave(len(block)), block.repeat(rows))
+            total += found.view(rows, -1).sum(-1)
+        return total
+
+    def some_units(self, l: int, row: Tensor, unit: Tensor) -> Tensor:
+        """ln p(v_unit | others in its row) for pairs of a row and a unit of a visible layer, (pairs,)."""
+        law, layer = self.hamiltonian, self.hamiltonian.layers[l]
+        values = layer.values().to(self.states[l])  # (states, columns)
+        states, columns = values.shape
+        present = layer.by_unit(self.states[l])[row, unit]  # (pairs, columns)
+        digit = (present.unsqueeze(1) == values).all(-1).to(torch.uint8).argmax(1)
+        # What every state weighs but for the hidden layers, (pairs, states).
+        alone = layer.unit_log_weights(values.repeat(1, layer.n_units), law.thetas[l]).t()[unit]
+        alone = (alone + layer.by_unit(self.fields[l])[row, unit] @ values.t()).double()
+        own = unit.unsqueeze(-1) * columns + torch.arange(columns, device=unit.device)
+        hidden = [(h, self.fields[h][row], J[own]) for h, J in self.hidden(l)]
+        log_weights = []
+        for step in range(states):  # the state that is there, then the others
+            state = (digit + step) % states
+            weight = alone.gather(1, state.unsqueeze(1)).squeeze(1)
+            for h, field, J in hidden if step else []:
+                moved = field + torch.einsum("pc,pch->ph", values[state] - present, J)
+                weight = weight + law.log_partition(h, moved) - self.normalisers[h][row]
+            log_weights.append(weight)
+        return log_weights[0] - torch.stack(log_weights).logsumexp(0)

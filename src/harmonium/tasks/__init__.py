@@ -3,10 +3,12 @@
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise
 from harmonium.tasks.impute import METHODS, Imputation, impute
+from harmonium.tasks.predict import PREDICT_METHODS, predict
 
 __all__ = [
     "DENOISE_METHODS",
     "METHODS",
+    "PREDICT_METHODS",
     "Channel",
     "Denoised",
     "GaussianChannel",
@@ -15,4 +17,5 @@ __all__ = [
     "denoise",
     "impute",
     "noise_in_states",
+    "predict",
 ]

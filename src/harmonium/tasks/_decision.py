@@ -18,6 +18,6 @@ def nearest_state(layer: Layer, mean: Tensor) -> Tensor:
     values = layer.values().to(mean)
     if layer.width == layer.n_units:
         middles = (values[1:, 0] + values[:-1, 0]) / 2
-        return layer.from_digits(torch.bucketize(mean, middles, right=True)).to(mean)
+        return layer.from_digits(torch.bucketize(mean.contiguous(), middles, right=True)).to(mean)
     closeness = layer.by_unit(mean) @ values.t() - 0.5 * values.square().sum(-1)
     return layer.from_digits(len(values) - 1 - closeness.flip(-1).argmax(-1)).to(mean)

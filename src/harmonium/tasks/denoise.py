@@ -25,7 +25,7 @@ _ROWS = 4096  # chains, or rows, at a time
 
 
 class Denoised(NamedTuple):
-    """The posterior of the clean visible units given the noisy ones, each (batch, width_0).
+    """The posterior of the clean visible units given the noisy ones, each (batch, visible_width).
 
     Attributes:
         mean: posterior means.
@@ -63,8 +63,8 @@ def denoise(
     the visible units, a posterior that is again a machine, other for every row. NaN is an erasure.
 
     Args:
-        machine: the machine, of any depth.
-        noisy: observations, (batch, width_0).
+        machine: the machine, with one visible layer.
+        noisy: observations, (batch, visible_width).
         flip_probability: of a symmetric channel, in [0, 1); 0 for rows with erasures alone.
         noise_deviation: of normal noise, a number or one for each column, at least 0; for real and two-state
             units.
@@ -72,8 +72,8 @@ def denoise(
             chains of the posterior, which follow it as far as they have mixed. Two baselines that read
             ``data`` and not the machine: "pointwise", the posterior of independent units with the data's
             statistics, and "neighbours", the average of the rows nearest to the observation.
-        data: clean rows, (rows, width_0), such as the training set; without them TAP and chains start from
-            the observation under a flat prior.
+        data: clean rows, (rows, visible_width), such as the training set; without them TAP and chains start
+            from the observation under a flat prior.
         sweeps: of every chain, at least 2; the second half is averaged. Of TAP the largest number.
         damping: of TAP, see ``meanfield.tap``; under strong noise an undamped iteration seldom settles.
         chains: of "gibbs" for every row, at least 1.
@@ -92,7 +92,12 @@ def denoise(
     _checks.positive_int(neighbours, "neighbours")
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
-    layer = machine.layers[0]
+    if len(machine.visible) > 1:
+        raise ValueError(
+            f"machine: expected one visible layer, whose units share one kind of noise, received "
+            f"{len(machine.visible)}: {list(machine.visible)}"
+        )
+    layer = machine.layers[machine.visible[0]]
     if (flip_probability is None) == (noise_deviation is None):
         raise ValueError("flip_probability, noise_deviation: expected one of the two")
     channel: Channel
@@ -152,7 +157,7 @@ _Estimate = tuple[Tensor, Tensor, Tensor]
 
 def _observed(machine: BoltzmannMachine, noisy: Tensor, channel: Channel) -> tuple[Tensor, Tensor]:
     """Checked observations with some state in the place of erasures, and where those are."""
-    layer = machine.layers[0]
+    layer = machine.layers[machine.visible[0]]
     _checks.dense(noisy, "noisy")
     if noisy.dim() != 2 or noisy.shape[1] != layer.width or len(noisy) == 0:
         raise ValueError(
@@ -208,30 +213,38 @@ def _nearest(seen: _Seen, data: Tensor, neighbours: int, noise_deviation: float 
 
 def _conditioned(hamiltonian: Hamiltonian, seen: _Seen) -> Hamiltonian:
     """The machine given what was seen, another one for every row."""
-    return replace(hamiltonian, thetas=(seen.posterior(hamiltonian.thetas[0]), *hamiltonian.thetas[1:]))
+    return _with_visible(hamiltonian, seen.posterior(hamiltonian.thetas[hamiltonian.graph.visible[0]]))
+
+
+def _with_visible(hamiltonian: Hamiltonian, theta: Theta) -> Hamiltonian:
+    seen = hamiltonian.graph.visible
+    thetas = tuple(theta if l in seen else other for l, other in enumerate(hamiltonian.thetas))
+    return replace(hamiltonian, thetas=thetas)
 
 
 def _tap(hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int, damping: DampingLike) -> _Estimate:
-    start, _, _ = _pointwise(hamiltonian.layers[0], seen, alone)
+    l = hamiltonian.graph.visible[0]
+    start, _, _ = _pointwise(hamiltonian.layers[l], seen, alone)
     scheme = Plefka(_conditioned(hamiltonian, seen).given(seen.held, len(start)))
     solution = solve(scheme, start, damping=damping, max_sweeps=sweeps)
-    return solution.means[0], solution.variances[0], solution.converged
+    return solution.means[l], solution.variances[l], solution.converged
 
 
 def _gibbs(
     hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int, chains: int, generator: torch.Generator
 ) -> _Estimate:
     rows = torch.arange(len(seen.held), device=seen.held.device).repeat(chains)
-    layer = hamiltonian.layers[0]
+    l = hamiltonian.graph.visible[0]
+    layer = hamiltonian.layers[l]
     posterior = _conditioned(hamiltonian, seen).given(seen.held, len(seen.held)).take(rows)
     zero = torch.zeros_like(seen.held[rows])
-    begin = replace(posterior, thetas=(tuple(t[rows] for t in seen.posterior(alone)), *posterior.thetas[1:]))
-    v = begin.hold(0, begin.sample(0, zero, generator))
+    begin = _with_visible(posterior, tuple(t[rows] for t in seen.posterior(alone)))
+    v = begin.hold(l, begin.sample(l, zero, generator))
     sums = [torch.zeros_like(zero) for _ in range(2)]
 
     def observe(number: int, step: Step) -> None:
         if number > sweeps // 2:
-            mean, variance = layer.moments(posterior.field(0, step.states), theta=posterior.thetas[0])
+            mean, variance = layer.moments(posterior.field(l, step.states), theta=posterior.thetas[l])
             sums[0] += mean
             sums[1] += variance + mean.square()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains import Gibbs, Kernel, Step, Tempering, local_search, run
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.tasks._decision import nearest_state
 
@@ -23,11 +23,11 @@ class Imputation(NamedTuple):
     """Completed rows; what was not missing is as it was given.
 
     Attributes:
-        best: (batch, width_0), one completion: with "local_search" the mode of lowest energy that was found,
-            else of every discrete unit the state nearest to its mean (of two-valued and categorical ones the
-            most probable) and of every real one its mean.
-        mean: (batch, width_0), the estimated means of the missing units given the others.
-        draws: (draws, batch, width_0), states of the missing units given the others.
+        best: (batch, visible_width), one completion: with "local_search" the mode of lowest energy that was
+            found, else of every discrete unit the state nearest to its mean (of two-valued and categorical
+            ones the most probable) and of every real one its mean.
+        mean: (batch, visible_width), the estimated means of the missing units given the others.
+        draws: (draws, batch, visible_width), states of the missing units given the others.
     """
 
     best: Tensor
@@ -46,18 +46,19 @@ def impute(
     sweeps: int = 100,
     seed: int | torch.Generator = 0,
 ) -> Imputation:
-    """Fills in missing visible units given the others, by a machine of any depth and with any kind of unit.
+    """Fills in missing visible units given the others, by a machine of any graph and with any kind of unit.
 
     Args:
         machine: the machine.
-        X: visible states, (batch, width_0); what they hold in missing places is not read, and may be NaN.
-        missing: booleans, (batch, n_units), or (batch, 1) or (1, n_units) for all units or rows alike.
+        X: visible states, (batch, visible_width); what they hold in missing places is not read, and may be
+            NaN.
+        missing: booleans, (batch, n_units), or (batch, 1) or (1, n_units) for all units or rows alike; the
+            units of the visible layers side by side.
         method: "gibbs": chains with the given units held, which follow p(missing | given) as far as they have
             mixed. "tempered": the same by parallel tempering, ten replicas a chain, where Gibbs chains stay
             in one mode. "local_search": local modes, one for each draw (Taniguchi et al. 2023, Fig. 3); the
             mean is the mean of these modes and no expectation. "tap": means by ``meanfield.tap``; the draws
-            are of the visible units given the hidden means, and so ignore how far the hidden units go
-            together.
+            are of every visible unit given the means of all others, and so ignore how far these go together.
         draws: chains, or searches, of every row, at least 1.
         sweeps: of every chain, at least 2; means average the conditional means of the second half. Of TAP the
             largest number.
@@ -71,11 +72,10 @@ def impute(
     _checks.positive_int(draws, "draws")
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)
-    layer = machine.layers[0]
     _checks.dense(X, "X")
-    if X.dim() != 2 or X.shape[1] != layer.width or len(X) == 0:
+    if X.dim() != 2 or X.shape[1] != machine.visible_width or len(X) == 0:
         raise ValueError(
-            f"X: expected (batch, {layer.width}) with at least one row, received {tuple(X.shape)}"
+            f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
         )
     X = X.to(machine.device, machine.dtype)
     absent = _by_column(machine, missing, len(X))
@@ -83,7 +83,7 @@ def impute(
     parts = []
     for rows in torch.split(torch.arange(len(X)), max(1, _ROWS // draws)):
         held = X[rows].masked_fill(absent[rows], torch.nan)
-        layer.check(torch.where(absent[rows], _uniform_mode(machine), held), "X")
+        machine.check_rows(torch.where(absent[rows], _uniform_mode(machine), held), "X")
         parts.append(fill(machine, held, draws, sweeps, generator))
     best, mean, drawn = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
     return Imputation(*(torch.where(absent, x, X) for x in (best, mean, drawn)))
@@ -95,16 +95,17 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
     ) -> Imputation:
         hamiltonian = machine.hamiltonian()
         start = machine.random_states(draws * len(held), generator=generator)
-        total = torch.zeros_like(start[0])
+        total = torch.zeros_like(hamiltonian.seen(start))
 
         def observe(number: int, step: Step) -> None:
             if number > sweeps // 2:
-                total.add_(hamiltonian.mean(0, hamiltonian.field(0, kernel.target(step.states))))
+                total.add_(_means(hamiltonian, kernel.target(step.states)))
 
         clamp = held.repeat(draws, 1)
         states = run(machine, kernel, start, sweeps, clamp, generator=generator, observer=observe)
         mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
-        return Imputation(nearest_state(machine.layers[0], mean), mean, states[0].view(draws, *held.shape))
+        drawn = hamiltonian.seen(states).view(draws, *held.shape)
+        return Imputation(_nearest(machine, mean), mean, drawn)
 
     return fill
 
@@ -114,7 +115,7 @@ def _modes(
 ) -> Imputation:
     start = machine.random_states(draws * len(held), generator=generator)
     modes, _ = local_search(machine, start, held.repeat(draws, 1), generator=generator)
-    drawn = modes[0].view(draws, *held.shape)
+    drawn = machine.hamiltonian().seen(modes).view(draws, *held.shape)
     lowest = machine.energy(modes).view(draws, -1).argmin(0)
     return Imputation(drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn)
 
@@ -123,12 +124,18 @@ def _tap(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Imputation:
     hamiltonian = machine.hamiltonian()
-    alone = hamiltonian.mean(0, torch.zeros_like(held))
+    alone = _means(hamiltonian, [torch.zeros(len(held), layer.width).to(held) for layer in machine.layers])
     start = torch.where(torch.isnan(held), alone, held)
     solution = tap(machine, start, held, damping=0.5, max_sweeps=sweeps)
-    field = hamiltonian.field(0, solution.means)
-    drawn = torch.stack([hamiltonian.sample(0, field, generator) for _ in range(draws)])
-    return Imputation(nearest_state(machine.layers[0], solution.means[0]), solution.means[0], drawn)
+    fields = [hamiltonian.field(l, solution.means) for l in machine.visible]
+    drawn = [
+        torch.cat(
+            [hamiltonian.sample(l, B, generator) for l, B in zip(machine.visible, fields, strict=True)], -1
+        )
+        for _ in range(draws)
+    ]
+    mean = hamiltonian.seen(solution.means)
+    return Imputation(_nearest(machine, mean), mean, torch.stack(drawn))
 
 
 _FILL: dict[str, Callable[..., Imputation]] = {
@@ -139,10 +146,20 @@ _FILL: dict[str, Callable[..., Imputation]] = {
 }
 
 
+def _means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:
+    """E of every visible layer given the states of the others, side by side."""
+    visible = hamiltonian.graph.visible
+    return torch.cat([hamiltonian.mean(l, hamiltonian.field(l, states)) for l in visible], -1)
+
+
+def _nearest(machine: BoltzmannMachine, mean: Tensor) -> Tensor:
+    return torch.cat([nearest_state(machine.layers[l], x) for l, x in machine.split(mean).items()], -1)
+
+
 def _uniform_mode(machine: BoltzmannMachine) -> Tensor:
-    layer = machine.layers[0]
-    zero = torch.zeros(1, layer.width, dtype=machine.dtype, device=machine.device)
-    return layer.mode(zero, layer.reference())
+    zero = torch.zeros(1, machine.visible_width, dtype=machine.dtype, device=machine.device)
+    layers = ((machine.layers[l], x) for l, x in machine.split(zero).items())
+    return torch.cat([layer.mode(x, layer.reference()) for layer, x in layers], -1)
 
 
 def _by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
@@ -150,11 +167,12 @@ def _by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
     _checks.dense(missing, "missing")
     if missing.dtype != torch.bool:
         raise TypeError(f"missing: expected booleans, received {missing.dtype}")
-    layer = machine.layers[0]
-    units = layer.n_units
+    layers = [machine.layers[l] for l in machine.visible]
+    columns = [layer.width // layer.n_units for layer in layers for _ in range(layer.n_units)]
+    units = len(columns)
     if missing.dim() != 2 or missing.shape[0] not in (1, rows) or missing.shape[1] not in (1, units):
         raise ValueError(
             f"missing: expected ({rows}, {units}), one for each row and unit, received {tuple(missing.shape)}"
         )
     spread = missing.to(machine.device).expand(rows, units)
-    return spread.repeat_interleave(layer.width // units, -1)
+    return spread.repeat_interleave(torch.tensor(columns, device=machine.device), -1)

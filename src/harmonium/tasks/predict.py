@@ -1,0 +1,111 @@
+"""What is seen of some layers tells about another."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.chains import Gibbs, Step, advance, complete
+from harmonium.likelihood.exact import log_weight_of
+from harmonium.machine import BoltzmannMachine, Hamiltonian
+
+PREDICT_METHODS = ("exact", "gibbs")
+
+_ROWS = 1024
+
+
+@torch.no_grad()
+def predict(
+    machine: BoltzmannMachine,
+    X: Tensor,
+    layer: int,
+    method: str = "exact",
+    *,
+    sweeps: int = 100,
+    chains: int = 10,
+    seed: int | torch.Generator = 0,
+) -> Tensor:
+    """p(y_i | x) of every unit of a visible layer, given what is observed of the other visible layers.
+
+    With a label for the layer and its pixels beside it, a machine is a classifier (Larochelle & Bengio 2008).
+
+    Args:
+        machine: a machine whose layer ``layer`` is visible and discrete.
+        X: rows, (batch, visible_width). The layer's own columns are not read and may be NaN; elsewhere NaN is
+            not observed, and is summed out.
+        layer: index of the layer.
+        method: "exact": by enumeration of what is left once all that can be is summed out: for one unit over
+            hidden layers that no edge joins, of that unit's states alone. "gibbs": chains that hold what is
+            observed, for several units and deep machines beyond enumeration; they average the units'
+            conditional probabilities over the second half of their sweeps.
+        sweeps: of every chain, at least 2.
+        chains: of every row, at least 1.
+        seed: of the chains: an int or a generator.
+
+    Returns:
+        (batch, n_units, n_states), float64, in the order of ``Layer.values``; each unit's sum to 1.
+
+    Raises:
+        ValueError: a layer that is hidden or real, X that does not fit, or too many states to enumerate.
+    """
+    _checks.one_of(method, "method", PREDICT_METHODS)
+    _checks.positive_int(sweeps, "sweeps", minimum=2)
+    _checks.positive_int(chains, "chains")
+    if type(layer) is not int or layer not in machine.visible:
+        raise ValueError(
+            f"layer: expected one of the visible layers {list(machine.visible)}, received {layer}"
+        )
+    if not machine.layers[layer].discrete:
+        raise ValueError(f"layer: expected discrete units, received {machine.layers[layer]}")
+    _checks.dense(X, "X")
+    if X.dim() != 2 or X.shape[1] != machine.visible_width or len(X) == 0:
+        raise ValueError(
+            f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
+        )
+    generator = _random.as_generator(seed, machine.device)
+    hamiltonian = machine.hamiltonian()
+    if method == "exact":
+        hamiltonian = hamiltonian.to(torch.float64)
+    others = [l for l in machine.visible if l != layer]
+    X = hamiltonian.only(others, X.to(hamiltonian.device, hamiltonian.dtype))
+    parts = []
+    for rows in torch.split(X, _ROWS):
+        if method == "exact":
+            parts.append(_enumerated(hamiltonian, rows, layer))
+        else:
+            parts.append(_drawn(hamiltonian, rows, layer, sweeps, chains, generator))
+    return torch.cat(parts)
+
+
+def _enumerated(hamiltonian: Hamiltonian, rows: Tensor, l: int) -> Tensor:
+    """p(unit = s) from the weights of the row with that unit held at each of its states."""
+    kind, states = hamiltonian.layers[l], hamiltonian.split(rows)
+    weights = []
+    for unit in range(kind.n_units):
+        for value in kind.values().to(rows):
+            alone = torch.full_like(states[l], torch.nan)
+            kind.by_unit(alone)[:, unit] = value
+            held = [alone if m == l else x for m, x in enumerate(states)]
+            weights.append(log_weight_of(hamiltonian, hamiltonian.seen(held)))
+    return torch.stack(weights, -1).view(len(rows), kind.n_units, -1).softmax(-1)
+
+
+def _drawn(
+    hamiltonian: Hamiltonian, rows: Tensor, l: int, sweeps: int, chains: int, generator: torch.Generator
+) -> Tensor:
+    kind, v = hamiltonian.layers[l], rows.repeat(chains, 1)
+    law = hamiltonian.given(v, len(v))
+    values = kind.values().to(rows)
+    total = torch.zeros(len(v), kind.n_units, len(values), dtype=torch.float64, device=rows.device)
+
+    def observe(number: int, step: Step) -> None:
+        if number > sweeps // 2:
+            field = law.field(l, step.states)
+            for s, value in enumerate(values):
+                x = value.repeat(kind.n_units).expand_as(field)
+                total[..., s] += kind.log_conditional(x, field, law.thetas[l]).exp()
+
+    advance(law, Gibbs(), complete(law, v, generator), sweeps, generator, observe)
+    mean = total.view(chains, len(rows), kind.n_units, -1).mean(0)
+    return mean / mean.sum(-1, keepdim=True)
