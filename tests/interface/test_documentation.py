@@ -6,6 +6,7 @@ A block is left out only where the line before it says why, `<!-- not run: reaso
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +47,19 @@ LEFT_OUT = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def own_kinds() -> Iterator[None]:
+    """A page may make units and couplings of its own, which no other test is to meet."""
+    before = [(kinds.registry, dict(kinds.registry)) for kinds in (Layer, Coupling)]
+    yield
+    for registry, kept in before:
+        for kind in registry.keys() - kept.keys():
+            del registry[kind]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for kinds in (Layer, Coupling):  # a page may make kinds of its own, which no other test is to meet
-        monkeypatch.setattr(kinds, "registry", dict(kinds.registry))
     namespace = {"__name__": "__main__"}
     for block in blocks(page.read_text("utf-8")):
         if block.reason is None:

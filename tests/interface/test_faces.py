@@ -37,17 +37,15 @@ def test_a_rule_by_name_is_its_recipe(name: str) -> None:
         assert torch.equal(found, expected)
 
 
-def test_pretraining_and_centring_take_names_too() -> None:
+def test_pretraining_takes_names_too() -> None:
     deep = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)])
     assert len(hm.training.pretrain(deep, X, rule="cd", updates=2, progress=False)) == 2
-    assert hm.rules.centred("pcd").name == hm.rules.centred(hm.rules.pcd()).name
 
 
 @pytest.mark.parametrize(
     "take",
     [
         lambda rule: hm.train(machine(), X, rule=rule, updates=1),
-        hm.rules.centred,
         as_rule,
     ],
 )

@@ -22,8 +22,6 @@ from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES, centred, pcd
 from harmonium.likelihood import variational_bound
 from harmonium.machine import (
-    HIDDEN_KINDS,
-    VISIBLE_KINDS,
     BoltzmannMachine,
     logistic_biases_,
     orthogonal_,
@@ -96,8 +94,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": ["array-like"],
-        "visible": [StrOptions(set(VISIBLE_KINDS))],
-        "hidden": [StrOptions(set(HIDDEN_KINDS))],
+        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys())],  # units of users too
+        "hidden": [StrOptions(Layer.registry.keys())],
         "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
         "sweeps": [Interval(Integral, 1, None, closed="left"), None],

@@ -21,7 +21,7 @@ from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES
 from harmonium.likelihood import log_likelihood
-from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS, BoltzmannMachine
+from harmonium.machine import BoltzmannMachine
 from harmonium.training import SCHEDULES, Schedule
 from harmonium.training.optimizers import OptimizerFactory
 
@@ -84,8 +84,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": [Interval(Integral, 1, None, closed="left")],
-        "visible": [StrOptions(set(VISIBLE_KINDS))],
-        "hidden": [StrOptions(set(HIDDEN_KINDS))],
+        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys())],  # units of users too
+        "hidden": [StrOptions(Layer.registry.keys())],
         "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
         "sweeps": [Interval(Integral, 1, None, closed="left"), None],

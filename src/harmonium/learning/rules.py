@@ -287,17 +287,13 @@ def ucd_lmi(
     return Rule(name, clamped, free, "biased" if coupling is None or max_steps is not None else "unbiased")
 
 
-def centred(rule: Rule | str) -> Rule:
+def centred(rule: Rule) -> Rule:
     """The same rule with its gradient centred: the enhanced gradient (Cho et al. 2011; Melchior et al. 2016).
 
     A transform of the gradient; the machine and its likelihood are untouched. The offsets are means given the
     data, without noise: what is unbiased for the gradient stays so for the enhanced one. A centred rule comes
     back as it is.
-
-    Args:
-        rule: a rule, or the name of a recipe.
     """
-    rule = as_rule(rule)
     _checks.instance(rule, "rule", Rule, "a Rule")
     if rule.centred:
         return rule
