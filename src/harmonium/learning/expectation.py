@@ -89,7 +89,7 @@ class Task:
         missing = self.hamiltonian.unobserved(self.v)
         together = torch.zeros_like(missing[0])
         if self.hamiltonian.graph.independent:
-            patterns, counts = missing.unique(dim=0, return_counts=True)
+            patterns, counts = torch.unique(missing, dim=0, return_counts=True)
             for pattern in patterns[counts.argsort(descending=True, stable=True)]:
                 if self._few((together | pattern).tolist()):
                     together |= pattern

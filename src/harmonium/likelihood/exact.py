@@ -81,7 +81,7 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     Rows that lack entries of the same layers go together, so that a layer is enumerated for those alone
     that do not observe it.
     """
-    patterns, which = hamiltonian.unobserved(v).unique(dim=0, return_inverse=True)
+    patterns, which = torch.unique(hamiltonian.unobserved(v), dim=0, return_inverse=True)
     total = torch.empty(len(v), dtype=torch.float64, device=v.device)
     for i in range(len(patterns)):
         alike = v[which == i]
