@@ -183,6 +183,7 @@ ENTRANCES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, torch.Tensor], An
         for name in OUTSIDE
         for entrance in ENTRANCES
         if (entrance, name.split()[0]) != ("pseudo_log_likelihood", "gaussian")  # refused for its kind
+        and not (name.endswith(" nan") and entrance in ("exact_log_likelihood", "gradient"))  # not observed
         and (entrance != "gradient" or OUTSIDE[name][2] == "finite")  # the trainer checks the support, once
     ],
 )
@@ -434,13 +435,13 @@ def test_temperatures_may_be_a_numpy_count() -> None:
 
 
 TOO_LARGE = {
-    "27 and 27": ([hm.Bernoulli(27), hm.Spin(27)], "2^27 even|2^27 odd"),
-    "784 and 500": ([hm.Bernoulli(784), hm.Bernoulli(500)], "2^784 even|2^500 odd"),
-    "real visible": ([hm.Gaussian(3), hm.Bernoulli(27)], "2^inf even|2^27 odd|real units"),
-    "categorical": ([hm.Categorical(18, 3), hm.Bernoulli(40)], "2^28.53 even|2^40 odd"),
-    "deep": ([hm.Bernoulli(14), hm.Bernoulli(30), hm.Bernoulli(14)], "2^28 even|2^30 odd"),
-    "real in both parities": ([hm.Gaussian(2), hm.Gaussian(2)], "2^inf even|2^inf odd|discrete|real units"),
-    "real in both, deep": ([hm.Gaussian(1), hm.Spin(2), hm.Spin(2), hm.Gaussian(1)], "2^inf even|2^inf odd"),
+    "27 and 27": ([hm.Bernoulli(27), hm.Spin(27)], "2^27 "),
+    "784 and 500": ([hm.Bernoulli(784), hm.Bernoulli(500)], "2^500 "),
+    "real visible": ([hm.Gaussian(3), hm.Bernoulli(27)], "2^27 "),
+    "categorical": ([hm.Categorical(18, 3), hm.Bernoulli(40)], "2^28.53 "),
+    "deep": ([hm.Bernoulli(14), hm.Bernoulli(30), hm.Bernoulli(14)], "2^28 "),
+    "real in both parities": ([hm.Gaussian(2), hm.Gaussian(2)], "2^inf |discrete|real units"),
+    "real in both, deep": ([hm.Gaussian(1), hm.Spin(2), hm.Spin(2), hm.Gaussian(1)], "2^inf "),
 }
 
 

@@ -282,7 +282,7 @@ def test_gaussian_units_start_off_their_saddle(visible, hidden) -> None:
     assert torch.equal(parameters(made)["layers.2.bias"], above["layers.2.bias"])
     rows = torch.from_numpy(X)
     machine = made.hamiltonian()
-    J, bias = machine.couplings[0].weight.detach(), machine.thetas[1][0].detach()
+    J, bias = machine.couplings[0].detach(), machine.thetas[1][0].detach()
     local = made.layers[1].by_unit(rows @ J + bias)
     size = made.layers[1].by_unit(rows @ J).std(0).mean(-1)
     spread = local[..., 0].abs() if local.shape[-1] == 1 else (local.amax(-1) - local.amin(-1))

@@ -8,7 +8,6 @@ from math import inf, log2, prod
 import torch
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, Statistics
 
 MAX_LOG2_STATES = 26
@@ -68,11 +67,8 @@ def conditional_log_likelihood(machine: BoltzmannMachine, X: Tensor, given: Iter
 
 
 def _rows(machine: BoltzmannMachine, X: Tensor) -> Tensor:
-    _checks.dense(X, "X")
-    width = machine.visible_width
-    if X.dim() != 2 or X.shape[1] != width or len(X) == 0:
-        raise ValueError(f"X: expected (rows, {width}) with at least one row, received {tuple(X.shape)}")
-    return X
+    machine.check_rows(X, "X", missing=True)
+    return X.to(machine.device)
 
 
 def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
@@ -109,25 +105,25 @@ def add_exact_expectation(
     rows = 1 if v is None else len(v)
     law = hamiltonian.given(v, rows)
     normalisers = _log_normalisers(law, rows)
-    for block, states, summed in _blocks(law, rows):
-        probability = (_log_weights(block, states, summed).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
+    for block, states, fields in _blocks(law, rows):
+        probability = (_log_weights(block, states, fields).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
         probability *= weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
-        into.add(block, states, probability.flatten(), summed=summed)
+        into.add(block, states, probability.flatten(), summed=fields, fields=fields)
 
 
 def _log_normalisers(law: Hamiltonian, rows: int) -> Tensor:
     total = torch.full((rows,), -inf, dtype=torch.float64, device=law.device)
-    for block, states, summed in _blocks(law, rows):
-        log_weights = _log_weights(block, states, summed).view(rows, -1)
+    for block, states, fields in _blocks(law, rows):
+        log_weights = _log_weights(block, states, fields).view(rows, -1)
         total = torch.logaddexp(total, log_weights.logsumexp(-1))
     return total
 
 
-def _log_weights(block: Hamiltonian, states: States, summed: tuple[int, ...]) -> Tensor:
+def _log_weights(block: Hamiltonian, states: States, fields: dict[int, Tensor]) -> Tensor:
     """-F of every row, -inf where an enumerated state contradicts what is held."""
-    log_weights = -block.free_energy(states, summed)
+    log_weights = -block.free_energy(states, fields, fields)
     for l in range(len(states)):
-        agrees = None if l in summed or block.held is None else block.held.agrees(l, states[l])
+        agrees = None if l in fields or block.held is None else block.held.agrees(l, states[l])
         if agrees is not None:
             log_weights = torch.where(agrees, log_weights, -inf)
     return log_weights
@@ -144,10 +140,10 @@ def _split(law: Hamiltonian, free: Collection[int]) -> tuple[tuple[int, ...], tu
     return best
 
 
-def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, tuple[int, ...]]]:
+def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, dict[int, Tensor]]]:
     """All states of the layers to enumerate beside every row of what is held, row-major; the others empty.
 
-    Each block comes with the law of its rows and the layers to sum out.
+    Each block comes with the law of its rows and the fields of the layers to sum out.
     """
     enumerated, summed, states_left = _split(law, [l for l in range(law.graph.size) if not law.fixes(l)])
     if states_left > MAX_LOG2_STATES:
@@ -163,15 +159,22 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
     size = max(1, _BLOCK_ELEMENTS // (widest * rows))
     radix = torch.tensor(radices, dtype=torch.int64, device=law.device)
     stride = radix.flip(0).cumprod(0).flip(0).div(radix, rounding_mode="floor") if radices else radix
+    empty = torch.empty(rows, 0, dtype=law.dtype, device=law.device)
+    # What is held weighs alike on all states of the others: its part of the fields is made once for a row.
+    held = [l for l in range(len(layers)) if law.fixes(l)]
+    observed = [law.hold(l, empty) if law.fixes(l) else empty for l in range(len(layers))]
+    heard = {l: law.field(l, observed, held) for l in summed} if held else {}
     for start in range(0, count, size):
         index = torch.arange(start, min(start + size, count), device=law.device)
         empty = torch.empty(rows * len(index), 0, dtype=law.dtype, device=law.device)
         digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
-        block = law.take(torch.arange(rows, device=law.device).repeat_interleave(len(index)))
+        row = torch.arange(rows, device=law.device).repeat_interleave(len(index))
+        block = law.take(row)
         states = [block.hold(l, empty) if block.fixes(l) else empty for l in range(len(layers))]
         first = 0
         for l in enumerated:
             own = digits[:, first : first + layers[l].n_units]
             states[l] = layers[l].from_digits(own).to(law.dtype).repeat(rows, 1)
             first += layers[l].n_units
-        yield block, states, summed
+        fields = {l: block.field(l, states, enumerated) for l in summed}
+        yield block, states, {l: B + heard[l][row] if held else B for l, B in fields.items()}

@@ -229,7 +229,7 @@ class BoltzmannMachine(nn.Module):
                     "states: expected one tensor for each layer (visible states alone do where all hidden "
                     f"layers can be summed out), received one tensor for {len(self.layers)} layers"
                 )
-            self.check_rows(states, "states")
+            self.check_rows(states, "states[0]" if self.visible == (0,) else "states")
             states = hamiltonian.split(states)
         self.check_states(states, skip=out)
         return hamiltonian.free_energy(states, out)

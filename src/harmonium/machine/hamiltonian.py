@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -237,7 +237,12 @@ class Hamiltonian:
         weights = torch.stack([self.log_weight(l, x).double() for l, x in enumerate(states)]).sum(0)
         return -weights - self.beta_times(self.coupling_energy(states))
 
-    def free_energy(self, states: Sequence[Tensor], summed: Collection[int]) -> Tensor:
+    def free_energy(
+        self,
+        states: Sequence[Tensor],
+        summed: Collection[int],
+        fields: Mapping[int, Tensor] | None = None,
+    ) -> Tensor:
         """F = -ln Σ exp(-E) over the states of the layers in ``summed``, in float64: (batch,).
 
         Held units of these layers stay as they are.
@@ -245,13 +250,15 @@ class Hamiltonian:
         Args:
             states: one entry for each layer; entries of summed layers are not read.
             summed: layers to sum out, no two of them joined.
+            fields: of these layers where they are known.
         """
         given = [l for l in range(len(self.layers)) if l not in summed]
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         if given:
             total = torch.stack([self.log_weight(l, states[l]).double() for l in given]).sum(0)
         for l in summed:
-            total = total + self.summed_weight(l, self.field(l, states))
+            field = self.field(l, states) if fields is None else fields[l]
+            total = total + self.summed_weight(l, field)
         if any(l in given and m in given for l, m in self.graph.edges):
             total = total + self.beta_times(self.coupling_energy(states, given))
         return -total
