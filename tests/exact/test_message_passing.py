@@ -131,7 +131,7 @@ def test_held_units_are_as_good_as_gone(solver: str, name: str) -> None:
     clamp[:, :keep] = torch.nan
     solution = SOLVERS[solver](machine, start, clamp, **TIGHT)
     rest = hm.BoltzmannMachine([type(machine.layers[0])(keep), *MACHINES[name]()[1:]]).double()
-    J = machine.hamiltonian().couplings[0].weight
+    J = machine.hamiltonian().couplings[0]
     for row in range(2):
         held = start[row, keep:]
         with torch.no_grad():

@@ -184,7 +184,7 @@ def test_held_units_are_as_good_as_gone(name: str) -> None:
         with torch.no_grad():
             for mine, theirs in zip(rest.parameters(), machine.parameters(), strict=True):
                 mine.copy_(theirs[tuple(slice(n) for n in mine.shape)])
-            J = machine.hamiltonian().couplings[0].weight
+            J = machine.hamiltonian().couplings[0]
             rest.layers[1].bias += (held[row] @ J[keep * q :]).view_as(rest.layers[1].bias)
         alone = hm.meanfield.tap(rest, start[row : row + 1, : keep * q], **TIGHT)
         for l, mean in enumerate(alone.means):

@@ -84,7 +84,7 @@ def begin(
     name: str,
     generator: torch.Generator,
 ) -> Sequence[Tensor]:
-    """Checked states of every layer; from visible states alone the hidden layers are drawn upwards.
+    """Checked states of every layer; from visible states alone the hidden layers are drawn.
 
     Args:
         machine: the machine, and

@@ -20,8 +20,8 @@ class Tempering(Kernel):
     """Replicas of every chain at inverse temperatures β of the couplings, with swaps between neighbours.
 
     A sweep moves every replica by the inner kernel, then offers all swaps (1,2), (3,4), … and all swaps
-    (2,3), (4,5), …, each accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ_l x_lᵀ J_l
-    x_{l+1}. At β = 0 units are independent.
+    (2,3), (4,5), …, each accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ x_lᵀ J_lm x_m
+    over the edges (½ of it over inner ones). At β = 0 units are independent.
 
     Args:
         replicas: number of inverse temperatures, evenly spaced from 1 to 0, at least 2.

@@ -16,7 +16,7 @@ class Place(NamedTuple):
 
     Attributes:
         states: for each layer (rows, width_l).
-        fields: fields of the odd layers given the even layers, where they are known.
+        fields: fields of the layers of ``graph.summed`` given the others, where they are known.
     """
 
     states: States

@@ -122,7 +122,7 @@ class CoupledChains(Expectation):
         return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
-        if state is None or (self.clamped and len(hamiltonian.layers) == 2):
+        if state is None:
             return
         if isinstance(state, Sequence):
             state = self._handed_over(hamiltonian, state)

@@ -26,7 +26,7 @@ class LocalModes(Expectation):
         coupling: what moves the pairs; None for no correction.
         chains: how many; None is as many as the batch has rows. Clamped chains always are.
         max_steps: steps after which a pair is given up, which biases the estimate; see ``CoupledChains``.
-        marginalise: whether f is the mean of E[S | even layers] and E[S | odd layers] (Taniguchi, Eq. 27), or
+        marginalise: whether f is the mean of E[S | one colour] and E[S | the other] (Taniguchi, Eq. 27), or
             S itself.
         clamped: whether the visible layer is clamped to the data; with one hidden layer that is exact.
     """

@@ -17,8 +17,7 @@ def offsets(task: Task) -> list[Tensor]:
     which is linear in the estimate at fixed offsets, leaves an unbiased one unbiased. Where nothing is left
     to sample they are exact, and the clamped phase holds them already. Elsewhere they take two sweeps of
     naive mean field, from hidden units uniform over their states: the nearer to the means the better the
-        coordinates,
-    but every choice of offsets is right.
+    coordinates, but every choice of offsets is right.
 
     Args:
         task: what the clamped phase was asked for and has added.

@@ -125,8 +125,8 @@ def noise_cd(
             steps follow the variances as they are learned.
         burn_in: sweeps left out, fewer than k.
         chains: how many; None is as many as the batch has rows.
-        gradient: "marginal": the odd hidden layers are summed out (Alg. 4); "joint": they are drawn (Alg. 3),
-            which is noisier and has the same expectation.
+        gradient: "marginal": the layers of ``graph.summed`` are summed out (Alg. 4); "joint": they are drawn
+            (Alg. 3), which is noisier and has the same expectation.
         step_decay: updates after which the kernel's steps are halved, see ``FreeChains``; None: never.
     """
     _checks.positive_int(k, "k")
@@ -267,16 +267,16 @@ def ucd_lmi(
     Metropolis pairs nearly always meet in one step, and what makes the mean right are corrections so rare and
     so large that a run may never see one: it is then local-mode contrastive divergence (``coupling=None``).
     The documentation compares the three. Discrete layers only, but ``coupling=None`` and Gibbs pairs take
-    real units in one parity.
+    real units in one colour. For graphs that two colours suffice for.
 
     Args:
         chains: pairs of the free phase; None is as many as the batch has rows.
         max_steps: steps after which a pair is given up, see ``ucd``.
         coupling: ``couplings.Metropolis()`` as published, ``couplings.Gibbs()``, or None for no correction;
             the rule's ``bias`` is then "biased".
-        marginalise: whether each state is read as the mean of E[S | even layers] and E[S | odd layers], which
-            takes variance away (Taniguchi, Eq. 27). Small machines that Gibbs pairs compile sum the odd
-            layers out instead.
+        marginalise: whether each state is read as the mean of E[S | one colour] and E[S | the other], which
+            takes variance away (Taniguchi, Eq. 27). Small machines that Gibbs pairs compile sum the hidden
+            layer out instead.
     """
     settings = {"coupling": coupling, "max_steps": max_steps, "marginalise": marginalise}
     free = LocalModes(**settings, chains=chains)  # type: ignore[arg-type]

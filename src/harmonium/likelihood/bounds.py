@@ -65,9 +65,9 @@ def annealed_bound(
     """A bound on ln p(v) by annealing from the mean-field posterior to the true one.
 
     The path is geometric: every field is (1-β) times its mean-field value plus β times that of the
-    neighbours. Odd layers are summed out with ψ. The mean of the weights is p̃(v) on average, so that its log
-    is on average not above ln p̃(v), and not below the variational bound; it tightens with chains and
-    temperatures.
+    neighbours. The layers of ``graph.summed`` are summed out with ψ. The mean of the weights is p̃(v) on
+    average, so that its log is on average not above ln p̃(v), and not below the variational bound; it tightens
+    with chains and temperatures.
 
     Args:
         machine: the machine.

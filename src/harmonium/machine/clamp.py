@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 import torch
@@ -88,10 +88,6 @@ class Clamp:
             return x
         held, values = self._held[layer]
         return values if held is None else torch.where(held, values, x)
-
-    def apply_all(self, states: Sequence[Tensor]) -> list[Tensor]:
-        """All layers with their held entries put back."""
-        return [self.apply(l, x) for l, x in enumerate(states)]
 
     def agrees(self, layer: int, x: Tensor) -> Tensor | None:
         """Which rows have the held entries of the layer as they are, (rows,); None where none is held."""

@@ -24,13 +24,14 @@ def naive(
 ) -> Solution:
     """Solves a_l = E[x_l | B_l], B_l = the field of the neighbours' means, for every free layer.
 
-    Even and odd layers are updated in turn, which never raises the free energy when undamped. -free_energy is
+    Layers are updated in turn, which never raises the free energy when undamped and no layer has an inner
+    edge; the units that one couples move together, and where it is strong they need damping. -free_energy is
     a lower bound on ln Z at every sweep, converged or not; with visible values clamped it bounds ln p̃(v), so
     that minus ln Z it is the variational bound on ln p(v) (Salakhutdinov & Larochelle 2010).
 
     Args:
         machine: the machine.
-        start: visible means to start from, (batch, visible_width); hidden layers start from them upwards.
+        start: visible means to start from, (batch, visible_width); hidden layers start from them.
         clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
             free.
         tolerance: a row has converged when the root mean square change of its free means in a sweep, divided

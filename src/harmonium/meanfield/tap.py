@@ -26,13 +26,14 @@ def tap(
     """Solves A = -Σ J² c, B = Σ J a + A a, a = f_a(B, A), c = f_c(B, A) for every free layer (FORMULAS §6).
 
     The solutions are the stationary points of the TAP free energy (Tramel et al. 2018, Alg. 1), and depend on
-    the start once the couplings are strong. Even and odd layers are updated in turn. Unlike naive mean field
-    the free energy bounds nothing, and it is far closer to -ln Z while couplings are weak.
+    the start once the couplings are strong. Layers are updated in turn, units that an inner edge couples
+    together. Unlike naive mean field the free energy bounds nothing, and it is far closer to -ln Z while
+    couplings are weak.
 
     Args:
         machine: the machine, of any depth.
         start: visible means to start from, (batch, visible_width), with variance zero, such as rows of data;
-            hidden layers start from them upwards.
+            hidden layers start from them.
         clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
             free.
         order: 2, or 3 for machines of Bernoulli and Spin layers, which adds the terms in J³; 1 is ``naive``.

@@ -146,7 +146,7 @@ def basin_map(
     """The starts, and on the same map the solutions that they flow to (Tramel et al. 2018, Fig. 7).
 
     Args:
-        X: visible states that the landscape started from, (starts, width_0).
+        X: visible states that the landscape started from, (starts, visible_width).
         landscape: of these.
         path: PNG file; one that is there is replaced in one step.
         labels: of the starts, (starts,), for their colours; without them a colour is a basin.
