@@ -85,7 +85,7 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Rows, weights: Tensor | 
     weights = _checks.weights(weights, "weights", len(rows))
     each = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
     sums: dict[int, list[Tensor]] = {l: [] for l in machine.visible}
-    for chunk, part in zip(rows.chunks(_ROWS), each.split(_ROWS), strict=True):
+    for chunk, part in zip(rows.chunks(_ROWS), torch.split(each, _ROWS), strict=True):
         machine.check_rows(chunk, "rows", missing=rows.missing)
         for l, x in machine.split(chunk).items():
             layer = machine.layers[l]
