@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from campaigns._damage import unfolding
 from campaigns._hostile import hostile
 from PIL import Image
 from safetensors.torch import save as safetensors_bytes
@@ -104,7 +105,7 @@ def test_what_a_file_vouches_for_grows_with_it(tmp_path: Path) -> None:
 
 
 def test_hdf5_that_was_never_written_or_unfolds(tmp_path: Path, h5py: Any) -> None:
-    *_, unwritten, pictures, one_chunk, _ = hostile("hdf5", b"")
+    unwritten, pictures, one_chunk = hostile("hdf5", b"")[4:7]
     for content in (unwritten, pictures, one_chunk):
         (tmp_path / "x.h5").write_bytes(content)
         refused(tmp_path / "x.h5", "samples claims", "HARMONIUM_READ_LIMIT=")
@@ -145,12 +146,60 @@ def test_hdf5_labels_without_a_fixed_size(tmp_path: Path, h5py: Any) -> None:
     refused(tmp_path / "x.h5", "labels: expected numbers, or text of a fixed length, received object")
 
 
-def test_hdf5_with_a_damaged_chunk_names_its_file(tmp_path: Path, h5py: Any) -> None:
-    path = tmp_path / "x.h5"
-    with h5py.File(path, "w") as file:
-        data = file.create_dataset("samples", (4, 3), "f8", chunks=(4, 3), compression="gzip")
-        data.id.write_direct_chunk((0, 0), b"this is not what zlib writes")
-    rows = Rows.of(read(path).samples)
+CHUNKS = [
+    (
+        "unpacks to less, and memory follows",
+        zlib.compress(bytes(95)),
+        0,
+        {"compression": "gzip"},
+    ),
+    ("unpacks to more", zlib.compress(bytes(97)), 0, {"compression": "gzip"}),
+    ("unpacks to a gigabyte", b"\x78\x9c" + unfolding(b"", 1024)[0], 0, {"compression": "gzip"}),
+    ("is cut short", zlib.compress(bytes(96))[:-1], 0, {"compression": "gzip"}),
+    ("is not packed", b"this is not what zlib writes", 0, {"compression": "gzip"}),
+    ("is called unpacked and too short", bytes(95), 1, {"compression": "gzip"}),
+    ("is too short", bytes(95), 0, {}),
+    ("is too short for its checksum", bytes(3), 0, {"fletcher32": True}),
+]
+
+
+@pytest.mark.parametrize(("chunk", "mask", "options"), [x[1:] for x in CHUNKS], ids=[x[0] for x in CHUNKS])
+def test_hdf5_chunks_of_other_than_their_bytes(
+    chunk: bytes, mask: int, options: dict[str, Any], tmp_path: Path, h5py: Any
+) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        data = file.create_dataset("samples", (4, 3), "f8", chunks=(4, 3), **options)
+        data.id.write_direct_chunk((0, 0), chunk, mask)
+    refused(tmp_path / "x.h5", "the chunk at (0, 0) is damaged, it does not hold 96 bytes")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"compression": "gzip"}, {"compression": "gzip", "shuffle": True, "fletcher32": True}),
+        *({"fletcher32": True}, {"shuffle": True}, {}),
+    ],
+    ids=str,
+)
+def test_hdf5_filters_that_are_read(options: dict[str, Any], tmp_path: Path, h5py: Any) -> None:
+    array = np.random.Generator(np.random.PCG64(0)).normal(size=(50, 7))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("samples", data=array, chunks=(8, 3), **options)
+    rows = Rows.of(read(tmp_path / "x.h5").samples, torch.float64)
+    assert np.array_equal(rows.take(torch.arange(50)).numpy(), array)
+
+
+def test_hdf5_filters_that_are_not_read(tmp_path: Path, h5py: Any) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("samples", data=np.ones((4, 3)), chunks=(2, 3), compression="lzf")
+    refused(tmp_path / "x.h5", "no filters but shuffle, gzip and fletcher32", "received lzf", "h5repack")
+
+
+def test_hdf5_with_a_wrong_checksum_names_its_file(tmp_path: Path, h5py: Any) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        data = file.create_dataset("samples", (4, 3), "f8", chunks=(4, 3), fletcher32=True)
+        data.id.write_direct_chunk((0, 0), bytes(96) + b"\1\2\3\4")
+    rows = Rows.of(read(tmp_path / "x.h5").samples)
     with pytest.raises(ValueError, match=r"x\.h5: rows cannot be read"):
         rows.take(torch.tensor([0]))
 
