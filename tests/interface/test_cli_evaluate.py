@@ -156,7 +156,7 @@ def test_an_unfinished_run_gives_its_checkpoint(cli: CommandLine, tmp_path: Path
 
     description = (run / "machine.json").read_text()
     (run / "machine.json").write_text(description.replace('"n_units": 5', '"n_units": 6'))
-    assert "does not fit" in cli.refuse("evaluate", run, "digits")
+    assert "makes no machine" in cli.refuse("evaluate", run, "digits")
     (run / "machine.json").write_text("{")
     assert "damaged" in cli.refuse("evaluate", run, "digits")
     (run / "machine.json").unlink()

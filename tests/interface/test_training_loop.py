@@ -408,7 +408,7 @@ def test_malformed_arguments_are_named(settings: dict[str, Any], name: str, tmp_
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"rule": "pcd"}, "rule"),
+        ({"rule": 3}, "rule"),
         ({"updates": 1.5}, "updates"),
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"optimizer": 3}, "optimizer"),

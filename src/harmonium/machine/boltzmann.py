@@ -140,11 +140,11 @@ class BoltzmannMachine(nn.Module):
             name: what to call it in messages.
             missing: whether NaN is allowed, as an entry that was not observed: all columns of a unit.
         """
+        _checks.dense(v, name)
         if len(self.visible) == 1:
             layer = self.layers[self.visible[0]]
             layer.check_rows(layer.observed(v, name)[1] if missing else v, name)
             return
-        _checks.instance(v, name, Tensor, "a torch tensor")
         if v.dim() != 2 or v.shape[1] != self.visible_width or len(v) == 0:
             raise ValueError(
                 f"{name}: expected (rows, {self.visible_width}) with at least one row, the columns of layers "
