@@ -38,7 +38,7 @@ from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.training import TrainingRun, train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DBM",
