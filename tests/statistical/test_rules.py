@@ -23,7 +23,7 @@ def data_for(made: hm.BoltzmannMachine, rows: int = 50) -> torch.Tensor:
     """Rows that the machine itself would hardly draw, so that starting from them shows."""
     generator = torch.Generator().manual_seed(9)
     noise = made.random_states(rows, generator=generator)[0]
-    return noise if made.layers[0].discrete else noise + 1.5
+    return noise if made.layers[0].bounded else noise + 1.5
 
 
 def replicates(made: hm.BoltzmannMachine, rule: Rule, v: torch.Tensor) -> torch.Tensor:
