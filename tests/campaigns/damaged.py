@@ -56,6 +56,7 @@ _BEYOND = (
 )  # address space: so much is never needed, and a request for more fails instead of the machine
 _CASES_OF_A_WORKER = 5000
 _COMMANDS = 0.02
+_NO_MEMORY = re.compile("can't allocate memory|nable to allocate|memory allocation failed")
 
 
 class Campaign:
@@ -213,7 +214,7 @@ def _commanded(arguments: list[str]) -> tuple[str, str]:
     lines = [
         line for line in complaint.getvalue().splitlines() if not line.startswith(("warning:", "the run"))
     ]
-    if "llocate" in complaint.getvalue():
+    if _NO_MEMORY.search(complaint.getvalue()):
         return "memory", complaint.getvalue()
     if status == 0 and not lines:
         return "read", ""
@@ -242,7 +243,7 @@ def _memory_folder() -> str | None:
 
 def _out_of_memory(error: BaseException | None) -> bool:
     while error is not None:
-        if isinstance(error, MemoryError) or "llocate" in str(error):
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
             return True
         error = error.__cause__ or error.__context__
     return False
