@@ -56,7 +56,8 @@ _BEYOND = (
 )  # address space: so much is never needed, and a request for more fails instead of the machine
 _CASES_OF_A_WORKER = 5000
 _COMMANDS = 0.02
-_NO_MEMORY = re.compile("can't allocate memory|nable to allocate|memory allocation failed")
+# HDF5 has words of its own, for amounts that no computer has and that it asks for at no cost.
+_NO_MEMORY = re.compile("can't allocate memory|nable to allocate")
 
 
 class Campaign:
