@@ -56,6 +56,8 @@ _BEYOND = (
 )  # address space: so much is never needed, and a request for more fails instead of the machine
 _CASES_OF_A_WORKER = 5000
 _COMMANDS = 0.02
+# HDF5 has words of its own, for amounts that no computer has and that it asks for at no cost.
+_NO_MEMORY = re.compile("can't allocate memory|nable to allocate")
 
 
 class Campaign:
@@ -92,11 +94,8 @@ class Campaign:
         elif edit and action < 0.5:
             content, sealed = edit(random, content), False
         else:
-            other = random.choice(random.choice(self.kinds).variants)
-            content, sealed = (
-                blind(random, content, random.choice(list(other.values())) or b"\0"),
-                kind.sealed,
-            )
+            other = random.choice(list(random.choice(random.choice(self.kinds).variants).values()))
+            content, sealed = blind(random, content, other or b"\0"), kind.sealed
         return k, variant, content, random.random() < _COMMANDS, sealed
 
     def run(self, cases: int, seconds: float) -> int:
@@ -111,43 +110,45 @@ class Campaign:
 
     def _worker(self, first: int, last: int, until: float) -> int:
         """Cases in a process of their own; the number of the first case that was not done."""
-        reading, writing = os.pipe()
         self.current[:] = first, time.monotonic_ns()
+        with tempfile.TemporaryFile() as found:
+            hung = self._watch(first, last, until, found.fileno())
+            found.seek(0)
+            for line in found.read().decode(errors="replace").splitlines():
+                case, end, text = line.split("\t", 2)
+                self.failures.append((int(case), end, text))
+        case = int(self.current[0])
+        if case < 0:
+            return -case
+        k = self.choose(case)[0]  # the worker did not come to the end of it
+        end = "hang" if hung else "crash"
+        self.counts[k, ENDS.index(end)] += 1
+        self.failures.append((case, end, self.kinds[k].name))
+        return case + 1
+
+    def _watch(self, first: int, last: int, until: float, found: int) -> bool:
+        """Start the process and wait for its end; whether it hung."""
         child = os.fork()
         if child == 0:
             try:
-                os.close(reading)
-                self._work(first, last, until, writing)
+                self._work(first, last, until, found)
             except BaseException:
                 traceback.print_exc()
                 os._exit(70)
             os._exit(0)
-        os.close(writing)
-        hung, case, began = False, -1, 0.0
+        case, began = -1, 0.0
         while not os.waitpid(child, os.WNOHANG)[0]:
             time.sleep(0.01)
             used = time.clock_gettime(~child << 3 | 2)  # Linux's name of the clock of that process
             if int(self.current[0]) != case:
                 case, began = int(self.current[0]), used
             elif used - began > SECONDS or time.monotonic_ns() - int(self.current[1]) > 6e9 * SECONDS:
-                hung = True
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                break
-        with open(reading, "rb") as file:
-            for line in file.read().decode(errors="replace").splitlines():
-                case, end, text = line.split("\t", 2)
-                self.failures.append((int(case), end, text))
-        case = int(self.current[0])
-        if case >= 0:  # the worker did not come to the end of it
-            k = self.choose(case)[0]
-            end = "hang" if hung else "crash"
-            self.counts[k, ENDS.index(end)] += 1
-            self.failures.append((case, end, self.kinds[k].name))
-            return case + 1
-        return -case
+                return True
+        return False
 
-    def _work(self, first: int, last: int, until: float, writing: int) -> None:
+    def _work(self, first: int, last: int, until: float, found: int) -> None:
         with open(os.devnull, "w") as null:
             os.dup2(null.fileno(), 2)  # the C libraries of image formats complain there
         with tempfile.TemporaryDirectory(dir=_memory_folder()) as name:
@@ -171,7 +172,7 @@ class Campaign:
                 self.counts[k, ENDS.index(end)] += 1
                 if end in FAILURES:
                     line = f"{case}\t{end}\t{kind.name}: {' '.join(text.split())}\n"
-                    os.write(writing, line.encode(errors="backslashreplace")[:2000])
+                    os.write(found, line.encode(errors="backslashreplace")[:2000])
                 self.current[0] = -(case + 1)
                 if grown or time.monotonic() > until:
                     break  # a peak does not fall again, but in another process
@@ -213,7 +214,7 @@ def _commanded(arguments: list[str]) -> tuple[str, str]:
     lines = [
         line for line in complaint.getvalue().splitlines() if not line.startswith(("warning:", "the run"))
     ]
-    if "llocate" in complaint.getvalue():
+    if _NO_MEMORY.search(complaint.getvalue()):
         return "memory", complaint.getvalue()
     if status == 0 and not lines:
         return "read", ""
@@ -242,7 +243,7 @@ def _memory_folder() -> str | None:
 
 def _out_of_memory(error: BaseException | None) -> bool:
     while error is not None:
-        if isinstance(error, MemoryError) or "llocate" in str(error):
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
             return True
         error = error.__cause__ or error.__context__
     return False
