@@ -140,6 +140,11 @@ def _machines() -> list[hm.BoltzmannMachine]:
         hm.BoltzmannMachine([layers.TruncatedGaussian(3, [0, 1, 2], 4), layers.StandardisedGaussian(2)]),
         hm.BoltzmannMachine([layers.NaturalGaussian(2), layers.TruncatedGaussBernoulli(2, -1.0, 1.0)]),
         hm.BoltzmannMachine([layers.Binomial(3, 4), layers.ReLU(2), layers.Spin(1), layers.DoubleReLU(1)]),
+        hm.BoltzmannMachine(
+            [layers.Spin(4), layers.Categorical(1, 3), layers.Bernoulli(4)],
+            edges={(0, 0): hm.Masked(np.eye(4, k=1)), (0, 2): hm.Local((2, 2), 1), (1, 2): hm.Dense()},
+            visible=[1, 0],
+        ),
     ]
     machines[0].metadata = {"encoder": Scale().to_dict(), "data": {"source": "x.npy", "image_shape": [3, 1]}}
     machines[1].metadata = {"encoder": Standardise((0.0, 1.0, 2.0), (1.0, 1.0, 0.5)).to_dict()}
