@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_short_campaign_finds_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.campaigns", "damaged", "--cases", "400", "--seed", "3"],
+        [sys.executable, "-m", "tests.campaigns", "damaged", "--cases", "250", "--seed", "3"],
         cwd=ROOT, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
