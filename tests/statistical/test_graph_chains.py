@@ -27,6 +27,7 @@ SWEEPS = 2
 NAMES = [  # one of every shape; tests/exact/test_graphs.py has the others
     *("two visible kinds", "label on top of a deep machine", "fully visible Potts", "spins on a lattice"),
     *("semi-restricted and sparse", "lateral hidden units", "a triangle of layers", "four colours"),
+    "hidden layers at the ends of a path",
 ]
 KERNELS = [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Metropolis("state"), hm.chains.Tempering(3)]
 
@@ -152,7 +153,7 @@ def test_unbiased_contrastive_divergence(name, observed):
 
 
 @pytest.mark.parametrize("observed", ["all", "in part"])
-@pytest.mark.parametrize("name", [*UNBIASED[:2], "hidden layer in the middle"])
+@pytest.mark.parametrize("name", [*UNBIASED[:2], "hidden layer in the middle", NAMES[-1]])
 def test_unbiased_from_local_modes(name, observed):
     """Its readings also sum visible layers out, each row with what it holds of them."""
     check_unbiased(name, hm.rules.ucd_lmi(coupling=hm.couplings.Gibbs()), observed)
