@@ -77,7 +77,7 @@ def denoise(
     encoder = encoder_of(machine)
     deviation = None if noise_deviation is None else noise_in_states(noise_deviation, encoder)
     generator = as_generator(seed, machine.device)
-    truth, layer = seen, machine.layers[0]
+    truth, layer = seen, machine.layers[machine.visible[0]]
     if corrupt:
         layer.check(truth, "X")
         channel: Channel

@@ -73,7 +73,7 @@ def encoded_rows(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
     """
     with naming(dataset.name):
         rows = Rows.of(encode(encoder_of(machine), dataset.samples), dtype=machine.dtype)
-        width = machine.layers[0].width
+        width = machine.visible_width
         if rows.width != width:
             raise ValueError(f"X: expected {width} columns for the machine's states, received {rows.width}")
     return rows

@@ -78,7 +78,7 @@ class Graph:
         self._fewest, self.summed = self._last_summed(_coloured(parts, self.edges), layers)
         self.colours = self._fewest
         if not self.independent and not any(l in self.hidden and m in self.hidden for l, m in self.edges):
-            # Held data leave nothing to sample if the hidden layers share a colour, even one more than needed.
+            # In a colour of their own, even one more than needed, they leave nothing to sample beside data.
             seen = [part for part in parts if part.layer in self.visible]
             among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]
             self.summed = self.hidden
