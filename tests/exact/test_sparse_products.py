@@ -7,8 +7,9 @@ import torch
 
 import harmonium as hm
 from harmonium._products import times
+from harmonium.machine import hamiltonian as hamiltonian_module
 
-from .graphs import _lattice
+from .graphs import _lattice, make
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -48,3 +49,23 @@ def test_a_sweep_leaves_the_states_that_it_was_given_alone() -> None:
         moved = hm.chains.Gibbs().sweep(hamiltonian, states, generator).states
     assert torch.equal(states[0], before[0])
     assert moved[0].is_contiguous() and not torch.equal(moved[0], before[0])
+
+
+def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
+    """Other temperatures, rows or held entries of a machine make no column product anew."""
+    machine = make("semi-restricted and sparse").float()
+    made = []
+    monkeypatch.setattr(hamiltonian_module, "times", lambda y: made.append(y) or times(y))
+    law = machine.hamiltonian()
+    generator = torch.Generator().manual_seed(0)
+    states = machine.random_states(4, generator=generator)
+    with torch.no_grad():
+        hm.chains.Gibbs().sweep(law, states, generator)
+        first = len(made)
+        clamp = {1: torch.full((4, 4), torch.nan).index_fill(1, torch.tensor([0]), 1.0)}
+        for other in (law.tempered(0.5), law.given(clamp, 4), law.given(clamp, 4).take(slice(0, 4))):
+            hm.chains.Gibbs().sweep(other, states, generator)
+            assert other.transposed is law.transposed
+        assert first > 0 and len(made) == first
+        hm.chains.Gibbs().sweep(law.to(torch.float64), [x.double() for x in states], generator)
+    assert len(made) > first

@@ -19,6 +19,29 @@ States = list[Tensor]
 
 
 @final
+class Couplings(tuple[Tensor, ...]):
+    """J of every edge, and what is made of them once for all Hamiltonians that share them."""
+
+    @cached_property
+    def transposed(self) -> tuple[Tensor, ...]:
+        """Jᵀ of every coupling, rows contiguous; made at first use."""
+        return tuple(J.t().contiguous() for J in self)
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, bool, int], tuple[Times, Tensor]]:
+        return {}
+
+    def columns(self, edge: int, above: bool, columns: Tensor) -> Times:
+        """The product with the columns of J (of Jᵀ) that lead to some units, kept for the next sweep."""
+        key = (edge, above, id(columns))
+        if key not in self._known:
+            J = self[edge]
+            # Kept beside it, the columns cannot give their identity to others.
+            self._known[key] = times(J[columns].t() if above else J[:, columns]), columns
+        return self._known[key][0]
+
+
+@final
 @dataclass(frozen=True)
 class Hamiltonian:
     """-E(x) = Σ_l θ_l·t_l(x_l) + β Σ_{l<m} x_lᵀ J_lm x_m + ½ β Σ_l x_lᵀ J_ll x_l (FORMULAS §1).
@@ -40,7 +63,7 @@ class Hamiltonian:
     layers: tuple[Layer, ...]
     graph: Graph
     thetas: tuple[Theta, ...]
-    couplings: tuple[Tensor, ...]
+    couplings: Couplings
     beta: float | Tensor = 1.0
     held: Clamp | None = None
 
@@ -52,10 +75,10 @@ class Hamiltonian:
     def device(self) -> torch.device:
         return self.thetas[0][0].device
 
-    @cached_property
+    @property
     def transposed(self) -> tuple[Tensor, ...]:
-        """Jᵀ of every coupling, rows contiguous; made at first use."""
-        return tuple(J.t().contiguous() for J in self.couplings)
+        """Jᵀ of every coupling, rows contiguous."""
+        return self.couplings.transposed
 
     @property
     def edges(self) -> Iterator[tuple[int, int, Tensor]]:
@@ -139,7 +162,7 @@ class Hamiltonian:
         return replace(
             self,
             thetas=tuple(tuple(parameter.to(dtype) for parameter in theta) for theta in self.thetas),
-            couplings=tuple(J.to(dtype) for J in self.couplings),
+            couplings=Couplings(J.to(dtype) for J in self.couplings),
         )
 
     def field(
@@ -164,7 +187,7 @@ class Hamiltonian:
                 J = self.couplings[edge]
                 part = product(states[other], J.t() if above else J)
             else:
-                part = self._columns(edge, above, columns)(states[other])
+                part = self.couplings.columns(edge, above, columns)(states[other])
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
             rows = max((len(x) for x in states if x is not None), default=1)
@@ -330,18 +353,6 @@ class Hamiltonian:
             return self.thetas[layer]
         theta = self.thetas[layer.layer]
         return theta if layer.columns is None else tuple(p[..., layer.columns] for p in theta)
-
-    @cached_property
-    def _parts(self) -> dict[tuple[int, bool, int], Times]:
-        return {}
-
-    def _columns(self, edge: int, above: bool, columns: Tensor) -> Times:
-        """The product with the columns of J (of Jᵀ) that lead to some units, kept for the next sweep."""
-        key = (edge, above, id(columns))
-        if key not in self._parts:
-            J = self.couplings[edge]
-            self._parts[key] = times(J[columns].t() if above else J[:, columns])
-        return self._parts[key]
 
 
 def put(part: Part, x: Tensor, states: Tensor) -> Tensor:
