@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium._products import times
 from harmonium.machine import hamiltonian as hamiltonian_module
+from harmonium.products import Factor
 
 from .graphs import _lattice, make
 
@@ -19,7 +19,7 @@ def test_products_with_a_known_matrix(share: float, dtype: torch.dtype) -> None:
     y = torch.randn(60, 25, generator=generator, dtype=dtype)
     y[torch.rand(60, 25, generator=generator) >= share] = 0
     x = torch.randn(13, 60, generator=generator, dtype=dtype)
-    actual = times(y)(x)
+    actual = Factor(y, sparse=True).times(x)
     assert actual.is_contiguous()
     torch.testing.assert_close(actual, x @ y)
 
@@ -52,10 +52,10 @@ def test_a_sweep_leaves_the_states_that_it_was_given_alone() -> None:
 
 
 def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
-    """Other temperatures, rows or held entries of a machine make no column product anew."""
+    """Other temperatures, rows or held entries of a machine make no factor anew."""
     machine = make("semi-restricted and sparse").float()
     made = []
-    monkeypatch.setattr(hamiltonian_module, "times", lambda y: made.append(y) or times(y))
+    monkeypatch.setattr(hamiltonian_module, "Factor", lambda *y, **how: made.append(y) or Factor(*y, **how))
     law = machine.hamiltonian()
     generator = torch.Generator().manual_seed(0)
     states = machine.random_states(4, generator=generator)

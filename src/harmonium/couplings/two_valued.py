@@ -12,8 +12,8 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._parallel import COMPILED, COMPILED_VALUES, share_out
-from harmonium._products import exact_int8_products, int8_product
 from harmonium.machine import Hamiltonian, Part, States, Statistics
+from harmonium.products import digits, int8_product
 
 FEW_DIFFERENCES = 1 / 6
 """Share of units that differ between two chains up to which differences cost less than a product."""
@@ -152,7 +152,7 @@ def adds_signed(hamiltonian: Hamiltonian, rows: int) -> bool:
     layers = range(len(hamiltonian.layers))
     return (
         serves(hamiltonian, layers)
-        and exact_int8_products()
+        and digits.work()
         and hamiltonian.graph.is_chain
         and rows * hamiltonian.couplings[0].numel() >= _WORTHWHILE
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -10,10 +10,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium._products import Times, product, times
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
+from harmonium.products import Factor, product
 
 States = list[Tensor]
 
@@ -28,16 +28,22 @@ class Couplings(tuple[Tensor, ...]):
         return tuple(J.t().contiguous() for J in self)
 
     @cached_property
-    def _known(self) -> dict[tuple[int, bool, int], tuple[Times, Tensor]]:
+    def _known(self) -> dict[Hashable, tuple[Factor, Tensor | None]]:
         return {}
 
-    def columns(self, edge: int, above: bool, columns: Tensor) -> Times:
-        """The product with the columns of J (of Jᵀ) that lead to some units, kept for the next sweep."""
+    def factor(self, edge: int) -> Factor:
+        """The coupling of an edge, to multiply with."""
+        if edge not in self._known:
+            self._known[edge] = Factor(self[edge]), None
+        return self._known[edge][0]
+
+    def columns(self, edge: int, above: bool, columns: Tensor) -> Factor:
+        """The columns of J (of Jᵀ) that lead to some units."""
         key = (edge, above, id(columns))
         if key not in self._known:
             J = self[edge]
             # Kept beside it, the columns cannot give their identity to others.
-            self._known[key] = times(J[columns].t() if above else J[:, columns]), columns
+            self._known[key] = Factor(J[columns].t() if above else J[:, columns], sparse=True), columns
         return self._known[key][0]
 
 
@@ -184,10 +190,9 @@ class Hamiltonian:
             if given is not None and other not in given:
                 continue
             if columns is None:
-                J = self.couplings[edge]
-                part = product(states[other], J.t() if above else J)
+                part = self.couplings.factor(edge).times(states[other], transposed=above)
             else:
-                part = self.couplings.columns(edge, above, columns)(states[other])
+                part = self.couplings.columns(edge, above, columns).times(states[other])
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
             rows = max((len(x) for x in states if x is not None), default=1)
