@@ -33,9 +33,11 @@ def test_the_environment_is_asked_first(monkeypatch) -> None:
         products.choice()
 
 
-@pytest.mark.parametrize("text", ["", "torch:", "torch:0", "torch:-1", "mkl", "onednn:many", "torch:1:2"])
+@pytest.mark.parametrize(
+    "text", ["", "torch:64", "torch,digits=0", "mkl", "onednn,digits=many", "torch,sparse=2", "torch,fast=1"]
+)
 def test_what_is_no_choice_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"products: expected torch or onednn, with :ROWS"):
+    with pytest.raises(ValueError, match=r"products: expected torch or onednn, then perhaps ,digits=ROWS"):
         products.use(text)
     assert products.made() is None
 
@@ -57,20 +59,22 @@ def test_a_resumed_run_multiplies_as_before(tmp_path) -> None:
     pytest.importorskip("numba")
     if not products.digits.work():
         pytest.skip("int8 products are not to be had on this processor")
-    products.use("torch:64")
+    products.use("torch,digits=64")
     whole = train(tmp_path / "whole", 6)
     train(tmp_path / "cut", 3)
     products.use(None)
     resumed = train(tmp_path / "cut", 6, resume=True)
-    assert str(products.made()) == "torch:64"
+    assert str(products.made()) == "torch,digits=64"
     assert torch.equal(resumed.couplings[0].weight, whole.couplings[0].weight)
 
 
 def test_a_resumed_run_says_when_it_cannot(tmp_path) -> None:
-    products.use("torch:64" if products.digits.work() else "torch")
+    products.use("torch,digits=64" if products.digits.work() else "torch")
     train(tmp_path, 3)
     checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    checkpoint["products"] = "onednn:4096"
+    checkpoint["products"] = "onednn,digits=4096"
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
-    with pytest.warns(UserWarning, match=r"onednn:4096.*HARMONIUM_PRODUCTS=onednn:4096 repeats it"):
+    with pytest.warns(
+        UserWarning, match=r"onednn,digits=4096.*HARMONIUM_PRODUCTS=onednn,digits=4096 repeats it"
+    ):
         train(tmp_path, 6, resume=True)

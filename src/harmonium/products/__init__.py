@@ -5,10 +5,11 @@ multiplied exactly (``digits``); matrices that are mostly zero are summed row by
 else is left to the faster of two libraries (``calibration``).
 """
 
-from harmonium.products.calibration import Choice, choice, made, product, repeat, use
+from harmonium.products.calibration import Choice, choice, made, repeat, use
+from harmonium.products.changes import Changes
 from harmonium.products.digits import int8_product
 from harmonium.products.factor import Factor, RowProducts
-from harmonium.products.sparse import Changes
+from harmonium.products.product import product
 
 __all__ = [
     "Changes",

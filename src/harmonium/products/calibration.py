@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from math import ceil, log2
+from importlib.util import find_spec
+from math import ceil, floor, log2
 from time import perf_counter
 from typing import Final, final
 
 import torch
-from torch import Tensor
 
-from harmonium.products import dense, digits
+from harmonium.products import dense, digits, sparse
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that says what to use and spares the measurement: "torch", "onednn:256", ..."""
 
 _ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
+_SHARE = 0.125  # of nonzero entries where sums of rows are timed
+_STEPS = 16  # in which the share is told up to which they serve
 _ROUNDS = 5
 _CLEAR = 1.1  # a lead that measurements on a busy machine do not turn around
 
@@ -32,44 +35,53 @@ class Choice:
         library: of products of real numbers: "torch" (what torch was built with) or "onednn".
         digits_from: rows of states that have to meet a matrix for it to be worth splitting into digits; None:
             never.
+        sparse: share of nonzero entries of a state up to which the rows that it picks are summed; 0: never.
         gflops: what was measured, in 10⁹ multiplications and additions a second; empty where nothing was.
     """
 
     library: str
     digits_from: int | None = None
+    sparse: float = 0.0
     gflops: dict[str, float] = field(default_factory=dict, compare=False)
 
     def __str__(self) -> str:
-        return self.library if self.digits_from is None else f"{self.library}:{self.digits_from}"
+        digits = [] if self.digits_from is None else [f"digits={self.digits_from}"]
+        return ",".join([self.library, *digits, *([f"sparse={self.sparse:g}"] if self.sparse else [])])
 
     @staticmethod
     def parse(text: str) -> Choice:
-        """A choice from its string, such as "torch", "onednn" or "onednn:256".
+        """A choice from its string, such as "torch" or "onednn,digits=256,sparse=0.25".
 
         Raises:
             ValueError: text that is none.
         """
-        library, _, rows = text.partition(":")
-        if library not in dense.LIBRARIES or (":" in text and not (rows.isdigit() and int(rows) > 0)):
-            raise ValueError(
-                f"products: expected {' or '.join(dense.LIBRARIES)}, with :ROWS where states of so many rows "
-                f"are multiplied in digits, received {text!r}"
-            )
-        return Choice(library, int(rows) if rows else None)
+        library, *more = text.split(",")
+        settings = {name: value for name, _, value in (each.partition("=") for each in more)}
+        rows, share = settings.pop("digits", None), settings.pop("sparse", "0")
+        with suppress(ValueError):
+            made = Choice(library, None if rows is None else int(rows), float(share))
+            possible = (rows is None or int(rows) > 0) and 0 <= made.sparse <= 1
+            if library in dense.LIBRARIES and not settings and possible:
+                return made
+        raise ValueError(
+            f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,digits=ROWS and ,sparse=SHARE "
+            f"(states of so many rows are multiplied in digits, those with so few nonzero entries by sums), "
+            f"received {text!r}"
+        )
 
     @property
     def possible(self) -> bool:
         """Whether this processor and these packages have it."""
-        return dense.works(self.library) and (self.digits_from is None or digits.work())
+        compiled = find_spec("numba") is not None
+        return (
+            dense.works(self.library)
+            and (self.digits_from is None or digits.work())
+            and (self.sparse == 0 or compiled)
+        )
 
 
 _LOCK = threading.Lock()
 _MADE: Choice | None = None
-
-
-def product(x: Tensor, y: Tensor) -> Tensor:
-    """The matrix product ``x @ y`` of shapes (m, k) and (k, n)."""
-    return dense.multiply(choice().library, x, y) if dense.large(x, y) else x @ y
 
 
 def choice() -> Choice:
@@ -142,17 +154,23 @@ def measure() -> Choice:
         known, whole = digits.Digits(y, digits.EXACT), x.to(torch.int8)
         ways["digits"] = lambda: known.times(whole)
         ways["split"] = lambda: digits.Digits(y, digits.EXACT)
+    if find_spec("numba") is not None:
+        few, total = x * (torch.rand(x.shape, generator=generator) < 2 * _SHARE), torch.zeros(_ROWS, _OUTER)
+        ways["sparse"] = lambda: sparse.add_rows(few, y, total)
     seconds = _best(ways)
     work = 2e-9 * x.numel() * _OUTER
-    gflops = {name: work / t for name, t in seconds.items() if name != "split"}
+    amount = {name: _SHARE if name == "sparse" else 1.0 for name in seconds if name != "split"}
     library = "torch"
     if "onednn" in seconds and seconds["onednn"] * _CLEAR < seconds["torch"]:
         library = "onednn"
-    rows = None
+    rows, share = None, 0.0
     if "digits" in seconds and seconds["digits"] * _CLEAR < seconds[library]:
         saved = (seconds[library] - seconds["digits"]) / _ROWS
         rows = 1 << max(ceil(log2(2 * seconds["split"] / saved)), 6)  # a power of two: the same every time
-    return Choice(library, rows, gflops)
+    if "sparse" in seconds:
+        other = seconds["digits"] if rows is not None and rows <= _ROWS else seconds[library]
+        share = min(floor(_STEPS * _SHARE * other / (seconds["sparse"] * _CLEAR)) / _STEPS, 1.0)
+    return Choice(library, rows, share, {name: work * amount[name] / seconds[name] for name in amount})
 
 
 def _best(ways: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -32,7 +32,7 @@ class Digits:
     """
 
     def __init__(self, y: Tensor, digits: int, transposed: bool = False) -> None:
-        from harmonium.compiled import digits as compiled
+        from harmonium.compiled import products as compiled
 
         top = 127 * 256 ** (digits - 1)  # not 127 in every digit, which rounding could exceed
         largest = y.detach().abs().amax(1 if transposed else 0).double()
@@ -51,7 +51,7 @@ class Digits:
         return self._joined([torch._int_mm(d.t(), x) for d in self._digits], rows=True)
 
     def _joined(self, parts: list[Tensor], rows: bool = False) -> Tensor:
-        from harmonium.compiled import digits as compiled
+        from harmonium.compiled import products as compiled
 
         out = torch.empty(parts[0].shape)
         compiled.join(out.numpy(), self._units.numpy(), rows, *(part.numpy() for part in parts))
@@ -60,7 +60,7 @@ class Digits:
 
 def whole_numbers(x: Tensor) -> Tensor | None:
     """x as int8 where that is exact, else None."""
-    from harmonium.compiled import digits as compiled
+    from harmonium.compiled import products as compiled
 
     out = torch.empty(x.shape, dtype=torch.int8)
     return out if compiled.whole(x.detach().numpy(), out.numpy()) else None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import final
+from math import inf
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from harmonium.products.calibration import choice, product
+from harmonium.products.calibration import choice
 from harmonium.products.dense import large
 from harmonium.products.digits import EXACT, MEANS, Digits, whole_numbers
-from harmonium.products.sparse import few_rows
+from harmonium.products.product import product
+from harmonium.products.sparse import add_rows, density, few_rows
 
+_TRANSPOSED = 128  # rows from which on a transposed copy is worth its time
 _LOT = 1000  # rows from which on a product gains nothing from more of them
 
 
@@ -19,8 +22,9 @@ _LOT = 1000  # rows from which on a product gains nothing from more of them
 class Factor:
     """A matrix that many others are going to multiply, from either side.
 
-    Where they are whole numbers it is split into digits, once, as soon as enough rows have come or are
-    likely to come: as many again as have, and twice as many as come first.
+    Where these are zero in most places the rows that they pick are summed. Where they are whole numbers it is
+    split into digits, once, as soon as enough rows have come or are likely to come, which is twice as many as
+    come now.
 
     Args:
         y: (k, n).
@@ -31,37 +35,49 @@ class Factor:
         self._y = y
         self._few_rows = few_rows(y) if sparse else None
         self._met = 0
-        self._digits: dict[bool, tuple[int, Digits]] = {}
+        self._kept: dict[tuple[str, bool], tuple[int, Any]] = {}
 
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         if self._few_rows is not None and not transposed:
             return self._few_rows(x)
         y = self._y.t() if transposed else self._y
-        if large(x, y) and self._worth_splitting(len(x)):
+        if not large(x, y):
+            return product(x, y)
+        self._met += len(x)
+        expected = self._met + 2 * len(x)
+        if (
+            choice().sparse > 0
+            and (not transposed or expected >= _TRANSPOSED)
+            and density(x) <= choice().sparse
+        ):
+            return add_rows(x, self._made("rows", transposed), torch.zeros(len(x), y.shape[1]))
+        if expected >= (choice().digits_from or inf):
             whole = whole_numbers(x)
             if whole is not None:
-                return self._split(transposed).times(whole)
+                digits: Digits = self._made("digits", transposed)
+                return digits.times(whole)
         return product(x, y)
 
-    def _worth_splitting(self, rows: int) -> bool:
-        start = choice().digits_from
-        self._met += rows
-        return start is not None and self._met + 2 * rows >= start
-
-    def _split(self, transposed: bool) -> Digits:
+    def _made(self, what: str, transposed: bool) -> Any:
+        """y or yᵀ with contiguous rows, or in digits: made once for these values of y."""
         version = -1 if self._y.is_inference() else self._y._version
-        if self._digits.get(transposed, (None,))[0] != version:  # of these values of y
-            self._digits[transposed] = version, Digits(self._y, EXACT, transposed)
-        return self._digits[transposed][1]
+        known = self._kept.get((what, transposed))
+        if known is None or known[0] != version:
+            if what == "digits":
+                made: Any = Digits(self._y, EXACT, transposed)
+            else:
+                made = (self._y.t() if transposed else self._y).detach().contiguous()
+            known = self._kept[what, transposed] = version, made
+        return known[1]
 
 
 @final
 class RowProducts:
     """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
 
-    Where x or y are states of whole numbers, the other is split into ``MEANS`` digits, and small batches wait
-    for each other.
+    Where x is zero in most places the rows of y that it picks are summed. Where x or y are whole numbers, the
+    other is split into ``MEANS`` digits, and small batches wait for each other.
 
     Args:
         like: a tensor of the shape (k, n), type and device of the sum.
@@ -80,7 +96,15 @@ class RowProducts:
             y: (rows, n).
             weight: a number, or one for each row (rows,).
         """
-        if large(x.t(), y) and choice().digits_from is not None:
+        if not large(x.t(), y):
+            self.grow(product(x.t(), _weighted(y, weight)))
+            return
+        if choice().sparse > 0 and density(x) <= choice().sparse:
+            if self._total is None:
+                self._total = torch.zeros_like(self._like)
+            add_rows(x.t(), _weighted(y, weight), self._total)
+            return
+        if choice().digits_from is not None:
             for swapped, states, others in ((False, x, y), (True, y, x)):
                 whole = whole_numbers(states)
                 if whole is not None:
@@ -113,6 +137,11 @@ class RowProducts:
         known = Digits(_together([others for _, _, others in self._waiting]), MEANS)
         self._waiting = []
         self.grow(known.under(whole) if swapped else known.times(whole.t()))
+
+
+def _few(x: Tensor) -> bool:
+    share = choice().sparse
+    return share > 0 and density(x) <= share
 
 
 def _together(parts: list[Tensor]) -> Tensor:

@@ -1,18 +1,42 @@
-"""Products with matrices that are zero nearly everywhere: sums of a few rows."""
+"""Products with matrices that are zero in most places: sums of a few rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from harmonium.products.calibration import product
+from harmonium._parallel import share_out
 
+_SHARE = 16  # rows from which on another thread is worth its start
 _DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
+
+
+def density(x: Tensor) -> float:
+    """The share of entries that are not 0."""
+    from harmonium.compiled import products as compiled
+
+    return float(compiled.count_nonzero(x.detach().numpy())) / max(x.numel(), 1)
+
+
+def add_rows(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
+    """Adds x @ y to ``total`` in place, and returns it: the rows of y where x is not 0 are summed.
+
+    Args:
+        x: (m, k), float32.
+        y: (k, n), rows contiguous.
+        total: (m, n), rows contiguous.
+    """
+    from harmonium.compiled import products as compiled
+
+    arrays = x.detach().numpy(), y.detach().numpy(), total.numpy()
+    threads = min(torch.get_num_threads(), max(len(x) // _SHARE, 1))
+    cuts = [len(x) * part // threads for part in range(threads + 1)]
+    share_out(lambda part: compiled.add_rows(cuts[part], cuts[part + 1], *arrays), threads)
+    return total
 
 
 def few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
@@ -29,40 +53,3 @@ def _sums(rows: Tensor, starts: Tensor, values: Tensor, x: Tensor) -> Tensor:
     # Sums of whole rows of xᵀ: the unit that vectors are added in is the batch.
     sums = embedding_bag(rows, x.t().contiguous(), starts, mode="sum", per_sample_weights=values)
     return sums.t().contiguous()
-
-
-class Changes:
-    """A matrix (m, k) that may well be zero nearly everywhere, such as the difference of two states.
-
-    Args:
-        x: the matrix.
-
-    Attributes:
-        rows: of its nonzero entries, in rising order.
-    """
-
-    def __init__(self, x: Tensor) -> None:
-        self._dense = x
-        if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
-            # Three times as fast as torch's own search.
-            places = np.divmod(np.flatnonzero(x.detach().numpy().astype(bool)), x.shape[1])
-            self.rows, self._columns = (torch.from_numpy(place) for place in places)
-        else:
-            self.rows, self._columns = x.nonzero(as_tuple=True)
-
-    def product(self, y: Tensor) -> Tensor:
-        """The matrix product with a contiguous y (k, n), outside autograd.
-
-        Below an eighth of nonzero entries the rows of y that they touch are summed.
-        """
-        x = self._dense
-        if x.device.type != "cpu" or len(self.rows) * _DENSE > x.numel():
-            return product(x, y)
-        starts, values = self._bags
-        return embedding_bag(self._columns, y, starts, mode="sum", per_sample_weights=values)
-
-    @cached_property
-    def _bags(self) -> tuple[Tensor, Tensor]:
-        """Where the entries of each row start, and the entries."""
-        starts = torch.searchsorted(self.rows, torch.arange(len(self._dense)))
-        return starts, self._dense[self.rows, self._columns]
