@@ -16,6 +16,7 @@ import torch
 
 import harmonium as hm
 from harmonium.cli.app import COMMANDS
+from harmonium.training.optimizers import Ascent, OptimizerFactory
 
 SLOW = {
     *("torch", "scipy.sparse", "scipy.special", "scipy.stats", "sklearn", "pandas", "matplotlib", "numba"),
@@ -53,7 +54,7 @@ def test_a_name_imports_what_it_needs(code: str, expected: set[str]) -> None:
 
 
 def test_evaluating_imports_what_it_needs(tmp_path: Path) -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(5)], seed=0)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(5)], seed=0)
     machine.save(tmp_path / "machine.safetensors")
     assert loaded_by_command("evaluate", tmp_path / "machine.safetensors", "bars-and-stripes") == {"torch"}
 
@@ -104,9 +105,7 @@ def test_digits_are_those_of_scikit_learn() -> None:
 
 @pytest.mark.parametrize(("name", "momentum"), [("sgd", 0.9), ("adam", 0.0)])
 def test_a_named_optimizer_is_torchs_own(name: str, momentum: float) -> None:
-    from harmonium.training.optimizers import Ascent
-
-    given = {
+    given: dict[str, OptimizerFactory] = {
         "sgd": lambda p: torch.optim.SGD(p, 0.1, 0.9, fused=True),
         "adam": lambda p: torch.optim.Adam(p, 0.1, fused=True),
     }
