@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from itertools import pairwise
@@ -37,9 +39,15 @@ class _Commands(TyperGroup):
         return name, listed and _command(str(name)), rest
 
 
+@cache
 def _command(name: str) -> Any:
     alone = typer.Typer(add_completion=False)
-    alone.command()(getattr(import_module(f"harmonium.cli.{name}"), name))
+    gc.disable()
+    try:
+        alone.command()(getattr(import_module(f"harmonium.cli.{name}"), name))
+    finally:
+        gc.freeze()  # what imports make stays: a search for garbage in it takes part of a second
+        gc.enable()
     return typer.main.get_command(alone)
 
 
