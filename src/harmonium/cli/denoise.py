@@ -15,7 +15,8 @@ from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium.cli import options
 from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
-from harmonium.cli.output import check_target, show, working, write_rows
+from harmonium.cli.output import check_target, show, working
+from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import read
 from harmonium.layers import Layer

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from harmonium import _checks
 from harmonium.data import (
@@ -21,6 +20,7 @@ from harmonium.data import (
     Threshold,
     encoder_from_dict,
 )
+from harmonium.data._arrays import is_sparse
 from harmonium.layers import Layer
 from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, visible_for
 
@@ -128,4 +128,4 @@ def naming(name: str) -> Iterator[None]:
 
 
 def _dense(samples: Any) -> Any:
-    return samples.toarray() if sparse.issparse(samples) else np.asarray(samples[()])
+    return samples.toarray() if is_sparse(samples) else np.asarray(samples[()])

@@ -14,8 +14,9 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.cli import options
 from harmonium.cli.encoding import encode, encoder_of, naming, source_of
-from harmonium.cli.output import check_target, show, working, write_rows
+from harmonium.cli.output import check_target, show, working
 from harmonium.cli.pseudo import visible_units
+from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, missing_at_random, missing_half, missing_rectangles, read
 from harmonium.data.missing import SIDES

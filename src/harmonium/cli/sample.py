@@ -15,7 +15,8 @@ from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import kernels, options
 from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
-from harmonium.cli.output import check_target, show, working, write_rows
+from harmonium.cli.output import check_target, show, working
+from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import BitPlanes, read
 from harmonium.machine import BoltzmannMachine, States
