@@ -122,14 +122,14 @@ def test_coupled_chains_estimate_the_statistics_without_bias(name):
     machine = make(name).float()
     hamiltonian = machine.hamiltonian()
     lots = []
-    for seed in range(40):
+    for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
-        start = machine.random_states(250, generator=generator)
+        start = machine.random_states(500, generator=generator)
         total = Statistics(hamiltonian)
         with torch.no_grad():
             run_pairs(
                 hamiltonian, hm.couplings.Gibbs(), start, k=1, m=2, lag=1, max_steps=None,
-                generator=generator, into=total, weight=1 / 250,
+                generator=generator, into=total, weight=1 / 500,
             )  # fmt: skip
         lots.append(flat(total).double())
     estimates = torch.stack(lots)
@@ -160,14 +160,14 @@ def test_unbiased_from_local_modes(name, observed):
 
 
 def check_unbiased(name: str, rule: hm.learning.Rule, observed: str) -> None:
-    """30 estimates of a gradient, each over the same 200 rows, against the oracle's."""
+    """20 estimates of a gradient, each over the same 300 rows, against the oracle's."""
     machine = make(name)
-    v = data_for(machine, 200)
+    v = data_for(machine, 300)
     if observed == "in part":
         v = holes(machine, v)
     truth = torch.cat([g.flatten() for g in oracle(name).gradient(v).values()])
     lots = []
-    for seed in range(30):
+    for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
         found = rule.gradient(machine, v, generator=generator).parameters
         lots.append(torch.cat([found[key].flatten() for key in oracle(name).parameters]).detach())
