@@ -27,6 +27,7 @@ COMMANDS = {
     "impute": "Fill in missing values given the rest of each row, and write the completed rows to a file.",
     "landscape": "Find the TAP solutions that rows of DATA flow to, and draw them.",
     "data": "Describe DATA; convert them, draw them.",
+    "info": "Say what harmonium runs on here, and what multiplies: measured now, in tens of milliseconds.",
 }
 
 

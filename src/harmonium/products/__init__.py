@@ -5,13 +5,14 @@ multiplied exactly (``digits``); matrices that are mostly zero are summed row by
 else is left to the faster of two libraries (``calibration``).
 """
 
-from harmonium.products.calibration import Choice, choice, made, repeat, use
+from harmonium.products.calibration import VARIABLE, Choice, choice, made, measure, repeat, use
 from harmonium.products.changes import Changes
 from harmonium.products.digits import int8_product
 from harmonium.products.factor import Factor, RowProducts
 from harmonium.products.product import product
 
 __all__ = [
+    "VARIABLE",
     "Changes",
     "Choice",
     "Factor",
@@ -19,6 +20,7 @@ __all__ = [
     "choice",
     "int8_product",
     "made",
+    "measure",
     "product",
     "repeat",
     "use",
