@@ -69,12 +69,12 @@ def advance(
     observer: Observer | None = None,
 ) -> States:
     """``run`` on states that the kernel has expanded; every chain in harmonium moves through this loop."""
+    step = Step(states, {}, {})
     for number in range(1, sweeps + 1):
-        step = kernel.at(number - 1, sweeps).sweep(hamiltonian, states, generator)
-        states = step.states
+        step = kernel.at(number - 1, sweeps).onward(hamiltonian, step, generator)
         if observer is not None:
             observer(number, step)
-    return states
+    return step.states
 
 
 def begin(

@@ -1,0 +1,78 @@
+"""What a sweep knows of fields is true of the states it hands on, and spares the next one a product."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis, Step
+from harmonium.products import Factor
+
+KERNELS: list[Kernel] = [
+    Gibbs(),
+    Metropolis(),
+    GibbsLangevin(0.5, 3, "exact"),
+    GibbsLangevin(0.5, 3, "metropolis"),
+    GibbsLangevin(0.5, 3, "metropolis", adjust=2),
+    Langevin(0.3),
+]
+MACHINES = {
+    "rbm": [hm.Gaussian(5), hm.Bernoulli(7)],
+    "hidden": [hm.Bernoulli(5), hm.Gaussian(3)],
+    "both": [hm.Gaussian(4), hm.Gaussian(3)],
+    "deep": [hm.Gaussian(4), hm.Spin(6), hm.Bernoulli(3), hm.Gaussian(2)],
+    "beside": [hm.Gaussian(4), hm.Spin(6), hm.Bernoulli(3)],
+}
+ROWS = 40
+
+
+def law(name: str, held: bool) -> hm.machine.Hamiltonian:
+    made = hm.BoltzmannMachine(MACHINES[name], seed=0).double()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    v = made.random_states(ROWS, generator=generator)[0]
+    v[:, 0] = torch.nan
+    return made.hamiltonian().given(v if held else None, ROWS)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_a_sweep_that_goes_on_is_the_sweep_from_its_states(kernel, name, held):
+    hamiltonian = law(name, held)
+    generator = torch.Generator().manual_seed(1)
+    states = [hamiltonian.pure_noise(l, ROWS, generator) for l in range(len(hamiltonian.layers))]
+    step = Step(hamiltonian.hold_all(states), {}, {})
+    for sweep in range(5):
+        now = kernel.at(sweep, 5)
+        before = generator.get_state()
+        afresh = now.sweep(hamiltonian, step.states, generator)
+        generator.set_state(before)
+        step = now.onward(hamiltonian, step, generator)
+        torch.testing.assert_close(step.states, afresh.states)
+        for l, field in step.fields.items():
+            torch.testing.assert_close(field, hamiltonian.field(l, step.states))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("kernel", "products"), [(GibbsLangevin(0.1, 10, "metropolis"), 2), (Langevin(0.1), 3)], ids=repr
+)
+def test_a_tested_sweep_computes_no_field_again(kernel, products, monkeypatch):
+    hamiltonian = law("rbm", held=False)
+    counted = []
+    times = Factor.times
+    monkeypatch.setattr(Factor, "times", lambda *args, **kwargs: counted.append(1) or times(*args, **kwargs))
+    generator = torch.Generator().manual_seed(1)
+    start = [hamiltonian.pure_noise(l, ROWS, generator) for l in range(2)]
+    numbers = []
+    hm.chains.advance(
+        hamiltonian, kernel, start, 4, generator, lambda number, step: numbers.append(len(counted))
+    )
+    assert [b - a for a, b in pairwise(numbers)] == [products] * 3
