@@ -76,3 +76,18 @@ def test_a_tested_sweep_computes_no_field_again(kernel, products, monkeypatch):
         hamiltonian, kernel, start, 4, generator, lambda number, step: numbers.append(len(counted))
     )
     assert [b - a for a, b in pairwise(numbers)] == [products] * 3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("widths", [(9, 7), (9, 7, 5), (9, 7, 5, 4)])
+def test_a_search_knows_the_fields_of_its_modes(widths, held):
+    made = hm.BoltzmannMachine([hm.Spin(n) for n in widths], seed=0).double()
+    generator = torch.Generator().manual_seed(0)
+    made.couplings[0].weight.copy_(torch.randn(widths[:2], generator=generator, dtype=torch.float64))
+    start = made.random_states(ROWS, generator=generator)
+    hamiltonian = made.hamiltonian().given(start[0] if held else None, ROWS)
+    step, _ = hm.chains.search(hamiltonian, start, generator)
+    assert sorted(step.fields) == list(range(int(held), len(widths)))
+    for l, field in step.fields.items():
+        torch.testing.assert_close(field, hamiltonian.field(l, step.states))
