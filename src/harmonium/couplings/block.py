@@ -58,10 +58,10 @@ class Block:
 
         Throughout, as laws that are nearly equal must not seem to have different weights.
         """
-        exact = self.hamiltonian.to(torch.float64)
-        sums = [
-            exact.log_partition(part, B.double()) for part, B in zip(self.parts, self.fields, strict=True)
-        ]
+        sums = []
+        for part, field in zip(self.parts, self.fields, strict=True):
+            theta = tuple(parameter.double() for parameter in self.hamiltonian.theta(part))
+            sums.append(self.hamiltonian.kind(part).log_partition(field.double(), theta=theta).sum(-1))
         return torch.stack(sums).sum(0)
 
     def log_ratio(self, other: Block, x: Sequence[Tensor]) -> Tensor:
