@@ -91,3 +91,44 @@ def test_a_search_knows_the_fields_of_its_modes(widths, held):
     assert sorted(step.fields) == list(range(int(held), len(widths)))
     for l, field in step.fields.items():
         torch.testing.assert_close(field, hamiltonian.field(l, step.states))
+
+
+@torch.no_grad()
+def test_fields_of_what_is_held_are_those_of_the_states():
+    """Also of joined layers that are both held, for some rows, and after a coupling has changed in place."""
+    layers = [hm.Bernoulli(4), hm.Spin(3), hm.Bernoulli(5)]
+    made = hm.BoltzmannMachine(layers, edges=[(0, 1), (0, 2), (1, 2)], visible=(0, 1), seed=0).double()
+    states = made.random_states(ROWS, generator=torch.Generator().manual_seed(0))
+    free = made.hamiltonian()
+    law = free.given(free.seen(states), ROWS)
+    assert law.fixes(0)
+    assert law.fixes(1)
+    rows = torch.tensor([3, 3, 0])
+    for _ in range(2):
+        for l in (0, 1, 2, 2):
+            field = law.field(l, states)
+            torch.testing.assert_close(field, free.field(l, states))
+            some = [x[rows] for x in states]
+            torch.testing.assert_close(law.take(rows).field(l, some), free.field(l, some))
+            field.add_(1.0)  # the caller's own
+        other = made.random_states(ROWS, generator=torch.Generator().manual_seed(1))
+        torch.testing.assert_close(law.field(2, other), free.field(2, other))
+        for coupling in made.couplings:
+            coupling.weight.mul_(2)
+
+
+@pytest.mark.parametrize("rule", [hm.rules.pcd(), hm.rules.mean_field_pcd()], ids=repr)
+def test_data_meet_a_coupling_once_in_an_update(rule, monkeypatch):
+    """The clamped phase multiplies them with it, and the free phase its own visible states."""
+    made = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(30), hm.Bernoulli(20)], seed=0)
+    v = made.random_states(ROWS, generator=torch.Generator().manual_seed(0))[0]
+    state = rule.gradient(made, v, generator=torch.Generator().manual_seed(1)).state
+    widths = []
+    times = Factor.times
+    monkeypatch.setattr(
+        Factor,
+        "times",
+        lambda self, x, transposed=False: widths.append(x.shape[1]) or times(self, x, transposed),
+    )
+    rule.gradient(made, v, state=state, generator=torch.Generator().manual_seed(2))
+    assert widths.count(40) == 2

@@ -63,13 +63,13 @@ class ClampedChains(Expectation):
     def add(self, task: Task) -> Outcome:
         if task.exact and (self.marginal or not task.complete):
             return task.add_exact()
-        hamiltonian, v = task.hamiltonian, task.v
-        states = complete(hamiltonian, v, task.generator)
-        if not task.exact:
-            sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
-            states = advance(hamiltonian.given(v, len(v)), Gibbs(), states, sweeps, task.generator)
-        summed = hamiltonian.graph.summed if self.marginal else ()
-        task.into.add(hamiltonian, states, task.each, summed=summed)
+        sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
+        law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v))
+        step = Step(complete(law, task.v, task.generator), {}, {})
+        for _ in range(0 if task.exact else sweeps):
+            step = Gibbs().onward(law, step, task.generator)
+        summed = law.graph.summed if self.marginal else ()
+        task.into.add(task.hamiltonian, step.states, task.each, summed=summed, fields=step.fields)
         return Outcome(None, {})
 
 

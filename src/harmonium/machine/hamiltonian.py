@@ -190,7 +190,7 @@ class Hamiltonian:
             if given is not None and other not in given:
                 continue
             if columns is None:
-                part = self.couplings.factor(edge).times(states[other], transposed=above)
+                part = self._product(edge, other, above, states[other])
             else:
                 part = self.couplings.columns(edge, above, columns).times(states[other])
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
@@ -199,6 +199,14 @@ class Hamiltonian:
             width = self.layers[l].width if columns is None else len(columns)
             return torch.zeros(rows, width, dtype=self.dtype, device=self.device)
         return self.beta_times(field)
+
+    def _product(self, edge: int, other: int, above: bool, x: Tensor) -> Tensor:
+        """What a neighbour adds to a field at β = 1."""
+        factor = self.couplings.factor(edge)
+        if self.held is None:
+            return factor.times(x, transposed=above)
+        J = self.couplings[edge]
+        return self.held.product(other, x, edge, J, lambda: factor.times(x, transposed=above))
 
     def beta_times(self, x: Tensor, power: int = 1) -> Tensor:
         """β to a power times x, which has a row for each of the batch: (batch,) or (batch, width)."""
