@@ -132,3 +132,29 @@ def test_data_meet_a_coupling_once_in_an_update(rule, monkeypatch):
     )
     rule.gradient(made, v, state=state, generator=torch.Generator().manual_seed(2))
     assert widths.count(40) == 2
+
+
+def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
+    made = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(30)], seed=0).double()
+    v = made.random_states(ROWS, generator=torch.Generator().manual_seed(0))[0]
+    widths = []
+    times = Factor.times
+    monkeypatch.setattr(hm.couplings.meeting, "suits", lambda *_: False)  # not the compiled pairs
+    monkeypatch.setattr(
+        Factor,
+        "times",
+        lambda self, x, transposed=False: widths.append(x.shape[1]) or times(self, x, transposed),
+    )
+    hm.rules.ucd().gradient(made, v, generator=torch.Generator().manual_seed(2))
+    assert widths[:3] == [40, 40, 30]  # the clamped phase, the start of the pairs, their first sweep
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MACHINES)
+def test_fields_of_a_completed_state_are_its_own(name):
+    hamiltonian = law(name, held=False)
+    v = hamiltonian.pure_noise(0, ROWS, torch.Generator().manual_seed(0))
+    step = hm.chains.completed(hamiltonian, v, torch.Generator().manual_seed(1))
+    assert step.fields
+    for l, field in step.fields.items():
+        torch.testing.assert_close(field, hamiltonian.field(l, step.states))

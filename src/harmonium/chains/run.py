@@ -112,13 +112,22 @@ def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) ->
         v: visible states, (batch, visible_width); NaN is drawn as of independent units.
         generator: source of noise.
     """
+    return completed(hamiltonian, v, generator).states
+
+
+def completed(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> Step:
+    """``complete``, with the fields of the layers that were drawn given all their neighbours."""
     states = hamiltonian.split(v)
+    fields: dict[int, Tensor] = {}
     given = set(hamiltonian.graph.visible)
     if bool(v.isnan().any()):
         for l in hamiltonian.graph.visible:
             alone = hamiltonian.sample(l, torch.zeros_like(states[l]), generator)
             states[l] = torch.where(states[l].isnan(), alone, states[l])
     for l in hamiltonian.graph.order:
-        states[l] = hamiltonian.sample(l, hamiltonian.field(l, states, given), generator)
+        field = hamiltonian.field(l, states, given)
+        states[l] = hamiltonian.sample(l, field, generator)
+        if given.issuperset(joint.other for joint in hamiltonian.graph.joints[l]):
+            fields[l] = field
         given.add(l)
-    return states
+    return Step(states, fields, {})

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.chains import Gibbs, Kernel, Step, advance, complete
+from harmonium.chains import Gibbs, Kernel, Step, advance, completed
 from harmonium.chains.small import advance_small, suits
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
@@ -65,7 +65,7 @@ class ClampedChains(Expectation):
             return task.add_exact()
         sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
         law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v))
-        step = Step(complete(law, task.v, task.generator), {}, {})
+        step = completed(law, task.v, task.generator)
         for _ in range(0 if task.exact else sweeps):
             step = Gibbs().onward(law, step, task.generator)
         summed = law.graph.summed if self.marginal else ()
@@ -128,7 +128,7 @@ class FreeChains(Expectation):
             check_states(hamiltonian, states)
         else:
             fresh = begin(hamiltonian, task.v, chains, self.start, generator)
-            states = kernel.expand(hamiltonian, fresh, generator)
+            states = kernel.expand(hamiltonian, fresh.states, generator)
         summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each: float | Tensor = task.weight / (chains * (self.sweeps - self.burn_in))
@@ -171,20 +171,22 @@ class FreeChains(Expectation):
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
 
 
-def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> States:
+def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> Step:
     """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases."""
     if start == "data":
-        states = complete(hamiltonian, v, generator)
+        step = completed(hamiltonian, v, generator)
         if bool(v.isnan().any()):
-            states = advance(hamiltonian.given(v, len(v)), Gibbs(), states, FILLING_SWEEPS, generator)
-        return states
+            law = hamiltonian.given(v, len(v))
+            step = Step(advance(law, Gibbs(), step.states, FILLING_SWEEPS, generator), {}, {})
+        return step
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
-        return complete(hamiltonian, torch.cat(seen, -1), generator)
-    return [
+        return completed(hamiltonian, torch.cat(seen, -1), generator)
+    states = [
         hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
         for l, layer in enumerate(hamiltonian.layers)
     ]
+    return Step(states, {}, {})
 
 
 def check_states(hamiltonian: Hamiltonian, state: Any) -> None:
