@@ -9,11 +9,11 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import begin
-from harmonium.couplings import two_valued
+from harmonium.compiled import serving
+from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.ledger import Ledger
 from harmonium.couplings.meetings import Meetings
-from harmonium.couplings.pairs import PairKernel, Place, join
-from harmonium.couplings.small import run_small_pairs, suits
+from harmonium.couplings.pairs import PairKernel, Place, differences, join
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
 
@@ -90,7 +90,14 @@ def run_pairs(
     _check(k, m, lag, max_steps)
     if antithetic and len(start[0]) % 2:
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
-    if row_weights is None and suits(coupling, hamiltonian):
+    if (
+        row_weights is None
+        and isinstance(coupling, Gibbs)
+        and coupling.even is coupling.odd is None
+        and serving.small_pairs(hamiltonian, coupling.jumps is not None)
+    ):
+        from harmonium.couplings.small import run_small_pairs  # needs numba
+
         return run_small_pairs(
             hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,
             generator=generator, into=into, weight=weight, antithetic=antithetic,
@@ -177,7 +184,7 @@ class _FlipRate:
 
     def observe(self, before: Place, after: Place) -> None:
         for l in self.layers:
-            self.changed += int(two_valued.differences(before.states[l], after.states[l]).sum())
+            self.changed += int(differences(before.states[l], after.states[l]).sum())
             self.seen += after.states[l].numel()
 
     @property
@@ -187,7 +194,7 @@ class _FlipRate:
 
 def _equal(both: Place, layers: tuple[int, ...]) -> Tensor:
     halves = [both.states[l].chunk(2) for l in layers]
-    return torch.stack([two_valued.differences(x, y) == 0 for x, y in halves]).all(0)
+    return torch.stack([differences(x, y) == 0 for x, y in halves]).all(0)
 
 
 def _without(apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:

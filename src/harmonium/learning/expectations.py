@@ -10,11 +10,13 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.chains import Gibbs, Kernel, Step, advance, complete
-from harmonium.chains.small import advance_small, suits
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, complete
+from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Hamiltonian, States
+
+_SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 
 Start = Literal["data", "persistent", "noise"]
 
@@ -134,7 +136,9 @@ class FreeChains(Expectation):
         each: float | Tensor = task.weight / (chains * (self.sweeps - self.burn_in))
         if self.start == "data" and task.row_weights is not None:
             each = each * task.row_weights
-        if isinstance(each, float) and suits(kernel, hamiltonian):
+        if isinstance(each, float) and isinstance(kernel, _SMALL) and serving.small_chains(hamiltonian):
+            from harmonium.chains.small import advance_small  # needs numba
+
             states, diagnostics = advance_small(
                 hamiltonian, kernel, states, self.sweeps, generator,
                 into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
