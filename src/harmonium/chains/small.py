@@ -54,7 +54,7 @@ def advance_small(
     J = np.ascontiguousarray((hamiltonian.couplings[0].detach() * hamiltonian.beta).numpy())
     n0, n1 = J.shape
     hidden = units_of(hamiltonian.thetas[1], [hamiltonian.layers[1].two_values])
-    visible = [theta.detach().double().numpy() for theta in hamiltonian.thetas[0]]
+    linear, precision = (theta.detach().double().numpy() for theta in hamiltonian.thetas[0])
     v, h = (x.detach().numpy().copy() for x in states)
     key = _random.key(generator)
     chains = len(v)
@@ -63,9 +63,11 @@ def advance_small(
     diagnostics = np.zeros((shares, 2))
     law = keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight
 
+    run: Any = _run
+
     def work(share: int) -> None:
         own = *(total[share] for total in sums), diagnostics[share]
-        _run(J, hidden, *visible, v, h, share, shares, key, *law, *own)
+        run(J, hidden, linear, precision, v, h, share, shares, key, *law, *own)
 
     share_out(work, shares)
     first, second, third, pairs = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
@@ -93,12 +95,13 @@ def _run(
     an entry for each sweep. ``diagnostics`` sums acceptances and squared jumps.
     """
     bias, gain, low = hidden
+    lean = low / gain
     n0, n1 = J.shape
     state, noise, normal, decide = stream(), room_for(n1), room_for(2 * n0 + 2), room_for(2)
     deviation = 1.0 / np.sqrt(precision)
     v, proposal = row_of(n0), row_of(n0)
     centre, there, xi = np.empty(n0), np.empty(n0), np.empty(n0)
-    s, s_new, step, work = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
+    s, s_new, step, factors = row_of(n1), row_of(n1), row_of(n1), np.empty(n1)
     up, up_new, rare, rare_new = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
     h, h_new, mean, mean_new = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
     h_part, pair_part = row_of(n1), np.empty((n0, n1), np.float32)
@@ -125,9 +128,9 @@ def _run(
             if adjusted[sweep]:
                 for j in range(n1):
                     step[j] = s_new[j] - s[j]
-                log_ratio, backward = change(s, step, rare, work), 0.0
+                log_ratio, backward = change(s, step, rare, factors), 0.0
                 for j in range(n1):
-                    log_ratio += np.float64(low[j] / gain[j] * step[j])
+                    log_ratio += np.float64(lean[j] * step[j])
                 _centre(mean_new if collapsed else h_new, J, linear, precision, there)
                 for i in range(n0):
                     old, new = np.float64(v[i]), np.float64(proposal[i])
@@ -167,9 +170,7 @@ def _run(
 
 
 @jit
-def _hidden(
-    v: Any, J: Any, bias: Any, gain: Any, low: Any, s: Any, up: Any, rare: Any, mean: Any
-) -> None:
+def _hidden(v: Any, J: Any, bias: Any, gain: Any, low: Any, s: Any, up: Any, rare: Any, mean: Any) -> None:
     """Log-odds, probabilities and means of the hidden units given v."""
     log_odds(v, J, bias, gain, s)
     probabilities(s, up, rare)

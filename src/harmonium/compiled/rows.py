@@ -43,7 +43,7 @@ def couple(
 ) -> None:  # fmt: skip
     """The maximal coupling with common noise in the rejection loop: fills x, y and tries."""
     n = len(bias)
-    state, noise, step, work = stream(), room_for(n + 4), row_of(n), row_of(n)
+    state, noise, step, factors = stream(), room_for(n + 4), row_of(n), np.empty(n)
     s_x, s_y, up, rare = row_of(n), row_of(n), row_of(n), row_of(n)
     for row in range(first, last):
         seed(state, key, row)
@@ -51,7 +51,7 @@ def couple(
             s_x[i] = gain[i] * (fields_x[row, i] + bias[i])
             s_y[i] = gain[i] * (fields_y[row, i] + bias[i])
         probabilities(s_x, up, rare)
-        tries[row] = couple_row(s_x, s_y, up, rare, low, x[row], y[row], step, work, noise, state)
+        tries[row] = couple_row(s_x, s_y, up, rare, low, x[row], y[row], step, factors, noise, state)
 
 
 @jit

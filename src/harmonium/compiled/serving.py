@@ -120,7 +120,7 @@ def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, A
     return np.concatenate(rows), np.concatenate(gains), np.concatenate(lows)
 
 
-def draw(field: Tensor, bias: Tensor, values: Values, key: int, mirrored_from: int = 0) -> Tensor:
+def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_from: int = 0) -> Tensor:
     """A draw of units given their field, of its shape; row r has noise of its own, whatever the threads.
 
     Args:

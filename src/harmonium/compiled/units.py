@@ -74,17 +74,17 @@ def draw(up: Any, low: Any, noise: Any, x: Any) -> None:
 
 
 @jit
-def change(s: Any, step: Any, rare: Any, work: Any) -> float:
+def change(s: Any, step: Any, rare: Any, factors: Any) -> float:
     """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to all digits of the steps.
 
     A difference of two log-partitions would have so many digits of these: laws that are nearly equal would
     seem to have more or less weight than the other throughout, and what is left of them would be empty.
     """
-    large, huge, total = False, False, 0.0
-    for i in range(len(step)):
-        large |= not (abs(s[i]) < 20 and abs(step[i]) < 20)
-        huge |= not (abs(s[i]) < 40 and abs(step[i]) < 40)
-    if huge:
+    total, most = 0.0, np.int32(0)
+    for i in range(len(step)):  # bits of what is not negative rise with it, to infinity and NaN
+        most = max(most, np.float32(abs(s[i])).view(np.int32), np.float32(abs(step[i])).view(np.int32))
+    largest = np.int32(most).view(np.float32)
+    if not largest < 40:
         for i in range(len(step)):
             before, after = np.float64(s[i]), np.float64(s[i]) + np.float64(step[i])
             total += max(after, 0.0) - max(before, 0.0)
@@ -93,15 +93,17 @@ def change(s: Any, step: Any, rare: Any, work: Any) -> float:
     # With the rarer value in the place of the upper one nothing cancels: ψ(s) = s + ψ(-s).
     for i in range(len(step)):
         scale, tail = _exp(step[i] if s[i] < 0 else -step[i])
-        work[i] = rare[i] * (scale * tail + (scale - _ONE))
+        factors[i] = 1.0 + np.float64(rare[i] * (scale * tail + (scale - _ONE)))
     for i in range(len(step)):
         total += 0.0 if s[i] < 0 else np.float64(step[i])
-    lot = 8 if large else 32  # so many factors stay in the range of doubles
-    for first in range(0, len(step), lot):
-        part = 1.0
-        for i in range(first, min(first + lot, len(step))):
-            part *= 1.0 + np.float64(work[i])
-        total += np.log(part)
+    n, lot = len(step), 32 if largest < 20 else 8  # so many factors stay in the range of doubles
+    while n > 1 and lot > 1:
+        half = (n + 1) // 2
+        for i in range(n - half):
+            factors[i] *= factors[half + i]
+        n, lot = half, lot // 2
+    for i in range(n):
+        total += np.log(factors[i])
     return total
 
 
@@ -116,12 +118,13 @@ def _upper_sum(x: Any, s: Any) -> float:
 
 @jit
 def couple_row(
-    s_x: Any, s_y: Any, up: Any, rare: Any, low: Any, x: Any, y: Any, step: Any, work: Any, noise: Any,
-    state: Any,
+    s_x: Any, s_y: Any, up: Any, rare: Any, low: Any, x: Any, y: Any, step: Any, factors: Any,
+    noise: Any, state: Any,
 ) -> int:  # fmt: skip
     """Fills x and y from the maximal coupling with common noise in the rejection loop; the proposals made.
 
-    ``up`` and ``rare`` are the ``probabilities`` of s_x; ``step``, ``work`` and ``noise`` are room.
+    ``up`` and ``rare`` are the ``probabilities`` of s_x; ``step``, ``factors`` (float64) and
+    ``noise`` are room, and so is ``rare`` in the end.
     """
     n, different = len(x), False
     for i in range(n):
@@ -133,12 +136,12 @@ def couple_row(
         y[:] = x
         return 0
     # ln q(x) - ln p(x) = Σ_{x up} (s_y - s_x) - (ψ_y - ψ_x)
-    gap = change(s_x, step, rare, work)
+    gap = change(s_x, step, rare, factors)
     if np.log(uniform(noise, n)) <= _upper_sum(x, step) - gap:
         y[:] = x
         return 0
     for i in range(n):
-        work[i] = sigmoid(s_y[i])[0]
+        rare[i] = sigmoid(s_y[i])[0]
     open_x, open_y, tries = True, True, 0
     while open_x or open_y:
         tries += 1
@@ -147,6 +150,6 @@ def couple_row(
             draw(up, low, noise, x)
             open_x = np.log(uniform(noise, n)) <= _upper_sum(x, step) - gap
         if open_y:
-            draw(work, low, noise, y)
+            draw(rare, low, noise, y)
             open_y = np.log(uniform(noise, n + 2)) <= gap - _upper_sum(y, step)
     return tries

@@ -52,7 +52,7 @@ class Maximal(BlockCoupling):
         serving.over_rows("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
         if len(widths) == 1:  # the halves of one tensor
             return Coupled([x], [y], tries)
-        return Coupled(list(x.split(widths, 1)), list(y.split(widths, 1)), tries)
+        return Coupled(list(torch.split(x, widths, 1)), list(torch.split(y, widths, 1)), tries)
 
     def _reject(
         self, p: Block, q: Block, x: list[Tensor], y: list[Tensor], rows: Tensor, generator: torch.Generator

@@ -42,7 +42,7 @@ def run_small_pairs(
     J = _array(hamiltonian.couplings[0] * hamiltonian.beta)
     n1 = J.shape[1]
     layers = zip(hamiltonian.thetas, hamiltonian.layers, strict=True)
-    visible, hidden = (units_of([theta[0].float()], [layer.two_values]) for theta, layer in layers)
+    visible, hidden = (units_of(theta, [layer.two_values]) for theta, layer in layers)
     states, jumps = _array(start[0]), _jumps(hamiltonian, coupling.jumps)
     horizon = states.copy()
     times, tries, cost = (np.zeros(pairs, np.int64) for _ in range(3))
@@ -53,10 +53,11 @@ def run_small_pairs(
     given = J, np.ascontiguousarray(J.T), visible, hidden, states
     numbers = k, m, lag, max_steps or 0, pairs // 2 if antithetic else 0, weight
     noise = _random.key(generator)
+    run: Any = _run
 
     def work(share: int) -> None:
         own = flips[share], *(total[share] for total in sums)
-        _run(*given, share, shares, *jumps, noise, *numbers, horizon, times, capped, tries, cost, *own)
+        run(*given, share, shares, *jumps, noise, *numbers, horizon, times, capped, tries, cost, *own)
 
     share_out(work, shares)
     if into is not None:
@@ -70,12 +71,12 @@ def run_small_pairs(
         cost=torch.from_numpy(cost),
         flip_rate=float(changed / max(seen, 1)),
         lag=lag,
-        states=[torch.from_numpy(horizon).to(hamiltonian.dtype), *start[1:]],
+        states=[torch.from_numpy(horizon), *start[1:]],
     )
 
 
 def _array(x: Tensor) -> Any:
-    return np.ascontiguousarray(x.detach().float().numpy())
+    return np.ascontiguousarray(x.detach().numpy())
 
 
 def _jumps(hamiltonian: Hamiltonian, jumps: Jumps | None) -> tuple[Any, Any, Any]:
@@ -93,9 +94,7 @@ def _jumps(hamiltonian: Hamiltonian, jumps: Jumps | None) -> tuple[Any, Any, Any
 
 
 @jit
-def _add(
-    v: Any, up: Any, low: Any, weight: float, mean: Any, visible: Any, hidden: Any, pairs: Any
-) -> None:
+def _add(v: Any, up: Any, low: Any, weight: float, mean: Any, visible: Any, hidden: Any, pairs: Any) -> None:
     """Adds weight · E[S | v]."""
     for j in range(len(up)):
         mean[j] = weight * np.float64(low[j] + (np.float32(1) - low[j]) * up[j])
@@ -146,12 +145,13 @@ def _run(
     n0, n1 = J.shape
     each = weight / (m - k + 1)
     state, noise0, noise1 = stream(), room_for(n0 + 4), room_for(n1 + 4)
-    step0, work0, step1, work1 = row_of(n0), row_of(n0), row_of(n1), row_of(n1)
+    step0, factors0, step1, factors1 = row_of(n0), np.empty(n0), row_of(n1), np.empty(n1)
     x, y, before = row_of(n0), row_of(n0), row_of(n0)
     hx, hy, mean = row_of(n1), row_of(n1), np.empty(n1)
     s_x, s_y, up_x, rare_x = row_of(n0), row_of(n0), row_of(n0), row_of(n0)
     # What h is drawn from is kept from the end of a sweep for the next one.
     s_hx, s_hy, up_hx, rare_hx = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
+    up_hy, rare_hy = row_of(n1), row_of(n1)
     n_jumps = len(jump_keys)
     for pair in range(first, len(start), stride):
         mirrored = 0 < mirrored_from <= pair
@@ -180,11 +180,13 @@ def _run(
                 draw(up_x, low0, noise0, x)
                 cost[pair] += 1
             else:
-                tries[pair] += couple_row(s_hx, s_hy, up_hx, rare_hx, low1, hx, hy, step1, work1, noise1, state)
+                tries[pair] += couple_row(
+                    s_hx, s_hy, up_hx, rare_hx, low1, hx, hy, step1, factors1, noise1, state
+                )
                 log_odds(hx, JT, bias0, gain0, s_x)
                 log_odds(hy, JT, bias0, gain0, s_y)
                 probabilities(s_x, up_x, rare_x)
-                tries[pair] += couple_row(s_x, s_y, up_x, rare_x, low0, x, y, step0, work0, noise0, state)
+                tries[pair] += couple_row(s_x, s_y, up_x, rare_x, low0, x, y, step0, factors0, noise0, state)
                 cost[pair] += 2
             if n_jumps > 0:
                 fill(noise0, state)
@@ -214,8 +216,8 @@ def _run(
                         late = max(lag, t - m)
                         correction = ((t - k) // lag - (late + lag - 1) // lag + 1) * each
                         average += correction
-                        probabilities(s_hy, work1, step1)
-                        _add(y, work1, low1, -correction, mean, visible_sum, hidden_sum, pair_sum)
+                        probabilities(s_hy, up_hy, rare_hy)
+                        _add(y, up_hy, low1, -correction, mean, visible_sum, hidden_sum, pair_sum)
                     if t == max_steps:
                         times[pair] = t
                         capped[pair] = True
