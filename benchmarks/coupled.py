@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import mean
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -85,9 +84,5 @@ def _race(
 
 @contextmanager
 def _without_compiled_steps() -> Iterator[None]:
-    def never(*_: Any) -> bool:
-        return False
-
-    where = "harmonium.couplings"
-    with patch(f"{where}.meeting.suits", never), patch(f"{where}.two_valued.COMPILED", False):
+    with patch("harmonium.compiled.serving.COMPILED", False):
         yield

@@ -40,6 +40,7 @@ LAYERS = {"bernoulli": hm.Bernoulli, "spin": hm.Spin}
 def always(monkeypatch):
     """Uses the compiled steps of batches whatever the size."""
     monkeypatch.setattr(serving, "HALF_STEP", 0)
+    monkeypatch.setattr(serving, "NARROW", 0)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     monkeypatch.setattr(serving, "FEW_DIFFERENCES", 1.0)
     monkeypatch.setattr(serving, "SMALL_PAIRS", 0)

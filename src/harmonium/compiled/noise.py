@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
+# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning. What is
+# kept on disk is made anew when a function's own file changes: after an edit here or in ``units``, remove it.
 jit = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
 
 _STEP = np.float32(2.0**-23)

@@ -44,7 +44,8 @@ SHARES = 32
 # Where compiled code is the faster way (docs/design_notes.md).
 SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a batch of pairs
 SMALL_CHAINS = 1 << 12  # couplings up to which a chain alone is faster than a batch of chains
-HALF_STEP = 1 << 12  # units of a batch from which one pass over its rows is faster than torch's five
+HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is faster than torch's five,
+NARROW = 8  # unless the rows are narrower
 WORTHWHILE = 1 << 20  # multiplications of a product below which a product is not worth avoiding
 FEW_DIFFERENCES = 1 / 6  # share of differing units up to which differences cost less than a product
 
@@ -61,7 +62,8 @@ def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
 
 def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
     """Whether ``draw`` serves and pays; it wants the same natural parameters for all rows."""
-    return field.numel() >= HALF_STEP and two_valued(field, [values]) and theta[0].dim() == 1
+    worthwhile = field.numel() >= HALF_STEP and field.shape[-1] >= NARROW
+    return worthwhile and two_valued(field, [values]) and theta[0].dim() == 1
 
 
 def small_pairs(machine: Machine, jumps: bool) -> bool:
@@ -114,10 +116,10 @@ def whole_numbers_pay(machine: Machine, like: Tensor, rows: int) -> bool:
 def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
     """Bias, gain and lower value of every unit of some layers, side by side."""
     rows = [bias.detach().numpy() for bias in biases]
-    ends = [value or VALUES[0] for value in values]
-    gains = [np.full_like(row, high - low) for row, (low, high) in zip(rows, ends, strict=True)]
-    lows = [np.full_like(row, low) for row, (low, _) in zip(rows, ends, strict=True)]
-    return np.concatenate(rows), np.concatenate(gains), np.concatenate(lows)
+    low, high = np.array([value or VALUES[0] for value in values], np.float32).T
+    widths = [len(row) for row in rows]
+    bias = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    return bias, np.repeat(high - low, widths), np.repeat(low, widths)
 
 
 def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_from: int = 0) -> Tensor:
