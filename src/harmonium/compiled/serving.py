@@ -62,7 +62,7 @@ def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
 
 def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
     """Whether ``draw`` serves and pays; it wants the same natural parameters for all rows."""
-    worthwhile = field.numel() >= HALF_STEP and field.shape[-1] >= NARROW
+    worthwhile = field.dim() == 2 and field.shape[1] >= NARROW and field.numel() >= HALF_STEP
     return worthwhile and two_valued(field, [values]) and theta[0].dim() == 1
 
 
@@ -118,7 +118,7 @@ def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, A
     rows = [bias.detach().numpy() for bias in biases]
     low, high = np.array([value or VALUES[0] for value in values], np.float32).T
     widths = [len(row) for row in rows]
-    bias = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    bias = np.ascontiguousarray(rows[0]) if len(rows) == 1 else np.concatenate(rows)
     return bias, np.repeat(high - low, widths), np.repeat(low, widths)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from harmonium import _random
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream, uniform
 from harmonium.compiled.serving import SHARES, share_out, units_of
-from harmonium.compiled.units import couple_row, draw, log_odds, probabilities, row_of
+from harmonium.compiled.units import copy, couple_row, draw, log_odds, probabilities, row_of
 from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.meetings import Meetings
@@ -156,17 +156,17 @@ def _run(
     for pair in range(first, len(start), stride):
         mirrored = 0 < mirrored_from <= pair
         seed(state, key, pair - mirrored_from if mirrored else pair)
-        x[:] = start[pair]
-        y[:] = x
+        copy(start[pair], x)
+        copy(x, y)
         log_odds(x, J, bias1, gain1, s_hx)
         probabilities(s_hx, up_hx, rare_hx)
         if k == 0:
             _add(x, up_hx, low1, each, mean, visible_sum, hidden_sum, pair_sum)
-        s_hy[:] = s_hx
+        copy(s_hx, s_hy)
         met, t = False, 0
         while not met or t < m:
             t += 1
-            before[:] = x
+            copy(x, before)
             if t <= lag or met:
                 fill(noise1, state)
                 if mirrored and t <= lag:
