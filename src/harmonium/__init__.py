@@ -4,39 +4,45 @@ A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelih
 ``chains`` sample from it. "FORMULAS" in a docstring is the page of that name in the documentation.
 """
 
-from harmonium import (
-    chains,
-    couplings,
-    data,
-    edges,
-    estimators,
-    layers,
-    learning,
-    likelihood,
-    machine,
-    meanfield,
-    report,
-    tasks,
-    training,
-)
-from harmonium.edges import Dense, Local, Masked
-from harmonium.estimators import DBM, RBM
-from harmonium.layers import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    DoubleReLU,
-    Gaussian,
-    NaturalGaussian,
-    ReLU,
-    Spin,
-    StandardisedGaussian,
-    TruncatedGaussBernoulli,
-    TruncatedGaussian,
-)
-from harmonium.learning import rules
-from harmonium.machine import BoltzmannMachine, load
-from harmonium.training import TrainingRun, train
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harmonium import (
+        chains,
+        couplings,
+        data,
+        edges,
+        estimators,
+        layers,
+        learning,
+        likelihood,
+        machine,
+        meanfield,
+        report,
+        tasks,
+        training,
+    )
+    from harmonium.edges import Dense, Local, Masked
+    from harmonium.estimators import DBM, RBM
+    from harmonium.layers import (
+        Bernoulli,
+        Binomial,
+        Categorical,
+        DoubleReLU,
+        Gaussian,
+        NaturalGaussian,
+        ReLU,
+        Spin,
+        StandardisedGaussian,
+        TruncatedGaussBernoulli,
+        TruncatedGaussian,
+    )
+    from harmonium.learning import rules
+    from harmonium.machine import BoltzmannMachine, load
+    from harmonium.training import TrainingRun, train
 
 __version__ = "0.2.0"
 
@@ -76,3 +82,30 @@ __all__ = [
     "train",
     "training",
 ]
+
+# A package is imported when it, or a name that it holds, is first asked for: torch alone takes seconds.
+_HOLDS = {
+    "edges": ("Dense", "Local", "Masked"),
+    "estimators": ("DBM", "RBM"),
+    "layers": (
+        *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),
+        *("Spin", "StandardisedGaussian", "TruncatedGaussBernoulli", "TruncatedGaussian"),
+    ),
+    "learning": ("rules",),
+    "machine": ("BoltzmannMachine", "load"),
+    "training": ("TrainingRun", "train"),
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        package = next((package for package, names in _HOLDS.items() if name in names), name)
+        module = import_module(f"{__name__}.{package}")
+        value = globals()[name] = module if package == name else getattr(module, name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

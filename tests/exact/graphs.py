@@ -72,6 +72,14 @@ GRAPHS: dict[str, Callable[[], hm.BoltzmannMachine]] = {
     "layers skipped": lambda: hm.BoltzmannMachine(
         [Bernoulli(3), Bernoulli(3), Spin(3), Bernoulli(2)], edges=[(0, 1), (1, 2), (0, 3), (2, 3)]
     ),
+    "hidden layers at the ends of a path": lambda: hm.BoltzmannMachine(
+        [Spin(3), Bernoulli(3), Spin(3), Categorical(1, 3)], edges=[(0, 1), (1, 2), (2, 3)], visible=[1, 2]
+    ),
+    "a hidden layer on a triangle": lambda: hm.BoltzmannMachine(
+        [Bernoulli(3), Spin(3), Bernoulli(2), Spin(3)],
+        edges=[(0, 1), (0, 2), (1, 2), (1, 3)],
+        visible=[0, 1],
+    ),
 }
 """By name; each call makes a new machine."""
 

@@ -130,8 +130,43 @@ def test_numbers_of_colours() -> None:
         "two visible kinds": 2, "three visible kinds": 2, "label on top of a deep machine": 2,
         "fully visible spins": 7, "fully visible Potts": 4, "spins on a lattice": 2, "four colours": 4,
         "a triangle of layers": 3, "semi-restricted": 6, "layers skipped": 2,
+        "hidden layers at the ends of a path": 3, "a hidden layer on a triangle": 3,
     }  # fmt: skip
     assert {name: len(make(name).graph.colours) for name in expected} == expected
+
+
+@every
+def test_hidden_layers_that_nothing_joins_are_summed_out_together(name: str) -> None:
+    """However the layers beside them are coloured."""
+    machine = make(name)
+    joined = any(l in machine.hidden and m in machine.hidden for l, m in machine.edges)
+    assert machine.graph.independent == (not joined)
+
+
+@pytest.mark.parametrize(
+    ("layers", "edges", "visible"),
+    [
+        ([hm.Spin(2), hm.Spin(3), hm.Spin(2), hm.Spin(2)], [(0, 1), (2, 3)], [0, 3]),
+        ([hm.Spin(2), hm.Spin(3), hm.Spin(2), hm.Spin(2)], [(0, 0), (0, 1), (1, 2), (0, 3)], [0, 1]),
+    ],
+    ids=["in two pieces", "beside inner edges"],
+)
+def test_they_are_wherever_they_stand(layers, edges, visible) -> None:
+    machine = hm.BoltzmannMachine(layers, edges, visible)
+    assert machine.graph.independent and machine.graph.summed == machine.graph.hidden
+    v = data_for(machine, 5)
+    actual = hm.likelihood.log_likelihood(machine, v, hm.likelihood.exact_log_partition(machine))
+    np.testing.assert_allclose(actual, oracle_of(machine).log_likelihood(v).detach(), atol=1e-5)
+
+
+def test_two_groups_of_layers_where_sweeps_take_three_colours() -> None:
+    """What needs two groups of layers asks the layers, not the sweep."""
+    machine = make("hidden layers at the ends of a path")
+    assert set(machine.graph.sides("a test")) == {(0, 2), (1, 3)}
+    generator = torch.Generator().manual_seed(0)
+    hm.chains.local_search(machine, machine.random_states(5, generator=generator), generator=generator)
+    with pytest.raises(ValueError, match="received 3 colours"):
+        make("a hidden layer on a triangle").graph.sides("a test")
 
 
 @every

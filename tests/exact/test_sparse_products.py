@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium._products import times
+from harmonium.machine import hamiltonian as hamiltonian_module
+from harmonium.products import Factor
 
-from .graphs import _lattice
+from .graphs import _lattice, make
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -18,7 +19,7 @@ def test_products_with_a_known_matrix(share: float, dtype: torch.dtype) -> None:
     y = torch.randn(60, 25, generator=generator, dtype=dtype)
     y[torch.rand(60, 25, generator=generator) >= share] = 0
     x = torch.randn(13, 60, generator=generator, dtype=dtype)
-    actual = times(y)(x)
+    actual = Factor(y, sparse=True).times(x)
     assert actual.is_contiguous()
     torch.testing.assert_close(actual, x @ y)
 
@@ -48,3 +49,23 @@ def test_a_sweep_leaves_the_states_that_it_was_given_alone() -> None:
         moved = hm.chains.Gibbs().sweep(hamiltonian, states, generator).states
     assert torch.equal(states[0], before[0])
     assert moved[0].is_contiguous() and not torch.equal(moved[0], before[0])
+
+
+def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
+    """Other temperatures, rows or held entries of a machine make no factor anew."""
+    machine = make("semi-restricted and sparse").float()
+    made = []
+    monkeypatch.setattr(hamiltonian_module, "Factor", lambda *y, **how: made.append(y) or Factor(*y, **how))
+    law = machine.hamiltonian()
+    generator = torch.Generator().manual_seed(0)
+    states = machine.random_states(4, generator=generator)
+    with torch.no_grad():
+        hm.chains.Gibbs().sweep(law, states, generator)
+        first = len(made)
+        clamp = {1: torch.full((4, 4), torch.nan).index_fill(1, torch.tensor([0]), 1.0)}
+        for other in (law.tempered(0.5), law.given(clamp, 4), law.given(clamp, 4).take(slice(0, 4))):
+            hm.chains.Gibbs().sweep(other, states, generator)
+            assert other.transposed is law.transposed
+        assert first > 0 and len(made) == first
+        hm.chains.Gibbs().sweep(law.to(torch.float64), [x.double() for x in states], generator)
+    assert len(made) > first

@@ -257,6 +257,22 @@ def test_constant_columns_give_finite_parameters(kind: str, rows: int) -> None:
 
 
 @kinds
+def test_a_fit_without_a_number_of_rows_is_finite_or_refused(kind: str) -> None:
+    """``fit_`` alone does not know how many rows a constant stands for, and so cannot smooth it."""
+    layer = make(kind)
+    before = [parameter.clone() for parameter in layer.parameters()]
+    state = layer.mode(torch.full((1, layer.width), 5.0, dtype=torch.float64))
+    expected = tuple(t[0] for t in layer.statistics(state))
+    try:
+        layer.fit_(expected, torch.zeros(layer.width, dtype=torch.float64))
+    except ValueError as error:
+        assert str(error).startswith(("expected: ", "variance_floor: "))
+        assert all(torch.equal(a, b) for a, b in zip(layer.parameters(), before, strict=True))
+    assert all(bool(parameter.isfinite().all()) for parameter in layer.parameters())
+    hm.machine.fit_(layer, expected, torch.zeros(layer.width, dtype=torch.float64), rows=10)
+
+
+@kinds
 def test_energies_survive_a_file(kind: str, tmp_path: Path) -> None:
     made = machine(kind)
     made.save(tmp_path / "machine.safetensors")

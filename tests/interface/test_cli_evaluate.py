@@ -230,3 +230,66 @@ def test_mixing_is_drawn(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachin
     assert plot.stat().st_mtime_ns > before
     assert "--mixing-plot: " in cli.refuse("evaluate", saved[0], "--mixing-plot", tmp_path / "m.jpg")
     assert "--mixing-plot: " in cli.refuse("evaluate", saved[0], "--mixing-plot", tmp_path / "no" / "m.png")
+
+
+def tables() -> dict[str, hm.BoltzmannMachine]:
+    """Machines of many layers in whose posterior nothing is left to sample, and as many columns of data."""
+    return {
+        "two visible layers": hm.BoltzmannMachine(
+            [hm.Bernoulli(4), hm.Spin(40), hm.Bernoulli(3)], edges=[(0, 1), (1, 2)], visible=[2, 0]
+        ),
+        "the hidden layer first": hm.BoltzmannMachine(
+            [hm.Spin(40), hm.Bernoulli(3), hm.Bernoulli(4)], edges=[(0, 1), (0, 2)], visible=[1, 2]
+        ),
+        "hidden layers at the ends of a path": hm.BoltzmannMachine(
+            [hm.Spin(30), hm.Bernoulli(4), hm.Bernoulli(3), hm.Bernoulli(30)],
+            edges=[(0, 1), (1, 2), (2, 3)],
+            visible=[1, 2],
+        ),
+        "fully visible": hm.BoltzmannMachine(
+            [hm.Bernoulli(3), hm.Bernoulli(2), hm.Bernoulli(2)],
+            edges=[(0, 0), (0, 1), (1, 2)],
+            visible=[0, 1, 2],
+        ),
+    }
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> tuple[Path, torch.Tensor]:
+    X = (torch.rand(50, 7, generator=torch.Generator().manual_seed(0)) < 0.5).to(torch.uint8)
+    np.save(tmp_path / "rows.npy", X.numpy())
+    return tmp_path / "rows.npy", X.float()
+
+
+@pytest.mark.parametrize("name", tables())
+def test_graphs_are_evaluated_as_machines_with_one_hidden_layer_are(
+    cli: CommandLine, tmp_path: Path, rows: tuple[Path, torch.Tensor], name: str
+) -> None:
+    """What counts is whether hidden layers are joined, not how many layers there are."""
+    machine = tables()[name]
+    hm.machine.normal_(machine, 0.3, torch.Generator().manual_seed(1))
+    machine.save(tmp_path / "m.safetensors")
+    path, X = rows
+    answer = cli.succeed("evaluate", tmp_path / "m.safetensors", path, "--json").json
+    value = hm.likelihood.exact_log_partition(machine)
+    assert answer["log_partition"] == {"method": "exact", "value": value, "standard_error": 0.0}
+    (row,) = answer["results"]
+    expected = hm.likelihood.log_likelihood(machine, X, value).mean().item()
+    assert row["log_likelihood"] == pytest.approx(expected, abs=1e-9)
+    pseudo = hm.likelihood.pseudo_log_likelihood(machine, X).mean().item()
+    assert row["pseudo_log_likelihood"] == pytest.approx(pseudo, abs=1e-6)
+    # ln Z by annealing shifts the likelihood, which stays available.
+    arguments = ("--method", "ais", "--temperatures", 50, "--json")
+    annealed = cli.succeed("evaluate", tmp_path / "m.safetensors", path, *arguments).json
+    shifted = expected + value - annealed["log_partition"]["value"]
+    assert annealed["results"][0]["log_likelihood"] == pytest.approx(shifted, abs=1e-6)
+
+
+def test_a_table_with_real_columns_has_a_density(cli: CommandLine, tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine(
+        [hm.Bernoulli(2), hm.Bernoulli(3), hm.Gaussian(2)], edges=[(0, 1), (1, 2)], visible=[0, 2]
+    )
+    machine.save(tmp_path / "m.safetensors")
+    np.save(tmp_path / "rows.npy", np.float32([[0, 1, 0.5, -2], [1, 1, 0.1, 0.3]]))
+    answer = cli.succeed("evaluate", tmp_path / "m.safetensors", tmp_path / "rows.npy", "--json").json
+    assert "log_likelihood: a density in the units of the data" in answer["notes"]

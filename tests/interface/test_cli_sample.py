@@ -149,3 +149,18 @@ def test_local_modes_are_where_a_search_stays(cli: CommandLine, tmp_path: Path) 
     noise = machine.random_states(30, generator=generator)
     modes, _ = hm.chains.local_search(machine, noise, generator=generator)
     assert np.array_equal(np.load(tmp_path / "modes.npy"), modes[0].numpy())
+
+
+@pytest.mark.parametrize("flags", [("--states",), ("--means",), ("--start", "local-mode")])
+def test_samples_have_the_columns_of_all_visible_layers(
+    cli: CommandLine, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    machine = hm.BoltzmannMachine(
+        [hm.Spin(5), hm.Bernoulli(3), hm.Bernoulli(4)], edges=[(0, 1), (0, 2)], visible=[2, 1]
+    )
+    machine.layers[1].bias.data.fill_(-20.0)
+    machine.layers[2].bias.data.fill_(20.0)
+    machine.save(tmp_path / "m.safetensors")
+    out = tmp_path / "samples.npy"
+    cli.succeed("sample", tmp_path / "m.safetensors", "--out", out, "--number", 6, "--sweeps", 2, *flags)
+    np.testing.assert_allclose(np.load(out), [[1, 1, 1, 1, 0, 0, 0]] * 6, atol=1e-6)

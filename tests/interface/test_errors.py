@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,15 @@ def of_every(cases: dict[str, Case]) -> pytest.MarkDecorator:
 # Layers and machines ---------------------------------------------------------------------------------------
 
 BUILDING: dict[str, Case] = {
+    **{
+        f"a step of 1e30, {correction}": (
+            f"{words}|received 1e+30",
+            ValueError,
+            "step",
+            partial(hm.chains.GibbsLangevin, 1e30, correction=correction),
+        )
+        for correction, words in {"exact": "less than 2", "none": "finite", "metropolis": "finite"}.items()
+    },
     "no units": ("at least 1|received 0", ValueError, "n_units", lambda: hm.Bernoulli(0)),
     "negative units": ("at least 1|received -3", ValueError, "n_units", lambda: hm.Gaussian(-3)),
     "half a unit": ("int|float|2.5", TypeError, "n_units", lambda: hm.Spin(2.5)),
@@ -415,6 +425,7 @@ LIKELIHOOD: dict[str, Case] = {
         "temperatures",
         temperatures([0, 0.5, 0.4, 1]),
     ),
+    "temperatures with a gap": ("number|NoneType", TypeError, "temperatures[1]", temperatures([0, None, 1])),
     "temperatures from 0.1": (f"{RISE} [0.1, 1.0]", ValueError, "temperatures", temperatures([0.1, 1])),
     "temperatures to 2": (f"{RISE} [0.0, 2.0]", ValueError, "temperatures", temperatures([0, 2])),
     "temperatures nan": (f"{RISE} [0.0, nan, 1.0]", ValueError, "temperatures", temperatures([0, nan, 1])),

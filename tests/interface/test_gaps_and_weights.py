@@ -238,3 +238,55 @@ def test_a_run_resumes_with_its_own_weights_only(tmp_path: Path) -> None:
     train(X, updates=2, run_dir=tmp_path / "plain")
     with pytest.raises(ValueError, match="sample_weight: the run to resume has None"):
         train(X, updates=4, run_dir=tmp_path / "plain", resume=True, sample_weight=weights)
+
+
+# Validation ------------------------------------------------------------------------------------------------
+
+
+def validated(**settings: Any) -> dict[str, float]:
+    metrics = {"pseudo": hm.likelihood.pseudo_log_likelihood, "free": hm.BoltzmannMachine.free_energy}
+    settings = {"rule": hm.rules.exact(), "updates": 2, "progress": False, "metrics": metrics, **settings}
+    return hm.train(machine(), X, **settings).metrics
+
+
+def test_whole_weights_of_validation_count_as_repeated_rows() -> None:
+    weights = np.arange(12) % 4
+    weighted = validated(validation=X, validation_weight=weights)
+    assert weighted == pytest.approx(validated(validation=np.repeat(X, weights, 0)), abs=1e-10)
+    assert weighted == pytest.approx(validated(validation=X, validation_weight=0.3 * weights), abs=1e-10)
+    assert weighted != pytest.approx(validated(validation=X), abs=1e-3)
+    # Rows of weight 0 are as if they were not there.
+    kept = weights > 0
+    assert weighted == validated(validation=X[kept], validation_weight=weights[kept])
+
+
+def test_a_metric_is_a_number_or_a_value_for_every_row() -> None:
+    def mean(made: hm.BoltzmannMachine, rows: torch.Tensor) -> float:
+        return float(hm.likelihood.pseudo_log_likelihood(made, rows).mean())
+
+    by_row = validated(validation=X)["pseudo"]
+    assert validated(validation=X, metrics={"pseudo": mean})["pseudo"] == pytest.approx(by_row, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"validation_weight": np.ones(11)}, "validation_weight: expected one for each of 12 rows"),
+        ({"validation_weight": np.zeros(12)}, "validation_weight: expected a finite sum above 0"),
+        (
+            {"validation": None, "metrics": None, "validation_weight": [1.0]},
+            "validation_weight: expected None",
+        ),
+        (
+            {"validation_weight": np.ones(12), "metrics": {"two": lambda made, rows: 2.0}},
+            r"metrics\['two'\]: expected one for each of 12 rows, received the number 2",
+        ),
+        (
+            {"metrics": {"columns": lambda made, rows: rows.mean(0)}},
+            r"metrics\['columns'\]: expected a number or one for each of 12 rows, received shape \(5,\)",
+        ),
+    ],
+)
+def test_validation_that_cannot_be_weighed_is_refused(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        validated(**{"validation": X, **settings})

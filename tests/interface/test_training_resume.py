@@ -104,10 +104,11 @@ def assert_same(a: TrainingRun, b: TrainingRun) -> None:
 @pytest.mark.parametrize("rule", [recipe() for recipe in hm.rules.RECIPES.values()], ids=repr)
 @pytest.mark.parametrize("crash", [3, 25])
 def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, crash: int, tmp_path: Path) -> None:
-    whole = run(tmp_path / "whole", rule=rule)
+    settings = {"rule": rule, "updates": 30}
+    whole = run(tmp_path / "whole", **settings)
     with pytest.raises(Crash):
-        run(tmp_path / "part", rule=rule, callbacks=[crash_at(crash)])
-    resumed = run(tmp_path / "part", rule=rule, resume=True)
+        run(tmp_path / "part", callbacks=[crash_at(crash)], **settings)
+    resumed = run(tmp_path / "part", resume=True, **settings)
     assert_same(whole, resumed)
     for name in FILES - CHECKPOINTS - {"history.jsonl"}:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "part" / name).read_bytes()

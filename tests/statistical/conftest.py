@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from harmonium.compiled import serving
+
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread() -> Iterator[None]:
@@ -15,3 +17,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uses the compiled steps of batches whatever the size."""
+    monkeypatch.setattr(serving, "HALF_STEP", 0)
+    monkeypatch.setattr(serving, "NARROW", 0)
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    monkeypatch.setattr(serving, "FEW_DIFFERENCES", 1.0)
+    monkeypatch.setattr(serving, "SMALL_PAIRS", 0)

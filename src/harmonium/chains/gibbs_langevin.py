@@ -36,7 +36,7 @@ class GibbsLangevin(Kernel):
         adjust: first sweeps of a run without the Metropolis test.
 
     Raises:
-        ValueError: |β₀| of 1 or more with "exact".
+        ValueError: |β₀| of 1 or more with "exact"; a step so large that the noise is not finite.
     """
 
     def __init__(
@@ -47,11 +47,13 @@ class GibbsLangevin(Kernel):
         _checks.one_of(correction, "correction", ("none", "metropolis", "exact"))
         self.correction = correction
         self.adjust = _checks.positive_int(adjust, "adjust", minimum=0)
-        keep, _ = self._draw()
-        if correction == "exact" and abs(keep) >= 1:
+        keep, spread = self._draw()
+        if correction == "exact" and not abs(keep) < 1:
             raise ValueError(
                 f"step: expected one with |β₀| below 1, such as less than 2, received {self.step:g}"
             )
+        if not math.isfinite(keep + spread):
+            raise ValueError(f"step: expected one that keeps the noise finite, received {self.step:g}")
 
     def at(self, sweep: int, sweeps: int) -> GibbsLangevin:
         if not self.adjust:
@@ -78,9 +80,9 @@ class GibbsLangevin(Kernel):
         for j in range(self.inner):
             size = self.step * 0.5 * (1 + math.cos(math.pi * j / self.inner))
             keep *= 1 - size
-            variance = variance * (1 - size) ** 2 + 2 * size
+            variance = variance * ((1 - size) * (1 - size)) + 2 * size
         if self.correction == "exact":
-            variance = 1 - keep**2
+            variance = 1 - keep * keep
         return keep, math.sqrt(max(variance, 0.0))
 
     def __repr__(self) -> str:

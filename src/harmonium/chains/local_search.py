@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium._products import Changes
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
+from harmonium.products import Changes
 
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many

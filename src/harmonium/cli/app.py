@@ -2,28 +2,59 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, final
 
 import typer
+from typer.core import TyperGroup
 
-from harmonium.cli.data import data
-from harmonium.cli.denoise import denoise
-from harmonium.cli.evaluate import evaluate
-from harmonium.cli.impute import impute
-from harmonium.cli.landscape import landscape
 from harmonium.cli.output import note
-from harmonium.cli.sample import sample
-from harmonium.cli.train import train
-from harmonium.training import TrainingDiverged
 
-app = typer.Typer(name="harmonium", add_completion=False, pretty_exceptions_enable=False)
-for command in (train, evaluate, sample, denoise, impute, landscape, data):
-    app.command()(command)
+# Each is the function of that name in the file of that name, and begins its description with this line.
+COMMANDS = {
+    "train": "Train a machine on DATA and keep it in RUN_DIR.",
+    "evaluate": "Evaluate a machine: ln Z, and the mean log-likelihood and pseudo-likelihood of DATA, "
+    "in nats.",
+    "sample": "Draw samples from a machine by Markov chains and write them to a file.",
+    "denoise": "Estimate clean rows from noisy ones, with a machine as what is known of clean rows.",
+    "impute": "Fill in missing values given the rest of each row, and write the completed rows to a file.",
+    "landscape": "Find the TAP solutions that rows of DATA flow to, and draw them.",
+    "data": "Describe DATA; convert them, draw them.",
+    "info": "Say what harmonium runs on here, and what multiplies: measured now, in tens of milliseconds.",
+}
+
+
+@final
+class _Commands(TyperGroup):
+    """Commands that are imported when one is called: torch takes seconds, and a list of them needs none."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and _command(str(name)), rest
+
+
+@cache
+def _command(name: str) -> Any:
+    alone = typer.Typer(add_completion=False)
+    gc.disable()
+    try:
+        alone.command()(getattr(import_module(f"harmonium.cli.{name}"), name))
+    finally:
+        gc.freeze()  # what imports make stays: a search for garbage in it takes part of a second
+        gc.enable()
+    return typer.main.get_command(alone)
+
+
+app = typer.Typer(name="harmonium", cls=_Commands, add_completion=False, pretty_exceptions_enable=False)
+for name, summary in COMMANDS.items():
+    app.command(name, help=summary)(lambda: None)
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
 
@@ -68,10 +99,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(f"{error.format_message()}{received} (see harmonium --help)", USAGE)
         except _MISTAKES as error:
             return _fail(_in_options(str(error)), USAGE)
-        except (TrainingDiverged, ImportError, OSError, MemoryError) as error:
-            return _fail(str(error) or type(error).__name__, FAILURE)
         except (KeyboardInterrupt, typer.Abort):
             return INTERRUPTED
+        except (ImportError, OSError, MemoryError) as error:
+            return _fail(str(error) or type(error).__name__, FAILURE)
+        except RuntimeError as error:
+            from harmonium.training import TrainingDiverged  # torch is loaded by now
+
+            if not isinstance(error, TrainingDiverged):
+                raise
+            return _fail(str(error), FAILURE)
 
 
 def _fail(message: str, status: int) -> int:
@@ -89,10 +126,9 @@ def _received(error: Any, arguments: Sequence[str]) -> str:
 
 def _in_options(message: str) -> str:
     """A message of the library with its arguments called as on the command line."""
-    commands: Any = typer.main.get_command(app)
     names = {"X": "DATA", "k": "--sweeps", "run_dir": "RUN_DIR"}
-    for command in commands.commands.values():
-        for parameter in command.params:
+    for command in COMMANDS:
+        for parameter in _command(command).params:
             if parameter.param_type_name == "option":
                 names.setdefault(parameter.name, parameter.opts[0])
     head, colon, rest = message.partition(": ")

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from scipy import sparse
 
 from harmonium import _checks
 from harmonium.cli import options
 from harmonium.cli.encoding import naming
 from harmonium.cli.output import check_target, show
 from harmonium.data import DataSet, Rows, read
+from harmonium.data._arrays import is_sparse
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
 
@@ -51,7 +51,7 @@ def data(
         result = _describe(dataset)
     if grid is not None:
         first = dataset.samples[:number]
-        image_grid(first.toarray() if sparse.issparse(first) else np.asarray(first), shape, columns, grid)
+        image_grid(first.toarray() if is_sparse(first) else np.asarray(first), shape, columns, grid)
     if out is not None:
         _convert(dataset, out)
     written = [str(path) for path in (out, grid) if path is not None]
@@ -76,17 +76,19 @@ def _describe(dataset: DataSet) -> dict[str, Any]:
         "image_shape": None if dataset.image_shape is None else "x".join(map(str, dataset.image_shape)),
         "different_labels": labels,
         "in_memory": rows.in_memory,
-        "sparse": bool(sparse.issparse(dataset.samples)),
+        "sparse": is_sparse(dataset.samples),
     }
 
 
 def _convert(dataset: DataSet, out: Path) -> None:
     samples, buffer = dataset.samples, io.BytesIO()
-    if sparse.issparse(samples) and out.suffix.lower() == ".npz" and dataset.labels is None:
-        sparse.save_npz(buffer, samples)
+    if is_sparse(samples) and out.suffix.lower() == ".npz" and dataset.labels is None:
+        from scipy.sparse import save_npz
+
+        save_npz(buffer, samples)
         replace_file(out, buffer.getvalue())
         return
-    array = samples.toarray() if sparse.issparse(samples) else np.asarray(samples[()])
+    array = samples.toarray() if is_sparse(samples) else np.asarray(samples[()])
     if dataset.image_shape is not None:
         array = array.reshape(len(array), *dataset.image_shape)
     if out.suffix.lower() == ".npy":

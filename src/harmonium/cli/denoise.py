@@ -15,7 +15,8 @@ from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium.cli import options
 from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
-from harmonium.cli.output import check_target, show, working, write_rows
+from harmonium.cli.output import check_target, show, working
+from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import read
 from harmonium.layers import Layer
@@ -77,7 +78,7 @@ def denoise(
     encoder = encoder_of(machine)
     deviation = None if noise_deviation is None else noise_in_states(noise_deviation, encoder)
     generator = as_generator(seed, machine.device)
-    truth, layer = seen, machine.layers[0]
+    truth, layer = seen, machine.layers[machine.visible[0]]
     if corrupt:
         layer.check(truth, "X")
         channel: Channel

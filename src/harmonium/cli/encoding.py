@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from harmonium import _checks
 from harmonium.data import (
@@ -21,6 +20,7 @@ from harmonium.data import (
     Threshold,
     encoder_from_dict,
 )
+from harmonium.data._arrays import is_sparse
 from harmonium.layers import Layer
 from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, visible_for
 
@@ -73,7 +73,7 @@ def encoded_rows(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
     """
     with naming(dataset.name):
         rows = Rows.of(encode(encoder_of(machine), dataset.samples), dtype=machine.dtype)
-        width = machine.layers[0].width
+        width = machine.visible_width
         if rows.width != width:
             raise ValueError(f"X: expected {width} columns for the machine's states, received {rows.width}")
     return rows
@@ -128,4 +128,4 @@ def naming(name: str) -> Iterator[None]:
 
 
 def _dense(samples: Any) -> Any:
-    return samples.toarray() if sparse.issparse(samples) else np.asarray(samples[()])
+    return samples.toarray() if is_sparse(samples) else np.asarray(samples[()])

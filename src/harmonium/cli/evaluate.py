@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from math import inf
+from collections.abc import Collection
+from math import exp2, inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,7 @@ from harmonium.likelihood import (
     tap_log_likelihood,
     variational_bound,
 )
+from harmonium.likelihood.exact import log2_states
 from harmonium.machine import BoltzmannMachine
 
 _METHODS = ("auto", "exact", "ais")
@@ -92,7 +94,9 @@ def evaluate(
         base_rows: Rows | None = encoded_rows(machine, read(base))
     else:
         base_rows = sets[0][1] if sets else None
-    exact = method == "exact" or (method == "auto" and _cost(machine, clamped=False) <= _AFFORDABLE)
+    exact = method == "exact" or (
+        method == "auto" and _cost(machine, range(len(machine.layers))) <= _AFFORDABLE
+    )
 
     table: dict[str, Any]
     notes: list[str] = []
@@ -152,14 +156,15 @@ def _evaluate(
     likelihoods: list[Tensor] = []
     bounds: list[Tensor] = []
     pseudo: list[Tensor] = []
-    deep = len(machine.layers) > 2
+    deep = not machine.graph.independent
     # A deep machine is enumerated for every chunk, and its hidden layers for every row.
     chunks = -(-len(rows) // _CHUNK_ROWS)
-    cost = _cost(machine, clamped=False) * chunks + _cost(machine, clamped=True) * len(rows)
+    everything = range(len(machine.layers))
+    cost = _cost(machine, everything) * chunks + _cost(machine, machine.hidden) * len(rows)
     unavailable = deep and cost > _AFFORDABLE
     if unavailable:
         notes.append(
-            "log_likelihood: not available, too many states to enumerate with several hidden layers; "
+            "log_likelihood: not available, too many states to enumerate with hidden layers that are joined; "
             "variational_bound is below it as far as ln Z is right"
         )
     missing = missing_pseudo_likelihood(machine)
@@ -181,11 +186,11 @@ def _evaluate(
         if not missing:
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
     mean, error = _mean(likelihoods)
-    if mean is not None and not machine.layers[0].discrete:
+    if mean is not None and _density(machine):
         mean += encoder_of(machine).log_abs_det(rows.width)
         notes.append("log_likelihood: a density in the units of the data")
     bound, bound_error = _mean(bounds)
-    if bound is not None and not machine.layers[0].discrete:
+    if bound is not None and _density(machine):
         bound += encoder_of(machine).log_abs_det(rows.width)
         notes.append("variational_bound: of a density in the units of the data")
     enumerated = deep and not unavailable
@@ -211,7 +216,12 @@ def _evaluate(
 def _tap_mean(machine: BoltzmannMachine, rows: Rows, partition: TapPartition) -> float:
     chunks = (chunk.to(machine.device) for chunk in rows.chunks(_CHUNK_ROWS))
     mean = float(torch.cat([tap_log_likelihood(machine, v, partition) for v in chunks]).mean())
-    return mean if machine.layers[0].discrete else mean + encoder_of(machine).log_abs_det(rows.width)
+    return mean + encoder_of(machine).log_abs_det(rows.width) if _density(machine) else mean
+
+
+def _density(machine: BoltzmannMachine) -> bool:
+    """Whether data have a density rather than a probability."""
+    return not all(machine.layers[l].discrete for l in machine.visible)
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
@@ -222,13 +232,10 @@ def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
     return float(values.mean()), error
 
 
-def _cost(machine: BoltzmannMachine, *, clamped: bool) -> float:
-    """States that an enumeration of the smaller parity passes through, times the units of the machine."""
-    layers = machine.layers
-    bits = [layer.log2_states for layer in layers]
-    smaller = min(sum(bits[2 if clamped else 0 :: 2]), sum(bits[1::2]))
-    width = sum(layer.width for layer in layers)
-    return width * 2.0 ** min(smaller, 1000.0)
+def _cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
+    """States that an enumeration of some layers passes through, times the columns of the machine."""
+    width = sum(layer.width for layer in machine.layers)
+    return width * exp2(min(log2_states(machine.graph, machine.layers, free), 1000.0))
 
 
 def _spread(rows: Rows, most: int) -> Tensor:

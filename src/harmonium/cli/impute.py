@@ -14,12 +14,15 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.cli import options
 from harmonium.cli.encoding import encode, encoder_of, naming, source_of
-from harmonium.cli.output import check_target, show, working, write_rows
+from harmonium.cli.output import check_target, show, working
+from harmonium.cli.pseudo import visible_units
+from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, missing_at_random, missing_half, missing_rectangles, read
 from harmonium.data.missing import SIDES
 from harmonium.tasks import METHODS
 from harmonium.tasks import impute as fill_in
+from harmonium.tasks.impute import by_column
 
 _VALUES = ("best", "mean", "draw")
 
@@ -72,14 +75,12 @@ def impute(
     with naming(data):
         v = Rows.of(encode(encoder, _filled(X, absent.numpy())), dtype=machine.dtype)
         states = v.take(torch.arange(len(v)))
-        layer = machine.layers[0]
-        if states.shape[1] != layer.width:
-            raise ValueError(
-                f"X: expected {layer.width} columns for the machine's states, received {states.shape[1]}"
-            )
-        layer.check(states.to(machine.device), "X")
+        machine.check_rows(states.to(machine.device), "X")
+        n_units = visible_units(machine)
+        if n_units % X.shape[1]:
+            raise ValueError(f"X: expected a column for each of {n_units} units, received {X.shape[1]}")
         # A column of the data has one unit, or one in each of the planes that follow each other.
-        units = absent.repeat(1, layer.n_units // X.shape[1])
+        units = absent.repeat(1, n_units // X.shape[1])
         with working(f"completing {len(X)} rows"):
             done = fill_in(machine, states, units, method, draws=draws, sweeps=sweeps, seed=seed)
         chosen = {"best": done.best, "mean": done.mean, "draw": done.draws[0]}[value]
@@ -98,7 +99,7 @@ def impute(
         result["notes"] = ["missing: nothing is; DATA has no NaN, and --missing can hide values"]
     if missing != "nan" and bool(absent.any()):
         truth, found = states.cpu(), done.best.cpu()
-        spread = units.repeat_interleave(layer.width // layer.n_units, -1)
+        spread = by_column(machine, units, len(X)).cpu()
         result["agreement_of_best"] = float((truth == found)[spread].double().mean())
     show(result, as_json)
 

@@ -100,7 +100,8 @@ def landscape(
         basin_map(X, last, folder / "basins.png", labels=labels, method=method)
         shape = source_of(machine)[1] or dataset.image_shape
         if shape:
-            modes = encoder_of(machine).decode(last.solutions.means[0][:_MODES].cpu().numpy())
+            means = machine.hamiltonian().seen(last.solutions.means)
+            modes = encoder_of(machine).decode(means[:_MODES].cpu().numpy())
             image_grid(modes, tuple(shape), path=folder / "modes.png")
             written.append("modes.png")
     record = {
@@ -150,7 +151,8 @@ def summary(found: Landscape) -> dict[str, Any]:
 
 def _like(machine: BoltzmannMachine, path: Path, device: torch.device) -> BoltzmannMachine:
     other, source = load_machine(path, False, device)
-    if [layer.width for layer in other.layers] != [layer.width for layer in machine.layers]:
+    widths, expected = ([layer.width for layer in each.layers] for each in (other, machine))
+    if other.graph != machine.graph or widths != expected:
         raise ValueError(f"before: expected machines of the shape of RUN, {source} has another")
     return other
 

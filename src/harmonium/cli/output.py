@@ -1,8 +1,7 @@
-"""What commands print and write: results to stdout, everything else to stderr, files only where asked."""
+"""What commands print: results to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import sys
@@ -11,15 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-from harmonium.machine.storage import replace_file
-from harmonium.report import image_grid
 
 _WIDTH_OFF_A_TERMINAL = 160
 
@@ -92,16 +86,6 @@ def check_target(path: Path, name: str, suffixes: Sequence[str], overwrite: bool
         raise FileExistsError(f"{name}: {path} exists; --overwrite replaces it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{name}: expected an existing folder, there is no {path.parent}")
-
-
-def write_rows(path: Path, rows: NDArray[Any], shape: Sequence[int] | None, columns: int | None) -> None:
-    """Rows to a ``.npy`` file, or to a ``.png`` file as a grid of images of ``shape``."""
-    if path.suffix.lower() == ".png":
-        image_grid(rows, tuple(shape or ()), columns, path)
-        return
-    buffer = io.BytesIO()
-    np.save(buffer, rows)
-    replace_file(path, buffer.getvalue())
 
 
 def _row(name: str, values: Sequence[Any]) -> list[Text]:

@@ -15,10 +15,12 @@ from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import kernels, options
 from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
-from harmonium.cli.output import check_target, show, working, write_rows
+from harmonium.cli.output import check_target, show, working
+from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import BitPlanes, read
 from harmonium.machine import BoltzmannMachine, States
+from harmonium.tasks.impute import visible_means
 
 _STARTS = ("noise", "data", "local-mode")
 
@@ -85,7 +87,8 @@ def sample(
 
     generator = as_generator(seed, machine.device)
     if start == "noise":
-        first: States | Tensor = machine.random_states(number, generator=generator)[0]
+        noise = machine.random_states(number, generator=generator)
+        first: States | Tensor = machine.hamiltonian().seen(noise).detach()
     elif start == "local-mode":
         with working("searching local modes"):
             noise = machine.random_states(number, generator=generator)
@@ -94,10 +97,8 @@ def sample(
         first = _rows(machine, number, data or trained_on, generator)
     with working(f"sampling {number} chains for {sweeps} sweeps"):
         states = run_chains(machine, mover, first, sweeps, generator=generator)
-        v = states[0]
-        if means:
-            hamiltonian = machine.hamiltonian()
-            v = hamiltonian.mean(0, hamiltonian.field(0, states)).detach()
+        hamiltonian = machine.hamiltonian()
+        v = visible_means(hamiltonian, states).detach() if means else hamiltonian.seen(states)
         samples = encoder.decode(v.cpu().numpy())
     write_rows(out, samples, shape, columns)
     result = {

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium._products import int8_product
 from harmonium.compiled import serving
 from harmonium.couplings.pairs import Place, join
 from harmonium.machine import Hamiltonian, States, Statistics
+from harmonium.products import digits, int8_product
 
 _ROWS = 512  # smaller lots wait
 _SCALE = 127  # the largest whole number that a mean is rounded to
@@ -67,7 +67,7 @@ class Ledger:
         self._lots = []
         machine, states, fields = self._hamiltonian.take(pairs), place.states, place.fields
         whole = self._into.readings is None and self._row_weights is None
-        if whole and serving.whole_numbers_pay(machine, states[0], len(signs)):
+        if whole and serving.whole_numbers_pay(machine, states[0], len(signs)) and digits.work():
             add_signed(
                 self._into, machine, states, fields, signs, self._magnitude, self._summed, self._generator
             )

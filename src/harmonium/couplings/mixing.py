@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.special import betaincinv
 from torch import Tensor
 
 from harmonium import _checks
@@ -57,6 +56,8 @@ def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 
     Raises:
         TypeError, ValueError: as ``mixing_bound``, or a confidence out of range.
     """
+    from scipy.special import betaincinv  # slow to import, and only needed here
+
     risk = (1 - _checks.real(confidence, "confidence", 0.0, 1.0)) / 2
     if not 0 < risk < 0.5:
         raise ValueError(f"confidence: expected a number above 0 and below 1, received {confidence:g}")

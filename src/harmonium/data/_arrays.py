@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,11 @@ def check_numeric(X: object, name: str = "X") -> None:
             raise TypeError(f"{name}: expected a dense real tensor, received {X.layout} of {X.dtype}")
     else:
         raise TypeError(f"{name}: expected a numpy array or torch tensor, received {type(X).__name__}")
+
+
+def is_sparse(X: object) -> bool:
+    """Whether X is a scipy sparse matrix; asked without importing scipy, which whoever made one has done."""
+    return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
 
 
 def check_uint8(X: Array | Tensor, name: str = "X") -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from scipy import sparse
 
 from harmonium.data._claims import check_claim
 
@@ -88,6 +87,8 @@ def _member(archive: Any, name: str) -> Any:
 
 
 def _read_sparse(path: Path) -> Any:
+    from scipy import sparse  # slow to import, and only needed here
+
     matrix = sparse.load_npz(path)
     # scipy's compiled loops trust the indices, so damaged ones must not reach them.
     if hasattr(matrix, "check_format"):

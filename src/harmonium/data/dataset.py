@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from harmonium.data._arrays import Array, refuse_where
+from harmonium.data._arrays import Array, is_sparse, refuse_where
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ class DataSet:
             # An h5py dataset cannot be reshaped in its file, so images stored there are read whole.
             samples = samples if isinstance(samples, np.ndarray) else samples[()]
             samples = samples.reshape(len(samples), math.prod(image_shape))
-        if sparse.issparse(samples):
+        if is_sparse(samples):
             samples = samples.tocsr()
         if labels is not None:
             labels = np.asarray(labels)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
-from harmonium.data._arrays import check_numeric
+from harmonium.data._arrays import check_numeric, is_sparse
 
 if TYPE_CHECKING:
     from harmonium.data.encoders import Encoder
@@ -83,7 +82,7 @@ class Rows:
             return cls(X._X, X._fetch, X.in_memory, dtype, name, X.width, missing)
         fetch: Fetch
         in_memory = True
-        if sparse.issparse(X):
+        if is_sparse(X):
             fetch = _from_sparse
         elif type(X).__module__.partition(".")[0] == "h5py":
             fetch, in_memory = _from_file, False
@@ -110,7 +109,7 @@ class Rows:
             raise ValueError(
                 f"{name}: expected at least one row and one column, received shape {tuple(X.shape)}"
             )
-        if sparse.issparse(X):
+        if is_sparse(X):
             X = X.tocsr()
         elif isinstance(X, Tensor):
             X = X.detach()

@@ -9,9 +9,7 @@ import torch
 from torch.nn import Parameter
 
 from harmonium.learning import Rule
-from harmonium.training.optimizers import OptimizerFactory
-
-OPTIMIZERS: dict[str, Any] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 
 
 class Progress(NamedTuple):
@@ -42,7 +40,7 @@ def optimizer_factory(
             built: torch.optim.Optimizer = OPTIMIZERS[optimizer](parameters, lr=learning_rate, fused=True)
         else:
             built = optimizer(parameters)
-        if earlier is not None and type(built) is type(earlier.optimizer):
+        if earlier is not None and isinstance(built, type(earlier.optimizer)):
             built.load_state_dict({**built.state_dict(), "state": earlier.optimizer.state_dict()["state"]})
         return built
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from harmonium.data import Rows
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
 from harmonium.estimators._hidden_layers import hidden_layers
-from harmonium.estimators._progress import OPTIMIZERS
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES, centred, pcd
@@ -29,7 +28,7 @@ from harmonium.machine import (
 )
 from harmonium.meanfield import naive
 from harmonium.training import SCHEDULES, Schedule, pretrain
-from harmonium.training.optimizers import OptimizerFactory
+from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 
 _TOLERANCE = 1e-5  # of the posterior: what it still moves changes the bound in the second order
 

@@ -16,14 +16,13 @@ from torch import Tensor
 from harmonium.data import Rows
 from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
 from harmonium.estimators._hidden_layers import hidden_layers
-from harmonium.estimators._progress import OPTIMIZERS
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES
 from harmonium.likelihood import log_likelihood
 from harmonium.machine import BoltzmannMachine
 from harmonium.training import SCHEDULES, Schedule
-from harmonium.training.optimizers import OptimizerFactory
+from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 
 
 @final

@@ -84,7 +84,7 @@ class Bernoulli(Layer):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self.bias.copy_(torch.logit(expected[0]))
+        self._fitted(bias=torch.logit(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x != 0) & (x != 1), "values in {0, 1}"

@@ -117,7 +117,7 @@ class Binomial(Layer):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self.bias.copy_(torch.logit(expected[0] / self.trials))
+        self._fitted(bias=torch.logit(expected[0] / self.trials))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x < 0) | (x > self.trials) | (x != x.floor()), f"counts 0..{self.trials}"

@@ -127,10 +127,13 @@ class DoubleReLU(Layer):
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
         """The Gaussian law with E[x] and the variance, one of these units' laws; E[|x|] is not read."""
-        self.linear.copy_(expected[0] / variance)
-        self.absolute.zero_()
-        for parameter in (self.log_quadratic_positive, self.log_quadratic_negative):
-            parameter.copy_(-variance.log())
+        log_quadratic = -variance.log()
+        self._fitted(
+            linear=expected[0] / variance,
+            absolute=torch.zeros_like(variance),
+            log_quadratic_positive=log_quadratic,
+            log_quadratic_negative=log_quadratic,
+        )
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return torch.zeros_like(x, dtype=torch.bool), "real values"

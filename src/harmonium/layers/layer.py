@@ -155,11 +155,30 @@ class Layer(nn.Module, ABC):
         Args:
             expected: E[t(x)] in the order of ``natural``, each (width,), float64.
             variance: of x, (width,), for layers that would lose it in E[x²] by rounding.
+
+        Raises:
+            ValueError: statistics that no finite parameters give, such as those of a unit that never changes;
+                ``machine.fit_``, which knows how many rows they come from, smooths them.
         """
 
     @abstractmethod
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         """Which entries are not in the support, as booleans of x's shape, and the support in words."""
+
+    def _fitted(self, **values: Tensor) -> None:
+        """Sets parameters by name, or refuses what is not finite in them (see ``fit_``)."""
+        parameters = {name: getattr(self, name) for name in values}
+        for name, parameter in parameters.items():
+            value = values[name].to(parameter)
+            if not bool(value.isfinite().all()):
+                column = int((~value.isfinite()).flatten().nonzero()[0])
+                raise ValueError(
+                    f"expected: expected statistics that {self} can have with finite parameters, received "
+                    f"some that make {name} {float(value.flatten()[column])} in column {column}; "
+                    "harmonium.machine.fit_ smooths units that never change"
+                )
+        for name, parameter in parameters.items():
+            parameter.copy_(values[name])
 
     # What follows for every kind, where it says nothing else
     # -----------------------------------------------------------------------------

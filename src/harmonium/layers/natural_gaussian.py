@@ -40,5 +40,4 @@ class NaturalGaussian(GaussianUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self.linear.copy_(expected[0] / variance)
-        self.quadratic.copy_(1 / variance)
+        self._fitted(linear=expected[0] / variance, quadratic=1 / variance)

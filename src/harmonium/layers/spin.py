@@ -88,7 +88,7 @@ class Spin(Layer):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self.bias.copy_(torch.atanh(expected[0]))
+        self._fitted(bias=torch.atanh(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x != -1) & (x != 1), "values in {-1, +1}"

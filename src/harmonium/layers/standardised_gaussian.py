@@ -44,5 +44,4 @@ class StandardisedGaussian(GaussianUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self.shift.copy_(expected[0] * variance.rsqrt())
-        self.log_variance.copy_(variance.log())
+        self._fitted(shift=expected[0] * variance.rsqrt(), log_variance=variance.log())

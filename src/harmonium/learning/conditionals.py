@@ -6,8 +6,8 @@ from typing import final
 
 from torch import Tensor
 
-from harmonium._products import product
 from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.products import product
 
 
 @final

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, log
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
@@ -196,7 +197,10 @@ def schedule(temperatures: int | Sequence[float]) -> list[float]:
     if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
         count = _checks.positive_int(temperatures, "temperatures")
         return [float(beta) for beta in torch.linspace(0, 1, count + 1, dtype=torch.float64)]
-    betas = [float(beta) for beta in temperatures]
+    values = list(temperatures)
+    for i, beta in enumerate(values):
+        _checks.instance(beta, f"temperatures[{i}]", SupportsFloat, "a number")
+    betas = [float(beta) for beta in values]
     rising = all(a < b for a, b in pairwise(betas))
     if len(betas) < 2 or betas[0] != 0 or betas[-1] != 1 or not rising:
         raise ValueError(

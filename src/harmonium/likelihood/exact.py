@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import inf, log2, prod
 
 import torch
 from torch import Tensor
 
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, Statistics
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, States, Statistics
 
 MAX_LOG2_STATES = 26
 FEW_STATES = 256
@@ -87,7 +88,12 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
 
 def few_states(hamiltonian: Hamiltonian, free: Collection[int]) -> bool:
     """Whether at most ``FEW_STATES`` are left once what can be summed out of some layers is."""
-    return _split(hamiltonian, free)[2] <= log2(FEW_STATES)
+    return log2_states(hamiltonian.graph, hamiltonian.layers, free) <= log2(FEW_STATES)
+
+
+def log2_states(graph: Graph, layers: Sequence[Layer], free: Collection[int]) -> float:
+    """log2 of the states that are left of some layers once what can be summed out of them is."""
+    return _split(graph, layers, free)[2]
 
 
 @torch.no_grad()
@@ -129,12 +135,14 @@ def _log_weights(block: Hamiltonian, states: States, fields: dict[int, Tensor]) 
     return log_weights
 
 
-def _split(law: Hamiltonian, free: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+def _split(
+    graph: Graph, layers: Sequence[Layer], free: Collection[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], float]:
     """Which of some layers to enumerate and which to sum out, and log2 of the states to enumerate."""
     best: tuple[tuple[int, ...], tuple[int, ...], float] = ((), (), inf)
-    for summed in sorted(law.graph.independent_sets(free)) or [()]:
+    for summed in sorted(graph.independent_sets(free)) or [()]:
         enumerated = tuple(l for l in free if l not in summed)
-        size = sum(law.layers[l].log2_states for l in enumerated)
+        size = sum(layers[l].log2_states for l in enumerated)
         if size < best[2]:
             best = (enumerated, summed, size)
     return best
@@ -145,14 +153,15 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
 
     Each block comes with the law of its rows and the fields of the layers to sum out.
     """
-    enumerated, summed, states_left = _split(law, [l for l in range(law.graph.size) if not law.fixes(l)])
+    layers = law.layers
+    free = [l for l in range(len(layers)) if not law.fixes(l)]
+    enumerated, summed, states_left = _split(law.graph, layers, free)
     if states_left > MAX_LOG2_STATES:
         raise ValueError(
             "machine: expected layers that can be summed out beside discrete ones with at most "
             f"2^{MAX_LOG2_STATES} joint states, received at least 2^{states_left:.4g} "
             "states (2^inf: real units); use harmonium.likelihood.ais"
         )
-    layers = law.layers
     radices = [n for l in enumerated for n in [layers[l].n_states or 0] * layers[l].n_units]
     count = prod(radices)
     widest = max(layer.width for layer in layers)

@@ -16,7 +16,7 @@ from harmonium.layers import Layer
 from harmonium.machine import storage
 from harmonium.machine.description import described
 from harmonium.machine.graph import Graph
-from harmonium.machine.hamiltonian import Hamiltonian, States
+from harmonium.machine.hamiltonian import Couplings, Hamiltonian, States
 from harmonium.machine.initialisation import normal_
 
 Edges = Iterable[tuple[int, int]] | Mapping[tuple[int, int], Coupling]
@@ -187,7 +187,9 @@ class BoltzmannMachine(nn.Module):
             J, below, above = coupling.matrix(), scales[l], scales[m]
             J = J if below is None else J * below.unsqueeze(-1)
             couplings.append(J if above is None else J * above)
-        return Hamiltonian(layers, self.graph, tuple(layer.natural() for layer in layers), tuple(couplings))
+        return Hamiltonian(
+            layers, self.graph, tuple(layer.natural() for layer in layers), Couplings(couplings)
+        )
 
     def energy(self, states: Sequence[Tensor]) -> Tensor:
         """E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.

@@ -59,7 +59,8 @@ class Graph:
     Attributes:
         colours: parts that can be drawn at once, colour by colour; a sweep goes through all of them. Every
             chain of layers has two. The layers of ``summed`` have the last colour.
-        summed: hidden layers, no two of them joined, that are summed out where one set of layers is.
+        summed: hidden layers, no two of them joined, that are summed out where one set of layers is; all of
+            them where none are joined.
     """
 
     def __init__(
@@ -73,17 +74,30 @@ class Graph:
         self._place = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
-        self.colours = _coloured(list(_parts(layers, self.edges, joined)), self.edges)
+        parts = list(_parts(layers, self.edges, joined))
+        self._fewest, self.summed = self._last_summed(_coloured(parts, self.edges), layers)
+        self.colours = self._fewest
+        if not self.independent and not any(l in self.hidden and m in self.hidden for l, m in self.edges):
+            # In a colour of their own, even one more than needed, they leave nothing to sample beside data.
+            seen = [part for part in parts if part.layer in self.visible]
+            among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]
+            self.summed = self.hidden
+            self.colours = (*_coloured(seen, among), tuple(Part(l) for l in self.hidden))
+
+    def _last_summed(
+        self, colours: tuple[tuple[Part, ...], ...], layers: Sequence[Layer]
+    ) -> tuple[tuple[tuple[Part, ...], ...], tuple[int, ...]]:
+        """The colours with the one of the most hidden columns that can be summed out last, and its layers."""
         whole = [
             tuple(b.layer for b in colour if b.columns is None and b.layer not in self.visible)
-            for colour in self.colours
+            for colour in colours
         ]
         widths = [sum(layers[l].width for l in group) for group in whole]
-        seen = [any(b.layer in self.visible for b in colour) for colour in self.colours]
+        seen = [any(b.layer in self.visible for b in colour) for colour in colours]
         last = max(range(len(whole)), key=lambda i: (bool(whole[i]) and not seen[i], widths[i]))
-        self.summed = whole[last]
-        if self.summed:
-            self.colours = (*self.colours[:last], *self.colours[last + 1 :], self.colours[last])
+        if whole[last]:
+            colours = (*colours[:last], *colours[last + 1 :], colours[last])
+        return colours, whole[last]
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -128,7 +142,7 @@ class Graph:
         distance = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
         return tuple(sorted(self.hidden, key=lambda l: (distance.get(l, self.size), l)))
 
-    @cached_property
+    @property
     def independent(self) -> bool:
         """Whether nothing is left to sample once the visible layers are held."""
         return set(self.summed) == set(self.hidden)
@@ -140,17 +154,17 @@ class Graph:
         return self.size > 1 and self.visible == (0,) and self.edges == chain
 
     def sides(self, what: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The layers of both colours, those with the visible ones first (even and odd layers of a chain).
+        """Two groups of layers without edges inside either, the even and the odd layers of a chain.
 
         Raises:
             ValueError: a graph that two colours do not suffice for; the message names ``what`` needs them.
         """
-        if len(self.colours) > 2 or self.inner:
+        if len(self._fewest) > 2 or self.inner:
             raise ValueError(
                 f"machine: expected layers in two groups without edges inside either for {what}, received "
-                f"{len(self.colours)} colours" + (" and inner edges" if self.inner else "")
+                f"{len(self._fewest)} colours" + (" and inner edges" if self.inner else "")
             )
-        groups = [tuple(sorted(part.layer for part in colour)) for colour in self.colours]
+        groups = [tuple(sorted(part.layer for part in colour)) for colour in self._fewest]
         return groups[0], groups[1] if len(groups) > 1 else ()
 
     def independent_sets(self, among: Collection[int]) -> Iterator[tuple[int, ...]]:

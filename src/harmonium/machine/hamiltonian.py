@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -11,13 +11,42 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium._products import Times, product, times
 from harmonium.compiled import serving
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
+from harmonium.products import Factor, product
 
 States = list[Tensor]
+
+
+@final
+class Couplings(tuple[Tensor, ...]):
+    """J of every edge, and what is made of them once for all Hamiltonians that share them."""
+
+    @cached_property
+    def transposed(self) -> tuple[Tensor, ...]:
+        """Jᵀ of every coupling, rows contiguous; made at first use."""
+        return tuple(J.t().contiguous() for J in self)
+
+    @cached_property
+    def _known(self) -> dict[Hashable, tuple[Factor, Tensor | None]]:
+        return {}
+
+    def factor(self, edge: int) -> Factor:
+        """The coupling of an edge, to multiply with."""
+        if edge not in self._known:
+            self._known[edge] = Factor(self[edge]), None
+        return self._known[edge][0]
+
+    def columns(self, edge: int, above: bool, columns: Tensor) -> Factor:
+        """The columns of J (of Jᵀ) that lead to some units."""
+        key = (edge, above, id(columns))
+        if key not in self._known:
+            J = self[edge]
+            # Kept beside it, the columns cannot give their identity to others.
+            self._known[key] = Factor(J[columns].t() if above else J[:, columns], sparse=True), columns
+        return self._known[key][0]
 
 
 @final
@@ -42,7 +71,7 @@ class Hamiltonian:
     layers: tuple[Layer, ...]
     graph: Graph
     thetas: tuple[Theta, ...]
-    couplings: tuple[Tensor, ...]
+    couplings: Couplings
     beta: float | Tensor = 1.0
     held: Clamp | None = None
 
@@ -54,10 +83,10 @@ class Hamiltonian:
     def device(self) -> torch.device:
         return self.thetas[0][0].device
 
-    @cached_property
+    @property
     def transposed(self) -> tuple[Tensor, ...]:
-        """Jᵀ of every coupling, rows contiguous; made at first use."""
-        return tuple(J.t().contiguous() for J in self.couplings)
+        """Jᵀ of every coupling, rows contiguous."""
+        return self.couplings.transposed
 
     @property
     def edges(self) -> Iterator[tuple[int, int, Tensor]]:
@@ -141,7 +170,7 @@ class Hamiltonian:
         return replace(
             self,
             thetas=tuple(tuple(parameter.to(dtype) for parameter in theta) for theta in self.thetas),
-            couplings=tuple(J.to(dtype) for J in self.couplings),
+            couplings=Couplings(J.to(dtype) for J in self.couplings),
         )
 
     def field(
@@ -163,10 +192,9 @@ class Hamiltonian:
             if given is not None and other not in given:
                 continue
             if columns is None:
-                J = self.couplings[edge]
-                part = product(states[other], J.t() if above else J)
+                part = self.couplings.factor(edge).times(states[other], transposed=above)
             else:
-                part = self._columns(edge, above, columns)(states[other])
+                part = self.couplings.columns(edge, above, columns).times(states[other])
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
             rows = max((len(x) for x in states if x is not None), default=1)
@@ -335,18 +363,6 @@ class Hamiltonian:
             return self.thetas[layer]
         theta = self.thetas[layer.layer]
         return theta if layer.columns is None else tuple(p[..., layer.columns] for p in theta)
-
-    @cached_property
-    def _parts(self) -> dict[tuple[int, bool, int], Times]:
-        return {}
-
-    def _columns(self, edge: int, above: bool, columns: Tensor) -> Times:
-        """The product with the columns of J (of Jᵀ) that lead to some units, kept for the next sweep."""
-        key = (edge, above, id(columns))
-        if key not in self._parts:
-            J = self.couplings[edge]
-            self._parts[key] = times(J[columns].t() if above else J[:, columns])
-        return self._parts[key]
 
 
 def put(part: Part, x: Tensor, states: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def rebuilt(
         ValueError: either is not of this form, or they do not fit each other.
     """
     tensors = current_names(tensors) if isinstance(tensors, Mapping) else tensors
-    dtype = _dtype_of(tensors)
+    _require_one_dtype(tensors)
     machine, metadata = _outline(description, most=len(tensors))
     claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}
     given = {name: tuple(x.shape) for name, x in tensors.items()}
@@ -86,8 +86,10 @@ def rebuilt(
             raise ValueError(
                 f"{name}: expected shape {claimed.get(name)} for its layers, received {given.get(name)}"
             )
-    machine = machine.to(dtype).to_empty(device=device)
-    machine.load_state_dict(tensors)
+    own = {
+        name: x.to(device, copy=True, memory_format=torch.contiguous_format) for name, x in tensors.items()
+    }
+    machine.load_state_dict(own, assign=True)
     machine.metadata = metadata
     return machine
 
@@ -157,8 +159,8 @@ def current_names(content: Any) -> Any:
     return content
 
 
-def _dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
-    """The one dtype of parameters, which must be finite and backed by memory of their own."""
+def _require_one_dtype(tensors: Mapping[str, Tensor]) -> None:
+    """Parameters must be of one dtype, finite and backed by memory of their own."""
     if not isinstance(tensors, Mapping) or not tensors:
         raise ValueError("expected parameters by name, received none")
     for name, x in tensors.items():
@@ -176,4 +178,3 @@ def _dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
     for name, x in tensors.items():
         if not bool(torch.isfinite(x).all()):
             raise ValueError(f"{name} holds values that are not finite")
-    return next(iter(dtypes))

@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium._products import product
 from harmonium.machine.hamiltonian import Hamiltonian
+from harmonium.products import RowProducts
 
 
 @final
@@ -29,13 +29,17 @@ class Statistics:
 
     Attributes:
         thetas: sums of t_l, in the order of ``Layer.natural``, each (width_l,).
-        couplings: sums of x_l ⊗ x_m, each (width_l, width_m).
     """
 
     def __init__(self, hamiltonian: Hamiltonian, readings: Sequence[Collection[int]] | None = None) -> None:
         self.readings = readings
         self.thetas = [[torch.zeros_like(p) for p in theta] for theta in hamiltonian.thetas]
-        self.couplings: list[Tensor] = []
+        self._couplings = [RowProducts(J) for J in hamiltonian.couplings]
+
+    @property
+    def couplings(self) -> list[Tensor]:
+        """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
+        return [sums.total for sums in self._couplings]
 
     def add(
         self,
@@ -62,16 +66,8 @@ class Statistics:
         means = read[0] if len(read) == 1 else [torch.cat(parts) for parts in zip(*read, strict=True)]
         if isinstance(weight, Tensor) and len(read) > 1:
             weight = weight.repeat(len(read))
-        for edge, (l, m) in enumerate(hamiltonian.graph.edges):
-            x, y = means[l], means[m]
-            factor = weight / 2 if l == m else weight
-            # The weight goes into the smaller factor, for the same reason.
-            weighted = y * (factor if isinstance(factor, float) else factor.to(y.dtype).unsqueeze(-1))
-            pair = product(x.t(), weighted)
-            if edge == len(self.couplings):
-                self.couplings.append(pair)
-            else:
-                self.couplings[edge].add_(pair)
+        for sums, (l, m) in zip(self._couplings, hamiltonian.graph.edges, strict=True):
+            sums.add(means[l], means[m], weight / 2 if l == m else weight)
 
     def _read(
         self,
@@ -99,11 +95,8 @@ class Statistics:
         for totals, terms in zip(self.thetas, thetas, strict=True):
             for total, term in zip(totals, terms, strict=True):
                 total.add_(term)
-        if self.couplings:
-            for total, term in zip(self.couplings, couplings, strict=True):
-                total.add_(term)
-        else:
-            self.couplings = list(couplings)
+        for sums, term in zip(self._couplings, couplings, strict=True):
+            sums.grow(term)
 
     def means(self) -> list[Tensor]:
         """Copies of the sums of x_l."""

@@ -7,9 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from harmonium import _checks, _random
@@ -134,6 +131,11 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
         leader[left[near]] = mine[near]
         left = left[~near]
     leaders, place = torch.unique(leader, return_inverse=True)
+    # Slow to import, and only needed here.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import cKDTree
+
     pairs = cKDTree(projected[leaders].cpu().numpy()).query_pairs(_FAR * resolution, output_type="ndarray")
     one, other = torch.from_numpy(pairs).to(leaders.device).T
     joined = pairs[(apart(leaders[one], leaders[other]) <= reach).cpu().numpy()]

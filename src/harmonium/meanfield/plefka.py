@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._products import product
 from harmonium.machine import Hamiltonian
 from harmonium.meanfield import blocks
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
+from harmonium.products import product
 
 
 @final

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium._products import product
 from harmonium.chains import Gibbs, Step, advance, complete
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, fit_states_
 from harmonium.meanfield import Plefka, solve
 from harmonium.meanfield.fixed_point import DampingLike
+from harmonium.products import product
 from harmonium.tasks._decision import nearest_state
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
 

@@ -78,7 +78,7 @@ def impute(
             f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
         )
     X = X.to(machine.device, machine.dtype)
-    absent = _by_column(machine, missing, len(X))
+    absent = by_column(machine, missing, len(X))
     fill = _FILL[method]
     parts = []
     for rows in torch.split(torch.arange(len(X)), max(1, _ROWS // draws)):
@@ -99,7 +99,7 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
 
         def observe(number: int, step: Step) -> None:
             if number > sweeps // 2:
-                total.add_(_means(hamiltonian, kernel.target(step.states)))
+                total.add_(visible_means(hamiltonian, kernel.target(step.states)))
 
         clamp = held.repeat(draws, 1)
         states = run(machine, kernel, start, sweeps, clamp, generator=generator, observer=observe)
@@ -124,7 +124,9 @@ def _tap(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Imputation:
     hamiltonian = machine.hamiltonian()
-    alone = _means(hamiltonian, [torch.zeros(len(held), layer.width).to(held) for layer in machine.layers])
+    alone = visible_means(
+        hamiltonian, [torch.zeros(len(held), layer.width).to(held) for layer in machine.layers]
+    )
     start = torch.where(torch.isnan(held), alone, held)
     solution = tap(machine, start, held, damping=0.5, max_sweeps=sweeps)
     fields = [hamiltonian.field(l, solution.means) for l in machine.visible]
@@ -146,7 +148,7 @@ _FILL: dict[str, Callable[..., Imputation]] = {
 }
 
 
-def _means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:
+def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:
     """E of every visible layer given the states of the others, side by side."""
     visible = hamiltonian.graph.visible
     return torch.cat([hamiltonian.mean(l, hamiltonian.field(l, states)) for l in visible], -1)
@@ -162,7 +164,7 @@ def _uniform_mode(machine: BoltzmannMachine) -> Tensor:
     return torch.cat([layer.mode(x, layer.reference()) for layer, x in layers], -1)
 
 
-def _by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
+def by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
     """Booleans of units as booleans of columns, (rows, width)."""
     _checks.dense(missing, "missing")
     if missing.dtype != torch.bool:

@@ -29,6 +29,7 @@ _PARTS: dict[str, tuple[type, ...]] = {
     "stopped": (bool,),
     "metrics": (dict,),
     "threads": (int,),
+    "products": (str, type(None)),
     "history": (dict,),
     "generator": (Tensor,),
     "machine": (dict,),
@@ -91,6 +92,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path}: checkpoint version {content.get('version')!r}; this harmonium reads {VERSION}"
         )
+    content.setdefault("products", None)  # unknown to 0.1.0
     try:
         _require_parts(content)
     except ValueError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from inspect import unwrap
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +13,17 @@ from torch.nn import Parameter
 
 OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]
 
-OPTIMIZERS = ("adam", "sgd")
+
+def _uncompiled(kind: type[torch.optim.Optimizer]) -> Any:
+    """The same optimiser without its guards against torch's compiler, whose import takes a second."""
+    guarded = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+    methods = {name: unwrap(getattr(kind, name)) for name in guarded}
+    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(unwrap(kind.step))})
+
+
+Adam, SGD = _uncompiled(torch.optim.Adam), _uncompiled(torch.optim.SGD)  # by these names they are pickled
+
+OPTIMIZERS = {"adam": Adam, "sgd": SGD}
 
 
 class Ascent:
@@ -78,12 +90,13 @@ class Ascent:
 def _build(
     optimizer: str | OptimizerFactory, parameters: list[Parameter], learning_rate: float, momentum: float
 ) -> torch.optim.Optimizer:
-    # The fused kernels make one pass over each parameter, also on the CPU.
-    if optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum, fused=True)
-    if optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
-    assert not isinstance(optimizer, str)  # the settings refused other names
+    if isinstance(optimizer, str):
+        settings = {"momentum": momentum} if optimizer == "sgd" else {}
+        # The fused kernels make one pass over each parameter, also on the CPU.
+        named: torch.optim.Optimizer = OPTIMIZERS[optimizer](
+            parameters, lr=learning_rate, fused=True, **settings
+        )
+        return named
     built = optimizer(parameters)
     if not isinstance(built, torch.optim.Optimizer):
         raise TypeError(

@@ -61,7 +61,7 @@ def pretrain(
         raise ValueError(
             f"machine: expected at least two hidden layers, received {len(machine.layers) - 1}; train does it"
         )
-    for name in ("transform", "validation", "metrics"):
+    for name in ("transform", "validation", "validation_weight", "metrics"):
         if settings.get(name) is not None:
             raise ValueError(f"{name}: expected None, as the pairs see other data than the machine")
     rows = Rows.of(X, dtype=machine.dtype, name="X")

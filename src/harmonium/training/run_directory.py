@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from harmonium import products
 from harmonium.machine.storage import CHECKPOINT, MACHINE, replace_file
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.fingerprint import require_same
@@ -139,6 +140,11 @@ class RunDirectory:
                 f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
                 stacklevel=4,
             )
+        if content["products"] is not None:
+            try:
+                products.repeat(content["products"])
+            except ValueError as error:
+                warnings.warn(f"{error}: the run goes on, but not bit for bit", stacklevel=4)
 
     def write_config(self) -> None:
         """Write ``config.json``: the settings, and the versions of what runs them."""

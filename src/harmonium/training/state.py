@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium.machine import BoltzmannMachine
+from harmonium.products import made
 from harmonium.training.alike import require_alike
 from harmonium.training.checkpoint import leaves, mapped
 from harmonium.training.divergence import Fault
@@ -42,6 +43,7 @@ class TrainingState:
             "stopped": self.stopped,
             "metrics": dict(self.metrics),
             "threads": torch.get_num_threads(),
+            "products": None if made() is None else str(made()),
             "history": self.history.state_dict(),
             "generator": self.generator.get_state(),
             "machine": dict(self.machine.state_dict()),

@@ -59,6 +59,7 @@ def train(
     seed: int = 0,
     device: str | torch.device | None = None,
     validation: Any = None,
+    validation_weight: Any = None,
     metrics: Mapping[str, Metric] | None = None,
     evaluate_every: int | None = None,
     record_every: int | None = None,
@@ -108,8 +109,11 @@ def train(
         seed: of the order of the rows and of the rule's noise, in [0, 2**63).
         device: where to train; the machine is moved there. None: where it is.
         validation: rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
-            are, NaN where not observed, and no weights.
-        metrics: callables ``(machine, validation) -> float`` by name.
+            are, NaN where not observed.
+        validation_weight: of these rows, as ``sample_weight``. Metrics do not get it, nor rows of weight 0.
+        metrics: callables ``(machine, validation)`` by name that return a value for every row, such as
+            ``harmonium.likelihood.pseudo_log_likelihood``, of which the weighted mean is recorded; without
+            ``validation_weight`` also a number.
         evaluate_every: updates between two evaluations; None: an epoch. The end of the run is always
             evaluated.
         record_every: updates between two records of the history; None: 100, or a hundredth of a shorter run.
@@ -174,7 +178,7 @@ def train(
     weights = _checks.weights(sample_weight, "sample_weight", len(rows))
     if transform is None:
         check_rows(machine, rows, "X")
-    evaluate = Validation(validation, metrics, machine)
+    evaluate = Validation(validation, validation_weight, metrics, machine)
     batches = Batches(len(rows), batch_size, seed, weights)
     total = int(updates) if updates is not None else batches.updates(int(epochs or 1))
     evaluate_every = evaluate_every or batches.per_epoch

@@ -1,0 +1,80 @@
+"""``harmonium info``."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from harmonium import products
+from harmonium.cli import options
+from harmonium.cli.output import show, working
+
+_PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-learn", "h5py")
+_VECTORS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sve")
+
+
+def info(as_json: options.Json = False, threads: options.Threads = None) -> None:
+    """Say what harmonium runs on here, and what multiplies: measured now, in tens of milliseconds."""
+    options.set_threads(threads)
+    with working("multiplying"):
+        measured = products.measure()
+    made = products.choice() if os.environ.get(products.VARIABLE) else measured
+    show(
+        {
+            "harmonium": version("harmonium"),
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "processor": processor(),
+            "threads": torch.get_num_threads(),
+            "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+            "packages": {name: _version(name) for name in _PACKAGES},
+            "products": str(made),
+            "gflops": {name: round(value, 1) for name, value in measured.gflops.items()},
+            "notes": _notes(made, measured),
+        },
+        as_json,
+    )
+
+
+def processor() -> str:
+    """Name, family and vector instructions of the processor."""
+    known: dict[str, str] = {}
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            known.setdefault(name.strip(), value.strip())
+    except OSError:
+        pass
+    name = known.get("model name") or platform.processor() or platform.machine()
+    family = f", family {known['cpu family']} model {known['model']}" if "cpu family" in known else ""
+    flags = (known.get("flags") or known.get("Features") or "").split()
+    return f"{name}{family} ({' '.join(flag for flag in _VECTORS if flag in flags) or 'no flags known'})"
+
+
+def _notes(made: products.Choice, measured: products.Choice) -> list[str]:
+    rows = made.digits_from
+    digits = (
+        "products of states are not split into digits"
+        if rows is None
+        else f"products of states are split into digits from {rows} rows on"
+    )
+    sums = f"states with at most {made.sparse:.0%} of their entries not 0 are summed row by row"
+    notes = [f"{digits}; {sums}" if made.sparse else digits]
+    if made != measured:
+        notes.append(f"{products.VARIABLE} says so; measured here: {measured}")
+    else:
+        notes.append(f"{products.VARIABLE}={made} makes it so without a measurement")
+    if "digits" not in measured.gflops:
+        notes.append("without numba (pip install 'harmonium[fast]') everything works, slower")
+    return notes
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

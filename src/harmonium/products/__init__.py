@@ -1,0 +1,27 @@
+"""Matrix products: which library multiplies, sums of a few rows, and products of whole numbers.
+
+States of most units are whole numbers, so what multiplies them can be split into whole digits and
+multiplied exactly (``digits``); matrices that are mostly zero are summed row by row (``sparse``); everything
+else is left to the faster of two libraries (``calibration``).
+"""
+
+from harmonium.products.calibration import VARIABLE, Choice, choice, made, measure, repeat, use
+from harmonium.products.changes import Changes
+from harmonium.products.digits import int8_product
+from harmonium.products.factor import Factor, RowProducts
+from harmonium.products.product import product
+
+__all__ = [
+    "VARIABLE",
+    "Changes",
+    "Choice",
+    "Factor",
+    "RowProducts",
+    "choice",
+    "int8_product",
+    "made",
+    "measure",
+    "product",
+    "repeat",
+    "use",
+]

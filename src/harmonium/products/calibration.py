@@ -1,0 +1,183 @@
+"""What multiplies on this processor: measured once in a process, at the first product that is large."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import ceil, floor, log2
+from time import perf_counter
+from typing import Final, final
+
+import torch
+
+from harmonium.compiled.serving import COMPILED
+from harmonium.products import dense, digits, sparse
+
+VARIABLE: Final = "HARMONIUM_PRODUCTS"
+"""Environment variable that says what to use and spares the measurement: "torch", "onednn:256", ..."""
+
+_ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
+_SHARE = 0.125  # of nonzero entries where sums of rows are timed
+_STEPS = 16  # in which the share is told up to which they serve
+_ROUNDS = 5
+_CLEAR = 1.1  # a lead that measurements on a busy machine do not turn around
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """What multiplies.
+
+    Attributes:
+        library: of products of real numbers: "torch" (what torch was built with) or "onednn".
+        digits_from: rows of states that have to meet a matrix for it to be worth splitting into digits; None:
+            never.
+        sparse: share of nonzero entries of a state up to which the rows that it picks are summed; 0: never.
+        gflops: what was measured, in 10⁹ multiplications and additions a second; empty where nothing was.
+    """
+
+    library: str
+    digits_from: int | None = None
+    sparse: float = 0.0
+    gflops: dict[str, float] = field(default_factory=dict, compare=False)
+
+    def __str__(self) -> str:
+        digits = [] if self.digits_from is None else [f"digits={self.digits_from}"]
+        return ",".join([self.library, *digits, *([f"sparse={self.sparse:g}"] if self.sparse else [])])
+
+    @staticmethod
+    def parse(text: str) -> Choice:
+        """A choice from its string, such as "torch" or "onednn,digits=256,sparse=0.25".
+
+        Raises:
+            ValueError: text that is none.
+        """
+        library, *more = text.split(",")
+        settings = {name: value for name, _, value in (each.partition("=") for each in more)}
+        rows, share = settings.pop("digits", None), settings.pop("sparse", "0")
+        with suppress(ValueError):
+            made = Choice(library, None if rows is None else int(rows), float(share))
+            possible = (rows is None or int(rows) > 0) and 0 <= made.sparse <= 1
+            if library in dense.LIBRARIES and not settings and possible:
+                return made
+        raise ValueError(
+            f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,digits=ROWS and ,sparse=SHARE "
+            f"(states of so many rows are multiplied in digits, those with so few nonzero entries by sums), "
+            f"received {text!r}"
+        )
+
+    @property
+    def possible(self) -> bool:
+        """Whether this processor and these packages have it."""
+        return (
+            dense.works(self.library)
+            and (self.digits_from is None or digits.work())
+            and (self.sparse == 0 or COMPILED)
+        )
+
+
+_LOCK = threading.Lock()
+_MADE: Choice | None = None
+
+
+def choice() -> Choice:
+    """What multiplies large products: what ``use`` says, else the environment, else the clock.
+
+    The measurement takes some tens of milliseconds, once in a process.
+
+    Raises:
+        ValueError: the environment variable asks for what is not there.
+    """
+    global _MADE
+    with _LOCK:
+        if _MADE is None:
+            asked = os.environ.get(VARIABLE)
+            _MADE = _checked(Choice.parse(asked)) if asked else measure()
+        return _MADE
+
+
+def made() -> Choice | None:
+    """The choice, if this process has made it yet."""
+    return _MADE
+
+
+def use(what: Choice | str | None) -> None:
+    """Sets what multiplies from now on; None: what is measured at the next large product.
+
+    Raises:
+        ValueError: what is not there.
+    """
+    global _MADE
+    _MADE = None if what is None else _checked(Choice.parse(what) if isinstance(what, str) else what)
+
+
+def repeat(what: str) -> None:
+    """Multiplies as another process did, whose choice had this string, unless this one has made its own.
+
+    Raises:
+        ValueError: another choice was made here, or that one cannot be had; nothing is changed.
+    """
+    before = made()
+    if before is None:
+        use(what)
+    elif str(before) != what:
+        raise ValueError(
+            f"products: the run to resume was made with {what}, this process multiplies with {before}; "
+            f"{VARIABLE}={what} repeats it"
+        )
+
+
+def _checked(what: Choice) -> Choice:
+    if not what.possible:
+        raise ValueError(
+            f"products: expected what this processor and these packages have, received {what}; "
+            f"harmonium info lists it"
+        )
+    return what
+
+
+def measure() -> Choice:
+    """Times the ways to a product, and what it costs to split a matrix into digits."""
+    generator = torch.Generator().manual_seed(0)
+    x = (torch.rand(_ROWS, _INNER, generator=generator) < 0.5).float()
+    y = torch.randn(_INNER, _OUTER, generator=generator)
+    ways: dict[str, Callable[[], object]] = {
+        library: lambda library=library: dense.multiply(library, x, y)  # type: ignore[misc]
+        for library in dense.LIBRARIES
+        if dense.works(library)
+    }
+    if digits.work():
+        known, whole = digits.Digits(y, digits.EXACT), x.to(torch.int8)
+        ways["digits"] = lambda: known.times(whole)
+        ways["split"] = lambda: digits.Digits(y, digits.EXACT)
+    if COMPILED:
+        few, total = x * (torch.rand(x.shape, generator=generator) < 2 * _SHARE), torch.zeros(_ROWS, _OUTER)
+        ways["sparse"] = lambda: sparse.add_rows(few, y, total)
+    seconds = _best(ways)
+    work = 2e-9 * x.numel() * _OUTER
+    amount = {name: _SHARE if name == "sparse" else 1.0 for name in seconds if name != "split"}
+    library = "torch"
+    if "onednn" in seconds and seconds["onednn"] * _CLEAR < seconds["torch"]:
+        library = "onednn"
+    rows, share = None, 0.0
+    if "digits" in seconds and seconds["digits"] * _CLEAR < seconds[library]:
+        saved = (seconds[library] - seconds["digits"]) / _ROWS
+        rows = 1 << max(ceil(log2(2 * seconds["split"] / saved)), 6)  # a power of two: the same every time
+    if "sparse" in seconds:
+        other = seconds["digits"] if rows is not None and rows <= _ROWS else seconds[library]
+        share = min(floor(_STEPS * _SHARE * other / (seconds["sparse"] * _CLEAR)) / _STEPS, 1.0)
+    return Choice(library, rows, share, {name: work * amount[name] / seconds[name] for name in amount})
+
+
+def _best(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """The shortest of a few times each, taken in turn: what disturbs a machine makes none of them shorter."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(_ROUNDS + 1):
+        for name, way in ways.items():
+            start = perf_counter()
+            way()
+            seconds[name].append(perf_counter() - start)
+    return {name: min(times[1:]) for name, times in seconds.items()}

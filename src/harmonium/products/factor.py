@@ -1,0 +1,154 @@
+"""Products of one matrix with many states, and of many states with what they cause."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from harmonium.products.calibration import choice
+from harmonium.products.dense import large
+from harmonium.products.digits import EXACT, MEANS, Digits, whole_numbers
+from harmonium.products.product import product
+from harmonium.products.sparse import add_rows, density, few_rows
+
+_TRANSPOSED = 128  # rows from which on a transposed copy is worth its time
+_LOT = 1000  # rows from which on a product gains nothing from more of them
+
+
+@final
+class Factor:
+    """A matrix that many others are going to multiply, from either side.
+
+    Where these are zero in most places the rows that they pick are summed. Where they are whole numbers it is
+    split into digits, once, as soon as enough rows have come or are likely to come, which is twice as many as
+    come now.
+
+    Args:
+        y: (k, n).
+        sparse: whether to look for a y that is mostly zero; it is then multiplied from the left alone.
+    """
+
+    def __init__(self, y: Tensor, sparse: bool = False) -> None:
+        self._y = y
+        self._few_rows = few_rows(y) if sparse else None
+        self._met = 0
+        self._kept: dict[tuple[str, bool], tuple[int, Any]] = {}
+
+    def times(self, x: Tensor, transposed: bool = False) -> Tensor:
+        """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
+        if self._few_rows is not None and not transposed:
+            return self._few_rows(x)
+        y = self._y.t() if transposed else self._y
+        if not large(x, y):
+            return product(x, y)
+        self._met += len(x)
+        expected = self._met + 2 * len(x)
+        if (
+            choice().sparse > 0
+            and (not transposed or expected >= _TRANSPOSED)
+            and density(x) <= choice().sparse
+        ):
+            return add_rows(x, self._made("rows", transposed), torch.zeros(len(x), y.shape[1]))
+        if expected >= (choice().digits_from or inf):
+            whole = whole_numbers(x)
+            if whole is not None:
+                digits: Digits = self._made("digits", transposed)
+                return digits.times(whole)
+        return product(x, y)
+
+    def _made(self, what: str, transposed: bool) -> Any:
+        """y or yᵀ with contiguous rows, or in digits: made once for these values of y."""
+        version = -1 if self._y.is_inference() else self._y._version
+        known = self._kept.get((what, transposed))
+        if known is None or known[0] != version:
+            if what == "digits":
+                made: Any = Digits(self._y, EXACT, transposed)
+            else:
+                made = (self._y.t() if transposed else self._y).detach().contiguous()
+            known = self._kept[what, transposed] = version, made
+        return known[1]
+
+
+@final
+class RowProducts:
+    """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
+
+    Where x is zero in most places the rows of y that it picks are summed. Where x or y are whole numbers, the
+    other is split into ``MEANS`` digits, and small batches wait for each other.
+
+    Args:
+        like: a tensor of the shape (k, n), type and device of the sum.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._total: Tensor | None = None
+        self._waiting: list[tuple[bool, Tensor, Tensor]] = []
+
+    def add(self, x: Tensor, y: Tensor, weight: float | Tensor = 1.0) -> None:
+        """Adds Σ_rows weight · x ⊗ y.
+
+        Args:
+            x: (rows, k).
+            y: (rows, n).
+            weight: a number, or one for each row (rows,).
+        """
+        if not large(x.t(), y):
+            self.grow(product(x.t(), _weighted(y, weight)))
+            return
+        if choice().sparse > 0 and density(x) <= choice().sparse:
+            if self._total is None:
+                self._total = torch.zeros_like(self._like)
+            add_rows(x.t(), _weighted(y, weight), self._total)
+            return
+        if choice().digits_from is not None:
+            for swapped, states, others in ((False, x, y), (True, y, x)):
+                whole = whole_numbers(states)
+                if whole is not None:
+                    self._wait(swapped, whole, _weighted(others, weight))
+                    return
+        self.grow(product(x.t(), _weighted(y, weight)))
+
+    def grow(self, term: Tensor) -> None:
+        """Adds a matrix (k, n), which is the sum's own from now on."""
+        self._total = term if self._total is None else self._total.add_(term)
+
+    @property
+    def total(self) -> Tensor:
+        """The sum."""
+        self._flush()
+        return torch.zeros_like(self._like) if self._total is None else self._total
+
+    def _wait(self, swapped: bool, whole: Tensor, others: Tensor) -> None:
+        if self._waiting and self._waiting[0][0] != swapped:
+            self._flush()
+        self._waiting.append((swapped, whole, others))
+        if sum(len(each[1]) for each in self._waiting) >= _LOT:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        swapped = self._waiting[0][0]
+        whole = _together([states for _, states, _ in self._waiting])
+        known = Digits(_together([others for _, _, others in self._waiting]), MEANS)
+        self._waiting = []
+        self.grow(known.under(whole) if swapped else known.times(whole.t()))
+
+
+def _few(x: Tensor) -> bool:
+    share = choice().sparse
+    return share > 0 and density(x) <= share
+
+
+def _together(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _weighted(y: Tensor, weight: float | Tensor) -> Tensor:
+    if isinstance(weight, Tensor):
+        weight = weight.to(y.dtype).unsqueeze(-1)
+    return y * weight

@@ -1,0 +1,170 @@
+"""Products of whole numbers in digits, against float64 and against torch's own product."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harmonium import products
+from harmonium.products import Factor, RowProducts, calibration, dense
+from harmonium.products.digits import EXACT, MEANS, Digits, whole_numbers, work
+
+pytest.importorskip("numba")
+if not work():
+    pytest.skip("int8 products are not to be had on this processor", allow_module_level=True)
+
+
+@pytest.fixture
+def digits_always(monkeypatch):
+    """Takes digits for products of any size."""
+    monkeypatch.setattr(dense, "_WORTHWHILE", 0)
+    before = products.made()
+    products.use("torch,digits=1")
+    yield
+    products.use(before)
+
+
+def states(kind: str, rows: int, width: int, generator: torch.Generator) -> torch.Tensor:
+    if kind == "counts":
+        return torch.randint(0, 128, (rows, width), generator=generator).float()
+    x = (torch.rand(rows, width, generator=generator) < 0.3).float()
+    return 2 * x - 1 if kind == "spins" else x
+
+
+def test_no_less_exact_than_float32_over_a_hundred_machines() -> None:
+    """Largest error of 100 machines, weights of 1e-3 to 1e2, 1 to 2,000 rows, from either side.
+
+    Of torch's product too it is the largest of all entries, in units of the weights: the largest of a single
+    small product is as much chance as merit.
+    """
+    generator = torch.Generator().manual_seed(0)
+    worst = {"digits": 0.0, "torch": 0.0}
+    closer = 0
+    for i in range(100):
+        k, n = (int(torch.randint(500, 800, (), generator=generator)) for _ in range(2))
+        rows, scale = (1, 10, 50, 200, 2000)[i % 5 if i % 10 < 5 else i % 4], 10 ** (-3 + 5 * i / 99)
+        W = scale * torch.randn(k, n, generator=generator)
+        transposed = i % 2 == 1
+        x = states("spins" if i % 3 else "bits", rows, n if transposed else k, generator)
+        y = W.t() if transposed else W
+        truth = x.double() @ y.double()
+        errors = {
+            "digits": float((Digits(W, EXACT, transposed).times(x.to(torch.int8)) - truth).abs().max()),
+            "torch": float((x @ y - truth).abs().max()),
+        }
+        closer += errors["digits"] <= errors["torch"]
+        worst = {name: max(worst[name], errors[name] / scale) for name in worst}
+    assert worst["digits"] <= worst["torch"]
+    assert closer >= 97
+
+
+@pytest.mark.parametrize("kind", ["bits", "spins", "counts"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_both_directions_and_the_largest_digits(kind: str, transposed: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    W = torch.randn(33, 21, generator=generator)
+    W[3, 4], W[:, 7], W[9] = 1e4, 0.0, -W[3].abs().max()
+    x = states(kind, 50, 21 if transposed else 33, generator)
+    y = (W.t() if transposed else W).double()
+    error = (Digits(W, EXACT, transposed).times(x.to(torch.int8)) - x.double() @ y).abs()
+    rounded = 6.1e-8 * x.abs().sum(-1, keepdim=True) * y.abs().amax(0)
+    assert bool((error <= rounded + 6e-8 * (x.double() @ y).abs()).all())
+
+
+def test_sums_over_rows_from_either_side(digits_always) -> None:
+    generator = torch.Generator().manual_seed(2)
+    sums, truth = RowProducts(torch.zeros(30, 20)), torch.zeros(30, 20, dtype=torch.float64)
+    for i in range(12):
+        rows = 100 + 7 * i
+        x, y = states("bits", rows, 30, generator), torch.rand(rows, 20, generator=generator)
+        if i % 3 == 1:  # states stand second
+            x, y = torch.rand(rows, 30, generator=generator), states("spins", rows, 20, generator)
+        if i % 3 == 2:  # nothing is whole
+            x = torch.rand(rows, 30, generator=generator)
+        weight = 1 / rows if i % 2 else (torch.rand(rows, generator=generator) - 0.5) / rows
+        each = weight if isinstance(weight, float) else weight.double().unsqueeze(-1)
+        sums.add(x, y, weight)
+        truth += x.double().t() @ (y.double() * each)
+    assert (
+        float((sums.total - truth).abs().max()) < 12 * 1.6e-5 * 1.8
+    )  # as many batches, of up to 1.8 times as many rows as the first
+    before = sums.total.clone()
+    sums.grow(torch.ones(30, 20))
+    torch.testing.assert_close(sums.total, before + 1)
+
+
+def test_sums_over_no_rows_are_zero() -> None:
+    assert torch.equal(RowProducts(torch.ones(3, 2)).total, torch.zeros(3, 2))
+
+
+def test_means_in_two_digits_are_off_by_what_is_said() -> None:
+    generator = torch.Generator().manual_seed(3)
+    means, each = torch.rand(500, 40, generator=generator), torch.eye(500, dtype=torch.int8)
+    error = (Digits(means, MEANS).times(each) - means).abs()
+    assert 0.9e-5 < float(error.max()) < 1.6e-5
+
+
+@pytest.mark.parametrize("value", [0.5, 128.0, -200.0, float("nan"), float("inf"), 1e12])
+def test_what_is_not_whole_is_not_taken(value: float) -> None:
+    x = torch.zeros(5, 40)
+    assert torch.equal(whole_numbers(x), x.to(torch.int8))
+    x[4, 39] = value
+    assert whole_numbers(x) is None
+
+
+def test_a_factor_follows_its_matrix_and_takes_anything(digits_always) -> None:
+    generator = torch.Generator().manual_seed(4)
+    y = torch.randn(50, 30, generator=generator)
+    factor, x = Factor(y), states("bits", 8, 50, generator)
+    for _ in range(2):
+        torch.testing.assert_close(factor.times(x), x @ y)
+        torch.testing.assert_close(factor.times(x[:, :30], transposed=True), x[:, :30] @ y.t())
+        y.mul_(2)
+    real = torch.randn(8, 50, generator=generator)
+    assert torch.equal(factor.times(real), real @ y)
+    y[0, 0] = float("nan")
+    assert bool(factor.times(x)[:, 0].isnan().all())
+
+
+def test_bits_depend_neither_on_rows_beside_nor_on_threads(digits_always) -> None:
+    generator, before = torch.Generator().manual_seed(5), torch.get_num_threads()
+    y = torch.randn(300, 200, generator=generator)
+    x = states("bits", 400, 300, generator)
+    try:
+        torch.set_num_threads(2)
+        whole = Factor(y).times(x)
+        torch.set_num_threads(1)
+        assert torch.equal(Factor(y).times(x[100:150]), whole[100:150])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_choice_says_what_was_measured() -> None:
+    measured = calibration.measure()
+    assert measured.possible
+    assert measured.gflops.keys() >= {"torch", "digits"} and min(measured.gflops.values()) > 0
+    assert products.Choice.parse(str(measured)) == measured
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_sums_of_the_rows_that_states_pick(monkeypatch, share: float, transposed: bool) -> None:
+    monkeypatch.setattr(dense, "_WORTHWHILE", 0)
+    before = products.made()
+    products.use("torch,sparse=1")
+    try:
+        generator = torch.Generator().manual_seed(6)
+        W = torch.randn(70, 45, generator=generator)
+        x = torch.randn(150, 45 if transposed else 70, generator=generator)
+        x[torch.rand(x.shape, generator=generator) >= share] = 0
+        truth = x.double() @ (W.t() if transposed else W).double()
+        actual = Factor(W).times(x, transposed)
+        assert actual.is_contiguous() and float((actual - truth).abs().max()) < 2e-5
+        assert torch.equal(Factor(W).times(x[30:], transposed), actual[30:])
+        y = torch.rand(150, 20, generator=generator)
+        sums = RowProducts(torch.zeros(x.shape[1], 20))
+        for weight in (1.0, -0.5):
+            sums.add(x, y, weight)
+        assert float((sums.total - 0.5 * x.double().t() @ y.double()).abs().max()) < 2e-5
+    finally:
+        products.use(before)

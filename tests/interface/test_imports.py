@@ -1,0 +1,124 @@
+"""What a fresh interpreter imports: a command or a name costs what it needs, and not the whole package."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pickle
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.cli.app import COMMANDS
+from harmonium.training.optimizers import Ascent, OptimizerFactory
+
+SLOW = {
+    *("torch", "scipy.sparse", "scipy.special", "scipy.stats", "sklearn", "pandas", "matplotlib", "numba"),
+    *("sympy", "torch._dynamo", "PIL", "h5py"),
+}
+
+
+def loaded_by(code: str) -> set[str]:
+    """The slow modules that a program loads."""
+    code += f"\nimport sys; print('\\n', *({SLOW!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def loaded_by_command(*arguments: object) -> set[str]:
+    return loaded_by(f"from harmonium.cli import main; assert main({[str(a) for a in arguments]!r}) == 0")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_the_list_of_commands_needs_no_torch(arguments: list[str]) -> None:
+    assert loaded_by_command(*arguments) == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import harmonium", set()),
+        ("import harmonium as hm; hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)])", {"torch"}),
+        ("from harmonium import rules; import harmonium.tasks", {"torch"}),
+        ("import harmonium as hm; hm.data.digits()", {"torch"}),
+    ],
+)
+def test_a_name_imports_what_it_needs(code: str, expected: set[str]) -> None:
+    assert loaded_by(code) == expected
+
+
+def test_evaluating_imports_what_it_needs(tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(5)], seed=0)
+    machine.save(tmp_path / "machine.safetensors")
+    assert loaded_by_command("evaluate", tmp_path / "machine.safetensors", "bars-and-stripes") == {"torch"}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_training_does_not_import_the_compiler(optimizer: str, tmp_path: Path) -> None:
+    arguments = ["train", "digits", tmp_path / "run", "--hidden", 5, "--binarise", "threshold"]
+    found = loaded_by_command(*arguments, "--updates", 3, "--optimizer", optimizer)
+    assert not found & {"torch._dynamo", "sklearn", "sympy"}
+
+
+def test_names_are_the_same_for_the_interpreter_and_for_type_checkers() -> None:
+    tree = ast.parse(inspect.getsource(hm))
+    (checked,) = (
+        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    homes = {
+        alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted(homes) == sorted(hm.__all__)
+    for name, home in homes.items():
+        assert getattr(hm, name) is getattr(import_module(str(home)), name)
+
+
+def test_completion_lists_the_names_that_are_there() -> None:
+    assert dir(hm) == sorted([*hm.__all__, "__version__"])
+    with pytest.raises(AttributeError, match="module 'harmonium' has no attribute 'boltzmann'"):
+        _ = hm.boltzmann
+
+
+def test_commands_are_listed_with_what_their_own_help_begins_with() -> None:
+    for name, summary in COMMANDS.items():
+        described = inspect.getdoc(getattr(import_module(f"harmonium.cli.{name}"), name))
+        assert described is not None and " ".join(described.split("\n\n")[0].split()) == summary
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    found = hm.data.digits()
+    assert np.array_equal(found[0], (images / 16).astype(np.float32))
+    assert np.array_equal(found[1], labels)
+
+
+@pytest.mark.parametrize(("name", "momentum"), [("sgd", 0.9), ("adam", 0.0)])
+def test_a_named_optimizer_is_torchs_own(name: str, momentum: float) -> None:
+    given: dict[str, OptimizerFactory] = {
+        "sgd": lambda p: torch.optim.SGD(p, 0.1, 0.9, fused=True),
+        "adam": lambda p: torch.optim.Adam(p, 0.1, fused=True),
+    }
+    ours, theirs = (torch.nn.Parameter(torch.zeros(4)) for _ in range(2))
+    ascents = Ascent(name, [ours], 0.1, momentum), Ascent(given[name], [theirs], 0.1, momentum)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(5):
+        gradient = torch.randn(4, generator=generator)
+        for ascent in ascents:
+            ascent.step([gradient.clone()], 1 / (1 + step))
+    assert torch.equal(ours, theirs)
+    one, other = (ascent.optimizer.state_dict() for ascent in ascents)
+    assert one["param_groups"] == other["param_groups"]
+    assert all(torch.equal(one["state"][0][key], value) for key, value in other["state"][0].items())
+    again = pickle.loads(pickle.dumps(ascents[0].optimizer))
+    assert type(again) is type(ascents[0].optimizer) and isinstance(again, type(ascents[1].optimizer))

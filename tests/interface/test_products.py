@@ -1,0 +1,80 @@
+"""What multiplies: said by the user or measured, kept by a run, never at import."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium import products
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    before = products.made()
+    products.use(None)
+    yield
+    products.use(before)
+
+
+def test_nothing_is_measured_before_a_large_product() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(30), hm.Bernoulli(20)])
+    v = machine.random_states(50, generator=torch.Generator().manual_seed(0))[0]
+    hm.rules.cd().gradient(machine, v, generator=torch.Generator().manual_seed(1))
+    assert products.made() is None
+
+
+def test_the_environment_is_asked_first(monkeypatch) -> None:
+    monkeypatch.setenv("HARMONIUM_PRODUCTS", "torch")
+    assert str(products.choice()) == "torch"
+    products.use(None)
+    monkeypatch.setenv("HARMONIUM_PRODUCTS", "abacus")
+    with pytest.raises(ValueError, match="products: expected torch or onednn"):
+        products.choice()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "torch:64", "torch,digits=0", "mkl", "onednn,digits=many", "torch,sparse=2", "torch,fast=1"]
+)
+def test_what_is_no_choice_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"products: expected torch or onednn, then perhaps ,digits=ROWS"):
+        products.use(text)
+    assert products.made() is None
+
+
+def test_a_choice_is_kept() -> None:
+    products.use("torch")
+    assert str(products.choice()) == str(products.made()) == "torch"
+
+
+def train(run, updates: int, **more) -> hm.BoltzmannMachine:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(64)], seed=0)
+    X = (torch.rand(60, 784, generator=torch.Generator().manual_seed(0)) < 0.2).float()
+    rule = hm.rules.pcd(1, 60)
+    hm.train(machine, X, rule=rule, updates=updates, batch_size=30, run_dir=run, progress=False, **more)
+    return machine
+
+
+def test_a_resumed_run_multiplies_as_before(tmp_path) -> None:
+    pytest.importorskip("numba")
+    if not products.digits.work():
+        pytest.skip("int8 products are not to be had on this processor")
+    products.use("torch,digits=64")
+    whole = train(tmp_path / "whole", 6)
+    train(tmp_path / "cut", 3)
+    products.use(None)
+    resumed = train(tmp_path / "cut", 6, resume=True)
+    assert str(products.made()) == "torch,digits=64"
+    assert torch.equal(resumed.couplings[0].weight, whole.couplings[0].weight)
+
+
+def test_a_resumed_run_says_when_it_cannot(tmp_path) -> None:
+    products.use("torch,digits=64" if products.digits.work() else "torch")
+    train(tmp_path, 3)
+    checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    checkpoint["products"] = "onednn,digits=4096"
+    torch.save(checkpoint, tmp_path / "checkpoint.pt")
+    with pytest.warns(
+        UserWarning, match=r"onednn,digits=4096.*HARMONIUM_PRODUCTS=onednn,digits=4096 repeats it"
+    ):
+        train(tmp_path, 6, resume=True)

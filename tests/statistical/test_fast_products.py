@@ -1,0 +1,76 @@
+"""Gradients, chains and pairs whose products are sums of rows or products of digits, as on large machines.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium import products
+from harmonium.products import dense
+
+from .support import exact_states, exact_statistics, largest_z, machine, row_statistics
+from .test_couplings import estimates
+
+pytest.importorskip("numba")
+NAMES = ["bernoulli-spin", "categorical-bernoulli", "spin-bernoulli-categorical"]
+ROWS = 40_000
+
+
+@pytest.fixture(params=["torch,digits=1", "torch,sparse=1"], autouse=True)
+def ways(request, monkeypatch) -> set[str]:
+    """Forces a way to multiply, whatever the size, and notes which were taken."""
+    if "digits" in request.param and not products.digits.work():
+        pytest.skip("int8 products are not to be had on this processor")
+    taken: set[str] = set()
+    for module, name in (("digits.Digits", "times"), ("digits.Digits", "under"), ("factor", "add_rows")):
+        place = f"harmonium.products.{module}.{name}"
+        *_, owner = place.rsplit(".", 1)
+        original = getattr(products.digits.Digits if "Digits" in module else products.factor, owner)
+
+        def noted(*arguments, original=original, way=module):
+            taken.add(way)
+            return original(*arguments)
+
+        monkeypatch.setattr(place, noted)
+    monkeypatch.setattr(dense, "_WORTHWHILE", 0)
+    before = products.made()
+    products.use(request.param)
+    yield taken
+    products.use(before)
+    assert taken == {"digits.Digits" if "digits" in request.param else "factor"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rule", [hm.rules.exact(), hm.rules.centred(hm.rules.exact())], ids=repr)
+def test_exact_gradients(name: str, rule: hm.learning.Rule) -> None:
+    """Against float64, which never takes these ways: within the digits of means, 1.6e-5."""
+    made = machine(name)
+    v = made.random_states(300, generator=torch.Generator().manual_seed(1))[0]
+    truth = rule.gradient(made, v, generator=torch.Generator()).parameters
+    actual = rule.gradient(made.float(), v.float(), generator=torch.Generator()).parameters
+    for parameter, expected in truth.items():
+        torch.testing.assert_close(actual[parameter].double(), expected, atol=5e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kernel", [hm.chains.Gibbs(), hm.chains.Tempering(3)], ids=repr)
+def test_no_drift(name: str, kernel: hm.chains.Kernel) -> None:
+    made = machine(name)
+    exact, generator = exact_statistics(made.hamiltonian()), torch.Generator().manual_seed(1)
+    start = [x.float() for x in exact_states(made, ROWS, generator)]
+    states = hm.chains.run(made.float(), kernel, start, 3, generator=generator)
+    z, limit = largest_z(row_statistics(made.hamiltonian(), states).double(), exact)
+    assert z < limit
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pairs_are_unbiased(monkeypatch, name: str) -> None:
+    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: False)
+    made = machine(name)
+    exact = exact_statistics(made.hamiltonian())
+    z, limit = largest_z(estimates(made.float(), hm.couplings.Gibbs(), 1, 3, 1).double(), exact)
+    assert z < limit

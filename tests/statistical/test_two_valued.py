@@ -1,0 +1,235 @@
+"""The compiled steps of large batches and of small pairs: what ``test_compiled`` does not say of them.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import harmonium as hm
+from harmonium.compiled import serving
+from harmonium.couplings import Block, Gibbs, Maximal
+from harmonium.couplings.gibbs import _field
+from harmonium.couplings.ledger import add_signed
+from harmonium.machine import Graph, Hamiltonian, Part, Statistics
+
+from .support import FAILURE_RATE, all_states, exact_statistics, flat, largest_z
+from .test_compiled import ROWS, TWO_VALUED, machine
+from .test_couplings import estimates, p_value
+
+pytest.importorskip("numba")
+LAYERS = {"bernoulli": hm.Bernoulli, "spin": hm.Spin}
+
+
+def deep_machine() -> hm.BoltzmannMachine:
+    return machine(hm.Bernoulli(4), hm.Spin(3), hm.Bernoulli(3))
+
+
+def pairs_of(made: hm.BoltzmannMachine, rows: int, share: float):
+    """States of pairs that differ in a share of the units."""
+    generator = torch.Generator().manual_seed(1)
+    x, other = (made.random_states(rows, generator=generator) for _ in range(2))
+    y = [
+        torch.where(torch.rand(a.shape, generator=generator) < share, b, a)
+        for a, b in zip(x, other, strict=True)
+    ]
+    return [torch.cat(pair) for pair in zip(x, y, strict=True)]
+
+
+@pytest.mark.parametrize("kinds", [("bernoulli",), ("spin",), ("bernoulli", "spin")], ids="-".join)
+@pytest.mark.parametrize("gap", [0.1, 1.5])
+def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, gap):
+    """A block of one layer, and of two kinds of unit at once."""
+    generator = torch.Generator().manual_seed(2)
+    layers = tuple(LAYERS[kind](4 if len(kinds) == 1 else 2) for kind in kinds)
+    thetas = tuple(layer.natural() for layer in layers)
+    hamiltonian = Hamiltonian(layers, Graph(layers, (), range(len(layers)), {}), thetas, ())
+    first = [torch.randn(layer.width, generator=generator) for layer in layers]
+    second = [field + gap * torch.randn(field.shape, generator=generator) for field in first]
+    p, q = (
+        Block(
+            hamiltonian,
+            tuple(Part(l) for l in range(len(layers))),
+            tuple(field.expand(ROWS, -1) for field in fields),
+        )
+        for fields in (first, second)
+    )
+    assert serving.two_valued(p.fields[0], p.values)
+    drawn = Maximal(common_noise=True).draw(p, q, generator)
+    parts = [all_states(layer).float() for layer in layers]
+    states = parts[0] if len(parts) == 1 else torch.cat(
+        [parts[0].repeat_interleave(len(parts[1]), 0), parts[1].repeat(len(parts[0]), 1)], 1
+    )  # fmt: skip
+    laws = []
+    for fields, value in ((first, drawn.x), (second, drawn.y)):
+        split = torch.split(states, [layer.width for layer in layers], 1)
+        log_p = sum(
+            layer.log_conditional(s, field.expand_as(s)).sum(-1)
+            for layer, s, field in zip(layers, split, fields, strict=True)
+        )
+        laws.append(log_p.double().detach().softmax(0))
+        assert p_value(torch.cat(value, 1), states, laws[-1]) > FAILURE_RATE / 3
+    equal = (torch.cat(drawn.x, 1) == torch.cat(drawn.y, 1)).all(-1).double().unsqueeze(-1)
+    z, limit = largest_z(equal, torch.minimum(*laws).sum().unsqueeze(0))
+    assert z < limit
+    assert bool((drawn.tries[equal.squeeze(-1) == 0] > 0).all())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_fields_from_differences_are_the_fields(always, threads):
+    made = deep_machine()
+    hamiltonian = made.hamiltonian().tempered(0.7)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for share in (0.0, 0.2, 1.0):
+            states = pairs_of(made, 300, share)
+            for l in range(3):
+                with torch.no_grad():
+                    fields = _field(hamiltonian, Part(l), states, 2)
+                    torch.testing.assert_close(fields, hamiltonian.field(l, states))
+                    if share == 0:
+                        assert torch.equal(fields[:300], fields[300:])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_numbers_of_threads_do_not_change_the_bits(always):
+    made = deep_machine()
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(estimates(made, Gibbs(), 1, 1, 1, replicates=2, pairs=300))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 4, 2)], ids=str)
+def test_the_estimate_is_unbiased(always, horizon):
+    made = deep_machine()
+    z, limit = largest_z(estimates(made, Gibbs(), *horizon).double(), exact_statistics(made.hamiltonian()))
+    assert z < limit
+
+
+@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)], ids=str)
+def test_the_estimate_of_small_pairs_is_unbiased(horizon):
+    made = TWO_VALUED["spin"]()
+    assert serving.small_pairs(made.hamiltonian(), False)
+    z, limit = largest_z(estimates(made, Gibbs(), *horizon).double(), exact_statistics(made.hamiltonian()))
+    assert z < limit
+
+
+def signed_sums(made, states, signs, repeats):
+    hamiltonian = made.hamiltonian()
+    generator = torch.Generator().manual_seed(3)
+    rows = []
+    for _ in range(repeats):
+        total = Statistics(hamiltonian)
+        with torch.no_grad():
+            fields = {1: hamiltonian.field(1, states)}
+            add_signed(total, hamiltonian, states, fields, signs, 0.01, (1,), generator)
+        rows.append(flat(total))
+    expected = Statistics(hamiltonian)
+    with torch.no_grad():
+        expected.add(hamiltonian, states, 0.01 * signs, (1,))
+    return torch.stack(rows), flat(expected)
+
+
+def test_signed_sums_of_rounded_means_are_right_in_expectation_and_close_every_time():
+    made = deep_machine()
+    states = pairs_of(made, 50, 0.3)
+    signs = torch.cat((torch.ones(50), -torch.ones(50)))
+    rows, expected = signed_sums(made, states, signs, 4000)
+    fixed = rows.std(0) == 0  # sums of whole numbers alone
+    torch.testing.assert_close(rows[0, fixed], expected[fixed], rtol=1e-5, atol=1e-6)
+    assert 0 < int(fixed.sum()) < len(expected)
+    z, limit = largest_z(rows[:, ~fixed].double(), expected[~fixed].double())
+    assert z < limit
+    # A mean is off by less than 2/127: the sum of 100 by far less than their number.
+    assert float((rows - expected).abs().max()) < 0.01 * 100 * 2 / 127 / 2
+
+
+def test_what_is_not_finite_stays_so():
+    made = deep_machine()
+    with torch.no_grad():
+        made.couplings[0].weight[0, 0] = float("nan")
+    states = pairs_of(made, 50, 0.3)
+    rows, _ = signed_sums(made, states, torch.ones(100), 1)
+    assert bool(rows.isnan().any())
+
+
+def test_other_units_and_types_take_the_general_way():
+    for layers, dtype in (
+        ((hm.Bernoulli(4), hm.Bernoulli(3)), torch.float64),
+        ((hm.Categorical(2, 3), hm.Bernoulli(3)), torch.float32),
+    ):
+        made = hm.BoltzmannMachine(list(layers)).to(dtype)
+        hamiltonian, values = made.hamiltonian(), [layer.two_values for layer in layers]
+        assert not serving.two_valued(hamiltonian.thetas[0][0], values)
+        assert not serving.whole_numbers_pay(hamiltonian, hamiltonian.thetas[0][0], 10**6)
+        assert not serving.small_pairs(hamiltonian, False)
+
+
+@pytest.mark.parametrize("gap", [1e-6, 1e-3, 1.0])
+def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
+    """Of log-partitions in single precision the difference would be off by more than the laws differ.
+
+    Then one law would seem to exceed the other nowhere, and rejection would find nothing left over.
+    """
+    from harmonium.compiled import units
+
+    generator = torch.Generator().manual_seed(5)
+    width = 3000
+    s = (3 * torch.randn(width, generator=generator)).numpy()
+    step = (
+        gap * torch.randn(width, generator=generator) * (torch.rand(width, generator=generator) < 0.01)
+    ).numpy()
+    up, rare = np.empty(width, np.float32), np.empty(width, np.float32)
+    units.probabilities(s, up, rare)
+    change = units.change(s, step, rare, np.empty(width))
+    p = 1 / (1 + np.exp(-s.astype(np.float64)))
+    exact = np.log1p(p * np.expm1(step.astype(np.float64))).sum()
+    assert abs(change - exact) < 1e-6 * abs(step).sum()
+
+    layer = hm.Bernoulli(width)
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), ())
+    fields = [torch.from_numpy(s).unsqueeze(0), torch.from_numpy(s + step).unsqueeze(0)]
+    first, second = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
+    exact_step = (fields[1].double() - fields[0].double()).squeeze(0).numpy()
+    exact = np.log1p(p * np.expm1(exact_step)).sum()
+    assert abs(float(first.log_ratio(second, [torch.zeros(1, width)]).detach()) + exact) < 1e-9 * width * gap
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(20, 0), (20, -2), (15, 0), (-20, 0), (0, 18), (30, 25), (100, -50), (45, 44)],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_saturated_units_keep_their_law(kind, first, second):
+    """Two units of which the first is nearly certain in one chain; its log-odds are 2 · field for spins."""
+    layer = LAYERS[kind](2)
+    scale = 0.5 if kind == "spin" else 1.0
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), ())
+    fields = [torch.tensor([[scale * s, scale * 0.3]]).expand(ROWS, -1) for s in (first, second)]
+    p, q = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
+    drawn = Maximal(common_noise=True).draw(p, q, torch.Generator().manual_seed(6))
+    states = all_states(layer).float()
+    laws = []
+    for field, value in zip(fields, (drawn.x[0], drawn.y[0]), strict=True):
+        law = layer.double().log_conditional(states.double(), field[:1].double()).sum(-1).exp().detach()
+        laws.append(law)
+        counts = (value.unsqueeze(1) == states).all(-1).sum(0)
+        for count, probability in zip(counts.tolist(), law.tolist(), strict=True):
+            p_value = stats.binomtest(count, ROWS, min(probability, 1.0)).pvalue
+            assert p_value > FAILURE_RATE / 9
+    together = int((drawn.x[0] == drawn.y[0]).all(-1).sum())
+    overlap = min(float(torch.minimum(*laws).sum()), 1.0)
+    assert stats.binomtest(together, ROWS, overlap).pvalue > FAILURE_RATE / 9
