@@ -51,7 +51,7 @@ def _race(
 
     def update() -> float:
         start = now()
-        estimate = rule.gradient(machine, v, generator=generator)
+        estimate = rule.gradient(machine, v, seed=generator)
         taken = now() - start
         times.append(estimate.diagnostics["meeting_time"])
         return taken

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
+from functools import wraps
 from numbers import Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def positive_int(value: Any, name: str, minimum: int = 1) -> int:
@@ -51,11 +56,32 @@ def dense(value: Any, name: str) -> None:
         )
 
 
-def generator(value: Any, device: torch.device) -> None:
-    """Refuses anything but a ``torch.Generator`` of the machine's device; a seed would repeat its noise."""
-    instance(value, "generator", torch.Generator, "a torch.Generator")
-    if value.device.type != device.type:
-        raise ValueError(f"generator: expected one on the machine's {device}, received one on {value.device}")
+def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A function that still takes a keyword by the name that it had in an earlier version.
+
+    For calls by keyword alone: what is given by position keeps its place. The old name warns
+    (DeprecationWarning, at the line of the call) and says what to write; old and new together are a
+    TypeError. Type checkers and signatures know the new name only.
+
+    Args:
+        old: the keyword until then, such as "generator".
+        new: the parameter of the function, such as "seed".
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if old in kwargs:
+                if new in kwargs:
+                    raise TypeError(f"{new}, {old}: expected {new} alone, received both")
+                message = f"{old}: it is called {new} now; write {function.__name__}(..., {new}=...)"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def one_of(value: Any, name: str, known: Iterable[str]) -> str:

@@ -44,12 +44,12 @@ def at(value: float, row: int = 1, column: int = 2) -> torch.Tensor:
 
 
 def run(**named: Any) -> Any:
-    given = {"kernel": chains.Gibbs(), "states": V, "sweeps": 2, "generator": generator()} | named
+    given = {"kernel": chains.Gibbs(), "states": V, "sweeps": 2, "seed": generator()} | named
     return chains.run(given.pop("machine", None) or rbm(), **given)
 
 
 def gradient(v: Any = V, rule: Any = None, **named: Any) -> Any:
-    return (rule or rules.cd()).gradient(rbm(), v, **({"generator": generator()} | named))
+    return (rule or rules.cd()).gradient(rbm(), v, **({"seed": generator()} | named))
 
 
 def ais(**named: Any) -> Any:
@@ -171,8 +171,8 @@ ENTRANCES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, torch.Tensor], An
     "exact_log_likelihood": ("X", lambda m, x: likelihood.exact_log_likelihood(m, x)),
     "pseudo_log_likelihood": ("X", lambda m, x: likelihood.pseudo_log_likelihood(m, x)),
     "ais": ("data", lambda m, x: likelihood.ais(m, 4, 4, data=x)),
-    "run": ("states", lambda m, x: chains.run(m, chains.Gibbs(), x, 1, generator=generator())),
-    "gradient": ("v", lambda m, x: rules.cd().gradient(m, x, generator=generator())),
+    "run": ("states", lambda m, x: chains.run(m, chains.Gibbs(), x, 1, seed=generator())),
+    "gradient": ("v", lambda m, x: rules.cd().gradient(m, x, seed=generator())),
 }
 
 
@@ -272,8 +272,8 @@ CHAINS: dict[str, Case] = {
     "half a sweep": ("int|float|1.5", TypeError, "sweeps", lambda: run(sweeps=1.5)),
     "a kernel in words": ("kernel|str", TypeError, "kernel", lambda: run(kernel="gibbs")),
     "a kernel's class": ("a kernel", TypeError, "kernel", lambda: run(kernel=chains.Gibbs)),
-    "no generator": ("Generator|NoneType", TypeError, "generator", lambda: run(generator=None)),
-    "a seed": ("Generator|int", TypeError, "generator", lambda: run(generator=1)),
+    "no seed": ("Generator|NoneType", TypeError, "seed", lambda: run(seed=None)),
+    "a negative seed": ("received -1", ValueError, "seed", lambda: run(seed=-1)),
     "visible states of another precision": (
         "torch.float32|torch.float64",
         TypeError,
@@ -385,12 +385,12 @@ LIKELIHOOD: dict[str, Case] = {
         "at least 1|received 0",
         ValueError,
         "sampled",
-        lambda: likelihood.pseudo_log_likelihood(rbm(), V, sampled=0, generator=generator()),
+        lambda: likelihood.pseudo_log_likelihood(rbm(), V, sampled=0, seed=generator()),
     ),
     "draws from nothing": (
         "Generator|None",
         ValueError,
-        "generator",
+        "seed",
         lambda: likelihood.pseudo_log_likelihood(rbm(), V, sampled=2),
     ),
     "ln Z in words": (
@@ -450,12 +450,12 @@ def test_too_large_for_enumeration(name: str) -> None:
     """Refused before anything is enumerated, with both counts, the limit and what to use instead."""
     layers, words = TOO_LARGE[name]
     made = hm.BoltzmannMachine(layers)
-    v = made.random_states(2, generator=generator())[0]
+    v = made.random_states(2, seed=generator())[0]
     began = time.process_time()
     for call in (
         lambda: likelihood.exact_log_partition(made),
         lambda: likelihood.exact_log_likelihood(made, v),
-        lambda: rules.exact().gradient(made, v, generator=generator()),
+        lambda: rules.exact().gradient(made, v, seed=generator()),
     ):
         refused((f"2^26|{words}|likelihood.ais", ValueError, "machine", call))
     # No measurement of speed: enumerating any of these would take minutes at least.
@@ -507,7 +507,7 @@ RULES: dict[str, Case] = {
         lambda: rules.mean_field_pcd(max_sweeps=0),
     ),
     "centred by name": ("Rule|str", TypeError, "rule", lambda: rules.centred("pcd")),
-    "no generator": ("Generator|NoneType", TypeError, "generator", lambda: gradient(generator=None)),
+    "no seed": ("Generator|NoneType", TypeError, "seed", lambda: gradient(seed=None)),
     "another precision": (
         "torch.float32|torch.float64",
         TypeError,
@@ -589,11 +589,11 @@ INITIALISATION: dict[str, Case] = {
         "location",
         lambda: hm.machine.logistic_biases_(rbm(), generator(), location=nan),
     ),
-    "a seed for a generator": (
-        "Generator|int",
+    "a seed that is no number": (
+        "Generator|float",
         TypeError,
-        "generator",
-        lambda: hm.machine.normal_(rbm(), 1.0, 0),
+        "seed",
+        lambda: hm.machine.normal_(rbm(), 1.0, 0.5),
     ),
     "data that are not rows": (
         "Rows|Tensor",

@@ -16,13 +16,14 @@ _COMPACT = 4  # chains that have arrived leave once they are one in so many: cop
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def local_search(
     machine: BoltzmannMachine,
     states: Sequence[Tensor],
     clamp: ClampLike = None,
     *,
-    generator: torch.Generator,
+    seed: int | torch.Generator,
 ) -> tuple[States, Tensor]:
     """Climbs from every state to a local mode (Taniguchi et al. 2023, Algs. 1 and 5; FORMULAS §4).
 
@@ -38,7 +39,7 @@ def local_search(
         machine: the machine.
         states: where to start, for each layer (batch, width_l).
         clamp: entries to hold, see ``chains.run``.
-        generator: source of the coins.
+        seed: source of the coins: an int, or a generator to advance.
 
     Returns:
         The modes, for each layer (batch, width_l), and the number of sweeps that each chain took, (batch,),
@@ -48,7 +49,7 @@ def local_search(
         ValueError: states or clamp of the wrong shape or support, free real units of both colours, or
             a graph that two colours do not suffice for.
     """
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     machine.check_states(states)
     hamiltonian = machine.hamiltonian()
     return search(hamiltonian.given(clamp, len(states[0])), states, generator)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
 Observer = Callable[[int, Step], None]
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def run(
     machine: BoltzmannMachine,
@@ -22,7 +23,7 @@ def run(
     sweeps: int,
     clamp: ClampLike = None,
     *,
-    generator: torch.Generator,
+    seed: int | torch.Generator,
     observer: Observer | None = None,
 ) -> States:
     """Runs independent chains, one a row.
@@ -35,7 +36,7 @@ def run(
         sweeps: at least 0.
         clamp: entries to hold: visible values (batch, visible_width) or a mapping from layers to values, NaN
             where free.
-        generator: source of all noise.
+        seed: source of all noise: an int, or a generator to advance.
         observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
             kernel the step holds all replicas.
 
@@ -47,7 +48,7 @@ def run(
     """
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
     states = begin(machine, hamiltonian, states, "states", generator)
     rows = len(states[0])

@@ -85,15 +85,15 @@ def sample(
 
     generator = as_generator(seed, machine.device)
     if start == "noise":
-        first: States | Tensor = machine.random_states(number, generator=generator)[0]
+        first: States | Tensor = machine.random_states(number, seed=generator)[0]
     elif start == "local-mode":
         with working("searching local modes"):
-            noise = machine.random_states(number, generator=generator)
-            first, _ = local_search(machine, noise, generator=generator)
+            noise = machine.random_states(number, seed=generator)
+            first, _ = local_search(machine, noise, seed=generator)
     else:
         first = _rows(machine, number, data or trained_on, generator)
     with working(f"sampling {number} chains for {sweeps} sweeps"):
-        states = run_chains(machine, mover, first, sweeps, generator=generator)
+        states = run_chains(machine, mover, first, sweeps, seed=generator)
         v = states[0]
         if means:
             hamiltonian = machine.hamiltonian()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
 from harmonium.chains import begin
 from harmonium.couplings import two_valued
 from harmonium.couplings.ledger import Ledger
@@ -17,6 +17,7 @@ from harmonium.couplings.small import run_small_pairs, suits
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def meet(
     machine: BoltzmannMachine,
@@ -26,7 +27,7 @@ def meet(
     max_steps: int | None = None,
     *,
     clamp: ClampLike = None,
-    generator: torch.Generator,
+    seed: int | torch.Generator,
 ) -> Meetings:
     """Runs pairs of chains from a common start until they meet (Jacob et al. 2020; Biswas et al. 2019).
 
@@ -38,14 +39,14 @@ def meet(
         lag: how far X runs ahead of Y, at least 1.
         max_steps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
         clamp: entries to hold, see ``chains.run``.
-        generator: source of all noise.
+        seed: source of all noise: an int, or a generator to advance.
 
     Raises:
-        TypeError: another kind of coupling, no generator, or states of another dtype than the machine.
+        TypeError: another kind of coupling, no seed, or states of another dtype than the machine.
         ValueError: shapes, support or numbers out of range.
     """
     _checks.instance(coupling, "coupling", PairKernel, "a pair kernel such as couplings.Gibbs()")
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     lag = _checks.positive_int(lag, "lag")
     max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()

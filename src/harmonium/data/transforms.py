@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from harmonium import _checks
+from harmonium._checks import renamed
 from harmonium._random import as_generator, uniform
 from harmonium.data._arrays import (
     Values,
@@ -49,12 +50,13 @@ def threshold(X: Values, at: float = 0.5) -> Values:
     return _binary(values > at * _full_intensity(X), X)
 
 
-def bernoulli_binarise(X: Values, seed_or_generator: int | torch.Generator) -> Values:
+@renamed("seed_or_generator", "seed")
+def bernoulli_binarise(X: Values, seed: int | torch.Generator) -> Values:
     """1 with probability ``X``, else 0, each element on its own.
 
     Args:
         X: intensities in [0, 1], any shape. uint8 is read as 0..255.
-        seed_or_generator: an int, or a ``torch.Generator`` to advance. The same one gives the same draws for
+        seed: an int, or a ``torch.Generator`` to advance. The same one gives the same draws for
             a NumPy array and a torch tensor.
 
     Returns:
@@ -69,7 +71,7 @@ def bernoulli_binarise(X: Values, seed_or_generator: int | torch.Generator) -> V
     values: Any = X
     if not is_uint8(X):
         refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
-    noise: Any = uniform(tuple(X.shape), as_generator(seed_or_generator)) * _full_intensity(X)
+    noise: Any = uniform(tuple(X.shape), as_generator(seed)) * _full_intensity(X)
     return _binary(values > (noise.cpu().numpy() if isinstance(X, np.ndarray) else noise.to(X.device)), X)
 
 

@@ -235,12 +235,12 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         machine = self.machine_
         seed = stream_seed(int(random.randint(2**31 - 1)), "sample")
         generator = as_generator(seed, machine.device)
-        states = machine.random_states(n_samples, generator=generator)
+        states = machine.random_states(n_samples, seed=generator)
         if method.startswith("local_mode"):
-            states, _ = chains.local_search(machine, states, generator=generator)
+            states, _ = chains.local_search(machine, states, seed=generator)
         kernel = SAMPLERS[method]
         if kernel is not None:
-            states = chains.run(machine, kernel, states, sweeps, generator=generator)
+            states = chains.run(machine, kernel, states, sweeps, seed=generator)
         return floating(self.encoder_.decode(states[0].double()), np.float64)
 
     # Missing values

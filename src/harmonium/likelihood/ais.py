@@ -75,7 +75,7 @@ def ais(
     if data is None:
         if weights is not None:
             raise ValueError("weights: expected None without data, received weights")
-        visible = target.seen(_gibbs(target, machine.random_states(chains, generator=generator), generator))
+        visible = target.seen(_gibbs(target, machine.random_states(chains, seed=generator), generator))
     else:
         machine.check_rows(data, "data")
         visible = data.to(dtype=target.dtype, device=target.device)

@@ -86,7 +86,7 @@ class BoltzmannMachine(nn.Module):
         self._graph: Graph | None = None
         self.metadata: dict[str, Any] = {}
         if seed is not None:
-            normal_(self, 0.01, _random.as_generator(seed))
+            normal_(self, 0.01, seed)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -290,10 +290,12 @@ class BoltzmannMachine(nn.Module):
             _checks.finite(converted, name)
         return converted
 
+    @_checks.renamed("generator", "seed")
     @torch.no_grad()
-    def random_states(self, rows: int, *, generator: torch.Generator) -> States:
+    def random_states(self, rows: int, *, seed: int | torch.Generator) -> States:
         """Pure noise: uniform discrete units, standard normal real ones; for each layer (rows, width_l)."""
         rows = _checks.positive_int(rows, "rows")
+        generator = _random.as_generator(seed, self.device)
         hamiltonian = self.hamiltonian()
         return [hamiltonian.pure_noise(l, rows, generator) for l in range(len(self.layers))]
 

@@ -24,37 +24,40 @@ if TYPE_CHECKING:
     from harmonium.machine.boltzmann import BoltzmannMachine
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
-def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -> None:
+def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) -> None:
     """Couplings W ~ N(0, std²), within the pattern of each."""
     _checks.real(std, "std", low=0.0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         W = coupling.weight
         coupling.fill_(_random.normal(W.shape, generator, W.dtype) * std)
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
-def orthogonal_(machine: BoltzmannMachine, gain: float, generator: torch.Generator) -> None:
+def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Generator) -> None:
     """Couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023).
 
     Entries outside the pattern of a coupling are then set to 0.
     """
     _checks.real(gain, "gain", low=0.0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         values = torch.empty_like(coupling.weight)
         coupling.fill_(nn.init.orthogonal_(values, gain=gain, generator=generator))
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def logistic_biases_(
-    machine: BoltzmannMachine, generator: torch.Generator, location: float = 0.0, scale: float = 0.5
+    machine: BoltzmannMachine, seed: int | torch.Generator, location: float = 0.0, scale: float = 0.5
 ) -> None:
     """Biases (means, for Gaussian layers) ~ Logistic(location, scale) (Taniguchi et al. 2023)."""
     _checks.real(location, "location")
     _checks.real(scale, "scale", low=0.0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     for layer in machine.layers:
         parameter = getattr(layer, layer.location)
         noise = _random.uniform(parameter.shape, generator, torch.float64)
@@ -122,9 +125,10 @@ def _count(total: Tensor, squares: Tensor) -> Tensor:
     return torch.maximum(total, total.square() / squares)
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def from_data_(
-    machine: BoltzmannMachine, rows: Rows, generator: torch.Generator, weights: Tensor | None = None
+    machine: BoltzmannMachine, rows: Rows, seed: int | torch.Generator, weights: Tensor | None = None
 ) -> None:
     """Where learning starts: ``visible_from_data_``, and beside Gaussian visible units off their saddle.
 
@@ -140,7 +144,7 @@ def from_data_(
     Args:
         machine: layers and couplings above the first hidden layer stay as they are.
         rows: the data; what a row does not observe (NaN) is taken to be at the mean of its column.
-        generator: draws directions and rows; not read for other visible or hidden units, nor where the layers
+        seed: draws directions and rows; not read for other visible or hidden units, nor where the layers
             are no chain.
         weights: of the rows, as in ``visible_from_data_``.
 
@@ -148,7 +152,7 @@ def from_data_(
         TypeError, ValueError: as ``visible_from_data_``.
     """
     visible_from_data_(machine, rows, weights)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     if not machine.graph.is_chain:
         return
     visible, hidden = machine.layers[:2]

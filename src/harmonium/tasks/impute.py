@@ -94,7 +94,7 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
         machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
     ) -> Imputation:
         hamiltonian = machine.hamiltonian()
-        start = machine.random_states(draws * len(held), generator=generator)
+        start = machine.random_states(draws * len(held), seed=generator)
         total = torch.zeros_like(hamiltonian.seen(start))
 
         def observe(number: int, step: Step) -> None:
@@ -102,7 +102,7 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
                 total.add_(_means(hamiltonian, kernel.target(step.states)))
 
         clamp = held.repeat(draws, 1)
-        states = run(machine, kernel, start, sweeps, clamp, generator=generator, observer=observe)
+        states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=observe)
         mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
         drawn = hamiltonian.seen(states).view(draws, *held.shape)
         return Imputation(_nearest(machine, mean), mean, drawn)
@@ -113,8 +113,8 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
 def _modes(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Imputation:
-    start = machine.random_states(draws * len(held), generator=generator)
-    modes, _ = local_search(machine, start, held.repeat(draws, 1), generator=generator)
+    start = machine.random_states(draws * len(held), seed=generator)
+    modes, _ = local_search(machine, start, held.repeat(draws, 1), seed=generator)
     drawn = machine.hamiltonian().seen(modes).view(draws, *held.shape)
     lowest = machine.energy(modes).view(draws, -1).argmin(0)
     return Imputation(drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn)
