@@ -10,7 +10,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Numbers = Tensor | NDArray[Any]
+"""What data, states and clamps are given as; see ``tensor``."""
+
+# NumPy has no bfloat16; such numbers pass through float32.
+_NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,13 +54,44 @@ def instance(value: Any, name: str, kind: Any, expected: str) -> None:
         raise TypeError(f"{name}: expected {expected}, received {type(value).__name__}")
 
 
-def dense(value: Any, name: str) -> None:
-    """Refuses anything but a dense tensor of real numbers."""
-    instance(value, name, Tensor, "a torch tensor")
-    if value.layout is not torch.strided or value.is_complex():
-        raise TypeError(
-            f"{name}: expected a dense tensor of real numbers, received {value.layout} of {value.dtype}"
-        )
+def numeric(value: Any, name: str) -> None:
+    """Refuses anything but a NumPy array or a dense tensor of real numbers or booleans."""
+    instance(value, name, Tensor | np.ndarray, "a numpy array or torch tensor")
+    if isinstance(value, Tensor):
+        if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
+            raise TypeError(
+                f"{name}: expected a dense tensor of real numbers, received {value.layout} of {value.dtype}"
+            )
+    elif isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected a plain array, received a masked array; fill it first")
+    elif value.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: expected a numeric or boolean dtype, received {value.dtype}")
+
+
+def tensor(value: Numbers, name: str, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    """Data, states or clamps as every public function takes them: one rule, whatever the function.
+
+    A NumPy array or a dense tensor, of any real dtype (floats, integers, booleans), on any device, is brought
+    to the dtype and the device of the machine; shape and support are looked at afterwards, so that what is
+    checked is what is computed with. Numbers that the machine's dtype cannot hold become infinite, which no
+    unit takes. Everything else (lists, complex numbers, objects, sparse tensors) is refused by name.
+
+    Args:
+        value: what was given. A tensor that is as it should be comes back itself, and a fitting array shares
+            its memory.
+        name: what to call it in messages.
+        dtype: floating.
+        device: None: where a tensor is, and the CPU for an array.
+
+    Raises:
+        TypeError: another type of object, or numbers that are not real.
+    """
+    numeric(value, name)
+    if isinstance(value, np.ndarray):
+        # NumPy converts: torch takes no foreign byte orders, not every integer, no memory that is read-only.
+        with np.errstate(over="ignore"):
+            value = torch.from_numpy(np.require(value, _NUMPY_DTYPES.get(dtype, np.float32), ["C", "W"]))
+    return value.to(device=device, dtype=dtype)
 
 
 def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

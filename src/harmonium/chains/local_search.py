@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium._products import Changes
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
@@ -20,7 +21,7 @@ _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom take
 @torch.no_grad()
 def local_search(
     machine: BoltzmannMachine,
-    states: Sequence[Tensor],
+    states: Sequence[Numbers],
     clamp: ClampLike = None,
     *,
     seed: int | torch.Generator,
@@ -50,9 +51,8 @@ def local_search(
             a graph that two colours do not suffice for.
     """
     generator = _random.as_generator(seed, machine.device)
-    machine.check_states(states)
-    hamiltonian = machine.hamiltonian()
-    return search(hamiltonian.given(clamp, len(states[0])), states, generator)
+    begun = machine.check_states(states)
+    return search(machine.hamiltonian().given(clamp, len(begun[0])), begun, generator)
 
 
 def search(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
@@ -19,7 +21,7 @@ Observer = Callable[[int, Step], None]
 def run(
     machine: BoltzmannMachine,
     kernel: Kernel,
-    states: Sequence[Tensor] | Tensor,
+    states: Sequence[Numbers] | Numbers,
     sweeps: int,
     clamp: ClampLike = None,
     *,
@@ -50,15 +52,15 @@ def run(
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
-    states = begin(machine, hamiltonian, states, "states", generator)
-    rows = len(states[0])
+    begun = begin(machine, hamiltonian, states, "states", generator)
+    rows = len(begun[0])
     hamiltonian = hamiltonian.given(clamp, rows)
-    current = kernel.expand(hamiltonian, hamiltonian.hold_all(states), generator)
+    current = kernel.expand(hamiltonian, hamiltonian.hold_all(begun), generator)
     copies = len(current[0]) // rows
     if copies > 1:
         hamiltonian = hamiltonian.take(torch.arange(rows, device=machine.device).repeat(copies))
     current = advance(hamiltonian, kernel, current, sweeps, generator, observer)
-    return [x.clone() if x is y else x for x, y in zip(kernel.target(current), states, strict=True)]
+    return [x.clone() if x is y else x for x, y in zip(kernel.target(current), begun, strict=True)]
 
 
 def advance(
@@ -81,10 +83,10 @@ def advance(
 def begin(
     machine: BoltzmannMachine,
     hamiltonian: Hamiltonian,
-    states: Sequence[Tensor] | Tensor,
+    states: Sequence[Numbers] | Numbers,
     name: str,
     generator: torch.Generator,
-) -> Sequence[Tensor]:
+) -> States:
     """Checked states of every layer; from visible states alone the hidden layers are drawn.
 
     Args:
@@ -94,13 +96,9 @@ def begin(
         name: what to call visible states in messages.
         generator: source of noise.
     """
-    if isinstance(states, Tensor):
-        machine.check_rows(states, name)
-        if states.dtype != machine.dtype:
-            raise TypeError(f"{name}: expected the machine's {machine.dtype}, received {states.dtype}")
-        states = complete(hamiltonian, states, generator)
-    machine.check_states(states)
-    return states
+    if isinstance(states, Tensor | np.ndarray):
+        states = complete(hamiltonian, machine.visible_rows(states, name), generator)
+    return machine.check_states(states, name=name)
 
 
 def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains import begin
 from harmonium.couplings import two_valued
 from harmonium.couplings.ledger import Ledger
@@ -22,7 +23,7 @@ from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, 
 def meet(
     machine: BoltzmannMachine,
     coupling: PairKernel,
-    start: Tensor | Sequence[Tensor],
+    start: Numbers | Sequence[Numbers],
     lag: int = 1,
     max_steps: int | None = None,
     *,
@@ -42,7 +43,7 @@ def meet(
         seed: source of all noise: an int, or a generator to advance.
 
     Raises:
-        TypeError: another kind of coupling, no seed, or states of another dtype than the machine.
+        TypeError: another kind of coupling, no seed, or states that are not real numbers.
         ValueError: shapes, support or numbers out of range.
     """
     _checks.instance(coupling, "coupling", PairKernel, "a pair kernel such as couplings.Gibbs()")
@@ -50,11 +51,11 @@ def meet(
     lag = _checks.positive_int(lag, "lag")
     max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()
-    start = begin(machine, hamiltonian, start, "start", generator)
+    begun = begin(machine, hamiltonian, start, "start", generator)
     return run_pairs(
-        hamiltonian.given(clamp, len(start[0])),
+        hamiltonian.given(clamp, len(begun[0])),
         coupling,
-        list(start),
+        begun,
         k=lag,
         m=lag,
         lag=lag,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 _ROWS = 4096
@@ -18,7 +19,7 @@ _BLOCK_ELEMENTS = 1 << 20  # hidden fields at a time
 @torch.no_grad()
 def pseudo_log_likelihood(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     *,
     sampled: int | None = None,
     seed: int | torch.Generator | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -65,22 +65,22 @@ def logistic_biases_(
         parameter.copy_(location + scale * torch.logit(noise.clamp(min=tiny)))
 
 
-def visible_from_data_(machine: BoltzmannMachine, rows: Rows, weights: Tensor | None = None) -> None:
+def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None) -> None:
     """Visible parameters that give the uncoupled visible units the data's moments (see ``fit_``).
 
     Every column counts the rows in which it was observed; one that never was gets the moments of pure noise.
 
     Args:
         machine: what to fill.
-        rows: the data; ``Rows.of(X, missing=True)`` lets NaN pass for what was not observed.
+        rows: the data as ``train`` takes them, NaN where not observed; or ``harmonium.data.Rows``.
         weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
 
     Raises:
-        TypeError: not ``Rows``.
+        TypeError: not data.
         ValueError: rows of another width, or of values outside the support of the visible units; weights that
             do not fit.
     """
-    _checks.instance(rows, "rows", Rows, "harmonium.data.Rows")
+    rows = _as_rows(machine, rows)
     width = machine.visible_width
     if rows.width != width:
         received = ", ".join(str(machine.layers[l]) for l in machine.visible)
@@ -103,6 +103,10 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Rows, weights: Tensor | 
         mean, variance = (part[l].squeeze(0) for part in moments)
         total, squares, *others = sums[l]
         _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total, squares)
+
+
+def _as_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
+    return rows if isinstance(rows, Rows) else Rows.of(rows, machine.dtype, "rows", missing=True)
 
 
 def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor, squares: Tensor) -> None:
@@ -128,7 +132,7 @@ def _count(total: Tensor, squares: Tensor) -> Tensor:
 @_checks.renamed("generator", "seed")
 @torch.no_grad()
 def from_data_(
-    machine: BoltzmannMachine, rows: Rows, seed: int | torch.Generator, weights: Tensor | None = None
+    machine: BoltzmannMachine, rows: Any, seed: int | torch.Generator, weights: Any = None
 ) -> None:
     """Where learning starts: ``visible_from_data_``, and beside Gaussian visible units off their saddle.
 
@@ -143,7 +147,8 @@ def from_data_(
 
     Args:
         machine: layers and couplings above the first hidden layer stay as they are.
-        rows: the data; what a row does not observe (NaN) is taken to be at the mean of its column.
+        rows: the data, as in ``visible_from_data_``; what a row does not observe is taken to be at the mean
+            of its column.
         seed: draws directions and rows; not read for other visible or hidden units, nor where the layers
             are no chain.
         weights: of the rows, as in ``visible_from_data_``.
@@ -151,6 +156,7 @@ def from_data_(
     Raises:
         TypeError, ValueError: as ``visible_from_data_``.
     """
+    rows = _as_rows(machine, rows)
     visible_from_data_(machine, rows, weights)
     generator = _random.as_generator(seed, machine.device)
     if not machine.graph.is_chain:

@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
@@ -54,7 +55,7 @@ class Landscape(NamedTuple):
 
 def landscape(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     *,
     order: int = 2,
     resolution: float = 0.01,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, Kernel, Step, Tempering, local_search, run
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
@@ -38,8 +40,8 @@ class Imputation(NamedTuple):
 @torch.no_grad()
 def impute(
     machine: BoltzmannMachine,
-    X: Tensor,
-    missing: Tensor,
+    X: Numbers,
+    missing: Numbers,
     method: str = "gibbs",
     *,
     draws: int = 5,
@@ -72,12 +74,11 @@ def impute(
     _checks.positive_int(draws, "draws")
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)
-    _checks.dense(X, "X")
+    X = _checks.tensor(X, "X", machine.dtype, machine.device)
     if X.dim() != 2 or X.shape[1] != machine.visible_width or len(X) == 0:
         raise ValueError(
             f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
         )
-    X = X.to(machine.device, machine.dtype)
     absent = _by_column(machine, missing, len(X))
     fill = _FILL[method]
     parts = []
@@ -162,11 +163,12 @@ def _uniform_mode(machine: BoltzmannMachine) -> Tensor:
     return torch.cat([layer.mode(x, layer.reference()) for layer, x in layers], -1)
 
 
-def _by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
+def _by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
     """Booleans of units as booleans of columns, (rows, width)."""
-    _checks.dense(missing, "missing")
-    if missing.dtype != torch.bool:
+    _checks.numeric(missing, "missing")
+    if missing.dtype not in (torch.bool, np.dtype(bool)):
         raise TypeError(f"missing: expected booleans, received {missing.dtype}")
+    missing = torch.as_tensor(missing, device=machine.device)
     layers = [machine.layers[l] for l in machine.visible]
     columns = [layer.width // layer.n_units for layer in layers for _ in range(layer.n_units)]
     units = len(columns)
@@ -174,5 +176,5 @@ def _by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
         raise ValueError(
             f"missing: expected ({rows}, {units}), one for each row and unit, received {tuple(missing.shape)}"
         )
-    spread = missing.to(machine.device).expand(rows, units)
+    spread = missing.expand(rows, units)
     return spread.repeat_interleave(torch.tensor(columns, device=machine.device), -1)
