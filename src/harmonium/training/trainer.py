@@ -13,7 +13,7 @@ import torch
 from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.learning import Rule
-from harmonium.learning.rules import as_rule
+from harmonium.learning.rules import from_options
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.batches import Batches
@@ -141,7 +141,7 @@ def train(
             uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
     """
-    rule, seed = as_rule(rule), as_seed(seed)
+    rule, seed = from_options(rule), as_seed(seed)
     settings = Settings(
         rule=rule,
         updates=updates,
