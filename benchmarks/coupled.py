@@ -8,10 +8,10 @@ from statistics import mean
 from unittest.mock import patch
 
 import torch
+from harmonium._products import product
 
 import harmonium as hm
 from benchmarks.race import Contestant, Table, compare, now
-from harmonium._products import product
 
 PAIRS = 1000
 NOTE = "reference program, on a thread of such a machine, not run here: {} ms at a mean meeting time of {}"
@@ -50,7 +50,7 @@ def _race(
 
     def update() -> float:
         start = now()
-        estimate = rule.gradient(machine, v, generator=generator)
+        estimate = rule.gradient(machine, v, seed=generator)
         taken = now() - start
         times.append(estimate.diagnostics["meeting_time"])
         return taken

@@ -38,7 +38,7 @@ def _race(
 
     def update(correction: str) -> None:
         kernel = GibbsLangevin(STEP, INNER, correction)
-        hm.rules.noise_cd(sweeps, kernel=kernel).gradient(machine, v, generator=generator)
+        hm.rules.noise_cd(sweeps, kernel=kernel).gradient(machine, v, seed=generator)
 
     def timed(work: object) -> object:
         whole = repeat(work, 1)

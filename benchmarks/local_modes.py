@@ -29,10 +29,10 @@ def _ucd_lmi(name: str, quick: bool, batch: int) -> Table:
     generator = torch.Generator().manual_seed(0)
     hm.machine.orthogonal_(machine, 1.0, generator)
     hm.machine.logistic_biases_(machine, generator)
-    v = machine.random_states(batch, generator=generator)[0]
+    v = machine.random_states(batch, seed=generator)[0]
     rule = hm.rules.ucd_lmi()
     contestants = {
-        "harmonium": repeat(lambda: rule.gradient(machine, v, generator=generator), 2),
+        "harmonium": repeat(lambda: rule.gradient(machine, v, seed=generator), 2),
         "plain torch": repeat(_plain_torch(machine, v, generator), 1),
     }
     table.notes.append(

@@ -54,7 +54,7 @@ def _gradient(v: Tensor, hidden: int, updates: int, *, step: bool) -> Contestant
 
     def update() -> None:
         nonlocal state
-        estimate = rule.gradient(machine, v, state, generator=generator)
+        estimate = rule.gradient(machine, v, state, seed=generator)
         state = estimate.state
         if step:
             for name, parameter in parameters.items():

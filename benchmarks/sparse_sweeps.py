@@ -74,7 +74,7 @@ def _sweep(machine: hm.BoltzmannMachine, chains: int) -> Callable[[], None]:
     """A sweep that goes on from the last one's states."""
     hamiltonian, generator = machine.hamiltonian(), torch.Generator().manual_seed(1)
     kernel = hm.chains.Gibbs()
-    states = machine.random_states(chains, generator=generator)
+    states = machine.random_states(chains, seed=generator)
 
     def sweep() -> None:
         nonlocal states

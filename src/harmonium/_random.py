@@ -29,24 +29,28 @@ _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 Noise = NDArray[Any]
 
 
-def as_generator(seed: int | torch.Generator, device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator from an int seed; a generator passes through.
+def as_generator(seed: int | torch.Generator, device: torch.device | None = None) -> torch.Generator:
+    """What every public function makes of its ``seed``: a generator from an int; a generator passes through.
+
+    An int gives the same draws at every call. A generator is advanced, so that calls that share one differ.
 
     Args:
         seed: an int in [0, 2**63), or a ``torch.Generator``.
-        device: where a new generator lives.
+        device: where the noise is needed; None: on the CPU, or wherever a given generator lives.
 
     Raises:
         TypeError: neither an int nor a generator.
-        ValueError: a negative or too large int.
+        ValueError: a negative or too large int, or a generator of another kind of device.
     """
     if isinstance(seed, torch.Generator):
+        if device is not None and seed.device.type != device.type:
+            raise ValueError(f"seed: expected a generator on {device}, received one on {seed.device}")
         return seed
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise TypeError(f"seed: expected an int or a torch.Generator, received {type(seed).__name__}")
     if not 0 <= seed < 1 << 63:
         raise ValueError(f"seed: expected an int in [0, 2**63), received {seed}")
-    return torch.Generator(device=device).manual_seed(int(seed))
+    return torch.Generator(device=device or "cpu").manual_seed(int(seed))
 
 
 def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -49,9 +49,9 @@ def ways(request, monkeypatch) -> set[str]:
 def test_exact_gradients(name: str, rule: hm.learning.Rule) -> None:
     """Against float64, which never takes these ways: within the digits of means, 1.6e-5."""
     made = machine(name)
-    v = made.random_states(300, generator=torch.Generator().manual_seed(1))[0]
-    truth = rule.gradient(made, v, generator=torch.Generator()).parameters
-    actual = rule.gradient(made.float(), v.float(), generator=torch.Generator()).parameters
+    v = made.random_states(300, seed=torch.Generator().manual_seed(1))[0]
+    truth = rule.gradient(made, v, seed=torch.Generator()).parameters
+    actual = rule.gradient(made.float(), v.float(), seed=torch.Generator()).parameters
     for parameter, expected in truth.items():
         torch.testing.assert_close(actual[parameter].double(), expected, atol=5e-5, rtol=1e-4)
 
@@ -62,7 +62,7 @@ def test_no_drift(name: str, kernel: hm.chains.Kernel) -> None:
     made = machine(name)
     exact, generator = exact_statistics(made.hamiltonian()), torch.Generator().manual_seed(1)
     start = [x.float() for x in exact_states(made, ROWS, generator)]
-    states = hm.chains.run(made.float(), kernel, start, 3, generator=generator)
+    states = hm.chains.run(made.float(), kernel, start, 3, seed=generator)
     z, limit = largest_z(row_statistics(made.hamiltonian(), states).double(), exact)
     assert z < limit
 

@@ -32,7 +32,7 @@ def deep_machine() -> hm.BoltzmannMachine:
 def pairs_of(made: hm.BoltzmannMachine, rows: int, share: float):
     """States of pairs that differ in a share of the units."""
     generator = torch.Generator().manual_seed(1)
-    x, other = (made.random_states(rows, generator=generator) for _ in range(2))
+    x, other = (made.random_states(rows, seed=generator) for _ in range(2))
     y = [
         torch.where(torch.rand(a.shape, generator=generator) < share, b, a)
         for a, b in zip(x, other, strict=True)

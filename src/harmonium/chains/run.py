@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
 Observer = Callable[[int, Step], None]
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def run(
     machine: BoltzmannMachine,
     kernel: Kernel,
-    states: Sequence[Tensor] | Tensor,
+    states: Sequence[Numbers] | Numbers,
     sweeps: int,
     clamp: ClampLike = None,
     *,
-    generator: torch.Generator,
+    seed: int | torch.Generator,
     observer: Observer | None = None,
 ) -> States:
     """Runs independent chains, one a row.
@@ -35,7 +38,7 @@ def run(
         sweeps: at least 0.
         clamp: entries to hold: visible values (batch, visible_width) or a mapping from layers to values, NaN
             where free.
-        generator: source of all noise.
+        seed: source of all noise: an int, or a generator to advance.
         observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
             kernel the step holds all replicas.
 
@@ -47,17 +50,17 @@ def run(
     """
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
-    states = begin(machine, hamiltonian, states, "states", generator)
-    rows = len(states[0])
+    begun = begin(machine, hamiltonian, states, "states", generator)
+    rows = len(begun[0])
     hamiltonian = hamiltonian.given(clamp, rows)
-    current = kernel.expand(hamiltonian, hamiltonian.hold_all(states), generator)
+    current = kernel.expand(hamiltonian, hamiltonian.hold_all(begun), generator)
     copies = len(current[0]) // rows
     if copies > 1:
         hamiltonian = hamiltonian.take(torch.arange(rows, device=machine.device).repeat(copies))
     current = advance(hamiltonian, kernel, current, sweeps, generator, observer)
-    return [x.clone() if x is y else x for x, y in zip(kernel.target(current), states, strict=True)]
+    return [x.clone() if x is y else x for x, y in zip(kernel.target(current), begun, strict=True)]
 
 
 def advance(
@@ -80,10 +83,10 @@ def advance(
 def begin(
     machine: BoltzmannMachine,
     hamiltonian: Hamiltonian,
-    states: Sequence[Tensor] | Tensor,
+    states: Sequence[Numbers] | Numbers,
     name: str,
     generator: torch.Generator,
-) -> Sequence[Tensor]:
+) -> States:
     """Checked states of every layer; from visible states alone the hidden layers are drawn.
 
     Args:
@@ -93,13 +96,9 @@ def begin(
         name: what to call visible states in messages.
         generator: source of noise.
     """
-    if isinstance(states, Tensor):
-        machine.check_rows(states, name)
-        if states.dtype != machine.dtype:
-            raise TypeError(f"{name}: expected the machine's {machine.dtype}, received {states.dtype}")
-        states = complete(hamiltonian, states, generator)
-    machine.check_states(states)
-    return states
+    if isinstance(states, Tensor | np.ndarray):
+        states = complete(hamiltonian, machine.visible_rows(states, name), generator)
+    return machine.check_states(states, name=name)
 
 
 def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:

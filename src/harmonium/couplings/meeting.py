@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains import begin
 from harmonium.compiled import serving
 from harmonium.couplings.gibbs import Gibbs
@@ -17,16 +18,17 @@ from harmonium.couplings.pairs import PairKernel, Place, differences, join
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def meet(
     machine: BoltzmannMachine,
     coupling: PairKernel,
-    start: Tensor | Sequence[Tensor],
+    start: Numbers | Sequence[Numbers],
     lag: int = 1,
     max_steps: int | None = None,
     *,
     clamp: ClampLike = None,
-    generator: torch.Generator,
+    seed: int | torch.Generator,
 ) -> Meetings:
     """Runs pairs of chains from a common start until they meet (Jacob et al. 2020; Biswas et al. 2019).
 
@@ -38,22 +40,22 @@ def meet(
         lag: how far X runs ahead of Y, at least 1.
         max_steps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
         clamp: entries to hold, see ``chains.run``.
-        generator: source of all noise.
+        seed: source of all noise: an int, or a generator to advance.
 
     Raises:
-        TypeError: another kind of coupling, no generator, or states of another dtype than the machine.
+        TypeError: another kind of coupling, no seed, or states that are not real numbers.
         ValueError: shapes, support or numbers out of range.
     """
     _checks.instance(coupling, "coupling", PairKernel, "a pair kernel such as couplings.Gibbs()")
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     lag = _checks.positive_int(lag, "lag")
     max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()
-    start = begin(machine, hamiltonian, start, "start", generator)
+    begun = begin(machine, hamiltonian, start, "start", generator)
     return run_pairs(
-        hamiltonian.given(clamp, len(start[0])),
+        hamiltonian.given(clamp, len(begun[0])),
         coupling,
-        list(start),
+        begun,
         k=lag,
         m=lag,
         lag=lag,
