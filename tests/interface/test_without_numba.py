@@ -20,10 +20,10 @@ real = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(6)])
 for machine in (binary, small, real):
     with torch.no_grad():
         machine.couplings[0].weight.mul_(0.1)
-    v = machine.random_states(200, generator=generator)[0]
+    v = machine.random_states(200, seed=generator)[0]
     rules = [hm.rules.pcd(chains=200), hm.rules.noise_cd(2)]
     for rule in rules + ([] if machine is real else [hm.rules.ucd(chains=200)]):
-        estimate = rule.gradient(machine, v, generator=generator)
+        estimate = rule.gradient(machine, v, seed=generator)
         assert all(bool(g.isfinite().all()) for g in estimate.parameters.values()), rule
 assert not {"harmonium.compiled.rows", "harmonium.chains.small"} & sys.modules.keys()
 """

@@ -49,7 +49,7 @@ def grid(*layers: hm.layers.Layer) -> torch.Tensor:
 
 def half_step(made, generator):
     hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
-    field = hamiltonian.field(l, made.random_states(1, generator=generator))
+    field = hamiltonian.field(l, made.random_states(1, seed=generator))
     x = hamiltonian.sample(l, field.expand(ROWS, -1), generator)
     yield x, *conditional(made.layers[l], field)
 
@@ -57,7 +57,7 @@ def half_step(made, generator):
 def mirrored_half_step(made, generator):
     """Pairs of rows whose uniform variates are u and 1 - u."""
     hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
-    field = hamiltonian.field(l, made.random_states(1, generator=generator))
+    field = hamiltonian.field(l, made.random_states(1, seed=generator))
     x = hamiltonian.sample(l, field.expand(ROWS, -1), generator, antithetic=True)
     layer = made.layers[l]
     up = (layer.moments(field).mean[0].double() - layer.two_values[0]) / np.ptp(layer.two_values)
@@ -71,7 +71,7 @@ def mirrored_half_step(made, generator):
 
 def coupled_half_step(made, generator):
     hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
-    fields = [hamiltonian.field(l, made.random_states(1, generator=generator)) for _ in range(2)]
+    fields = [hamiltonian.field(l, made.random_states(1, seed=generator)) for _ in range(2)]
     p, q = (Block(hamiltonian, (Part(l),), (field.expand(ROWS, -1),)) for field in fields)
     drawn = Maximal(common_noise=True).draw(p, q, generator)
     laws = [conditional(made.layers[l], field) for field in fields]
@@ -96,7 +96,7 @@ def differences(made, generator):
 
 def small_pairs(made, generator, antithetic=False):
     """The first chains after three sweeps, two of them coupled, from one state."""
-    start = made.random_states(1, generator=generator)
+    start = made.random_states(1, seed=generator)
     end = run_pairs(
         made.hamiltonian(), Gibbs(), [x.repeat(ROWS, 1) for x in start], k=3, m=3, lag=1, max_steps=None,
         generator=generator, antithetic=antithetic,
@@ -132,7 +132,7 @@ def small_chains(made, generator):
 def rounded_means(made, generator):
     """Every unit lies on one of two neighbouring whole numbers."""
     hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
-    layer, field = made.layers[l], hamiltonian.field(l, made.random_states(1, generator=generator))
+    layer, field = made.layers[l], hamiltonian.field(l, made.random_states(1, seed=generator))
     out = torch.empty(ROWS, layer.width, dtype=torch.int8)
     units = serving.units_of(hamiltonian.thetas[l], [layer.two_values])
     key = np.uint64(5)
