@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from harmonium import products
 from harmonium.compiled import serving
 
 
@@ -20,10 +21,13 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Uses the compiled steps of batches whatever the size."""
+def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Uses the compiled steps of batches whatever the size, and sums of rows for products of states."""
     monkeypatch.setattr(serving, "HALF_STEP", 0)
     monkeypatch.setattr(serving, "NARROW", 0)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    monkeypatch.setattr(serving, "FEW_DIFFERENCES", 1.0)
     monkeypatch.setattr(serving, "SMALL_PAIRS", 0)
+    before = products.made()
+    products.use("torch,sparse=1" if serving.COMPILED else "torch")
+    yield
+    products.use(before)

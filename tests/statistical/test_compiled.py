@@ -13,6 +13,7 @@ import torch
 from scipy import stats
 
 import harmonium as hm
+from harmonium import products
 from harmonium.chains import GibbsLangevin
 from harmonium.compiled import serving
 from harmonium.couplings import Block, Gibbs, Maximal, run_pairs
@@ -185,6 +186,8 @@ def test_every_path_has_the_enumerated_law(request, monkeypatch, path, name, com
     else:
         request.getfixturevalue("always")
     monkeypatch.setattr(serving, "COMPILED", compiled)
+    if not compiled:
+        products.use("torch")
     make = list(PATHS[path].values())[name]
     before, runs = torch.get_num_threads(), []
     try:
@@ -220,7 +223,7 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
         half_step: "draw",
         mirrored_half_step: "draw",
         coupled_half_step: "couple",
-        differences: "add_products_of_differences",
+        differences: "add_rows",
         rounded_means: "round_means",
     }
     assert expected[path] in names

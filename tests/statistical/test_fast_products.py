@@ -10,7 +10,7 @@ import torch
 
 import harmonium as hm
 from harmonium import products
-from harmonium.products import dense
+from harmonium.compiled import serving
 
 from .support import exact_states, exact_statistics, largest_z, machine, row_statistics
 from .test_couplings import estimates
@@ -36,7 +36,7 @@ def ways(request, monkeypatch) -> set[str]:
             return original(*arguments)
 
         monkeypatch.setattr(place, noted)
-    monkeypatch.setattr(dense, "_WORTHWHILE", 0)
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
     before = products.made()
     products.use(request.param)
     yield taken

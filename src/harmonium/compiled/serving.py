@@ -44,8 +44,7 @@ SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a bat
 SMALL_CHAINS = 1 << 12  # couplings up to which a chain alone is faster than a batch of chains
 HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is faster than torch's five,
 NARROW = 8  # unless the rows are narrower
-WORTHWHILE = 1 << 20  # multiplications of a product below which a product is not worth avoiding
-FEW_DIFFERENCES = 1 / 6  # share of differing units up to which differences cost less than a product
+WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
 
 
 def single(like: Tensor) -> bool:
@@ -97,7 +96,7 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
 
 
 def differences_pay(machine: Machine, like: Tensor, multiplications: int) -> bool:
-    """Whether fields of second chains may come from those of the first, where few units differ."""
+    """Whether fields of second chains come from those of the first, from which few units differ."""
     return multiplications >= WORTHWHILE and single(like) and isinstance(machine.beta, float)
 
 

@@ -12,7 +12,7 @@ from harmonium.compiled import serving
 from harmonium.couplings.block import Block, BlockCoupling
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
-from harmonium.couplings.pairs import PairKernel, Place, differences
+from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
 from harmonium.machine import Hamiltonian, Part, States, put
 
@@ -135,32 +135,26 @@ class Gibbs(PairKernel):
 
 @torch.no_grad()
 def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
-    """The field of a part; that of second chains from the first where they differ in little.
+    """The field of a part; that of second chains is the first's and what they differ by, which is little.
 
     Chains that are equal get equal fields, to the bit.
     """
-    joints = hamiltonian.graph.joints[part.layer]
-    pairs, width = len(states[part.layer]) // 2, hamiltonian.layers[part.layer].width
-    inputs = pairs * sum(states[joint.other].shape[1] for joint in joints)
+    joined = [joint.other for joint in hamiltonian.graph.joints[part.layer]]
+    inputs = sum(states[l].numel() for l in joined) // 2
     if (
         copies == 1
         or part.columns is not None
-        or not serving.differences_pay(hamiltonian, states[part.layer], inputs * width)
-        or sum(int(differences(*states[joint.other].chunk(2)).sum()) for joint in joints)
-        > serving.FEW_DIFFERENCES * inputs
+        or not serving.differences_pay(
+            hamiltonian, states[part.layer], inputs * hamiltonian.layers[part.layer].width
+        )
     ):
         return hamiltonian.field(part, states)
-    fields = torch.empty(2 * pairs, width)
-    first, second = fields.chunk(2)
-    # Some rows of the second chains too, for a shape seen before: multiplying prepares anew for every shape.
-    rows = min(-(-pairs // 32) * 32, 2 * pairs)
-    first.copy_(hamiltonian.field(part, [x[:rows] for x in states])[:pairs])
-    second.copy_(first)
-    for joint in joints:
-        J = hamiltonian.transposed[joint.edge] if joint.above else hamiltonian.couplings[joint.edge]
-        x, y = states[joint.other].chunk(2)
-        serving.over_rows("add_products_of_differences", pairs, x, y, hamiltonian.beta_times(J), second)
-    return fields
+    first, second = list(states), list(states)
+    for l in joined:
+        first[l], y = states[l].chunk(2)
+        second[l] = y - first[l]
+    field = hamiltonian.field(part, first)
+    return torch.cat((field, hamiltonian.field(part, second).add_(field)))
 
 
 def _stacked(x: Tensor, y: Tensor) -> Tensor:
