@@ -67,6 +67,7 @@ def main() -> None:
             record = before
     set_clock(arguments.clock)
     torch.set_num_threads(arguments.threads)
+    begun = perf_counter()
     with threadpool_limits(arguments.threads):
         run = {
             **system.describe(),
@@ -83,6 +84,7 @@ def main() -> None:
             print(f"({perf_counter() - start:.0f} s)", flush=True)
             tables.append(table)
     run["load"].append(system.load())
+    run["seconds"] = round(perf_counter() - begun)
     if recording:
         record.add(run, tables)
         print(f"\nkept in {record.write(arguments.records)}")

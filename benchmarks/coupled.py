@@ -27,7 +27,7 @@ def coupled_small(quick: bool) -> Table:
 
 def coupled_large(quick: bool) -> Table:
     """A machine of the size of images, with couplings that let pairs meet after about ten sweeps."""
-    machine = _machine(784, 1000, 0.038)
+    machine = _machine(784, 1000, 0.0371)
     v = torch.rand(PAIRS, 784, generator=torch.Generator().manual_seed(1)).round()
     return _race("ucd-large", machine, v, hm.rules.ucd(chains=PAIRS), None, quick)
 

@@ -42,16 +42,13 @@ def _plain_torch(X: Tensor, machine: hm.BoltzmannMachine, updates: int) -> Conte
         x = torch.addmm(mean, h, W.t()).addcmul_(noise, deviation)
         x_scaled = x * precision
         free = torch.sigmoid(torch.addmm(c, x_scaled, W))
-        # -∂E/∂(ln σ²) of a state is ((v - mean)²/2 - v·(W h)) / σ².
-        moments = [
-            (states - mean).square().mul_(0.5).sub_(states * (means @ W.t())).sum(0)
-            for states, means in ((v, hidden), (x, free))
-        ]
-        gradient = (moments[0] - moments[1]) * precision
-        location = scaled.sum(0) - x_scaled.sum(0)
-        W.addmm_(scaled.t(), hidden, alpha=rate).addmm_(x_scaled.t(), free, alpha=-rate)
-        c.add_(hidden.sum(0), alpha=rate).sub_(free.sum(0), alpha=rate)
-        mean.add_(location, alpha=rate)
-        log_variance.add_(gradient, alpha=rate)
+        gradient = (scaled.t() @ hidden).addmm_(x_scaled.t(), free, alpha=-1)
+        # -∂E/∂(ln σ²) of a state is ((v - mean)²/2 - v · (W h)) / σ².
+        squares = (v - mean).square_().sum(0) - (x - mean).square_().sum(0)
+        spread = (0.5 * squares * precision).sub_((W * gradient).sum(1))
+        W.add_(gradient, alpha=rate)
+        c.add_(hidden.sum(0) - free.sum(0), alpha=rate)
+        mean.add_(scaled.sum(0) - x_scaled.sum(0), alpha=rate)
+        log_variance.add_(spread, alpha=rate)
 
     return repeat(update, updates)

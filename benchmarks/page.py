@@ -77,6 +77,7 @@ def _processors(found: Sequence[Record]) -> str:
         ["threads", *(str(each.threads) for each in found)],
         ["measured", *("; ".join(each.runs) for each in found)],
         ["load, start to end", *map(loads, found)],
+        ["seconds", *("; ".join(str(run["seconds"]) for run in each.runs.values()) for each in found)],
         ["commit", *("; ".join(str(run["commit"]) for run in each.runs.values()) for each in found)],
         ["what multiplies", *(f"`{run['products']}`" for run in last)],
         ["10⁹ operations a second", *map(speeds, last)],

@@ -61,6 +61,7 @@ def run(date: str) -> dict[str, object]:
         "products": "torch:256",
         "gflops": {"torch": 100},
         "load": [0.0, 1.0],
+        "seconds": 300,
         "quick": False,
         "clock": "wall",
     }
