@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read while torch is imported
 
@@ -92,7 +93,7 @@ def main() -> None:
             page.write()
 
 
-def _text(record: records.Record, run: dict) -> str:
+def _text(record: records.Record, run: dict[str, Any]) -> str:
     """What the numbers are measured on, in a few lines."""
     processor = record.processor
     versions = ", ".join(f"{name} {each}" for name, each in run["versions"].items())

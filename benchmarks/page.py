@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import records, targets
 from benchmarks.race import Row, number
@@ -64,7 +65,7 @@ def _processors(found: Sequence[Record]) -> str:
     heading = ["", *map(_label, found)]
     last = [record.runs[max(record.runs)] for record in found]
 
-    def speeds(run: dict) -> str:
+    def speeds(run: dict[str, Any]) -> str:
         return ", ".join(f"{name} {speed}" for name, speed in run["gflops"].items())
 
     def loads(record: Record) -> str:
@@ -117,10 +118,12 @@ def _speedups(found: Sequence[Record]) -> list[str]:
             if one.processor != many.processor or one.threads != 1:
                 continue
             for speedup in targets.SPEEDUPS:
-                times = [_row(each, speedup.benchmark, speedup.contestant).median_ms for each in (one, many)]
-                if many.threads != speedup.threads or None in times:
+                alone, together = (
+                    _row(each, speedup.benchmark, speedup.contestant).median_ms for each in (one, many)
+                )
+                if many.threads != speedup.threads or alone is None or together is None:
                     continue
-                value = times[0] / times[1]
+                value = alone / together
                 mark = "✓" if value >= speedup.bound else "✗"
                 lines.append(
                     f"- {_label(many)}, {speedup.benchmark}: {number(value)} times as fast as one thread "
@@ -130,7 +133,8 @@ def _speedups(found: Sequence[Record]) -> list[str]:
 
 
 def _benchmarks(found: Sequence[Record]) -> list[str]:
-    return [_benchmark(name, found) for name in BENCHMARKS if any(name in each.tables for each in found)]
+    names = [name for name in BENCHMARKS if any(name in each.tables for each in found)]
+    return ["## Results\n", *(_benchmark(name, found) for name in names)]
 
 
 def _benchmark(name: str, found: Sequence[Record]) -> str:
@@ -152,12 +156,25 @@ def _benchmark(name: str, found: Sequence[Record]) -> str:
             ]
             cells.append(_judged(record, name, row))
         rows.append(cells)
-    notes = list(dict.fromkeys(f"- {note}" for table in tables for note in table.notes))
+    notes = _notes(name, found)
     if name in targets.REFERENCES:
         reference = targets.REFERENCES[name]
         notes.append(f"- the reference: {reference.ms:g} ms, {reference.conditions}")
     title = f"### {tables[-1].title}\n\n`{name}`\n"
     return "\n".join([title, _markdown(heading, rows), *notes, ""])
+
+
+def _notes(name: str, found: Sequence[Record]) -> list[str]:
+    """The lines below a table; what is not said on every processor names those on which it is."""
+    saying: dict[str, list[str]] = {}
+    measured = [each for each in found if name in each.tables]
+    for record in measured:
+        for note in record.tables[name].notes:
+            saying.setdefault(note, []).append(_label(record))
+    return [
+        f"- {note}" if len(labels) == len(measured) else f"- {'; '.join(labels)}: {note}"
+        for note, labels in saying.items()
+    ]
 
 
 def _row(record: Record, benchmark: str, contestant: str) -> Row:

@@ -50,8 +50,11 @@ def noise(quick: bool) -> Table:
 def products(quick: bool) -> Table:
     table = Table(
         "products",
-        "Products of real numbers (m, k) × (k, n)",
-        notes=["transposed operands as they occur: (n, k) read as (k, n) where n > k, (k, m) where m > k"],
+        "Products (m, k) × (k, n) of real numbers",
+        notes=[
+            "transposed operands as they occur: (n, k) read as (k, n) where n > k, (k, m) where m > k",
+            "one int8 product: of whole numbers, for comparison; three make a product with real numbers",
+        ],
     )
     generator = torch.Generator().manual_seed(0)
     for case, (m, k, n) in zip(PRODUCT_CASES, PRODUCT_SIZES, strict=True):

@@ -74,10 +74,12 @@ def processor(text: str | None = None) -> Processor:
     }
     vendor = told.get("vendor_id", told.get("CPU implementer", "unknown"))
     flags = told.get("flags", told.get("Features", "")).split()
-    numbers = (int(told[key]) if told.get(key, "").isdigit() else None for key in ("cpu family", "model"))
+    family, model = (
+        int(told[key]) if told.get(key, "").isdigit() else None for key in ("cpu family", "model")
+    )
     name = told.get("model name") or platform.processor() or platform.machine()
     return Processor(
-        name, _VENDORS.get(vendor, vendor), *numbers, tuple(each for each in _FLAGS if each in flags)
+        name, _VENDORS.get(vendor, vendor), family, model, tuple(each for each in _FLAGS if each in flags)
     )
 
 
