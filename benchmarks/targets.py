@@ -152,11 +152,11 @@ TARGETS = (
             "PCD-1, batch 100, 100 chains",
             "PCD-1, batch 1000, 1000 chains",
             "PCD-10, batch 100, 1000 chains",
-            "PCD-100, batch 100, 100 chains",
-            "PCD-1000, batch 100, 100 chains",
-            "AIS, 100 chains, 100 temperatures",
-            "AIS, 100 chains, 1000 temperatures",
-            "AIS, 1000 chains, 100 temperatures",
+            "PCD-30, batch 100, 100 chains",
+            "PCD-300, batch 100, 100 chains",
+            "AIS, 100 chains, 30 temperatures",
+            "AIS, 100 chains, 300 temperatures",
+            "AIS, 1000 chains, 30 temperatures",
         )
     ),
 )
