@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -101,7 +101,12 @@ def begin(
     return machine.check_states(states, name=name)
 
 
-def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:
+def complete(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    generator: torch.Generator,
+    fields: Mapping[int, Tensor] | None = None,
+) -> States:
     """Hidden layers drawn from visible states, nearest first, each given what is there already.
 
     Where no two hidden layers are joined that is an exact draw from p(h | v); elsewhere, it is a start.
@@ -110,14 +115,17 @@ def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) ->
         hamiltonian: the machine.
         v: visible states, (batch, visible_width); NaN is drawn as of independent units.
         generator: source of noise.
+        fields: of layers given v alone, where they are known; for a machine without joined hidden layers.
     """
     states = hamiltonian.split(v)
+    known = fields or {}
     given = set(hamiltonian.graph.visible)
     if bool(v.isnan().any()):
         for l in hamiltonian.graph.visible:
             alone = hamiltonian.sample(l, torch.zeros_like(states[l]), generator)
             states[l] = torch.where(states[l].isnan(), alone, states[l])
     for l in hamiltonian.graph.order:
-        states[l] = hamiltonian.sample(l, hamiltonian.field(l, states, given), generator)
+        field = known[l] if l in known else hamiltonian.field(l, states, given)
+        states[l] = hamiltonian.sample(l, field, generator)
         given.add(l)
     return states

@@ -143,6 +143,7 @@ def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) ->
     inputs = sum(states[l].numel() for l in joined) // 2
     if (
         copies == 1
+        or hamiltonian.held is not None
         or part.columns is not None
         or not serving.differences_pay(
             hamiltonian, states[part.layer], inputs * hamiltonian.layers[part.layer].width

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, final
 
 import torch
@@ -129,7 +129,7 @@ class FreeChains(Expectation):
         if self.start == "persistent" and state is not None:
             check_states(hamiltonian, states)
         else:
-            fresh = begin(hamiltonian, task.v, chains, self.start, generator)
+            fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields)
             states = kernel.expand(hamiltonian, fresh, generator)
         summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
@@ -175,10 +175,20 @@ class FreeChains(Expectation):
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
 
 
-def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> States:
-    """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases."""
+def begin(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    chains: int,
+    start: str,
+    generator: torch.Generator,
+    fields: Mapping[int, Tensor] | None = None,
+) -> States:
+    """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases.
+
+    ``fields`` are those of hidden layers given v alone, where they are known.
+    """
     if start == "data":
-        states = complete(hamiltonian, v, generator)
+        states = complete(hamiltonian, v, generator, fields)
         if bool(v.isnan().any()):
             states = advance(hamiltonian.given(v, len(v)), Gibbs(), states, FILLING_SWEEPS, generator)
         return states

@@ -106,7 +106,7 @@ class Rule:
             state, more = self.free.add(replace(task, weight=-1.0, state=state))
         else:
             condition = hamiltonian.only(machine.check_given(self.given), v)
-            second = self._add_clamped(replace(task, v=condition, weight=-1.0))
+            second = self._add_clamped(replace(task, v=condition, weight=-1.0, fields={}))
             state, more = (
                 None,
                 {f"given_{name.removeprefix('clamped_')}": value for name, value in second.items()},
