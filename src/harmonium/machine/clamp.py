@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -32,7 +32,6 @@ class Clamp:
 
     def __init__(self, hamiltonian: Hamiltonian, clamp: ClampLike, rows: int) -> None:
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
-        self._kept: dict[Hashable, Tensor] = {}
         if clamp is None:
             return
         values: Mapping[int, Numbers]
@@ -109,16 +108,4 @@ class Clamp:
             l: (None if held is None else held[rows], values[rows])
             for l, (held, values) in self._held.items()
         }
-        part._kept = {key: x[rows] for key, x in self._kept.items()}
         return part
-
-    def kept(self, key: Hashable, layer: int, x: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """make(x) of the state x of a layer that is held whole, made once; not to be written to.
-
-        Of the states of another batch it is made anew each time.
-        """
-        if x.shape != self._held[layer][1].shape:
-            return make(x)
-        if key not in self._kept:
-            self._kept[key] = make(x)
-        return self._kept[key]

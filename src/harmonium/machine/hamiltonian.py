@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import final
 
 import torch
@@ -191,23 +191,16 @@ class Hamiltonian:
         for edge, other, above in self.graph.joints[l]:
             if given is not None and other not in given:
                 continue
-            if columns is not None:
-                part = self.couplings.columns(edge, above, columns).times(states[other])
+            if columns is None:
+                part = self.couplings.factor(edge).times(states[other], transposed=above)
             else:
-                part = self._from_layer(edge, other, above, states[other])
+                part = self.couplings.columns(edge, above, columns).times(states[other])
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
             rows = max((len(x) for x in states if x is not None), default=1)
             width = self.layers[l].width if columns is None else len(columns)
             return torch.zeros(rows, width, dtype=self.dtype, device=self.device)
         return self.beta_times(field)
-
-    def _from_layer(self, edge: int, other: int, above: bool, x: Tensor) -> Tensor:
-        """x_m J_ml over one edge, to be written to; made once for a layer m that is held whole."""
-        times = partial(self.couplings.factor(edge).times, transposed=above)
-        if self.held is None or not self.held.fixes(other) or x.requires_grad:
-            return times(x)
-        return self.held.kept((edge, above), other, x, times).clone()
 
     def beta_times(self, x: Tensor, power: int = 1) -> Tensor:
         """β to a power times x, which has a row for each of the batch: (batch,) or (batch, width)."""
