@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isfinite
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.likelihood.exact import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
 
@@ -62,7 +62,7 @@ class Task:
     @cached_property
     def complete(self) -> bool:
         """Whether every entry of the data is observed."""
-        return isfinite(float(self.v.sum())) or not bool(self.v.isnan().any())
+        return _checks.all_finite(self.v) or not bool(self.v.isnan().any())
 
     @cached_property
     def exact(self) -> bool:
