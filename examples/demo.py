@@ -41,7 +41,7 @@ def main(budget: str) -> None:
     training, test = X[HELD_OUT:], X[:HELD_OUT]
 
     machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(HIDDEN)], seed=0)
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(training))
+    hm.machine.visible_from_data_(machine, training)
     machine.metadata = {
         "encoder": hm.data.Threshold().to_dict(),
         "data": {"name": "digits", "source": "digits", "image_shape": [8, 8]},
@@ -79,8 +79,8 @@ def main(budget: str) -> None:
 
     print("sampling ...")
     generator = torch.Generator().manual_seed(4)
-    noise = machine.random_states(40, generator=generator)
-    samples = hm.chains.run(machine, hm.chains.Gibbs(), noise, sweeps=sweeps, generator=generator)[0]
+    noise = machine.random_states(40, seed=generator)
+    samples = hm.chains.run(machine, hm.chains.Gibbs(), noise, sweeps=sweeps, seed=generator)[0]
 
     machine.save(FOLDER / "machine.safetensors", overwrite=True)
     above, below = (image_grid(rows, (8, 8), columns=10) for rows in (test[:40], samples))

@@ -19,7 +19,7 @@ X = torch.from_numpy(hm.data.bars_and_stripes(4))
 # Two layers of binary units, joined by couplings; both layers and couplings are torch parameters.
 machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(16)], seed=0)
 generator = torch.Generator().manual_seed(1)
-chains = machine.random_states(CHAINS, generator=generator)
+chains = machine.random_states(CHAINS, seed=generator)
 
 
 def mean_log_likelihood() -> float:
@@ -32,7 +32,7 @@ before = mean_log_likelihood()
 for _ in range(UPDATES):
     hamiltonian = machine.hamiltonian()
     hidden = hamiltonian.graph.summed  # the hidden layer is summed out exactly given the visible one
-    chains = hm.chains.run(machine, hm.chains.Gibbs(), chains, sweeps=1, generator=generator)
+    chains = hm.chains.run(machine, hm.chains.Gibbs(), chains, sweeps=1, seed=generator)
 
     difference = Statistics(hamiltonian)
     with torch.no_grad():

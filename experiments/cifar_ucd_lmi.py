@@ -65,8 +65,8 @@ def main() -> None:
     )  # fmt: skip
     seconds = time.process_time() - cpu
     generator = torch.Generator(machine.device).manual_seed(1)
-    start = machine.random_states(budget["samples"], generator=generator)
-    modes, sweeps = hm.chains.local_search(machine, start, generator=generator)
+    start = machine.random_states(budget["samples"], seed=generator)
+    modes, sweeps = hm.chains.local_search(machine, start, seed=generator)
     levels = planes.decode(((modes[0] + 1) / 2).cpu().numpy())
     image_grid(levels, (side, side, 3), path=out / "samples.png")
     record = {

@@ -95,8 +95,8 @@ def run(
         diverged = True
     seconds = time.process_time() - started
     generator = torch.Generator().manual_seed(1000 + seed)
-    noise = machine.random_states(10_000, generator=generator)[0]
-    drawn = hm.chains.run(machine, kernel, noise, sweeps, generator=generator)[0] * deviation + mean
+    noise = machine.random_states(10_000, seed=generator)[0]
+    drawn = hm.chains.run(machine, kernel, noise, sweeps, seed=generator)[0] * deviation + mean
     near = (drawn.unsqueeze(1) - MEANS).norm(dim=-1)
     weights = torch.bincount(near.argmin(1), minlength=3) / len(drawn)
     fresh = toy.gaussian_mixture(10_000, kind, 10_000 + seed)
@@ -128,9 +128,9 @@ def picture(folder: Path, budget: dict[str, int], names: list[str]) -> None:
             mean, deviation = (torch.tensor(machine.metadata[key]) for key in ("mean", "deviation"))
             panels[name] = lambda v, m=machine, a=mean, b=deviation: -m.free_energy((v - a) / b)
             generator = torch.Generator().manual_seed(1)
-            noise = machine.random_states(2000, generator=generator)[0]
+            noise = machine.random_states(2000, seed=generator)[0]
             kernel = KERNELS.get(name, Gibbs())
-            drawn = hm.chains.run(machine, kernel, noise, budget["sweeps"], generator=generator)[0]
+            drawn = hm.chains.run(machine, kernel, noise, budget["sweeps"], seed=generator)[0]
             samples[name] = drawn * deviation + mean
         plane(panels, samples, folder / f"{kind}.png", low=(-10, -10), high=(10, 10))
 

@@ -81,7 +81,7 @@ def study(machine: hm.BoltzmannMachine, start: torch.Tensor, pairs: int) -> list
     """A row for every setting."""
     generator = torch.Generator().manual_seed(2)
     rows = start[torch.arange(pairs) % len(start)]
-    times = hm.couplings.meet(machine, Gibbs(), rows, generator=generator).times.double()
+    times = hm.couplings.meet(machine, Gibbs(), rows, seed=generator).times.double()
     done: dict[tuple[int, int], dict[str, float]] = {}
     table = []
     for quantile in QUANTILES:

@@ -78,12 +78,12 @@ def cost(budget: dict[str, int]) -> list[dict[str, Any]]:
             for draw in range(budget["draws"]):
                 machine = random_machine((d, d), 1.0, draw)
                 g = generator(draw)
-                start = machine.random_states(budget["pairs"], generator=g)
+                start = machine.random_states(budget["pairs"], seed=g)
                 sweeps = torch.zeros(budget["pairs"])
                 if from_mode:
-                    start, sweeps = hm.chains.local_search(machine, start, generator=g)
-                    start = hm.chains.run(machine, hm.chains.Gibbs(), start, 1, generator=g)
-                met = meet(machine, coupling, start, max_steps=budget["cap"], generator=g)
+                    start, sweeps = hm.chains.local_search(machine, start, seed=g)
+                    start = hm.chains.run(machine, hm.chains.Gibbs(), start, 1, seed=g)
+                met = meet(machine, coupling, start, max_steps=budget["cap"], seed=g)
                 total.append((met.times + sweeps).double())
                 meeting.append(met.times.double())
                 search.append(sweeps.double())
@@ -141,7 +141,7 @@ def error(budget: dict[str, int]) -> list[dict[str, Any]]:
         exact = Statistics(hamiltonian)
         add_exact_expectation(hamiltonian, exact, 1.0)
         truth = flat(exact)
-        v = machine.random_states(budget["chains"], generator=generator(0))[0]
+        v = machine.random_states(budget["chains"], seed=generator(0))[0]
         for name, estimator in estimators(budget).items():
             found, diagnostics = [], []
             started = time.process_time()

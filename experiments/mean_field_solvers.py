@@ -61,7 +61,7 @@ def random_machine(layers: list[hm.layers.Layer], scale: float, seed: int) -> hm
 
 
 def solve(solver: Solver, machine: hm.BoltzmannMachine) -> Solution:
-    start = machine.random_states(1, generator=torch.Generator().manual_seed(1))[0]
+    start = machine.random_states(1, seed=torch.Generator().manual_seed(1))[0]
     return solver(machine, start, tolerance=1e-10, damping=0.5, max_sweeps=5000)
 
 

@@ -159,7 +159,7 @@ def main() -> None:
     averaged = run.averaged_machine
     record["second_layer_couplings_std"] = float(averaged.couplings[1].weight.detach().std())
     (out / f"result_{arguments.clamped}.json").write_text(json.dumps(record, indent=2) + "\n")
-    states = hm.chains.run(averaged, hm.chains.Gibbs(), run.rule_state, 1000, generator=generator())
+    states = hm.chains.run(averaged, hm.chains.Gibbs(), run.rule_state, 1000, seed=generator())
     hamiltonian = averaged.hamiltonian()
     with torch.no_grad():
         means = hamiltonian.mean(0, hamiltonian.field(0, states))

@@ -100,7 +100,7 @@ def sample(
 ) -> torch.Tensor:
     """Visible means after the sweeps, from noise; a picture of ten chains on the way if ``out`` is given."""
     generator = torch.Generator(machine.device).manual_seed(1)
-    v = machine.random_states(rows, generator=generator)[0]
+    v = machine.random_states(rows, seed=generator)[0]
     hamiltonian = machine.hamiltonian()
     kept = []
 
@@ -108,7 +108,7 @@ def sample(
         if number in {1, 2, 3, 5, 10, sweeps // 2, sweeps}:
             kept.append(hamiltonian.mean(0, hamiltonian.field(0, step.states))[:10].detach().cpu())
 
-    states = hm.chains.run(machine, kernel, v, sweeps, generator=generator, observer=look)
+    states = hm.chains.run(machine, kernel, v, sweeps, seed=generator, observer=look)
     if out is not None:
         image_grid(torch.stack(kept, 1).flatten(0, 1), shape, len(kept), out)
     return hamiltonian.mean(0, hamiltonian.field(0, states)).detach()

@@ -117,7 +117,7 @@ def main() -> None:
         hm.chains.Gibbs(),
         run.rule_state,
         1000,
-        generator=torch.Generator(averaged.device).manual_seed(arguments.seed),
+        seed=torch.Generator(averaged.device).manual_seed(arguments.seed),
     )
     hamiltonian = averaged.hamiltonian()
     with torch.no_grad():

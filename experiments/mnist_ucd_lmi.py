@@ -79,10 +79,10 @@ def decode(states: torch.Tensor, bits: int, spin: bool) -> np.ndarray:
 
 def samples(machine: hm.BoltzmannMachine, count: int, method: str) -> torch.Tensor:
     """Visible states: local modes from noise, or the ends of 1000 Gibbs sweeps from noise."""
-    start = machine.random_states(count, generator=generator(7))
+    start = machine.random_states(count, seed=generator(7))
     if method == "local modes":
-        return hm.chains.local_search(machine, start, generator=generator(8))[0][0]
-    return hm.chains.run(machine, hm.chains.Gibbs(), start, 1000, generator=generator(8))[0]
+        return hm.chains.local_search(machine, start, seed=generator(8))[0][0]
+    return hm.chains.run(machine, hm.chains.Gibbs(), start, 1000, seed=generator(8))[0]
 
 
 def run(

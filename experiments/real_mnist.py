@@ -76,7 +76,7 @@ def main() -> None:
         raise SystemExit(f"{run.status} after {run.updates} updates; the same command continues")
     machine = run.machine
     generator = torch.Generator().manual_seed(arguments.seed)
-    samples = hm.chains.run(machine, hm.chains.Gibbs(), X[:100], 500, generator=generator)[0]
+    samples = hm.chains.run(machine, hm.chains.Gibbs(), X[:100], 500, seed=generator)[0]
     solution = hm.meanfield.tap(machine, X[:100], damping=0.5, max_sweeps=300)
     fields = machine.couplings[0].weight.detach().t()
     norms = [record["gradient_norm"] for record in run.history]

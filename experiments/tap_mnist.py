@@ -110,7 +110,7 @@ def surrogates(machine: hm.BoltzmannMachine, data: Data, budget: dict[str, Any])
         result["ais_ess"] = ais.ess
         if machine.layers[0].discrete:
             generator = torch.Generator().manual_seed(1)
-            value = hm.likelihood.pseudo_log_likelihood(machine, test, sampled=20, generator=generator)
+            value = hm.likelihood.pseudo_log_likelihood(machine, test, sampled=20, seed=generator)
             result["pseudo"] = float(value.mean())
     return result
 

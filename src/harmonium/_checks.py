@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from functools import wraps
 from numbers import Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Numbers = Tensor | NDArray[Any]
+"""What data, states and clamps are given as; see ``tensor``."""
+
+# NumPy has no bfloat16; such numbers pass through float32.
+_NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def positive_int(value: Any, name: str, minimum: int = 1) -> int:
@@ -42,20 +55,72 @@ def instance(value: Any, name: str, kind: Any, expected: str) -> None:
         raise TypeError(f"{name}: expected {expected}, received {type(value).__name__}")
 
 
-def dense(value: Any, name: str) -> None:
-    """Refuses anything but a dense tensor of real numbers."""
-    instance(value, name, Tensor, "a torch tensor")
-    if value.layout is not torch.strided or value.is_complex():
-        raise TypeError(
-            f"{name}: expected a dense tensor of real numbers, received {value.layout} of {value.dtype}"
-        )
+def numeric(value: Any, name: str) -> None:
+    """Refuses anything but a NumPy array or a dense tensor of real numbers or booleans."""
+    instance(value, name, Tensor | np.ndarray, "a numpy array or torch tensor")
+    if isinstance(value, Tensor):
+        if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
+            raise TypeError(
+                f"{name}: expected a dense tensor of real numbers, received {value.layout} of {value.dtype}"
+            )
+    elif isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected a plain array, received a masked array; fill it first")
+    elif value.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: expected a numeric or boolean dtype, received {value.dtype}")
 
 
-def generator(value: Any, device: torch.device) -> None:
-    """Refuses anything but a ``torch.Generator`` of the machine's device; a seed would repeat its noise."""
-    instance(value, "generator", torch.Generator, "a torch.Generator")
-    if value.device.type != device.type:
-        raise ValueError(f"generator: expected one on the machine's {device}, received one on {value.device}")
+def tensor(value: Numbers, name: str, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    """Data, states or clamps as every public function takes them: one rule, whatever the function.
+
+    A NumPy array or a dense tensor, of any real dtype (floats, integers, booleans), on any device, is brought
+    to the dtype and the device of the machine; shape and support are looked at afterwards, so that what is
+    checked is what is computed with. Numbers that the machine's dtype cannot hold become infinite, which no
+    unit takes. Everything else (lists, complex numbers, objects, sparse tensors) is refused by name.
+
+    Args:
+        value: what was given. A tensor that is as it should be comes back itself, and a fitting array shares
+            its memory.
+        name: what to call it in messages.
+        dtype: floating.
+        device: None: where a tensor is, and the CPU for an array.
+
+    Raises:
+        TypeError: another type of object, or numbers that are not real.
+    """
+    numeric(value, name)
+    if isinstance(value, np.ndarray):
+        # NumPy converts: torch takes no foreign byte orders, not every integer, no memory that is read-only.
+        with np.errstate(over="ignore"):
+            value = torch.from_numpy(np.require(value, _NUMPY_DTYPES.get(dtype, np.float32), ["C", "W"]))
+    return value.to(device=device, dtype=dtype)
+
+
+def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A function that still takes a keyword by the name that it had in an earlier version.
+
+    For calls by keyword alone: what is given by position keeps its place. The old name warns
+    (DeprecationWarning, at the line of the call) and says what to write; old and new together are a
+    TypeError. Type checkers and signatures know the new name only.
+
+    Args:
+        old: the keyword until then, such as "generator".
+        new: the parameter of the function, such as "seed".
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if old in kwargs:
+                if new in kwargs:
+                    raise TypeError(f"{new}, {old}: expected {new} alone, received both")
+                message = f"{old}: it is called {new} now; write {function.__name__}(..., {new}=...)"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def one_of(value: Any, name: str, known: Iterable[str]) -> str:
@@ -73,8 +138,15 @@ def squares(x: Tensor, name: str) -> None:
         raise ValueError(f"{name}: expected values whose squares {x.dtype} can hold, received {largest:g}")
 
 
+def all_finite(x: Tensor) -> bool:
+    """Whether there is neither NaN nor infinity, by one cheap pass; False too where a sum just overflows."""
+    return math.isfinite(float(x.detach().sum()))
+
+
 def finite(x: Tensor, name: str) -> None:
     """Refuses NaN and infinity, naming the first place."""
+    if all_finite(x):
+        return
     bad = ~torch.isfinite(x)
     if bool(bad.any()):
         place = tuple(torch.nonzero(bad)[0].tolist())

@@ -8,10 +8,8 @@ belong to fixed chunks of the array the bits do not depend on the number of thre
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any, cast
 
@@ -19,6 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from harmonium.compiled.serving import share_out
 
 _CHUNK = 1 << 18
 _LOCAL = threading.local()
@@ -28,38 +28,29 @@ _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
 Noise = NDArray[Any]
 
-_POOL: ThreadPoolExecutor
 
+def as_generator(seed: int | torch.Generator, device: torch.device | None = None) -> torch.Generator:
+    """What every public function makes of its ``seed``: a generator from an int; a generator passes through.
 
-def _renew_pool() -> None:
-    global _POOL
-    _POOL = ThreadPoolExecutor(max_workers=64, thread_name_prefix="harmonium-noise")
-
-
-_renew_pool()
-if hasattr(os, "register_at_fork"):
-    # A child has the pool without its threads, and would wait for them for ever.
-    os.register_at_fork(after_in_child=_renew_pool)
-
-
-def as_generator(seed: int | torch.Generator, device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator from an int seed; a generator passes through.
+    An int gives the same draws at every call. A generator is advanced, so that calls that share one differ.
 
     Args:
         seed: an int in [0, 2**63), or a ``torch.Generator``.
-        device: where a new generator lives.
+        device: where the noise is needed; None: on the CPU, or wherever a given generator lives.
 
     Raises:
         TypeError: neither an int nor a generator.
-        ValueError: a negative or too large int.
+        ValueError: a negative or too large int, or a generator of another kind of device.
     """
     if isinstance(seed, torch.Generator):
+        if device is not None and seed.device.type != device.type:
+            raise ValueError(f"seed: expected a generator on {device}, received one on {seed.device}")
         return seed
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise TypeError(f"seed: expected an int or a torch.Generator, received {type(seed).__name__}")
     if not 0 <= seed < 1 << 63:
         raise ValueError(f"seed: expected an int in [0, 2**63), received {seed}")
-    return torch.Generator(device=device).manual_seed(int(seed))
+    return torch.Generator(device=device or "cpu").manual_seed(int(seed))
 
 
 def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -68,12 +59,12 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
     if generator.device.type != "cpu" or prod(shape) < _SMALL or dtype not in _NUMPY_DTYPES:
         return torch.rand(shape, generator=generator, device=generator.device, dtype=dtype)
     size = prod(shape)
-    key = int(torch.randint(1 << 62, (), generator=generator))
+    word = int(key(generator))
     if size <= _CHUNK:
-        flat = _words(_stream(key, 0), size, dtype)
+        flat = _words(_stream(word, 0), size, dtype)
     else:
         flat = np.empty(size, _NUMPY_DTYPES[dtype])
-        _fill(flat, key, dtype)
+        _fill(flat, word, dtype)
     return torch.from_numpy(flat).view(shape)
 
 
@@ -97,18 +88,19 @@ def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Ten
     return torch.randint(high, tuple(shape), generator=generator, device=generator.device)
 
 
+def key(generator: torch.Generator) -> np.uint64:
+    """What opens streams of noise elsewhere: a word of 62 bits."""
+    return np.uint64(int(integers(1 << 62, (), generator)))
+
+
 def _fill(out: Noise, key: int, dtype: torch.dtype) -> None:
     chunks = [(i, out[start : start + _CHUNK]) for i, start in enumerate(range(0, out.size, _CHUNK))]
-    threads = min(torch.get_num_threads(), len(chunks))
 
-    def work(first: int) -> None:
-        for i, chunk in chunks[first::threads]:
-            chunk[:] = _words(_stream(key, i), chunk.size, dtype)
+    def work(number: int) -> None:
+        i, chunk = chunks[number]
+        chunk[:] = _words(_stream(key, i), chunk.size, dtype)
 
-    if threads == 1:
-        work(0)
-    else:
-        list(_POOL.map(work, range(threads)))
+    share_out(work, len(chunks))
 
 
 def _stream(key: int, chunk: int) -> np.random.Generator:

@@ -107,4 +107,4 @@ def tensors(states: Sequence[Array], dtype: torch.dtype = torch.float64) -> list
 def exact_gradient(machine: hm.BoltzmannMachine, visible: Tensor) -> dict[str, Tensor]:
     """The library's enumerated gradient of the mean log-likelihood."""
     generator = torch.Generator().manual_seed(0)
-    return dict(hm.rules.exact().gradient(machine, visible, generator=generator).parameters)
+    return dict(hm.rules.exact().gradient(machine, visible, seed=generator).parameters)

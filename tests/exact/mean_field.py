@@ -48,4 +48,4 @@ def random_machine(name: str, seed: int, scale: float) -> hm.BoltzmannMachine:
 
 
 def noise(machine: hm.BoltzmannMachine, rows: int = 1) -> torch.Tensor:
-    return machine.random_states(rows, generator=torch.Generator().manual_seed(1))[0]
+    return machine.random_states(rows, seed=torch.Generator().manual_seed(1))[0]

@@ -38,7 +38,7 @@ def of(specifications: list[Specification]) -> pytest.MarkDecorator:
 
 def centred(machine: hm.BoltzmannMachine, visible: Array) -> dict[str, Array]:
     rule = hm.rules.centred(hm.rules.exact())
-    estimate = rule.gradient(machine, torch.from_numpy(visible), generator=torch.Generator())
+    estimate = rule.gradient(machine, torch.from_numpy(visible), seed=torch.Generator())
     return {name: array(value) for name, value in estimate.parameters.items()}
 
 
@@ -349,8 +349,7 @@ def test_centring_moves_the_chains_as_the_rule_does(rule: hm.learning.Rule) -> N
     machine = build(DEEP)
     v = torch.from_numpy(data(DEEP))
     left, right = (
-        r.gradient(machine, v, generator=torch.Generator().manual_seed(3))
-        for r in (rule, hm.rules.centred(rule))
+        r.gradient(machine, v, seed=torch.Generator().manual_seed(3)) for r in (rule, hm.rules.centred(rule))
     )
     assert (left.state is None) == (right.state is None)
     for a, b in zip(left.state or [], right.state or [], strict=True):

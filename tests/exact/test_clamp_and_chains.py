@@ -44,7 +44,7 @@ def states(specification: Specification, rows: int = ROWS) -> list[Tensor]:
 def run(
     machine: hm.BoltzmannMachine, kernel: Kernel, start: list[Tensor] | Tensor, **named: Any
 ) -> list[Tensor]:
-    return hm.chains.run(machine, kernel, start, **({"sweeps": SWEEPS, "generator": generator()} | named))
+    return hm.chains.run(machine, kernel, start, **({"sweeps": SWEEPS, "seed": generator()} | named))
 
 
 def partly_free(machine: hm.BoltzmannMachine, layer: int, x: Tensor, seed: int = 0) -> Tensor:
@@ -220,7 +220,7 @@ def test_no_sweeps_return_the_start(specification: Specification, kernel: Kernel
     start = states(specification)
     noise = generator()
     before = noise.get_state()
-    for a, b in zip(run(machine, kernel, start, sweeps=0, generator=noise), start, strict=True):
+    for a, b in zip(run(machine, kernel, start, sweeps=0, seed=noise), start, strict=True):
         assert torch.equal(a, b)
     assert torch.equal(noise.get_state(), before)
     wanted = other(specification)[0]
@@ -234,7 +234,7 @@ def test_no_sweeps_return_the_start(specification: Specification, kernel: Kernel
 def test_the_generator_decides_every_bit(specification: Specification, kernel: Kernel) -> None:
     machine = build(specification)
     start = states(specification)
-    first, second, third = (run(machine, kernel, start, generator=generator(seed)) for seed in (1, 1, 2))
+    first, second, third = (run(machine, kernel, start, seed=generator(seed)) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(first, third, strict=True))
 
@@ -242,11 +242,11 @@ def test_the_generator_decides_every_bit(specification: Specification, kernel: K
 def test_the_generator_decides_every_bit_of_a_large_machine() -> None:
     """Noise from the streams that large draws open, on one thread or two."""
     machine = hm.BoltzmannMachine([hm.Bernoulli(300), hm.Gaussian(200)], seed=1)
-    start = machine.random_states(1000, generator=generator())
+    start = machine.random_states(1000, seed=generator())
     ends = []
     for threads in (1, 1, 2):
         torch.set_num_threads(threads)
-        ends.append(run(machine, Gibbs(), start, sweeps=2, generator=generator(7))[0])
+        ends.append(run(machine, Gibbs(), start, sweeps=2, seed=generator(7))[0])
     torch.set_num_threads(1)
     assert torch.equal(ends[0], ends[1])
     assert torch.equal(ends[0], ends[2])
@@ -262,8 +262,8 @@ def test_sweeps_in_two_runs_are_one_run(specification: Specification, kernel: Ke
     noise = generator(5)
     halves = states(specification)
     for sweeps in (2, 3):
-        halves = run(machine, kernel, halves, sweeps=sweeps, generator=noise)
-    whole = run(machine, kernel, states(specification), sweeps=5, generator=generator(5))
+        halves = run(machine, kernel, halves, sweeps=sweeps, seed=noise)
+    whole = run(machine, kernel, states(specification), sweeps=5, seed=generator(5))
     for a, b in zip(halves, whole, strict=True):
         assert torch.equal(a, b)
 
@@ -313,9 +313,9 @@ def test_persistent_chains_keep_their_number(rule: hm.learning.Rule, rows: int) 
     machine = build(next(s for s in SPECIFICATIONS if s.name == "bernoulli-bernoulli"))
     v = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (30, 6)).astype(float))
     noise = generator(3)
-    first = rule.gradient(machine, v[:10], generator=noise)
+    first = rule.gradient(machine, v[:10], seed=noise)
     batch = v[:rows]
-    second = rule.gradient(machine, batch, first.state, generator=noise)
+    second = rule.gradient(machine, batch, first.state, seed=noise)
     assert [x.shape for x in second.state] == [x.shape for x in first.state]
     implied = batch.mean(0) - second.parameters["layers.0.bias"]
     torch.testing.assert_close(implied, second.state[0][:10].mean(0))

@@ -56,7 +56,7 @@ def close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: floa
 
 
 def gradient(rule: Rule, machine: hm.BoltzmannMachine, v: Tensor, **more: Tensor) -> dict[str, Tensor]:
-    return rule.gradient(machine, v, generator=torch.Generator().manual_seed(0), **more).parameters
+    return rule.gradient(machine, v, seed=torch.Generator().manual_seed(0), **more).parameters
 
 
 def test_there_are_enough_graphs() -> None:
@@ -184,7 +184,7 @@ def test_a_conditional_rule_keeps_no_state() -> None:
     rule, machine = hm.rules.conditional(hm.rules.pcd(), [0]), machine_of("two visible kinds")
     rule.check_state(machine, None)
     with pytest.raises(ValueError, match="state: expected None"):
-        rule.check_state(machine, machine.random_states(3, generator=torch.Generator().manual_seed(0)))
+        rule.check_state(machine, machine.random_states(3, seed=torch.Generator().manual_seed(0)))
     with pytest.raises(ValueError, match="rule: expected one that is not conditional"):
         hm.rules.conditional(rule, [1])
 

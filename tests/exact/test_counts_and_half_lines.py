@@ -102,7 +102,7 @@ def test_the_partition_function(name: str) -> None:
 @machines
 def test_the_likelihood_and_its_gradient(name: str) -> None:
     made = make(name)
-    v = made.random_states(4, generator=torch.Generator().manual_seed(1))[0]
+    v = made.random_states(4, seed=torch.Generator().manual_seed(1))[0]
     free = log_partition(made)
     each = torch.stack([log_partition(made, row) + measure(made.layers[0], row) for row in v]) - free
     torch.testing.assert_close(hm.likelihood.exact_log_likelihood(made, v), each.detach(), rtol=0, atol=1e-8)
@@ -116,7 +116,7 @@ def test_the_likelihood_and_its_gradient(name: str) -> None:
 def test_a_count_of_one_trial_is_a_bernoulli_unit() -> None:
     counts = hm.BoltzmannMachine([hm.Binomial(4, 1), hm.Spin(3)], seed=1).double()
     binary = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Spin(3)], seed=1).double()
-    states = binary.random_states(8, generator=torch.Generator().manual_seed(0))
+    states = binary.random_states(8, seed=torch.Generator().manual_seed(0))
     torch.testing.assert_close(counts.energy(states), binary.energy(states))
     pseudo = hm.likelihood.pseudo_log_likelihood
     torch.testing.assert_close(pseudo(counts, states[0]), pseudo(binary, states[0]))
@@ -164,7 +164,7 @@ def test_tap_is_near_where_couplings_are_weak(name: str) -> None:
         with torch.no_grad():
             for W in (coupling.weight for coupling in made.couplings):
                 W *= size / 0.3
-        start = made.random_states(1, generator=torch.Generator().manual_seed(1))[0]
+        start = made.random_states(1, seed=torch.Generator().manual_seed(1))[0]
         solution = hm.meanfield.tap(made, start, tolerance=1e-12, damping=0.3)
         assert bool(solution.converged.all())
         errors.append(abs(hm.likelihood.exact_log_partition(made) + float(solution.free_energy)))

@@ -39,7 +39,7 @@ def test_sum_over_units(name: str) -> None:
     np.testing.assert_allclose(pseudo_log_likelihood(machine, v), expected.sum(1), atol=1e-9)
     # Drawn units: every value is a mean of conditionals, and all of them come up.
     generator = torch.Generator().manual_seed(0)
-    seen = np.stack([pseudo_log_likelihood(machine, v, sampled=1, generator=generator) for _ in range(100)])
+    seen = np.stack([pseudo_log_likelihood(machine, v, sampled=1, seed=generator) for _ in range(100)])
     distance = np.abs(seen[:, :, None] / expected.shape[1] - expected)
     assert distance.min(2).max() < 1e-9 and len(np.unique(distance.argmin(2))) > 2
 

@@ -17,7 +17,7 @@ every = pytest.mark.parametrize("name", GRAPHS)
 @every
 def test_energies(name: str) -> None:
     machine = make(name)
-    states = machine.random_states(20, generator=torch.Generator().manual_seed(0))
+    states = machine.random_states(20, seed=torch.Generator().manual_seed(0))
     expected = oracle_of(machine).energy(states).detach()
     np.testing.assert_allclose(machine.energy(states).detach(), expected, rtol=1e-10, atol=1e-10)
 
@@ -42,7 +42,7 @@ def test_log_partition_and_likelihood(name: str) -> None:
 def test_exact_gradient(name: str) -> None:
     machine, v = make(name), data_for(make(name), 5)
     generator = torch.Generator().manual_seed(0)
-    actual = hm.rules.exact().gradient(machine, v, generator=generator).parameters
+    actual = hm.rules.exact().gradient(machine, v, seed=generator).parameters
     expected = oracle_of(machine).gradient(v)
     assert actual.keys() == expected.keys()
     for parameter, gradient in expected.items():
@@ -71,7 +71,7 @@ def test_expected_statistics_of_every_reading(name: str) -> None:
 @every
 def test_free_energies_of_every_set_that_can_be_summed_out(name: str) -> None:
     machine = make(name)
-    states = machine.random_states(4, generator=torch.Generator().manual_seed(2))
+    states = machine.random_states(4, seed=torch.Generator().manual_seed(2))
     Z = hm.likelihood.exact_log_partition(machine)
     oracle = oracle_of(machine)
     for summed in machine.graph.independent_sets(range(len(machine.layers))):
@@ -176,7 +176,7 @@ def test_files(name: str, tmp_path) -> None:
     other = hm.load(tmp_path / "machine.safetensors")
     assert (other.edges, other.visible) == (machine.edges, machine.visible)
     assert [c.kind for c in other.couplings] == [c.kind for c in machine.couplings]
-    states = machine.random_states(10, generator=torch.Generator().manual_seed(0))
+    states = machine.random_states(10, seed=torch.Generator().manual_seed(0))
     assert torch.equal(other.energy(states), machine.energy(states))
 
 
@@ -210,12 +210,12 @@ def test_whole_weights_count_as_repeated_rows(name: str) -> None:
     weights = torch.tensor([2.0, 0.0, 1.0, 3.0], dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     for rule in (hm.rules.exact(), hm.rules.centred(hm.rules.exact())):
-        weighted = rule.gradient(machine, v, weights=weights, generator=generator).parameters
-        repeated = rule.gradient(machine, v[[0, 0, 2, 3, 3, 3]], generator=generator).parameters
+        weighted = rule.gradient(machine, v, weights=weights, seed=generator).parameters
+        repeated = rule.gradient(machine, v[[0, 0, 2, 3, 3, 3]], seed=generator).parameters
         for parameter in repeated:
             np.testing.assert_allclose(weighted[parameter], repeated[parameter], atol=1e-10)
     oracle = oracle_of(machine).gradient(v, weights=weights)
-    found = hm.rules.exact().gradient(machine, v, weights=weights, generator=generator).parameters
+    found = hm.rules.exact().gradient(machine, v, weights=weights, seed=generator).parameters
     for parameter, gradient in oracle.items():
         np.testing.assert_allclose(found[parameter], gradient, atol=1e-8)
 
@@ -227,6 +227,6 @@ def test_rows_observed_in_part(name: str) -> None:
     oracle = oracle_of(machine)
     expected = oracle.log_likelihood_observed(v).detach()
     np.testing.assert_allclose(hm.likelihood.exact_log_likelihood(machine, v), expected, atol=1e-10)
-    found = hm.rules.exact().gradient(machine, v, generator=torch.Generator().manual_seed(0)).parameters
+    found = hm.rules.exact().gradient(machine, v, seed=torch.Generator().manual_seed(0)).parameters
     for parameter, gradient in oracle.gradient(v).items():
         np.testing.assert_allclose(found[parameter], gradient, atol=1e-8, err_msg=parameter)

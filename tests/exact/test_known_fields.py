@@ -35,7 +35,7 @@ def law(name: str, held: bool) -> hm.machine.Hamiltonian:
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    v = made.random_states(ROWS, generator=generator)[0]
+    v = made.random_states(ROWS, seed=generator)[0]
     v[:, 0] = torch.nan
     return made.hamiltonian().given(v if held else None, ROWS)
 
@@ -85,7 +85,7 @@ def test_a_search_knows_the_fields_of_its_modes(widths, held):
     made = hm.BoltzmannMachine([hm.Spin(n) for n in widths], seed=0).double()
     generator = torch.Generator().manual_seed(0)
     made.couplings[0].weight.copy_(torch.randn(widths[:2], generator=generator, dtype=torch.float64))
-    start = made.random_states(ROWS, generator=generator)
+    start = made.random_states(ROWS, seed=generator)
     hamiltonian = made.hamiltonian().given(start[0] if held else None, ROWS)
     step, _ = hm.chains.search(hamiltonian, start, generator)
     assert sorted(step.fields) == list(range(int(held), len(widths)))
@@ -98,7 +98,7 @@ def test_fields_of_what_is_held_are_those_of_the_states():
     """Also of joined layers that are both held, for some rows, and after a coupling has changed in place."""
     layers = [hm.Bernoulli(4), hm.Spin(3), hm.Bernoulli(5)]
     made = hm.BoltzmannMachine(layers, edges=[(0, 1), (0, 2), (1, 2)], visible=(0, 1), seed=0).double()
-    states = made.random_states(ROWS, generator=torch.Generator().manual_seed(0))
+    states = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))
     free = made.hamiltonian()
     law = free.given(free.seen(states), ROWS)
     assert law.fixes(0)
@@ -111,7 +111,7 @@ def test_fields_of_what_is_held_are_those_of_the_states():
             some = [x[rows] for x in states]
             torch.testing.assert_close(law.take(rows).field(l, some), free.field(l, some))
             field.add_(1.0)  # the caller's own
-        other = made.random_states(ROWS, generator=torch.Generator().manual_seed(1))
+        other = made.random_states(ROWS, seed=torch.Generator().manual_seed(1))
         torch.testing.assert_close(law.field(2, other), free.field(2, other))
         for coupling in made.couplings:
             coupling.weight.mul_(2)
@@ -121,8 +121,8 @@ def test_fields_of_what_is_held_are_those_of_the_states():
 def test_data_meet_a_coupling_once_in_an_update(rule, monkeypatch):
     """The clamped phase multiplies them with it, and the free phase its own visible states."""
     made = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(30), hm.Bernoulli(20)], seed=0)
-    v = made.random_states(ROWS, generator=torch.Generator().manual_seed(0))[0]
-    state = rule.gradient(made, v, generator=torch.Generator().manual_seed(1)).state
+    v = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))[0]
+    state = rule.gradient(made, v, seed=torch.Generator().manual_seed(1)).state
     widths = []
     times = Factor.times
     monkeypatch.setattr(
@@ -130,22 +130,24 @@ def test_data_meet_a_coupling_once_in_an_update(rule, monkeypatch):
         "times",
         lambda self, x, transposed=False: widths.append(x.shape[1]) or times(self, x, transposed),
     )
-    rule.gradient(made, v, state=state, generator=torch.Generator().manual_seed(2))
+    rule.gradient(made, v, state=state, seed=torch.Generator().manual_seed(2))
     assert widths.count(40) == 2
 
 
 def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
     made = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(30)], seed=0).double()
-    v = made.random_states(ROWS, generator=torch.Generator().manual_seed(0))[0]
+    v = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))[0]
     widths = []
     times = Factor.times
-    monkeypatch.setattr(hm.couplings.meeting, "suits", lambda *_: False)  # not the compiled pairs
+    monkeypatch.setattr(
+        hm.couplings.meeting.serving, "small_pairs", lambda *_: False
+    )  # not the compiled pairs
     monkeypatch.setattr(
         Factor,
         "times",
         lambda self, x, transposed=False: widths.append(x.shape[1]) or times(self, x, transposed),
     )
-    hm.rules.ucd().gradient(made, v, generator=torch.Generator().manual_seed(2))
+    hm.rules.ucd().gradient(made, v, seed=torch.Generator().manual_seed(2))
     assert widths[:3] == [40, 40, 30]  # the clamped phase, the start of the pairs, their first sweep
 
 

@@ -71,7 +71,7 @@ def test_every_chain_ends_where_one_of_the_two_orders_ends(specification: Specif
     machine = machines.build(specification)
     description = oracle.natural(machines.describe(machine))
     start = random_states(specification, ROWS)
-    modes, sweeps = local_search(machine, machines.tensors(start), generator=generator())
+    modes, sweeps = local_search(machine, machines.tensors(start), seed=generator())
     orders = set()
     for row in range(ROWS):
         found = [x[row].numpy() for x in modes]
@@ -88,9 +88,9 @@ def test_every_chain_ends_where_one_of_the_two_orders_ends(specification: Specif
 def test_a_mode_is_where_a_search_stays(specification: Specification):
     machine = machines.build(specification)
     start = machines.tensors(random_states(specification, ROWS))
-    modes, _ = local_search(machine, start, generator=generator())
+    modes, _ = local_search(machine, start, seed=generator())
     assert bool((machine.energy(modes) <= machine.energy(start) + 1e-12).all())
-    again, sweeps = local_search(machine, modes, generator=generator(1))
+    again, sweeps = local_search(machine, modes, seed=generator(1))
     assert all(torch.equal(a, b) for a, b in zip(modes, again, strict=True))
     assert int(sweeps.max()) == 1
 
@@ -101,14 +101,14 @@ def test_held_values_stay_and_the_rest_is_a_mode_given_them():
     start = machines.tensors(random_states(specification, ROWS))
     clamp = start[0].clone()
     clamp[:, 2:] = torch.nan
-    modes, _ = local_search(machine, start, clamp, generator=generator())
+    modes, _ = local_search(machine, start, clamp, seed=generator())
     assert torch.equal(modes[0][:, :2], start[0][:, :2])
     hamiltonian = machine.hamiltonian()
     for l in range(3):
         best = machine.layers[l].mode(hamiltonian.field(l, modes))
         free = slice(2, None) if l == 0 else slice(None)
         assert torch.equal(best[:, free], modes[l][:, free])
-    whole, _ = local_search(machine, start, start[0], generator=generator())
+    whole, _ = local_search(machine, start, start[0], seed=generator())
     assert torch.equal(whole[0], start[0])
 
 
@@ -117,7 +117,7 @@ def test_the_given_states_are_not_changed():
     machine = machines.build(specification)
     start = machines.tensors(random_states(specification, ROWS))
     kept = [x.clone() for x in start]
-    local_search(machine, start, generator=generator())
+    local_search(machine, start, seed=generator())
     assert all(torch.equal(a, b) for a, b in zip(start, kept, strict=True))
 
 
@@ -125,8 +125,8 @@ def test_large_machines_take_the_sparse_product_and_end_at_modes():
     """Fields that follow the changes of states must still be the fields."""
     machine = hm.BoltzmannMachine([hm.Spin(150), hm.Bernoulli(120), hm.Spin(90)]).double()
     hm.machine.orthogonal_(machine, 1.0, generator())
-    start = machine.random_states(40, generator=generator())
-    modes, sweeps = local_search(machine, start, generator=generator())
+    start = machine.random_states(40, seed=generator())
+    modes, sweeps = local_search(machine, start, seed=generator())
     assert int(sweeps.max()) > 3
     hamiltonian = machine.hamiltonian()
     for l in range(3):
@@ -148,14 +148,14 @@ def test_a_cycle_is_noticed(monkeypatch):
             1 - right(self, field, theta) if self is machine.layers[0] else right(self, field, theta)
         ),
     )
-    _, sweeps = local_search(machine, machine.random_states(8, generator=generator()), generator=generator())
+    _, sweeps = local_search(machine, machine.random_states(8, seed=generator()), seed=generator())
     assert int(sweeps.max()) > _PATIENCE // 2
 
 
 def test_real_units_in_both_parities_are_refused():
     machine = hm.BoltzmannMachine([hm.Gaussian(2), hm.Gaussian(2), hm.Bernoulli(2)])
-    states = machine.random_states(3, generator=generator())
+    states = machine.random_states(3, seed=generator())
     with pytest.raises(ValueError, match="one colour"):
-        local_search(machine, states, generator=generator())
-    modes, _ = local_search(machine, states, states[0], generator=generator())
+        local_search(machine, states, seed=generator())
+    modes, _ = local_search(machine, states, states[0], seed=generator())
     assert torch.equal(modes[0], states[0])

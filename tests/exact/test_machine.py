@@ -161,9 +161,7 @@ def test_exact_rule_reports_itself() -> None:
     before = describe(machine)
     visible = torch.from_numpy(random_states(specification, 3, layer=0)[0])
     rule = hm.rules.exact()
-    estimates = [
-        rule.gradient(machine, visible, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)
-    ]
+    estimates = [rule.gradient(machine, visible, seed=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
     assert rule.bias == "exact"
     assert estimates[0].state is None
     for name in estimates[0].parameters:

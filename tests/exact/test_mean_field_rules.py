@@ -19,7 +19,7 @@ SCALAR = [name for name in MACHINES if "categorical" not in name]
 
 
 def gradient(rule: hm.learning.Rule, machine: hm.BoltzmannMachine, v: torch.Tensor, state: object = None):
-    return rule.gradient(machine, v, state, generator=torch.Generator().manual_seed(0))
+    return rule.gradient(machine, v, state, seed=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("rule", SOLVERS)

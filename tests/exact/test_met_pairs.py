@@ -17,7 +17,7 @@ def sums(coupling: PairKernel, readings: list[tuple[int, ...]] | None, lag: int)
             coupled.weight.mul_(20)
     generator = torch.Generator().manual_seed(1)
     into = Statistics(made.hamiltonian(), readings)
-    start = made.random_states(50, generator=generator)
+    start = made.random_states(50, seed=generator)
     with torch.no_grad():
         run_pairs(
             made.hamiltonian(), coupling, start, k=0, m=2, lag=lag, max_steps=None,
@@ -58,6 +58,6 @@ def test_pairs_that_met_are_not_read_again(marginalise, monkeypatch):
         lambda self, law, states, *more: read.append(len(states[0])) or add(self, law, states, *more),
     )
     rule = hm.rules.ucd_lmi(marginalise=marginalise)
-    v = made.random_states(16, generator=torch.Generator().manual_seed(0))[0]
-    rule.gradient(made, v, generator=torch.Generator().manual_seed(1))
+    v = made.random_states(16, seed=torch.Generator().manual_seed(0))[0]
+    rule.gradient(made, v, seed=torch.Generator().manual_seed(1))
     assert read == [16, 16]  # once in either phase

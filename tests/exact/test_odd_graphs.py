@@ -51,7 +51,7 @@ def test_exact_answers(name):
         torch.testing.assert_close(
             hm.likelihood.exact_log_likelihood(machine, rows), oracle.log_likelihood_observed(rows).detach()
         )
-        gradient = hm.rules.exact().gradient(machine, rows, generator=torch.Generator()).parameters
+        gradient = hm.rules.exact().gradient(machine, rows, seed=torch.Generator()).parameters
         for parameter, expected in oracle.gradient(rows).items():
             torch.testing.assert_close(gradient[parameter], expected.view_as(gradient[parameter]))
 
@@ -61,8 +61,8 @@ def test_chains_and_pairs_begin_at_visible_states(name):
     machine, generator = odd(name), torch.Generator().manual_seed(0)
     v = data_for(machine, 6)
     for kernel in (hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(3)):
-        machine.check_states(hm.chains.run(machine, kernel, v, 2, generator=generator))
-    meetings = hm.couplings.meet(machine, hm.couplings.Gibbs(), v, generator=generator)
+        machine.check_states(hm.chains.run(machine, kernel, v, 2, seed=generator))
+    meetings = hm.couplings.meet(machine, hm.couplings.Gibbs(), v, seed=generator)
     assert not bool(meetings.capped.any())
 
 
@@ -75,10 +75,10 @@ def test_rules(name, recipe):
     columns = any(layer.width > layer.n_units for layer in machine.layers)
     if (recipe == "adatap" and columns) or (recipe == "ucd_lmi" and real):
         with pytest.raises(ValueError, match=r"expected (units of one column|discrete)"):
-            hm.rules.RECIPES[recipe]().gradient(machine, v, generator=generator)
+            hm.rules.RECIPES[recipe]().gradient(machine, v, seed=generator)
         return
     for rows in (v, holes(machine, v)):
-        found = hm.rules.RECIPES[recipe]().gradient(machine, rows, generator=generator)
+        found = hm.rules.RECIPES[recipe]().gradient(machine, rows, seed=generator)
         assert all(bool(torch.isfinite(g).all()) for g in found.parameters.values())
 
 
@@ -109,7 +109,7 @@ def test_files_and_copies(name, tmp_path):
     machine.save(tmp_path / "machine")
     loaded = hm.load(tmp_path / "machine")
     assert (loaded.edges, loaded.visible) == (machine.edges, machine.visible)
-    states = machine.random_states(4, generator=torch.Generator().manual_seed(0))
+    states = machine.random_states(4, seed=torch.Generator().manual_seed(0))
     assert torch.equal(loaded.energy(states), machine.energy(states))
     assert torch.equal(deepcopy(machine).energy(states), machine.energy(states))
 
@@ -131,7 +131,7 @@ def test_a_machine_comes_back_from_no_device(name):
             hm.chains.Gibbs(),
             data_for(machine, 4),
             2,
-            generator=torch.Generator().manual_seed(0),
+            seed=torch.Generator().manual_seed(0),
         )
         for each in (machine, other)
     ]

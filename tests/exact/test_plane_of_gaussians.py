@@ -38,8 +38,8 @@ def test_the_rule_on_the_grid_is_the_exact_rule(hidden):
     made = machine(hidden)
     v = torch.randn(7, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     generator = torch.Generator()
-    grid = hm.rules.quadrature().gradient(made, v, generator=generator).parameters
-    exact = hm.rules.exact().gradient(made, v, generator=generator).parameters
+    grid = hm.rules.quadrature().gradient(made, v, seed=generator).parameters
+    exact = hm.rules.exact().gradient(made, v, seed=generator).parameters
     for name, gradient in exact.items():
         torch.testing.assert_close(grid[name], gradient, rtol=1e-7, atol=1e-7, msg=name)
 

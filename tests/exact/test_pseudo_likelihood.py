@@ -90,9 +90,7 @@ def test_one_draw_is_one_conditional_scaled_up(specification: Specification) -> 
     description = oracle.natural(describe(machine))
     states = oracle.support(description.layers[0])
     generator = torch.Generator().manual_seed(0)
-    drawn = hm.likelihood.pseudo_log_likelihood(
-        machine, torch.from_numpy(states), sampled=1, generator=generator
-    )
+    drawn = hm.likelihood.pseudo_log_likelihood(machine, torch.from_numpy(states), sampled=1, seed=generator)
     possible = conditionals(description, states) * description.layers[0].n_units
     distance = np.abs(possible - array(drawn)[:, None]).min(1)
     np.testing.assert_allclose(distance, 0, atol=1e-8)
@@ -108,7 +106,7 @@ def test_draws_average_to_the_exact_value() -> None:
     draws = 4000
     rows = torch.from_numpy(np.repeat(states, draws, axis=0))
     values = hm.likelihood.pseudo_log_likelihood(
-        machine, rows, sampled=1, generator=torch.Generator().manual_seed(1)
+        machine, rows, sampled=1, seed=torch.Generator().manual_seed(1)
     )
     values = array(values).reshape(len(states), draws)
     error = values.std(1, ddof=1) / draws**0.5
@@ -121,7 +119,7 @@ def test_the_same_generator_state_draws_the_same_units() -> None:
     states = torch.from_numpy(oracle.support(oracle.natural(describe(machine)).layers[0]))
     values = [
         hm.likelihood.pseudo_log_likelihood(
-            machine, states, sampled=2, generator=torch.Generator().manual_seed(seed)
+            machine, states, sampled=2, seed=torch.Generator().manual_seed(seed)
         )
         for seed in (5, 5, 6)
     ]
@@ -171,7 +169,7 @@ def test_draws_go_through_all_visible_layers(name: str) -> None:
     X = data_for(machine, 1)
     exact = hm.likelihood.pseudo_log_likelihood(machine, X).item()
     drawn = hm.likelihood.pseudo_log_likelihood(
-        machine, X.repeat(4000, 1), sampled=1, generator=torch.Generator().manual_seed(2)
+        machine, X.repeat(4000, 1), sampled=1, seed=torch.Generator().manual_seed(2)
     )
     error = float(drawn.std()) / 4000**0.5
     assert abs(float(drawn.mean()) - exact) < stats.norm.isf(1e-3 / 4) * error

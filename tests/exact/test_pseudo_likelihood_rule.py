@@ -72,7 +72,7 @@ def log_pseudo_likelihood(machine: hm.BoltzmannMachine, v: Tensor) -> Tensor:
 
 def gradient(machine: hm.BoltzmannMachine, v: Tensor, weights: Tensor | None = None) -> dict[str, Tensor]:
     rule = hm.rules.pseudo_likelihood()
-    return rule.gradient(machine, v, generator=torch.Generator(), weights=weights).parameters
+    return rule.gradient(machine, v, seed=torch.Generator(), weights=weights).parameters
 
 
 @every

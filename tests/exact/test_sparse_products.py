@@ -31,7 +31,7 @@ def test_fields_of_parts_are_columns_of_the_field(kind) -> None:
     weight = machine.couplings[0].weight
     machine.couplings[0].fill_(torch.randn(weight.shape, generator=generator, dtype=weight.dtype))
     hamiltonian = machine.hamiltonian()
-    states = machine.random_states(20, generator=generator)
+    states = machine.random_states(20, seed=generator)
     with torch.no_grad():
         whole = hamiltonian.field(0, states)
         parts = [part for colour in hamiltonian.graph.colours for part in colour]
@@ -43,7 +43,7 @@ def test_fields_of_parts_are_columns_of_the_field(kind) -> None:
 def test_a_sweep_leaves_the_states_that_it_was_given_alone() -> None:
     machine = hm.BoltzmannMachine([hm.Spin(48)], {(0, 0): hm.Masked(_lattice(6, 8))})
     hamiltonian, generator = machine.hamiltonian(), torch.Generator().manual_seed(0)
-    states = machine.random_states(20, generator=generator)
+    states = machine.random_states(20, seed=generator)
     before = [x.clone() for x in states]
     with torch.no_grad():
         moved = hm.chains.Gibbs().sweep(hamiltonian, states, generator).states

@@ -277,7 +277,7 @@ def test_energies_survive_a_file(kind: str, tmp_path: Path) -> None:
     made = machine(kind)
     made.save(tmp_path / "machine.safetensors")
     other = hm.load(tmp_path / "machine.safetensors")
-    states = made.random_states(6, generator=generator(6))
+    states = made.random_states(6, seed=generator(6))
     assert str(other.layers[0]) == str(made.layers[0])
     assert torch.equal(other.energy(states), made.energy(states))
     for summed in ("even", "odd"):
@@ -302,7 +302,7 @@ def test_data_of_a_kind_make_that_kind(kind: str) -> None:
 def test_pseudo_likelihoods_are_ratios_of_free_energies(kind: str) -> None:
     made = machine(kind)
     layer = made.layers[0]
-    X = made.random_states(5, generator=generator(8))[0]
+    X = made.random_states(5, seed=generator(8))[0]
     if not layer.discrete:
         with pytest.raises(
             ValueError, match=rf"expected discrete visible units, received {type(layer).__name__}"
@@ -375,7 +375,7 @@ def test_the_decision_of_a_state_is_that_state(kind: str) -> None:
 @kinds
 def test_the_third_order_is_for_two_values_or_refused_by_name(kind: str) -> None:
     made = machine(kind)
-    start = made.random_states(2, generator=generator(11))[0]
+    start = made.random_states(2, seed=generator(11))[0]
     if made.layers[0].two_values is None:
         with pytest.raises(ValueError, match=type(made.layers[0]).__name__):
             hm.meanfield.tap(made, start, order=3)

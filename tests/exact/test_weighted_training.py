@@ -109,7 +109,7 @@ def test_batches_add_up_to_the_gradient_of_the_weighted_mean(batch_size: int) ->
     updates = 4 if batch_size < 4 else 1  # every row comes ``batch_size`` times
     after = trained(name, v, updates=updates, **settings)
     truth = hm.rules.exact().gradient(
-        make(name, scale=0.3), v, weights=torch.from_numpy(weights), generator=torch.Generator()
+        make(name, scale=0.3), v, weights=torch.from_numpy(weights), seed=torch.Generator()
     )
     for key, gradient in truth.parameters.items():
         moved = (after[key] - before[key].detach()) / (rate * updates)
@@ -129,10 +129,10 @@ def test_every_rule_weights_its_clamped_phase(rule: str) -> None:
     made = RULES[rule]()
 
     def gradient(each: Any) -> dict[str, torch.Tensor]:
-        return made.gradient(machine, v, weights=each, generator=torch.Generator().manual_seed(0)).parameters
+        return made.gradient(machine, v, weights=each, seed=torch.Generator().manual_seed(0)).parameters
 
     def exact(each: Any) -> dict[str, torch.Tensor]:
-        return hm.rules.exact().gradient(machine, v, weights=each, generator=torch.Generator()).parameters
+        return hm.rules.exact().gradient(machine, v, weights=each, seed=torch.Generator()).parameters
 
     free = gradient(None)["layers.0.bias"] - gradient(weights)["layers.0.bias"]
     clamped = exact(None)["layers.0.bias"] - exact(weights)["layers.0.bias"]

@@ -146,8 +146,8 @@ def test_local_modes_are_where_a_search_stays(cli: CommandLine, tmp_path: Path) 
         cli.succeed("sample", tmp_path / "m.safetensors", *arguments, "--json").json["start"] == "local-mode"
     )
     generator = torch.Generator().manual_seed(0)
-    noise = machine.random_states(30, generator=generator)
-    modes, _ = hm.chains.local_search(machine, noise, generator=generator)
+    noise = machine.random_states(30, seed=generator)
+    modes, _ = hm.chains.local_search(machine, noise, seed=generator)
     assert np.array_equal(np.load(tmp_path / "modes.npy"), modes[0].numpy())
 
 

@@ -26,7 +26,7 @@ SETTINGS = {"cd": {"k": 1}, "noise_cd": {"k": 3}, "tempered_pcd": {"replicas": 3
 @pytest.mark.parametrize("name", MACHINES)
 def test_every_rule_learns_or_names_the_units(name: str, rule: str) -> None:
     machine = hm.BoltzmannMachine(MACHINES[name](), seed=1)
-    X = machine.random_states(12, generator=torch.Generator().manual_seed(0))[0]
+    X = machine.random_states(12, seed=torch.Generator().manual_seed(0))[0]
     made = hm.rules.RECIPES[rule](**SETTINGS.get(rule, {}))
 
     def learn() -> None:
@@ -109,7 +109,7 @@ def test_data_that_a_kind_does_not_take_are_refused_by_name() -> None:
 def test_large_counts_are_pretrained_as_they_are() -> None:
     """Draws of a hidden layer of 300 trials do not fit into eight bits."""
     machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Binomial(3, 300), hm.Bernoulli(2)], seed=0)
-    X = machine.random_states(20, generator=torch.Generator().manual_seed(0))[0]
+    X = machine.random_states(20, seed=torch.Generator().manual_seed(0))[0]
     runs = pretrain(machine, X, rule=hm.rules.cd(1), epochs=1, batch_size=10, learning_rate=0.0001)
     counts = runs[1].machine.layers[0]
     assert bool((counts.moments(torch.zeros(1, 3)).mean > 100).all())

@@ -161,8 +161,8 @@ def test_bit_plane_errors(kind):
         (np.array([["a"]]), "numeric or boolean dtype"),
         (np.array([[1j]]), "numeric or boolean dtype"),
         (np.ma.masked_array([[1.0]], [[True]]), "masked array"),
-        (torch.zeros(2, 2, dtype=torch.complex64), "dense real tensor"),
-        (torch.zeros(2, 2).to_sparse(), "dense real tensor"),
+        (torch.zeros(2, 2, dtype=torch.complex64), "dense tensor of real numbers"),
+        (torch.zeros(2, 2).to_sparse(), "dense tensor of real numbers"),
     ],
     ids=["list", "text", "complex", "masked", "complex tensor", "sparse tensor"],
 )

@@ -6,15 +6,16 @@ import os
 import re
 import warnings
 from collections.abc import Callable
-from inspect import isfunction
+from inspect import isfunction, signature
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import harmonium as hm
-from harmonium.learning.rules import RECIPES, as_rule
+from harmonium.learning.rules import RECIPES
 from harmonium.training import STOP, Update
 
 X = np.random.default_rng(0).integers(0, 2, (20, 6)).astype(np.float32)
@@ -46,7 +47,7 @@ def test_pretraining_takes_names_too() -> None:
     "take",
     [
         lambda rule: hm.train(machine(), X, rule=rule, updates=1),
-        as_rule,
+        hm.rules.from_options,
     ],
 )
 def test_an_unknown_name_is_refused_with_the_known_ones(take: Callable[[str], object]) -> None:
@@ -54,6 +55,49 @@ def test_an_unknown_name_is_refused_with_the_known_ones(take: Callable[[str], ob
         ValueError, match=r"rule: expected .*one of the names exact, cd, pcd, .*; received 'pdc'"
     ):
         take("pdc")
+
+
+NAMES = {
+    ("cd", (("sweeps", 3),)): "cd(3)",
+    ("pcd", (("k", 2), ("n_chains", 7), ("centred", True))): "centred(pcd(2, chains=7))",
+    (
+        "ucd_lmi",
+        (("coupling", None),),
+    ): "ucd_lmi(chains=None, max_steps=None, coupling=None, marginalise=True)",
+    ("tap", (("tolerance", None), ("order", 3))): "tap3(solutions=None, tolerance=None)",
+}
+
+
+@pytest.mark.parametrize("given", NAMES, ids=[name for name, _ in NAMES])
+def test_a_rule_by_name_takes_the_arguments_of_its_recipe(
+    given: tuple[str, tuple[tuple[str, Any], ...]],
+) -> None:
+    name, options = given
+    assert hm.rules.from_options(name, **dict(options)).name == NAMES[given]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_options_of_a_name_are_the_arguments_of_its_recipe(name: str) -> None:
+    """Every one that is listed is taken, and any other refused with the list."""
+    for option in hm.rules.options(name):
+        signature(RECIPES[name]).bind(**{option: None})
+        if option in ("k", "chains"):
+            assert hm.rules.from_options(name, **{option: 2}).name == RECIPES[name](**{option: 2}).name
+    listed = ", ".join(hm.rules.options(name))
+    with pytest.raises(
+        ValueError, match=rf"^warmth: expected None with rule='{name}', .*{listed}.*received 3"
+    ):
+        hm.rules.from_options(name, warmth=3)
+
+
+def test_a_rule_takes_no_options() -> None:
+    rule = hm.rules.cd()
+    assert hm.rules.from_options(rule) is rule
+    for option in ({"k": 2}, {"centred": True}):
+        with pytest.raises(ValueError, match=r"expected None with rule=cd\(1\), which takes no options"):
+            hm.rules.from_options(rule, **option)
+    with pytest.raises(ValueError, match=r"k: expected None .* once; received 3"):
+        hm.rules.from_options("cd", sweeps=2, k=3)
 
 
 def test_what_is_neither_a_rule_nor_a_name_is_refused() -> None:
@@ -68,7 +112,7 @@ def test_rules_complete_to_recipes_only() -> None:
         for name, value in vars(hm.rules).items()
         if isfunction(value) and value.__module__ == hm.rules.__name__ and not name.startswith("_")
     }
-    assert set(dir(hm.rules)) == made - {"as_rule"}
+    assert set(dir(hm.rules)) == made - {"from_options", "options"}
     assert set(RECIPES) <= set(dir(hm.rules))
 
 

@@ -28,7 +28,7 @@ def made(kind: str) -> hm.BoltzmannMachine:
 def test_given_values_stay_and_the_rest_is_in_the_support(kind, method):
     machine = made(kind)
     layer = machine.layers[0]
-    X = machine.random_states(9, generator=torch.Generator().manual_seed(1))[0]
+    X = machine.random_states(9, seed=torch.Generator().manual_seed(1))[0]
     missing = missing_at_random(9, 6, 0.5, seed=1)
     columns = missing.repeat_interleave(layer.width // 6, -1)
     done = impute(machine, X.masked_fill(columns, torch.nan), missing, method, draws=3, sweeps=4)
@@ -45,7 +45,7 @@ def test_given_values_stay_and_the_rest_is_in_the_support(kind, method):
 
 def test_nothing_or_all_may_be_missing():
     machine = made("bernoulli")
-    X = machine.random_states(3, generator=torch.Generator().manual_seed(1))[0]
+    X = machine.random_states(3, seed=torch.Generator().manual_seed(1))[0]
     nothing = impute(machine, X, torch.zeros(1, 6, dtype=torch.bool))
     assert torch.equal(nothing.best, X)
     everything = impute(machine, torch.full_like(X, torch.nan), torch.ones(3, 1, dtype=torch.bool))

@@ -23,14 +23,14 @@ def rbm(visible: hm.layers.Layer | None = None) -> hm.BoltzmannMachine:
 
 
 def meet(x: Any, m: hm.BoltzmannMachine | None = None, **named: Any) -> Any:
-    given = {"coupling": hm.couplings.Gibbs(), "max_steps": 5, "generator": generator()} | named
+    given = {"coupling": hm.couplings.Gibbs(), "max_steps": 5, "seed": generator()} | named
     return hm.couplings.meet(m or rbm(), start=x, **given)
 
 
 TAKES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, Any], Any]]] = {
-    "run": ("states", lambda m, x: hm.chains.run(m, hm.chains.Gibbs(), x, 1, generator=generator())),
+    "run": ("states", lambda m, x: hm.chains.run(m, hm.chains.Gibbs(), x, 1, seed=generator())),
     "meet": ("start", lambda m, x: meet(x, m)),
-    "gradient": ("v", lambda m, x: hm.rules.cd().gradient(m, x, generator=generator())),
+    "gradient": ("v", lambda m, x: hm.rules.cd().gradient(m, x, seed=generator())),
     "log-likelihood": ("X", lambda m, x: hm.likelihood.log_likelihood(m, x, 0.0)),
     "exact": ("X", lambda m, x: hm.likelihood.exact_log_likelihood(m, x)),
     "pseudo": ("X", lambda m, x: hm.likelihood.pseudo_log_likelihood(m, x)),
@@ -59,7 +59,7 @@ def test_sparse_and_complex_states_are_refused(take: str, odd: torch.Tensor) -> 
 @pytest.mark.parametrize("values", [V.to_sparse(), V.to(torch.complex64)], ids=["sparse", "complex"])
 def test_sparse_and_complex_clamps_are_refused(values: torch.Tensor) -> None:
     with pytest.raises(TypeError, match=r"clamp\[0\]: expected a dense tensor of real numbers, received"):
-        hm.chains.run(rbm(), hm.chains.Gibbs(), V, 1, values, generator=generator())
+        hm.chains.run(rbm(), hm.chains.Gibbs(), V, 1, values, seed=generator())
 
 
 @takes
@@ -67,7 +67,7 @@ def test_no_rows_are_refused_by_units_of_several_columns_too(take: str) -> None:
     argument, call = TAKES[take]
     machine = rbm(hm.Categorical(4, 3))
     if take == "denoise by data":
-        given = machine.random_states(2, generator=generator())[0]
+        given = machine.random_states(2, seed=generator())[0]
 
         def call(m: hm.BoltzmannMachine, x: torch.Tensor) -> Any:
             return hm.tasks.denoise(m, given, 0.1, method="pointwise", data=x)
@@ -77,15 +77,11 @@ def test_no_rows_are_refused_by_units_of_several_columns_too(take: str) -> None:
     assert str(caught.value).startswith(f"{argument}: expected ") and "(0, 12)" in str(caught.value)
 
 
-def test_pairs_of_another_dtype_or_coupling_are_refused() -> None:
-    with pytest.raises(
-        TypeError, match=r"start: expected the machine's torch.float32, received torch.float64"
-    ):
-        meet(V.double())
+def test_pairs_of_another_coupling_are_refused() -> None:
     with pytest.raises(TypeError, match=r"coupling: expected a pair kernel such as .*, received Gibbs"):
         meet(V, coupling=hm.chains.Gibbs())
-    with pytest.raises(TypeError, match=r"generator: expected a torch.Generator, received int"):
-        meet(V, generator=3)
+    with pytest.raises(TypeError, match=r"seed: expected an int or a torch.Generator, received str"):
+        meet(V, seed="3")
     assert meet(V, lag=torch.tensor(2)).lag == 2
 
 
@@ -121,4 +117,4 @@ def test_numbers_whose_squares_overflow_give_no_solution() -> None:
 @pytest.mark.parametrize("rows", [0, -1, 2.5, None])
 def test_random_states_of_no_rows(rows: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="rows: expected an int"):
-        rbm().random_states(rows, generator=generator())
+        rbm().random_states(rows, seed=generator())

@@ -44,12 +44,12 @@ def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any
     noise: dict[str, float] = {"flip_probability": 0.1} if discrete else {"noise_deviation": 0.1}
     rule, gibbs = hm.rules.cd(), hm.couplings.Gibbs()
     every: dict[str, Callable[[], Any]] = {
-        "gradient": lambda: rule.gradient(m, v, generator=generator()),
+        "gradient": lambda: rule.gradient(m, v, seed=generator()),
         "train": lambda: hm.train(m, v, rule=rule, updates=1, progress=False),
-        "run": lambda: hm.chains.run(m, hm.chains.Gibbs(), v, 1, generator=generator()),
+        "run": lambda: hm.chains.run(m, hm.chains.Gibbs(), v, 1, seed=generator()),
         "planted": lambda: hm.chains.planted(m, 2, sweeps=1),
-        "random states": lambda: m.random_states(2, generator=generator()),
-        "meet": lambda: hm.couplings.meet(m, gibbs, v, max_steps=9, generator=generator()),
+        "random states": lambda: m.random_states(2, seed=generator()),
+        "meet": lambda: hm.couplings.meet(m, gibbs, v, max_steps=9, seed=generator()),
         "ais": lambda: hm.likelihood.ais(m, chains=2, temperatures=2),
         "exact": lambda: hm.likelihood.exact_log_partition(m),
         "log-likelihood": lambda: hm.likelihood.log_likelihood(m, v, 0.0),
@@ -76,7 +76,7 @@ def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any
 @halves
 def test_computing_in_16_bits_is_refused_by_name(kind: str, dtype: torch.dtype) -> None:
     full = machine(kind)
-    v = full.random_states(2, generator=generator())[0]
+    v = full.random_states(2, seed=generator())[0]
     for states in (v, v.to(dtype)):
         for name, call in calls(machine(kind).to(dtype), states).items():
             with pytest.raises(TypeError, match=REFUSED):
@@ -96,7 +96,7 @@ def test_a_machine_of_16_bits_is_saved_and_computes_once_it_is_wider(
     loaded = hm.load(tmp_path / "m.safetensors")
     assert loaded.dtype is dtype
     loaded.float()
-    v = loaded.random_states(3, generator=generator())[0]
+    v = loaded.random_states(3, seed=generator())[0]
     for one, other in zip(loaded.parameters(), full.parameters(), strict=True):
         assert torch.equal(one, other.float())
     assert bool(torch.isfinite(loaded.free_energy(v)).all())

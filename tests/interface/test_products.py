@@ -19,8 +19,8 @@ def restored():
 
 def test_nothing_is_measured_before_a_large_product() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(30), hm.Bernoulli(20)])
-    v = machine.random_states(50, generator=torch.Generator().manual_seed(0))[0]
-    hm.rules.cd().gradient(machine, v, generator=torch.Generator().manual_seed(1))
+    v = machine.random_states(50, seed=torch.Generator().manual_seed(0))[0]
+    hm.rules.cd().gradient(machine, v, seed=torch.Generator().manual_seed(1))
     assert products.made() is None
 
 

@@ -104,9 +104,9 @@ def test_the_mixing_curve_is_the_bound_or_says_that_there_is_none(
     with torch.no_grad():
         machine.couplings[0].weight.fill_(0.4)
     generator = torch.Generator().manual_seed(0)
-    start = machine.random_states(200, generator=generator)
+    start = machine.random_states(200, seed=generator)
     coupling = hm.couplings.Gibbs()
-    meetings = hm.couplings.meet(machine, coupling, start, max_steps=max_steps, generator=generator)
+    meetings = hm.couplings.meet(machine, coupling, start, max_steps=max_steps, seed=generator)
     axis = drawn(monkeypatch, meetings, tmp_path / "m.png")
     x, y = (torch.as_tensor(values).double() for values in axis.lines[0].get_data())
     assert f"{meetings.flip_rate:.2%}" in axis.get_title()

@@ -44,7 +44,7 @@ class Failing:
         return f"failing({self.where}, {self.value})"
 
     def gradient(
-        self, machine: hm.BoltzmannMachine, v: torch.Tensor, state: Any = None, *, generator: torch.Generator
+        self, machine: hm.BoltzmannMachine, v: torch.Tensor, state: Any = None, *, seed: torch.Generator
     ) -> Estimate:
         calls = 1 if state is None else state[0] + 1
         parameters = {name: torch.ones_like(p) for name, p in machine.named_parameters()}

@@ -60,7 +60,7 @@ class Fixed:
         return f"fixed({self.value})"
 
     def gradient(
-        self, machine: hm.BoltzmannMachine, v: torch.Tensor, state: Any = None, *, generator: torch.Generator
+        self, machine: hm.BoltzmannMachine, v: torch.Tensor, state: Any = None, *, seed: torch.Generator
     ) -> Estimate:
         self.batches.append(v.clone())
         parameters = {name: torch.full_like(p, self.value) for name, p in machine.named_parameters()}
@@ -282,10 +282,10 @@ def test_the_noise_of_the_rule_is_not_that_of_the_initial_couplings() -> None:
             v: torch.Tensor,
             state: Any = None,
             *,
-            generator: torch.Generator,
+            seed: torch.Generator,
         ) -> Estimate:
-            self.seed = generator.initial_seed()
-            return super().gradient(machine, v, state, generator=generator)
+            self.seed = seed.initial_seed()
+            return super().gradient(machine, v, state, seed=seed)
 
     rule = Draw()
     train(machine(seed=0), data(), rule=rule, updates=1, seed=0)
@@ -440,10 +440,10 @@ def test_gradients_that_do_not_fit_are_named() -> None:
             v: torch.Tensor,
             state: Any = None,
             *,
-            generator: torch.Generator,
+            seed: torch.Generator,
             weights: torch.Tensor | None = None,
         ) -> Estimate:
-            estimate = super().gradient(machine, v, state, generator=generator)
+            estimate = super().gradient(machine, v, state, seed=seed)
             if self.value:
                 estimate.parameters["couplings.0.weight"] = torch.zeros(2, 2)
             else:

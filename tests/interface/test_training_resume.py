@@ -447,8 +447,8 @@ def test_a_rule_state_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
     class Odd:
         name = "odd"
 
-        def gradient(self, machine: Any, v: Any, state: Any = None, *, generator: Any) -> Any:
-            estimate = hm.rules.cd(1).gradient(machine, v, generator=generator)
+        def gradient(self, machine: Any, v: Any, state: Any = None, *, seed: Any) -> Any:
+            estimate = hm.rules.cd(1).gradient(machine, v, seed=seed)
             return estimate._replace(state=[{"chains": {1, 2}}])
 
     with pytest.raises(TypeError, match=r"checkpoint\['rule'\]\[0\]\['chains'\].*received set"):

@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def data(machine: hm.BoltzmannMachine) -> torch.Tensor:
-    return machine.random_states(12, generator=torch.Generator().manual_seed(0))[0]
+    return machine.random_states(12, seed=torch.Generator().manual_seed(0))[0]
 
 
 @pytest.mark.parametrize("rule", sorted(set(hm.rules.RECIPES) - set(WHOLE_STATE)))
@@ -48,7 +48,7 @@ def test_pairs_of_whole_state_proposals_are_refused() -> None:
     machine = hm.BoltzmannMachine(MACHINES["visible"]())
     with pytest.raises(ValueError, match="expected discrete layers for Metropolis pairs"):
         hm.couplings.meet(
-            machine, hm.couplings.Metropolis(), data(machine), generator=torch.Generator().manual_seed(0)
+            machine, hm.couplings.Metropolis(), data(machine), seed=torch.Generator().manual_seed(0)
         )
 
 
@@ -63,7 +63,7 @@ def test_files_and_copies_keep_the_bounds(name: str, tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine(MACHINES[name](), seed=2).double()
     hm.machine.logistic_biases_(machine, torch.Generator().manual_seed(1))
     machine.save(tmp_path / "m.safetensors")
-    states = machine.random_states(5, generator=torch.Generator().manual_seed(3))
+    states = machine.random_states(5, seed=torch.Generator().manual_seed(3))
     for other in (hm.load(tmp_path / "m.safetensors"), copy.deepcopy(machine)):
         assert [str(layer) for layer in other.layers] == [str(layer) for layer in machine.layers]
         assert torch.equal(other.energy(states), machine.energy(states))

@@ -32,7 +32,7 @@ def made(name: str) -> hm.BoltzmannMachine:
 
 
 def rows(built: hm.BoltzmannMachine, count: int) -> torch.Tensor:
-    return built.random_states(count, generator=torch.Generator().manual_seed(2))[0]
+    return built.random_states(count, seed=torch.Generator().manual_seed(2))[0]
 
 
 @pytest.mark.parametrize("name", DEEP)

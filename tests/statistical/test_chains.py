@@ -40,7 +40,7 @@ def drift(name: str, kernel: Kernel) -> tuple[float, float]:
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(1)
     start = exact_states(made, ROWS, generator)
-    states = hm.chains.run(made, kernel, start, SWEEPS, generator=generator)
+    states = hm.chains.run(made, kernel, start, SWEEPS, seed=generator)
     return largest_z(row_statistics(hamiltonian, states), exact_statistics(hamiltonian))
 
 
@@ -82,8 +82,8 @@ def test_chains_reach_the_law_from_noise(kernel):
     made = machine("spin-bernoulli-categorical", scale=0.4)
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(3)
-    states = made.random_states(ROWS, generator=generator)
-    states = hm.chains.run(made, kernel, states, 60, generator=generator)
+    states = made.random_states(ROWS, seed=generator)
+    states = hm.chains.run(made, kernel, states, 60, seed=generator)
     z, limit = largest_z(row_statistics(hamiltonian, states), exact_statistics(hamiltonian))
     assert z < limit
 
@@ -101,8 +101,8 @@ def test_clamped_chains_follow_the_conditional_law(kernel):
     reference = row_statistics(hamiltonian, [x[kept] for x in exact])
     clamp = torch.full((ROWS, 4), torch.nan, dtype=torch.float64)
     clamp[:, 0], clamp[:, 1] = 1, 0
-    states = made.random_states(ROWS, generator=generator)
-    states = hm.chains.run(made, kernel, states, 60, clamp, generator=generator)
+    states = made.random_states(ROWS, seed=generator)
+    states = hm.chains.run(made, kernel, states, 60, clamp, seed=generator)
     assert bool((states[0][:, 0] == 1).all() and (states[0][:, 1] == 0).all())
     drawn = row_statistics(hamiltonian, states)
     error = (drawn.var(0) / len(drawn) + reference.var(0) / len(reference)).sqrt()
@@ -120,8 +120,8 @@ def test_tempering_crosses_between_modes_that_gibbs_does_not():
         made.couplings[0].weight.fill_(0.6)
     up = [torch.ones(200, 10), torch.ones(200, 10)]
     generator = torch.Generator().manual_seed(5)
-    stuck = hm.chains.run(made, hm.chains.Gibbs(), up, 200, generator=generator)
-    free = hm.chains.run(made, hm.chains.Tempering(20), up, 200, generator=generator)
+    stuck = hm.chains.run(made, hm.chains.Gibbs(), up, 200, seed=generator)
+    free = hm.chains.run(made, hm.chains.Tempering(20), up, 200, seed=generator)
     assert float((stuck[0].mean(1) > 0).float().mean()) > 0.95
     # Of 200 chains about half are down: 0.35 is more than four standard errors away.
     assert 0.35 < float((free[0].mean(1) > 0).float().mean()) < 0.65

@@ -186,7 +186,7 @@ def estimates(made, kernel, k, m, lag, replicates=60, pairs=200, antithetic=Fals
     rows = []
     for _ in range(replicates):
         total = Statistics(hamiltonian)
-        start = made.random_states(pairs // 2 if antithetic else pairs, generator=generator)
+        start = made.random_states(pairs // 2 if antithetic else pairs, seed=generator)
         start = [x.repeat(2, 1) for x in start] if antithetic else start
         with torch.no_grad():
             run_pairs(
@@ -218,8 +218,9 @@ def test_the_mean_of_the_estimate_is_the_enumerated_expectation(name, horizon):
 def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
     if fast:
         pytest.importorskip("numba")
-    monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: fast)
+    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: fast)
     made = machine(name, scale=0.3)
+    made = made.float() if fast else made
     exact = exact_statistics(made.hamiltonian())
     z, limit = largest_z(estimates(made, Gibbs(), 1, 2, 1, antithetic=True), exact)
     assert z < limit
@@ -234,9 +235,10 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
 def test_jumps_leave_the_law_where_it_is_and_the_estimate_unbiased(monkeypatch, scale, fast):
     if fast:
         pytest.importorskip("numba")
-    monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: fast)
+    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: fast)
     made = machine("bernoulli-spin", scale=scale)
-    listed = all_states(made.layers[0])[[1, 6, 8, 15, 6]]
+    made = made.float() if fast else made
+    listed = all_states(made.layers[0])[[1, 6, 8, 15, 6]].to(made.dtype)
     kernel = Gibbs(jumps=Jumps(listed))
     z, limit = largest_z(estimates(made, kernel, 1, 3, 1), exact_statistics(made.hamiltonian()))
     assert z < limit
@@ -249,7 +251,7 @@ def test_jumps_cross_between_modes():
         made.couplings[0].weight.fill_(0.6)
     up = torch.ones(200, 10)
     kernel = Gibbs(jumps=Jumps(torch.cat((up[:1], -up[:1]))))
-    meetings = meet(made, kernel, up, generator=torch.Generator().manual_seed(0))
+    meetings = meet(made, kernel, up, seed=torch.Generator().manual_seed(0))
     assert float(meetings.times.double().mean()) < 20
     hamiltonian = made.hamiltonian()
     place = Place([up, up], {})
@@ -277,7 +279,7 @@ def test_without_its_correction_the_estimate_is_caught():
         total = Statistics(hamiltonian)
         with torch.no_grad():
             meetings = run_pairs(
-                hamiltonian, Gibbs(), made.random_states(400, generator=generator), k=1, m=1, lag=1,
+                hamiltonian, Gibbs(), made.random_states(400, seed=generator), k=1, m=1, lag=1,
                 max_steps=1, generator=generator, into=total,
                 weight=1 / 400,
             )  # fmt: skip
@@ -295,10 +297,10 @@ def test_the_compiled_kernel_has_the_law_of_the_eager_one(monkeypatch):
         for p in made.parameters():
             p.copy_(0.8 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
     hamiltonian = made.hamiltonian()
-    start = made.random_states(20_000, generator=torch.Generator().manual_seed(1))
+    start = made.random_states(20_000, seed=torch.Generator().manual_seed(1))
 
     def run(fast: bool):
-        monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: fast)
+        monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: fast)
         total = Statistics(hamiltonian)
         with torch.no_grad():
             meetings = run_pairs(
@@ -345,7 +347,7 @@ def test_the_mixing_bound_is_above_the_true_distance_and_not_far(scale):
         Gibbs(),
         v[:1].expand(pairs, -1).contiguous(),
         lag=20,
-        generator=torch.Generator().manual_seed(4),
+        seed=torch.Generator().manual_seed(4),
     )
     steps = range(0, 31)
     bounds = mixing_bound(meetings, steps)
@@ -367,8 +369,8 @@ def test_the_mixing_bound_is_above_the_true_distance_and_not_far(scale):
 
 def test_capped_pairs_are_told_and_bound_nothing():
     made = machine("bernoulli-spin", scale=3.0)
-    v = made.random_states(300, generator=torch.Generator().manual_seed(0))[0]
-    meetings = meet(made, Gibbs(), v, max_steps=2, generator=torch.Generator().manual_seed(1))
+    v = made.random_states(300, seed=torch.Generator().manual_seed(0))[0]
+    meetings = meet(made, Gibbs(), v, max_steps=2, seed=torch.Generator().manual_seed(1))
     assert bool(meetings.capped.any()) and not bool(meetings.capped.all())
     assert bool((meetings.times[meetings.capped] == 2).all())
     with pytest.raises(ValueError, match="meetings: expected pairs that all met"):
@@ -376,7 +378,7 @@ def test_capped_pairs_are_told_and_bound_nothing():
     rule = hm.rules.ucd(chains=300, max_steps=2)
     assert rule.bias == "biased"
     with pytest.warns(RuntimeWarning, match="given up after 2 sweeps"):
-        estimate = rule.gradient(made, v, generator=torch.Generator().manual_seed(2))
+        estimate = rule.gradient(made, v, seed=torch.Generator().manual_seed(2))
     assert estimate.diagnostics["capped"] > 0.05
 
 
@@ -390,7 +392,7 @@ def test_figure_5_meeting_times():
     v = (torch.rand(1000, 500, generator=generator) < 0.5).float()
     met = {}
     for name, kernel in PUBLISHED.items():
-        times = meet(made, kernel, v, max_steps=11, generator=generator)
+        times = meet(made, kernel, v, max_steps=11, seed=generator)
         met[name] = float(((times.times <= 10) & ~times.capped).double().mean())
     assert met["default"] >= 0.78
     assert met["algorithm 1"] < 0.05 < 0.55 < met["algorithm 3"] < met["default"]
@@ -401,7 +403,7 @@ def test_antithetic_pairs_come_in_twos():
         hm.rules.ucd(chains=7, antithetic=True)
     made = machine("bernoulli-spin")
     rule = hm.rules.ucd(antithetic=True)
-    v = made.random_states(5, generator=torch.Generator().manual_seed(0))[0]
-    estimate = rule.gradient(made, v, generator=torch.Generator().manual_seed(0))
+    v = made.random_states(5, seed=torch.Generator().manual_seed(0))[0]
+    estimate = rule.gradient(made, v, seed=torch.Generator().manual_seed(0))
     assert rule.bias == "unbiased" and "antithetic" in rule.name
     assert all(bool(torch.isfinite(g).all()) for g in estimate.parameters.values())

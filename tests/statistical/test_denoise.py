@@ -77,7 +77,7 @@ def posterior(machine: hm.BoltzmannMachine, y: np.ndarray) -> tuple[np.ndarray, 
 def observations(specification: Specification, machine: hm.BoltzmannMachine) -> tuple[torch.Tensor, dict]:
     """Four noisy rows; in the last two some units are erased."""
     generator = torch.Generator().manual_seed(5)
-    clean = machine.random_states(4, generator=generator)[0]
+    clean = machine.random_states(4, seed=generator)[0]
     layer = machine.layers[0]
     if layer.discrete:
         channel, noise = SymmetricChannel(P), {"flip_probability": P}
@@ -130,7 +130,7 @@ def test_pointwise_is_the_posterior_of_a_machine_without_couplings(specification
     """Of one whose visible units have the data's statistics; the machine itself is not read."""
     machine = build(specification)
     noisy, noise = observations(specification, machine)
-    data = machine.random_states(300, generator=torch.Generator().manual_seed(1))[0]
+    data = machine.random_states(300, seed=torch.Generator().manual_seed(1))[0]
     found = denoise(machine, noisy, **noise, method="pointwise", data=data)
     alone = build(specification)
     with torch.no_grad():
@@ -148,7 +148,7 @@ def test_what_is_certain_stays(specification: Specification) -> None:
     """Noise of zero: every method gives the observation back, and fills the erasures in."""
     machine = build(specification)
     layer = machine.layers[0]
-    data = machine.random_states(50, generator=torch.Generator().manual_seed(2))[0]
+    data = machine.random_states(50, seed=torch.Generator().manual_seed(2))[0]
     noisy = data[:6].clone()
     noisy[4:, : layer.width // layer.n_units] = torch.nan
     noise = {"flip_probability": 0.0} if layer.discrete else {"noise_deviation": 0.0}

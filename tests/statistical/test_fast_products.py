@@ -10,7 +10,7 @@ import torch
 
 import harmonium as hm
 from harmonium import products
-from harmonium.products import dense
+from harmonium.compiled import serving
 
 from .support import exact_states, exact_statistics, largest_z, machine, row_statistics
 from .test_couplings import estimates
@@ -36,7 +36,7 @@ def ways(request, monkeypatch) -> set[str]:
             return original(*arguments)
 
         monkeypatch.setattr(place, noted)
-    monkeypatch.setattr(dense, "_WORTHWHILE", 0)
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
     before = products.made()
     products.use(request.param)
     yield taken
@@ -49,9 +49,9 @@ def ways(request, monkeypatch) -> set[str]:
 def test_exact_gradients(name: str, rule: hm.learning.Rule) -> None:
     """Against float64, which never takes these ways: within the digits of means, 1.6e-5."""
     made = machine(name)
-    v = made.random_states(300, generator=torch.Generator().manual_seed(1))[0]
-    truth = rule.gradient(made, v, generator=torch.Generator()).parameters
-    actual = rule.gradient(made.float(), v.float(), generator=torch.Generator()).parameters
+    v = made.random_states(300, seed=torch.Generator().manual_seed(1))[0]
+    truth = rule.gradient(made, v, seed=torch.Generator()).parameters
+    actual = rule.gradient(made.float(), v.float(), seed=torch.Generator()).parameters
     for parameter, expected in truth.items():
         torch.testing.assert_close(actual[parameter].double(), expected, atol=5e-5, rtol=1e-4)
 
@@ -62,14 +62,14 @@ def test_no_drift(name: str, kernel: hm.chains.Kernel) -> None:
     made = machine(name)
     exact, generator = exact_statistics(made.hamiltonian()), torch.Generator().manual_seed(1)
     start = [x.float() for x in exact_states(made, ROWS, generator)]
-    states = hm.chains.run(made.float(), kernel, start, 3, generator=generator)
+    states = hm.chains.run(made.float(), kernel, start, 3, seed=generator)
     z, limit = largest_z(row_statistics(made.hamiltonian(), states).double(), exact)
     assert z < limit
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pairs_are_unbiased(monkeypatch, name: str) -> None:
-    monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: False)
+    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: False)
     made = machine(name)
     exact = exact_statistics(made.hamiltonian())
     z, limit = largest_z(estimates(made.float(), hm.couplings.Gibbs(), 1, 3, 1).double(), exact)

@@ -76,7 +76,7 @@ def test_no_drift(name, kernel):
 def test_a_wrong_kernel_is_caught(name):
     generator = torch.Generator().manual_seed(1)
     start = exact_draws(name, ROWS, generator)
-    states = hm.chains.run(make(name), Simultaneous(), start, SWEEPS, generator=generator)
+    states = hm.chains.run(make(name), Simultaneous(), start, SWEEPS, seed=generator)
     z, limit = largest_z(seen(name, states), expected(name))
     assert z > limit
 
@@ -104,7 +104,7 @@ def test_pairs_that_met_stay_together(name):
     machine = make(name).float()
     generator = torch.Generator().manual_seed(3)
     start = data_for(machine, 200)
-    meetings = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, max_steps=5000, generator=generator)
+    meetings = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, max_steps=5000, seed=generator)
     assert not bool(meetings.capped.any())
     hamiltonian, coupling = machine.hamiltonian(), hm.couplings.Gibbs()
     same = [x.repeat(2, 1) for x in meetings.states]
@@ -124,7 +124,7 @@ def test_coupled_chains_estimate_the_statistics_without_bias(name):
     lots = []
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
-        start = machine.random_states(500, generator=generator)
+        start = machine.random_states(500, seed=generator)
         total = Statistics(hamiltonian)
         with torch.no_grad():
             run_pairs(
@@ -169,7 +169,7 @@ def check_unbiased(name: str, rule: hm.learning.Rule, observed: str) -> None:
     lots = []
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
-        found = rule.gradient(machine, v, generator=generator).parameters
+        found = rule.gradient(machine, v, seed=generator).parameters
         lots.append(torch.cat([found[key].flatten() for key in oracle(name).parameters]).detach())
     estimates = torch.stack(lots)
     error = estimates.std(0) / len(estimates) ** 0.5
@@ -208,7 +208,7 @@ def test_chains_with_entries_held_follow_the_conditional_law(name):
     clamp[:, :columns] = value
     drawn = torch.multinomial(weights.detach(), ROWS, replacement=True, generator=generator)
     start = [x[drawn].contiguous() for x in states]
-    moved = hm.chains.run(machine, hm.chains.Gibbs(), start, SWEEPS, {l: clamp}, generator=generator)
+    moved = hm.chains.run(machine, hm.chains.Gibbs(), start, SWEEPS, {l: clamp}, seed=generator)
     truth = weights.detach() @ seen(name, states)
     z, limit = largest_z(seen(name, moved), truth)
     assert z < limit

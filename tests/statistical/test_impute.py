@@ -22,7 +22,7 @@ def problem(name: str, scale: float) -> tuple[hm.BoltzmannMachine, torch.Tensor,
     """A machine, one row, which of its units are missing, and E[x | the others]."""
     made = machine(name, scale=scale)
     layer = made.layers[0]
-    row = made.random_states(1, generator=torch.Generator().manual_seed(4))[0]
+    row = made.random_states(1, seed=torch.Generator().manual_seed(4))[0]
     missing = torch.arange(layer.n_units).unsqueeze(0) != 1
     columns = missing.repeat_interleave(layer.width // layer.n_units, -1)
     if layer.discrete:
@@ -63,8 +63,8 @@ def test_the_best_of_several_local_modes_has_the_lowest_energy(name):
     done = impute(made, row.repeat(20, 1), missing, "local_search", draws=6)
     lowest = []
     for drawn in (done.best, *done.draws):
-        start = [drawn, *made.random_states(20, generator=torch.Generator().manual_seed(0))[1:]]
-        modes, _ = hm.chains.local_search(made, start, drawn, generator=torch.Generator().manual_seed(0))
+        start = [drawn, *made.random_states(20, seed=torch.Generator().manual_seed(0))[1:]]
+        modes, _ = hm.chains.local_search(made, start, drawn, seed=torch.Generator().manual_seed(0))
         assert torch.equal(modes[0], drawn)
         lowest.append(made.energy(modes))
     assert bool(torch.isfinite(torch.stack(lowest)).all())

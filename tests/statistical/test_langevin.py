@@ -12,7 +12,7 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import GibbsLangevin, Kernel, Langevin
-from harmonium.chains.small import advance_small, suits
+from harmonium.compiled import serving
 from harmonium.machine import Statistics
 
 from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
@@ -74,7 +74,7 @@ def drift(name: str, kernel: Kernel, batch: int = ROWS, rows: int = ROWS) -> tup
     generator = torch.Generator().manual_seed(1)
     start = exact_states(made, rows, generator)
     parts = [
-        hm.chains.run(made, kernel, [x[i : i + batch] for x in start], SWEEPS, generator=generator)
+        hm.chains.run(made, kernel, [x[i : i + batch] for x in start], SWEEPS, seed=generator)
         for i in range(0, rows, batch)
     ]
     states = [torch.cat(layer) for layer in zip(*parts, strict=True)]
@@ -104,9 +104,9 @@ def test_the_law_does_not_depend_on_the_batch(kernel, batch, rows):
 
 def test_one_inner_step_of_size_one_is_gibbs():
     made = machine("visible")
-    states = made.random_states(50, generator=torch.Generator().manual_seed(0))
+    states = made.random_states(50, seed=torch.Generator().manual_seed(0))
     drawn = [
-        hm.chains.run(made, kernel, states, 3, generator=torch.Generator().manual_seed(1))
+        hm.chains.run(made, kernel, states, 3, seed=torch.Generator().manual_seed(1))
         for kernel in (hm.chains.Gibbs(), GibbsLangevin(1.0, 1, "exact"))
     ]
     assert all(torch.allclose(a, b, rtol=1e-12) for a, b in zip(*drawn, strict=True))
@@ -125,7 +125,7 @@ def test_the_closed_form_is_the_loop(inner):
     torch.nn.init.zeros_(made.couplings[0].weight)
     states = [torch.full((ROWS, 1), start).double(), torch.zeros(ROWS, 1).double()]
     kernel = GibbsLangevin(step, inner, "none")
-    x = hm.chains.run(made, kernel, states, 1, generator=torch.Generator().manual_seed(2))[0]
+    x = hm.chains.run(made, kernel, states, 1, seed=torch.Generator().manual_seed(2))[0]
     limit = z_limit(2)
     assert abs(float(x.mean()) - mean) < limit * (variance / ROWS) ** 0.5
     assert abs(float(x.var()) / variance - 1) < limit * (2 / ROWS) ** 0.5
@@ -144,7 +144,7 @@ def test_clamped_units_stay_and_the_rest_follows_the_conditional_law(kernel, nam
     start = exact_states(made, ROWS, generator)
     held = torch.full_like(start[layer], torch.nan)
     held[:, column] = start[layer][:, column]
-    states = hm.chains.run(made, kernel, start, SWEEPS, {layer: held}, generator=generator)
+    states = hm.chains.run(made, kernel, start, SWEEPS, {layer: held}, seed=generator)
     assert torch.equal(states[layer][:, column], start[layer][:, column])
     z, limit = largest_z(row_statistics(hamiltonian, states).detach(), exact_statistics(hamiltonian))
     assert z < limit
@@ -153,14 +153,14 @@ def test_clamped_units_stay_and_the_rest_follows_the_conditional_law(kernel, nam
 @pytest.mark.parametrize("kernel", [Langevin(0.3), GibbsLangevin(0.2, 5, "metropolis")], ids=repr)
 def test_diagnostics_and_a_layer_held_whole(kernel):
     made = machine("visible")
-    states = made.random_states(200, generator=torch.Generator().manual_seed(0))
+    states = made.random_states(200, seed=torch.Generator().manual_seed(0))
     seen = []
     hm.chains.run(
-        made, kernel, states, 5, generator=torch.Generator().manual_seed(1),
+        made, kernel, states, 5, seed=torch.Generator().manual_seed(1),
         observer=lambda number, step: seen.append(step.diagnostics),
     )  # fmt: skip
     assert all(0 < each["acceptance"] <= 1 and each["squared_jump"] > 0 for each in seen)
-    moved = hm.chains.run(made, kernel, states, 3, {0: states[0]}, generator=torch.Generator().manual_seed(1))
+    moved = hm.chains.run(made, kernel, states, 3, {0: states[0]}, seed=torch.Generator().manual_seed(1))
     assert torch.equal(moved[0], states[0]) and not torch.equal(moved[1], states[1])
 
 
@@ -185,7 +185,7 @@ def test_the_schedule_of_a_run():
             "machine: expected a Gaussian layer",
             lambda: hm.chains.run(
                 hm.BoltzmannMachine([hm.Bernoulli(2), hm.Spin(2)]), Langevin(), torch.zeros(1, 2), 1,
-                generator=torch.Generator(),
+                seed=torch.Generator(),
             ),
         ),
     ],
@@ -195,11 +195,19 @@ def test_wrong_arguments_are_named(message, call):
         call()
 
 
+def advance_small(*arguments, **options):
+    """That of the compiled chains."""
+    pytest.importorskip("numba")
+    from harmonium.chains.small import advance_small
+
+    return advance_small(*arguments, **options)
+
+
 def small_drift(kernel: Kernel, name: str) -> tuple[float, float]:
     """As ``drift``, by the compiled chains."""
     made = machine(name).float()
     hamiltonian = made.hamiltonian()
-    assert suits(kernel, hamiltonian)
+    assert serving.small_chains(hamiltonian)
     generator = torch.Generator().manual_seed(3)
     start = [x.float() for x in exact_states(machine(name), ROWS, generator)]
     states, diagnostics = advance_small(
@@ -234,7 +242,7 @@ def test_compiled_statistics_are_those_of_the_states(kernel, marginal, name):
     """Of the last sweep alone, so that the states it returns are those that were counted."""
     made = machine(name).float()
     hamiltonian = made.hamiltonian()
-    start = made.random_states(37, generator=torch.Generator().manual_seed(0))
+    start = made.random_states(37, seed=torch.Generator().manual_seed(0))
     summed, expected = Statistics(hamiltonian), Statistics(hamiltonian)
     states, _ = advance_small(
         hamiltonian, kernel, start, 3, torch.Generator().manual_seed(1),
@@ -249,7 +257,7 @@ def test_compiled_statistics_are_those_of_the_states(kernel, marginal, name):
 def test_a_schedule_of_adjustments_is_kept_by_compiled_chains(first):
     """Unadjusted first sweeps take every proposal, later ones do not: the rate says how many there were."""
     made = machine("visible").float()
-    start = made.random_states(500, generator=torch.Generator().manual_seed(0))
+    start = made.random_states(500, seed=torch.Generator().manual_seed(0))
     hamiltonian = made.hamiltonian()
     kernel = Langevin(50.0, adjust=first)  # a step this wild is always refused
     _, diagnostics = advance_small(
@@ -266,7 +274,7 @@ def test_the_first_adjusted_sweep_of_compiled_chains_is_the_eager_one(kernel):
     """It compares with a state that no test has looked at."""
     made = machine("visible").float()
     hamiltonian, rows = made.hamiltonian(), 4000
-    start = made.random_states(rows, generator=torch.Generator().manual_seed(0))
+    start = made.random_states(rows, seed=torch.Generator().manual_seed(0))
     _, compiled = advance_small(
         hamiltonian, kernel, start, 2, torch.Generator().manual_seed(1),
         into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,

@@ -119,9 +119,9 @@ def test_data_serve_as_base_and_reverse_start():
     data = hm.chains.run(
         made,
         hm.chains.Gibbs(),
-        made.random_states(500, generator=torch.Generator().manual_seed(0)),
+        made.random_states(500, seed=torch.Generator().manual_seed(0)),
         50,
-        generator=torch.Generator().manual_seed(1),
+        seed=torch.Generator().manual_seed(1),
     )[0]
     estimate = ais(made, chains=200, temperatures=300, data=data, seed=2)
     exact = exact_log_partition(made)
@@ -141,9 +141,9 @@ def test_a_machine_without_a_normaliser_is_told():
 @pytest.mark.parametrize("name", ["bernoulli-spin", "categorical-bernoulli"])
 def test_sampled_pseudo_likelihood_has_the_exact_mean(name):
     made = machine(name)
-    X = made.random_states(5, generator=torch.Generator().manual_seed(0))[0]
+    X = made.random_states(5, seed=torch.Generator().manual_seed(0))[0]
     exact = pseudo_log_likelihood(made, X)
     generator = torch.Generator().manual_seed(1)
-    many = pseudo_log_likelihood(made, X.repeat(4000, 1), sampled=2, generator=generator)
+    many = pseudo_log_likelihood(made, X.repeat(4000, 1), sampled=2, seed=generator)
     z, limit = largest_z(many.view(4000, 5), exact)
     assert z < limit

@@ -38,7 +38,7 @@ def deep(name: str, scale: float = 0.6) -> hm.BoltzmannMachine:
 
 
 def data(made: hm.BoltzmannMachine) -> torch.Tensor:
-    few = made.random_states(5, generator=torch.Generator().manual_seed(1))[0]
+    few = made.random_states(5, seed=torch.Generator().manual_seed(1))[0]
     return few.repeat(CHAINS // 5, 1)
 
 

@@ -62,7 +62,7 @@ def test_the_limit_is_above_the_true_distance_where_the_estimate_says_zero() -> 
     missed = torch.zeros(len(steps))
     failures = torch.zeros(len(steps))
     for _ in range(REPLICATES):
-        seen = meet(machine, Gibbs(), start, lag=10, generator=generator)
+        seen = meet(machine, Gibbs(), start, lag=10, seed=generator)
         limit, bound = mixing_limit(seen, steps), mixing_bound(seen, steps)
         missed += (bound == 0) & (true > 0.02)
         failures += limit < true

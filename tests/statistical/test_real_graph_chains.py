@@ -78,7 +78,7 @@ def exact_draws(machine: hm.BoltzmannMachine, generator: torch.Generator) -> lis
 def drift(name: str, kernel: Kernel) -> tuple[float, float]:
     machine, generator = make(name), torch.Generator().manual_seed(1)
     start = exact_draws(machine, generator)
-    states = hm.chains.run(machine, kernel, start, SWEEPS, generator=generator)
+    states = hm.chains.run(machine, kernel, start, SWEEPS, seed=generator)
     layers, edges = oracle_of(machine).expectations()
     columns = []
     for layer, x in zip(machine.layers, states, strict=True):

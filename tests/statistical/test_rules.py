@@ -22,7 +22,7 @@ REPLICATES = 60
 def data_for(made: hm.BoltzmannMachine, rows: int = 50) -> torch.Tensor:
     """Rows that the machine itself would hardly draw, so that starting from them shows."""
     generator = torch.Generator().manual_seed(9)
-    noise = made.random_states(rows, generator=generator)[0]
+    noise = made.random_states(rows, seed=generator)[0]
     return noise if made.layers[0].bounded else noise + 1.5
 
 
@@ -30,14 +30,14 @@ def replicates(made: hm.BoltzmannMachine, rule: Rule, v: torch.Tensor) -> torch.
     """Independent estimates of the gradient, (REPLICATES, parameters)."""
     rows = []
     for seed in range(REPLICATES):
-        estimate = rule.gradient(made, v, generator=torch.Generator().manual_seed(100 + seed))
+        estimate = rule.gradient(made, v, seed=torch.Generator().manual_seed(100 + seed))
         assert set(estimate.parameters) == {name for name, _ in made.named_parameters()}
         rows.append(torch.cat([g.flatten() for g in estimate.parameters.values()]))
     return torch.stack(rows)
 
 
 def exact(made: hm.BoltzmannMachine, v: torch.Tensor) -> torch.Tensor:
-    gradient = hm.rules.exact().gradient(made, v, generator=torch.Generator()).parameters
+    gradient = hm.rules.exact().gradient(made, v, seed=torch.Generator()).parameters
     return torch.cat([g.flatten() for g in gradient.values()])
 
 
@@ -96,7 +96,7 @@ def test_persistent_chains_in_the_machines_law_are_unbiased(name):
     for seed in range(REPLICATES):
         generator = torch.Generator().manual_seed(seed)
         state = exact_states(made, CHAINS, generator)
-        estimate = hm.rules.pcd(1, CHAINS).gradient(made, v, state, generator=generator)
+        estimate = hm.rules.pcd(1, CHAINS).gradient(made, v, state, seed=generator)
         rows.append(torch.cat([g.flatten() for g in estimate.parameters.values()]))
     z, limit = largest_z(torch.stack(rows), exact(made, v))
     assert z < limit
@@ -109,7 +109,7 @@ def test_mean_field_is_exact_for_one_hidden_layer_and_biased_for_two():
         v = data_for(made)
         free = hm.learning.Enumeration(clamped=False)
         clamped = hm.learning.MeanField(tolerance=1e-10, max_sweeps=2000)
-        estimate = Rule("mean field", clamped, free, "biased").gradient(made, v, generator=generator)
+        estimate = Rule("mean field", clamped, free, "biased").gradient(made, v, seed=generator)
         difference = (torch.cat([g.flatten() for g in estimate.parameters.values()]) - exact(made, v)).norm()
         assert (float(difference) < 1e-8) == is_exact
 
@@ -133,7 +133,7 @@ def test_mean_field_is_exact_without_couplings(layers):
             W.zero_()
     v = data_for(made, 20)
     free, clamped = hm.learning.Enumeration(clamped=False), hm.learning.MeanField()
-    estimate = Rule("mean field", clamped, free, "biased").gradient(made, v, generator=generator)
+    estimate = Rule("mean field", clamped, free, "biased").gradient(made, v, seed=generator)
     difference = (torch.cat([g.flatten() for g in estimate.parameters.values()]) - exact(made, v)).abs().max()
     assert float(difference) < 1e-10
 
@@ -143,10 +143,10 @@ def test_states_of_rules_that_keep_chains_are_handed_on_and_others_keep_none():
     v = data_for(made)
     generator = torch.Generator().manual_seed(0)
     for name, recipe in hm.rules.RECIPES.items():
-        first = recipe().gradient(made, v, generator=generator)
+        first = recipe().gradient(made, v, seed=generator)
         keeps = "pcd" in name
         assert (first.state is not None) == keeps
-        second = recipe().gradient(made, v, first.state, generator=generator)
+        second = recipe().gradient(made, v, first.state, seed=generator)
         if keeps:
             assert all(a.shape == b.shape for a, b in zip(first.state, second.state, strict=True))
             assert any(not torch.equal(a, b) for a, b in zip(first.state, second.state, strict=True))
@@ -180,7 +180,7 @@ def test_steps_of_noise_started_chains_decay_from_update_to_update():
     rule = hm.rules.noise_cd(5, kernel=hm.chains.Langevin(0.2), chains=CHAINS, step_decay=1.0)
     jumps, state = [], None
     for update in range(4):
-        estimate = rule.gradient(made, v, state, generator=torch.Generator().manual_seed(0))
+        estimate = rule.gradient(made, v, state, seed=torch.Generator().manual_seed(0))
         state = estimate.state
         assert state == update + 1
         jumps.append(estimate.diagnostics["squared_jump"])

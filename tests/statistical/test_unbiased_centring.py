@@ -38,8 +38,8 @@ def problem(units: tuple[int, ...]) -> tuple[hm.BoltzmannMachine, torch.Tensor, 
     with torch.no_grad():
         for parameter in machine.parameters():
             parameter.copy_(1.2 * torch.randn(parameter.shape, generator=generator))
-    v = machine.random_states(4, generator=generator)[0]
-    return machine, v, flat(rules.centred(rules.exact()).gradient(machine, v, generator=generator))
+    v = machine.random_states(4, seed=generator)[0]
+    return machine, v, flat(rules.centred(rules.exact()).gradient(machine, v, seed=generator))
 
 
 def flat(estimate: hm.learning.Estimate) -> torch.Tensor:
@@ -50,7 +50,7 @@ def standard_errors(rule: hm.learning.Rule, units: tuple[int, ...], replicates: 
     """The largest deviation of the mean gradient, in standard errors."""
     machine, v, truth = problem(units)
     generator = torch.Generator().manual_seed(1)
-    drawn = torch.stack([flat(rule.gradient(machine, v, generator=generator)) for _ in range(replicates)])
+    drawn = torch.stack([flat(rule.gradient(machine, v, seed=generator)) for _ in range(replicates)])
     return float(((drawn.mean(0) - truth).abs() / (drawn.std(0) / replicates**0.5)).max())
 
 

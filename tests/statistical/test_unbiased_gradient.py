@@ -43,9 +43,9 @@ def problem(visible: str, hidden: str) -> tuple[hm.BoltzmannMachine, torch.Tenso
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    v = made.random_states(10 * ROWS, generator=generator)[0]
+    v = made.random_states(10 * ROWS, seed=generator)[0]
     v = v[hm.likelihood.exact_log_likelihood(made, v).argsort()[:ROWS]]
-    return made, v, flat(hm.rules.exact().gradient(made, v, generator=generator))
+    return made, v, flat(hm.rules.exact().gradient(made, v, seed=generator))
 
 
 def flat(estimate) -> torch.Tensor:
@@ -56,7 +56,7 @@ def deviation(rule: hm.learning.Rule, visible: str, hidden: str) -> tuple[float,
     """The largest deviation of the mean gradient in standard errors, and its limit."""
     made, v, truth = problem(visible, hidden)
     generators = [torch.Generator().manual_seed(seed) for seed in range(REPLICATES)]
-    estimates = torch.stack([flat(rule.gradient(made, v, generator=each)) for each in generators])
+    estimates = torch.stack([flat(rule.gradient(made, v, seed=each)) for each in generators])
     return compared(estimates, truth)
 
 
@@ -89,9 +89,9 @@ def test_pairs_may_begin_at_the_chains_of_another_rule():
     estimates = []
     for seed in range(REPLICATES):
         generator = torch.Generator().manual_seed(seed)
-        chains = hm.rules.pcd(1, 2 * ROWS).gradient(made, v, generator=generator).state
+        chains = hm.rules.pcd(1, 2 * ROWS).gradient(made, v, seed=generator).state
         chains[0].fill_(1.0)
-        estimate = rule.gradient(made, v, chains, generator=generator)
+        estimate = rule.gradient(made, v, chains, seed=generator)
         assert [len(x) for x in estimate.state["chains"]] == [2 * ROWS] * 2
         estimates.append(flat(estimate))
     largest, limit = compared(torch.stack(estimates), truth)

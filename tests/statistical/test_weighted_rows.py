@@ -29,18 +29,18 @@ def test_weighted_gradients_are_right_on_average(rule: str, hidden: tuple[int, .
     with torch.no_grad():
         for parameter in machine.parameters():
             parameter.normal_(0, 0.7, generator=generator)
-    v = machine.random_states(ROWS, generator=generator)[0]
+    v = machine.random_states(ROWS, seed=generator)[0]
     weights = torch.rand(ROWS, generator=generator).double() ** 4
     weights[:5] = 0.0
     weights += 30 * (v[:, 0] > 0) * weights  # which the unweighted gradient would miss by far
     if gaps:
         v[torch.rand(v.shape, generator=generator) < 0.3] = torch.nan
-    truth = flat(hm.rules.exact().gradient(machine, v, weights=weights, generator=generator))
+    truth = flat(hm.rules.exact().gradient(machine, v, weights=weights, seed=generator))
     made, generators = RULES[rule](), [torch.Generator().manual_seed(seed) for seed in range(REPLICATES)]
     estimates = torch.stack(
-        [flat(made.gradient(machine, v, weights=weights, generator=each)) for each in generators]
+        [flat(made.gradient(machine, v, weights=weights, seed=each)) for each in generators]
     )
     z, limit = largest_z(estimates, truth)
     assert z < limit
-    z, limit = largest_z(estimates, flat(hm.rules.exact().gradient(machine, v, generator=generator)))
+    z, limit = largest_z(estimates, flat(hm.rules.exact().gradient(machine, v, seed=generator)))
     assert z > limit

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains.kernel import Step
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 from harmonium.products import Changes
@@ -17,13 +18,14 @@ _COMPACT = 4  # chains that have arrived leave once they are one in so many: cop
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def local_search(
     machine: BoltzmannMachine,
-    states: Sequence[Tensor],
+    states: Sequence[Numbers],
     clamp: ClampLike = None,
     *,
-    generator: torch.Generator,
+    seed: int | torch.Generator,
 ) -> tuple[States, Tensor]:
     """Climbs from every state to a local mode (Taniguchi et al. 2023, Algs. 1 and 5; FORMULAS §4).
 
@@ -39,7 +41,7 @@ def local_search(
         machine: the machine.
         states: where to start, for each layer (batch, width_l).
         clamp: entries to hold, see ``chains.run``.
-        generator: source of the coins.
+        seed: source of the coins: an int, or a generator to advance.
 
     Returns:
         The modes, for each layer (batch, width_l), and the number of sweeps that each chain took, (batch,),
@@ -49,10 +51,9 @@ def local_search(
         ValueError: states or clamp of the wrong shape or support, free real units of both colours, or
             a graph that two colours do not suffice for.
     """
-    _checks.generator(generator, machine.device)
-    machine.check_states(states)
-    hamiltonian = machine.hamiltonian()
-    step, sweeps = search(hamiltonian.given(clamp, len(states[0])), states, generator)
+    generator = _random.as_generator(seed, machine.device)
+    begun = machine.check_states(states)
+    step, sweeps = search(machine.hamiltonian().given(clamp, len(begun[0])), begun, generator)
     return step.states, sweeps
 
 

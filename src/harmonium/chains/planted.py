@@ -31,6 +31,6 @@ def planted(
     _checks.positive_int(rows, "rows")
     _checks.positive_int(sweeps, "sweeps")
     generator = _random.as_generator(seed, machine.device)
-    noise = machine.random_states(rows, generator=generator)
-    states = run(machine, Gibbs(), noise, sweeps, generator=generator)
+    noise = machine.random_states(rows, seed=generator)
+    states = run(machine, Gibbs(), noise, sweeps, seed=generator)
     return machine.hamiltonian().seen(states)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
 Observer = Callable[[int, Step], None]
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def run(
     machine: BoltzmannMachine,
     kernel: Kernel,
-    states: Sequence[Tensor] | Tensor,
+    states: Sequence[Numbers] | Numbers,
     sweeps: int,
     clamp: ClampLike = None,
     *,
-    generator: torch.Generator,
+    seed: int | torch.Generator,
     observer: Observer | None = None,
 ) -> States:
     """Runs independent chains, one a row.
@@ -35,7 +38,7 @@ def run(
         sweeps: at least 0.
         clamp: entries to hold: visible values (batch, visible_width) or a mapping from layers to values, NaN
             where free.
-        generator: source of all noise.
+        seed: source of all noise: an int, or a generator to advance.
         observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
             kernel the step holds all replicas.
 
@@ -47,17 +50,17 @@ def run(
     """
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
-    states = begin(machine, hamiltonian, states, "states", generator)
-    rows = len(states[0])
+    begun = begin(machine, hamiltonian, states, "states", generator)
+    rows = len(begun[0])
     hamiltonian = hamiltonian.given(clamp, rows)
-    current = kernel.expand(hamiltonian, hamiltonian.hold_all(states), generator)
+    current = kernel.expand(hamiltonian, hamiltonian.hold_all(begun), generator)
     copies = len(current[0]) // rows
     if copies > 1:
         hamiltonian = hamiltonian.take(torch.arange(rows, device=machine.device).repeat(copies))
     current = advance(hamiltonian, kernel, current, sweeps, generator, observer)
-    return [x.clone() if x is y else x for x, y in zip(kernel.target(current), states, strict=True)]
+    return [x.clone() if x is y else x for x, y in zip(kernel.target(current), begun, strict=True)]
 
 
 def advance(
@@ -80,10 +83,10 @@ def advance(
 def begin(
     machine: BoltzmannMachine,
     hamiltonian: Hamiltonian,
-    states: Sequence[Tensor] | Tensor,
+    states: Sequence[Numbers] | Numbers,
     name: str,
     generator: torch.Generator,
-) -> Sequence[Tensor]:
+) -> States:
     """Checked states of every layer; from visible states alone the hidden layers are drawn.
 
     Args:
@@ -93,13 +96,9 @@ def begin(
         name: what to call visible states in messages.
         generator: source of noise.
     """
-    if isinstance(states, Tensor):
-        machine.check_rows(states, name)
-        if states.dtype != machine.dtype:
-            raise TypeError(f"{name}: expected the machine's {machine.dtype}, received {states.dtype}")
-        states = complete(hamiltonian, states, generator)
-    machine.check_states(states)
-    return states
+    if isinstance(states, Tensor | np.ndarray):
+        states = complete(hamiltonian, machine.visible_rows(states, name), generator)
+    return machine.check_states(states, name=name)
 
 
 def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:
@@ -115,17 +114,25 @@ def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) ->
     return completed(hamiltonian, v, generator).states
 
 
-def completed(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> Step:
-    """``complete``, with the fields of the layers that were drawn given all their neighbours."""
-    states = hamiltonian.split(v)
-    fields: dict[int, Tensor] = {}
+def completed(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    generator: torch.Generator,
+    known: Mapping[int, Tensor] | None = None,
+) -> Step:
+    """``complete``, with the fields of the layers that were drawn given all their neighbours.
+
+    Fields of layers given v alone may be ``known``, for a machine without joined hidden layers.
+    """
+    known = known or {}
+    states, fields = hamiltonian.split(v), dict[int, Tensor]()
     given = set(hamiltonian.graph.visible)
     if bool(v.isnan().any()):
         for l in hamiltonian.graph.visible:
             alone = hamiltonian.sample(l, torch.zeros_like(states[l]), generator)
             states[l] = torch.where(states[l].isnan(), alone, states[l])
     for l in hamiltonian.graph.order:
-        field = hamiltonian.field(l, states, given)
+        field = known[l] if l in known else hamiltonian.field(l, states, given)
         states[l] = hamiltonian.sample(l, field, generator)
         if given.issuperset(joint.other for joint in hamiltonian.graph.joints[l]):
             fields[l] = field

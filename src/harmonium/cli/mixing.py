@@ -35,8 +35,8 @@ def mixing(
         A table, and notes on it.
     """
     generator = as_generator(seed, machine.device)
-    start = machine.random_states(PAIRS, generator=generator)
-    first = meet(machine, Gibbs(), start, max_steps=max_steps, generator=generator)
+    start = machine.random_states(PAIRS, seed=generator)
+    first = meet(machine, Gibbs(), start, max_steps=max_steps, seed=generator)
     table: dict[str, Any] = {
         "start": "noise",
         "pairs": PAIRS,
@@ -53,7 +53,7 @@ def mixing(
             "too small, and nothing is bounded; raise --mixing-steps"
         ]
     lag = int(first.times.max())
-    second = meet(machine, Gibbs(), start, lag=lag, generator=generator)
+    second = meet(machine, Gibbs(), start, lag=lag, seed=generator)
     steps = range(int(second.times.max()) + 1)
     curves = {"": mixing_bound(second, steps), "_with_confidence": mixing_limit(second, steps, CONFIDENCE)}
     table |= {"lag": lag, "confidence": CONFIDENCE}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from harmonium._random import as_generator
 from harmonium.likelihood import pseudo_log_likelihood
 from harmonium.machine import BoltzmannMachine
 
@@ -15,8 +14,7 @@ def bounded_pseudo_likelihood(
     """Pseudo-log-likelihood of every row, from ``units`` drawn visible units a row or exactly from all."""
     if units >= visible_units(machine):
         return pseudo_log_likelihood(machine, X)
-    generator = as_generator(seed, machine.device)
-    return pseudo_log_likelihood(machine, X, sampled=units, generator=generator)
+    return pseudo_log_likelihood(machine, X, sampled=units, seed=seed)
 
 
 def visible_units(machine: BoltzmannMachine) -> int:

@@ -87,16 +87,16 @@ def sample(
 
     generator = as_generator(seed, machine.device)
     if start == "noise":
-        noise = machine.random_states(number, generator=generator)
+        noise = machine.random_states(number, seed=generator)
         first: States | Tensor = machine.hamiltonian().seen(noise).detach()
     elif start == "local-mode":
         with working("searching local modes"):
-            noise = machine.random_states(number, generator=generator)
-            first, _ = local_search(machine, noise, generator=generator)
+            noise = machine.random_states(number, seed=generator)
+            first, _ = local_search(machine, noise, seed=generator)
     else:
         first = _rows(machine, number, data or trained_on, generator)
     with working(f"sampling {number} chains for {sweeps} sweeps"):
-        states = run_chains(machine, mover, first, sweeps, generator=generator)
+        states = run_chains(machine, mover, first, sweeps, seed=generator)
         hamiltonian = machine.hamiltonian()
         v = visible_means(hamiltonian, states).detach() if means else hamiltonian.seen(states)
         samples = encoder.decode(v.cpu().numpy())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.chains import Kernel
 from harmonium.cli import kernels, options, runs
 from harmonium.cli.encoding import BINARISE, encoded_rows, fit_encoding
 from harmonium.cli.output import note, show, working
@@ -119,8 +117,15 @@ def train(
         runs.refuse_existing(run_dir)
     if updates is None and epochs is None:
         epochs = _EPOCHS
-    mover = kernels.kernel_from(kernel, step, inner, correction)
-    learning_rule = _rule(rule, sweeps, chains, replicas, burn_in, mover, centred)
+    asked = {
+        "sweeps": sweeps,
+        "chains": chains,
+        "replicas": replicas,
+        "burn_in": burn_in,
+        "kernel": kernels.kernel_from(kernel, step, inner, correction),
+    }
+    asked = {option: value for option, value in asked.items() if value is not None}
+    learning_rule = rules.from_options(rule, centred=centred, **asked)
     hidden_layers = _hidden_layers(hidden or ["500"], hidden_kind, hidden_states)
     where = options.as_device(device)
     with working("reading the data"):
@@ -183,34 +188,6 @@ def train(
         )
         assert run.signal is not None
         raise typer.Exit(128 + run.signal)
-
-
-def _rule(
-    name: str,
-    sweeps: int | None,
-    chains: int | None,
-    replicas: int | None,
-    burn_in: int | None,
-    kernel: Kernel | None,
-    centred: bool,
-) -> Rule:
-    recipes: dict[str, Any] = rules.RECIPES
-    recipe = recipes[_checks.one_of(name, "rule", recipes)]
-    known = inspect.signature(recipe).parameters
-    arguments: dict[str, Any] = {}
-    for option, argument, value in (
-        ("sweeps", "k", sweeps),
-        ("chains", "chains", chains),
-        ("replicas", "replicas", replicas),
-        ("burn_in", "burn_in", burn_in),
-        ("kernel", "kernel", kernel),
-    ):
-        if value is not None:
-            if argument not in known:
-                raise ValueError(f"{option}: expected none with rule {name}, received {value}")
-            arguments[argument] = value
-    made: Rule = recipe(**arguments)
-    return rules.centred(made) if centred else made
 
 
 def _hidden_layers(hidden: list[str], kind: str, states: int) -> list[Layer]:

@@ -35,6 +35,16 @@ class Block:
     def rows(self) -> int:
         return len(self.fields[0])
 
+    @property
+    def values(self) -> list[tuple[float, float] | None]:
+        """The two values of the units of each part, where they have two."""
+        return [self.hamiltonian.kind(part).two_values for part in self.parts]
+
+    @property
+    def field(self) -> Tensor:
+        """The fields side by side."""
+        return (self.fields[0] if len(self.fields) == 1 else torch.cat(self.fields, -1)).contiguous()
+
     def take(self, rows: Tensor) -> Block:
         """The same at some rows, repetitions allowed."""
         some = Block(self.hamiltonian, self.parts, tuple(field[rows] for field in self.fields))

@@ -8,26 +8,28 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains import begin
-from harmonium.couplings import two_valued
+from harmonium.compiled import serving
+from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.ledger import Ledger
 from harmonium.couplings.meetings import Meetings
-from harmonium.couplings.pairs import PairKernel, Place, join
-from harmonium.couplings.small import run_small_pairs, suits
+from harmonium.couplings.pairs import PairKernel, Place, differences, join
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def meet(
     machine: BoltzmannMachine,
     coupling: PairKernel,
-    start: Tensor | Sequence[Tensor],
+    start: Numbers | Sequence[Numbers],
     lag: int = 1,
     max_steps: int | None = None,
     *,
     clamp: ClampLike = None,
-    generator: torch.Generator,
+    seed: int | torch.Generator,
 ) -> Meetings:
     """Runs pairs of chains from a common start until they meet (Jacob et al. 2020; Biswas et al. 2019).
 
@@ -39,22 +41,22 @@ def meet(
         lag: how far X runs ahead of Y, at least 1.
         max_steps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
         clamp: entries to hold, see ``chains.run``.
-        generator: source of all noise.
+        seed: source of all noise: an int, or a generator to advance.
 
     Raises:
-        TypeError: another kind of coupling, no generator, or states of another dtype than the machine.
+        TypeError: another kind of coupling, no seed, or states that are not real numbers.
         ValueError: shapes, support or numbers out of range.
     """
     _checks.instance(coupling, "coupling", PairKernel, "a pair kernel such as couplings.Gibbs()")
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     lag = _checks.positive_int(lag, "lag")
     max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()
-    start = begin(machine, hamiltonian, start, "start", generator)
+    begun = begin(machine, hamiltonian, start, "start", generator)
     return run_pairs(
-        hamiltonian.given(clamp, len(start[0])),
+        hamiltonian.given(clamp, len(begun[0])),
         coupling,
-        list(start),
+        begun,
         k=lag,
         m=lag,
         lag=lag,
@@ -92,7 +94,14 @@ def run_pairs(
     _check(k, m, lag, max_steps)
     if antithetic and len(start[0]) % 2:
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
-    if row_weights is None and suits(coupling, hamiltonian):
+    if (
+        row_weights is None
+        and isinstance(coupling, Gibbs)
+        and coupling.even is coupling.odd is None
+        and serving.small_pairs(hamiltonian, coupling.jumps is not None)
+    ):
+        from harmonium.couplings.small import run_small_pairs  # needs numba
+
         return run_small_pairs(
             hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,
             generator=generator, into=into, weight=weight, antithetic=antithetic,
@@ -179,7 +188,7 @@ class _FlipRate:
 
     def observe(self, before: Place, after: Place) -> None:
         for l in self.layers:
-            self.changed += int(two_valued.differences(before.states[l], after.states[l]).sum())
+            self.changed += int(differences(before.states[l], after.states[l]).sum())
             self.seen += after.states[l].numel()
 
     @property
@@ -189,7 +198,7 @@ class _FlipRate:
 
 def _equal(both: Place, layers: tuple[int, ...]) -> Tensor:
     halves = [both.states[l].chunk(2) for l in layers]
-    return torch.stack([two_valued.differences(x, y) == 0 for x, y in halves]).all(0)
+    return torch.stack([differences(x, y) == 0 for x, y in halves]).all(0)
 
 
 def _without(gone: Tensor, apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:

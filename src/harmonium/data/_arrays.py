@@ -14,20 +14,6 @@ Array = NDArray[Any]
 Values = TypeVar("Values", NDArray[Any], Tensor)
 
 
-def check_numeric(X: object, name: str = "X") -> None:
-    """Refuse anything but a NumPy array or dense torch tensor of real numbers or booleans."""
-    if isinstance(X, np.ndarray):
-        if isinstance(X, np.ma.MaskedArray):
-            raise TypeError(f"{name}: expected a plain array, received a masked array; fill it first")
-        if X.dtype.kind not in "biuf":
-            raise TypeError(f"{name}: expected a numeric or boolean dtype, received {X.dtype}")
-    elif isinstance(X, Tensor):
-        if X.layout is not torch.strided or X.dtype.is_complex or X.is_quantized:
-            raise TypeError(f"{name}: expected a dense real tensor, received {X.layout} of {X.dtype}")
-    else:
-        raise TypeError(f"{name}: expected a numpy array or torch tensor, received {type(X).__name__}")
-
-
 def is_sparse(X: object) -> bool:
     """Whether X is a scipy sparse matrix; asked without importing scipy, which whoever made one has done."""
     return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from harmonium import _checks
 from harmonium._checks import positive_int
 from harmonium._random import as_generator
 from harmonium.data._arrays import (
     Values,
     cast,
-    check_numeric,
     check_uint8,
     is_floating,
     library,
@@ -69,11 +69,11 @@ class Identity(Encoder):
     """The data as they are. ``decode`` restores everything."""
 
     def encode(self, X: Values) -> Values:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         return X
 
     def decode(self, X: Values) -> Values:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         return X
 
     def log_abs_det(self, width: int) -> float:
@@ -145,7 +145,7 @@ class Standardise(Encoder):
         return -math.fsum(map(math.log, self.scale))
 
     def _floating(self, X: Any) -> Any:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         if isinstance(self.mean, tuple) and (X.ndim != 2 or X.shape[1] != len(self.mean)):
             raise ValueError(f"X: expected {len(self.mean)} columns, received shape {tuple(X.shape)}")
         # Integers may need more digits than float32 has until the mean is taken off.
@@ -160,13 +160,13 @@ class Scale(Encoder):
     """
 
     def encode(self, X: Values) -> Values:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         check_uint8(X)
         intensities: Values = cast(X, library(X).float32) / 255
         return intensities
 
     def decode(self, X: Values) -> Values:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         values: Any = cast(X, library(X).float32)
         refuse_where(values != values, X, "numbers")
         # Clipped first: what lies beyond 0..255, infinity included, has no defined cast to uint8.
@@ -200,7 +200,7 @@ class Threshold(Encoder):
         return threshold(X, self.at)
 
     def decode(self, X: Values) -> Values:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         return X
 
     def log_abs_det(self, width: int) -> float:
@@ -234,7 +234,7 @@ class BernoulliBinarise(Encoder):
         return bernoulli_binarise(X, self.seed)
 
     def decode(self, X: Values) -> Values:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         return X
 
     def log_abs_det(self, width: int) -> float:
@@ -283,7 +283,7 @@ class OneHot(Encoder):
         positive_int(self.n_states, "n_states", minimum=2)
 
     def encode(self, X: Values) -> Values:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         values: Any = X
         if is_floating(X):
             refuse_where(
@@ -298,7 +298,7 @@ class OneHot(Encoder):
         return flat
 
     def decode(self, X: Values) -> Values:
-        check_numeric(X)
+        _checks.numeric(X, "X")
         if X.ndim != 2 or X.shape[1] % self.n_states:
             raise ValueError(
                 f"X: expected blocks of {self.n_states} columns, received shape {tuple(X.shape)}"

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium.data._arrays import check_numeric, is_sparse
+from harmonium import _checks
+from harmonium.data._arrays import is_sparse
 
 if TYPE_CHECKING:
     from harmonium.data.encoders import Encoder
@@ -22,8 +23,6 @@ Fetch = Callable[[Any, Index], Any]
 
 # The elements that one chunk of a whole pass holds: 8 MB in float64.
 _CHUNK = 1 << 20
-# NumPy has no bfloat16; such batches pass through float32.
-_NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
 
 
 class Rows:
@@ -97,7 +96,7 @@ class Rows:
                 f"dataset, received {type(X).__name__}"
             )
         if isinstance(X, (Tensor, np.ndarray)):
-            check_numeric(X, name)
+            _checks.numeric(X, name)
         elif getattr(getattr(X, "dtype", None), "kind", None) not in tuple("biuf"):
             received = getattr(X, "dtype", type(X).__name__)
             raise TypeError(f"{name}: expected a numeric or boolean dtype, received {received}")
@@ -143,7 +142,8 @@ class Rows:
                 f"indices: expected values in [0, {self._length}), "
                 f"received {positions.min()} to {positions.max()}"
             )
-        return self._checked(_tensor(self._fetch(self._X, positions), self.dtype), positions)
+        batch = _checks.tensor(self._fetch(self._X, positions), self._name, self.dtype)
+        return self._checked(batch, positions)
 
     def encoded(self, encoder: Encoder) -> Rows:
         """The same rows through an encoder, a batch at a time.
@@ -222,7 +222,7 @@ class Rows:
     def _chunks(self, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
         for start in range(0, self._length, size):
             span = slice(start, min(start + size, self._length))
-            yield self._checked(_tensor(self._fetch(self._X, span), dtype), span)
+            yield self._checked(_checks.tensor(self._fetch(self._X, span), self._name, dtype), span)
 
     def _checked(self, batch: Tensor, index: Index) -> Tensor:
         # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.
@@ -262,15 +262,6 @@ def _from_file(X: Any, index: Index) -> Any:
 
 def _from_sparse(X: Any, index: Index) -> Any:
     return X[index].toarray()
-
-
-def _tensor(batch: Any, dtype: torch.dtype) -> Tensor:
-    if isinstance(batch, Tensor):
-        return batch.to(dtype)
-    # NumPy converts, since torch takes neither foreign byte orders nor every integer.
-    with np.errstate(over="ignore"):
-        native = np.ascontiguousarray(batch, dtype=_NUMPY_DTYPES.get(dtype, np.float32))
-    return torch.from_numpy(native).to(dtype)
 
 
 def _is_mapped(X: Any) -> bool:

@@ -15,7 +15,6 @@ from harmonium._random import as_generator, uniform
 from harmonium.data._arrays import (
     Values,
     cast,
-    check_numeric,
     check_uint8,
     is_floating,
     is_uint8,
@@ -41,7 +40,7 @@ def threshold(X: Values, at: float = 0.5) -> Values:
         ValueError: NaN in ``X``, a cut that is not finite, or uint8 that holds nothing but 0 and 1 and so is
             binary already.
     """
-    check_numeric(X)
+    _checks.numeric(X, "X")
     at = _checks.real(at, "at")
     values: Any = X
     if is_floating(X):
@@ -49,12 +48,13 @@ def threshold(X: Values, at: float = 0.5) -> Values:
     return _binary(values > at * _full_intensity(X), X)
 
 
-def bernoulli_binarise(X: Values, seed_or_generator: int | torch.Generator) -> Values:
+@_checks.renamed("seed_or_generator", "seed")
+def bernoulli_binarise(X: Values, seed: int | torch.Generator) -> Values:
     """1 with probability ``X``, else 0, each element on its own.
 
     Args:
         X: intensities in [0, 1], any shape. uint8 is read as 0..255.
-        seed_or_generator: an int, or a ``torch.Generator`` to advance. The same one gives the same draws for
+        seed: an int, or a ``torch.Generator`` to advance. The same one gives the same draws for
             a NumPy array and a torch tensor.
 
     Returns:
@@ -65,11 +65,11 @@ def bernoulli_binarise(X: Values, seed_or_generator: int | torch.Generator) -> V
         ValueError: an intensity outside [0, 1], or uint8 that holds nothing but 0 and 1 and so is binary
             already.
     """
-    check_numeric(X)
+    _checks.numeric(X, "X")
     values: Any = X
     if not is_uint8(X):
         refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
-    noise: Any = uniform(tuple(X.shape), as_generator(seed_or_generator)) * _full_intensity(X)
+    noise: Any = uniform(tuple(X.shape), as_generator(seed)) * _full_intensity(X)
     return _binary(values > (noise.cpu().numpy() if isinstance(X, np.ndarray) else noise.to(X.device)), X)
 
 
@@ -92,7 +92,7 @@ def to_bit_planes(X: Values, gray: bool = False) -> Values:
         TypeError: not a NumPy array or torch tensor of dtype uint8.
         ValueError: not two-dimensional.
     """
-    check_numeric(X)
+    _checks.numeric(X, "X")
     check_uint8(X)
     values: Any = X ^ (X >> 1) if gray else X
     bits = (_two_dimensional(values)[:, None, :] >> _shifts(X)) & 1
@@ -114,7 +114,7 @@ def from_bit_planes(planes: Values, gray: bool = False) -> Values:
         TypeError: not a NumPy array or torch tensor of numbers.
         ValueError: another shape, or a value that is neither 0 nor 1.
     """
-    check_numeric(planes)
+    _checks.numeric(planes, "planes")
     values = _two_dimensional(planes, "planes")
     rows, width = values.shape
     if width % 8:

@@ -18,11 +18,10 @@ from torch import Tensor
 from harmonium import _checks, chains, tasks
 from harmonium._random import as_generator
 from harmonium.data import Identity, Rows
-from harmonium.estimators._learning_rule import learning_rule
 from harmonium.estimators._log_partition import find_log_partition
 from harmonium.estimators._progress import Progress, optimizer_factory
 from harmonium.layers import Layer
-from harmonium.learning import Rule
+from harmonium.learning import Rule, rules
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, from_data_, normal_, visible_for, visible_from_data_
 from harmonium.training import Schedule, train
@@ -134,12 +133,13 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
                 'centred: expected False with optimizer="adam", which rescales every number by itself and '
                 "so loses the direction"
             )
-        return learning_rule(
-            self.rule,
-            sweeps=self.sweeps,
-            n_chains=self.n_chains,
-            batch_size=self.batch_size,
-            centre=self.centred,
+        n_chains = self.n_chains
+        if n_chains is None and "chains" in rules.options(self.rule):
+            n_chains = self.batch_size  # batches of a later ``partial_fit`` may have another size
+        given = {"sweeps": self.sweeps, "n_chains": n_chains}
+        named = {"centred": self.centred} if isinstance(self.rule, str) else {}
+        return rules.from_options(
+            self.rule, **named, **{name: value for name, value in given.items() if value is not None}
         )
 
     def _train(self, X: Any, rule: Rule, epochs: int, schedule: str | Schedule) -> None:
@@ -235,12 +235,12 @@ class BoltzmannEstimator(TransformerMixin, BaseEstimator, ABC):
         machine = self.machine_
         seed = stream_seed(int(random.randint(2**31 - 1)), "sample")
         generator = as_generator(seed, machine.device)
-        states = machine.random_states(n_samples, generator=generator)
+        states = machine.random_states(n_samples, seed=generator)
         if method.startswith("local_mode"):
-            states, _ = chains.local_search(machine, states, generator=generator)
+            states, _ = chains.local_search(machine, states, seed=generator)
         kernel = SAMPLERS[method]
         if kernel is not None:
-            states = chains.run(machine, kernel, states, sweeps, generator=generator)
+            states = chains.run(machine, kernel, states, sweeps, seed=generator)
         return floating(self.encoder_.decode(states[0].double()), np.float64)
 
     # Missing values

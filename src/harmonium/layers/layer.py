@@ -274,7 +274,7 @@ class Layer(nn.Module, ABC):
         if not isinstance(x, Tensor) or not x.is_floating_point():
             received = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"{name}: expected a floating torch tensor, received {received}")
-        _checks.dense(x, name)
+        _checks.numeric(x, name)
         if x.dim() == 0 or x.shape[-1] != self.width:
             raise ValueError(
                 f"{name}: expected {self.width} columns for {self}, received shape {tuple(x.shape)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, final
 
 import torch
@@ -10,11 +10,13 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.chains import Gibbs, Kernel, Step, advance, completed
-from harmonium.chains.small import advance_small, suits
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, completed
+from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Hamiltonian, States
+
+_SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 
 Start = Literal["data", "persistent", "noise"]
 
@@ -127,14 +129,16 @@ class FreeChains(Expectation):
         if self.start == "persistent" and state is not None:
             check_states(hamiltonian, states)
         else:
-            fresh = begin(hamiltonian, task.v, chains, self.start, generator)
+            fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields)
             states = kernel.expand(hamiltonian, fresh.states, generator)
         summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each: float | Tensor = task.weight / (chains * (self.sweeps - self.burn_in))
         if self.start == "data" and task.row_weights is not None:
             each = each * task.row_weights
-        if isinstance(each, float) and suits(kernel, hamiltonian):
+        if isinstance(each, float) and isinstance(kernel, _SMALL) and serving.small_chains(hamiltonian):
+            from harmonium.chains.small import advance_small  # needs numba
+
             states, diagnostics = advance_small(
                 hamiltonian, kernel, states, self.sweeps, generator,
                 into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
@@ -171,10 +175,20 @@ class FreeChains(Expectation):
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
 
 
-def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> Step:
-    """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases."""
+def begin(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    chains: int,
+    start: str,
+    generator: torch.Generator,
+    fields: Mapping[int, Tensor] | None = None,
+) -> Step:
+    """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases.
+
+    ``fields`` are those of hidden layers given v alone, where they are known.
+    """
     if start == "data":
-        step = completed(hamiltonian, v, generator)
+        step = completed(hamiltonian, v, generator, fields)
         if bool(v.isnan().any()):
             law = hamiltonian.given(v, len(v))
             step = Step(advance(law, Gibbs(), step.states, FILLING_SWEEPS, generator), {}, {})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf
 from typing import Any, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Task
 from harmonium.learning.offsets import offsets
 from harmonium.learning.pullback import centred_pullback, pullback
@@ -57,14 +58,15 @@ class Rule:
     centred: bool = False
     given: tuple[int, ...] | None = None
 
+    @_checks.renamed("generator", "seed")
     @torch.no_grad()
     def gradient(
         self,
         machine: BoltzmannMachine,
-        v: Tensor,
+        v: Numbers,
         state: Any = None,
         *,
-        generator: torch.Generator,
+        seed: int | torch.Generator,
         weights: Tensor | None = None,
     ) -> Estimate:
         """Estimates the gradient of the (weighted) mean log-likelihood of a batch.
@@ -73,27 +75,26 @@ class Rule:
 
         Args:
             machine: the machine; it is not changed.
-            v: data, (batch, visible_width), NaN where not observed, in the machine's dtype and on its device.
+            v: data, (batch, visible_width), NaN where not observed.
             state: ``Estimate.state`` of the last call, None at first.
-            generator: source of all noise, on the machine's device.
+            seed: source of all noise: an int, or a generator on the machine's device. From update to update
+                hand in one generator: an int would repeat its noise.
             weights: of the rows, (batch,), at least 0 and not all 0; the mean is Σ w ln p(v) / Σ w. None: all
                 count alike. Rows of weight 0 are as if they were not there.
 
         Raises:
             ValueError: weights that do not fit; v of the wrong shape, empty or infinite (its support is
                 not checked: that would cost a few percent of every update); a state of another machine.
-            TypeError: v of another dtype than the machine, or no generator.
+            TypeError: v that is not real numbers, or no seed.
         """
-        _checks.generator(generator, machine.device)
+        generator = _random.as_generator(seed, machine.device)
         with torch.enable_grad():
             hamiltonian = machine.hamiltonian()
-        _checks.dense(v, "v")
+        v = _checks.tensor(v, "v", machine.dtype, machine.device)
         width = machine.visible_width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
-        if v.dtype != machine.dtype:
-            raise TypeError(f"v: expected the machine's {machine.dtype}, received {v.dtype}")
-        if not isfinite(float(v.sum())):  # one cheap pass; a sum may also just overflow
+        if not _checks.all_finite(v):
             _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
         delta = Statistics(hamiltonian)
         v, row_weights = _weighted(v, weights)
@@ -105,7 +106,7 @@ class Rule:
             state, more = self.free.add(replace(task, weight=-1.0, state=state))
         else:
             condition = hamiltonian.only(machine.check_given(self.given), v)
-            second = self._add_clamped(replace(task, v=condition, weight=-1.0))
+            second = self._add_clamped(replace(task, v=condition, weight=-1.0, fields={}))
             state, more = (
                 None,
                 {f"given_{name.removeprefix('clamped_')}": value for name, value in second.items()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any, Literal
 
 from harmonium import _checks
@@ -334,37 +335,55 @@ def conditional(rule: Rule, given: Iterable[int]) -> Rule:
     )
 
 
-RECIPES = {
-    "exact": exact,
-    "cd": cd,
-    "pcd": pcd,
-    "tempered_pcd": tempered_pcd,
-    "noise_cd": noise_cd,
-    "ucd": ucd,
-    "ucd_lmi": ucd_lmi,
-    "mean_field_pcd": mean_field_pcd,
-    "mean_field": mean_field,
-    "tap": tap,
-    "adatap": adatap,
-}
+_GENERAL: tuple[Callable[..., Rule], ...] = (
+    exact, cd, pcd, tempered_pcd, noise_cd, ucd, ucd_lmi, mean_field_pcd, mean_field, tap, adatap,
+)  # fmt: skip
+RECIPES = {recipe.__name__: recipe for recipe in _GENERAL}
 """Recipes for machines of any units by name, for estimators and the command line."""
 
 
-def as_rule(rule: Rule | str) -> Rule:
-    """A rule as it is, or the recipe of that name with its own settings.
+_WORDS = {"sweeps": "k", "n_chains": "chains"}
+"""What estimators and the command line call an argument of a recipe."""
 
-    Args:
-        rule: what was given as a rule; what is no name comes back unread.
+
+def options(rule: Rule | str) -> tuple[str, ...]:
+    """What ``from_options`` takes for a name, the arguments of its recipe; nothing for a ``Rule``.
 
     Raises:
         ValueError: a name that is none of ``RECIPES``.
     """
-    if not isinstance(rule, str):
-        return rule
-    if rule not in RECIPES:
+    if isinstance(rule, str) and rule not in RECIPES:
         raise ValueError(
             f"rule: expected a rule such as harmonium.rules.pcd(), or one of the names {', '.join(RECIPES)}; "
             f"received {rule!r}"
         )
-    recipe: Callable[[], Rule] = RECIPES[rule]
-    return recipe()
+    known = signature(RECIPES[rule]).parameters if isinstance(rule, str) else {}
+    solver = [
+        name for name in signature(MeanField).parameters if name not in ("scheme", "clamped", "solutions")
+    ]
+    return tuple(n for name in known for n in (solver if name == "settings" else [name]))
+
+
+def from_options(rule: Rule | str, **given: Any) -> Rule:
+    """A rule by its name: what training, estimators and the command line make of one.
+
+    Args:
+        rule: a name, one of ``RECIPES``; or a rule, which comes back as it is.
+        **given: arguments of that recipe, ``sweeps`` another word for ``k`` and ``n_chains`` for ``chains``;
+            with ``centred=True`` the gradient is centred.
+
+    Raises:
+        ValueError: another name, or an option that the recipe does not take; the message lists what is known.
+    """
+    known, arguments = options(rule), dict[str, Any]()
+    enhanced = isinstance(rule, str) and given.pop("centred", False)
+    for option, value in given.items():
+        argument = _WORDS.get(option, option)
+        if argument not in known or argument in arguments:
+            takes = f"which takes {', '.join(known)} once" if known else "which takes no options"
+            raise ValueError(f"{option}: expected None with rule={rule!r}, {takes}; received {value!r}")
+        arguments[argument] = value
+    if not isinstance(rule, str):
+        return rule
+    made = RECIPES[rule](**arguments)
+    return centred(made) if enhanced else made

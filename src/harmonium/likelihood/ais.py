@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, advance, complete
 from harmonium.layers import Theta
 from harmonium.likelihood.log_partition import LogPartition
@@ -31,7 +32,7 @@ def ais(
     chains: int = 100,
     temperatures: int | Sequence[float] = 1000,
     *,
-    data: Tensor | None = None,
+    data: Numbers | None = None,
     weights: Tensor | None = None,
     reverse: bool = True,
     seed: int | torch.Generator = 0,
@@ -76,11 +77,10 @@ def ais(
     if data is None:
         if weights is not None:
             raise ValueError("weights: expected None without data, received weights")
-        visible = target.seen(_gibbs(target, machine.random_states(chains, generator=generator), generator))
+        visible = target.seen(_gibbs(target, machine.random_states(chains, seed=generator), generator))
     else:
-        machine.check_rows(data, "data")
-        visible = data.to(dtype=target.dtype, device=target.device)
-        weights = _checks.weights(weights, "weights", len(data))
+        visible = machine.visible_rows(data, "data")
+        weights = _checks.weights(weights, "weights", len(visible))
         if weights is not None:
             weights = weights.to(target.device)
             visible, weights = visible[weights > 0], weights[weights > 0]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.likelihood.ais import schedule
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, put, taken
@@ -21,7 +22,7 @@ _ROWS = 4096
 @torch.no_grad()
 def variational_bound(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     log_partition: float | LogPartition,
     *,
     tolerance: float = 1e-5,
@@ -55,7 +56,7 @@ def variational_bound(
 @torch.no_grad()
 def annealed_bound(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     log_partition: float | LogPartition,
     *,
     chains: int = 10,

@@ -8,6 +8,7 @@ from math import inf, log2, prod
 import torch
 from torch import Tensor
 
+from harmonium._checks import Numbers
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, States, Statistics
 
@@ -36,7 +37,7 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
 
 
 @torch.no_grad()
-def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
+def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
     """ln p(v) of every row by enumeration, on any graph: (batch,), float64.
 
     Args:
@@ -44,11 +45,12 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Tensor) -> Tensor:
         X: visible states, (batch, visible_width); NaN is not observed, and is summed out.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    return log_weight_of(hamiltonian, _rows(machine, X)) - _log_normalisers(hamiltonian, 1)
+    rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
+    return log_weight_of(hamiltonian, rows) - _log_normalisers(hamiltonian, 1)
 
 
 @torch.no_grad()
-def conditional_log_likelihood(machine: BoltzmannMachine, X: Tensor, given: Iterable[int]) -> Tensor:
+def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, given: Iterable[int]) -> Tensor:
     """ln p(other visible layers | given layers) of every row by enumeration: (batch,), float64.
 
     ln Z cancels. With the pixels given it is what a classifier is judged by (Larochelle & Bengio 2008).
@@ -63,13 +65,9 @@ def conditional_log_likelihood(machine: BoltzmannMachine, X: Tensor, given: Iter
         ValueError: layers that cannot be given, too many states, or X that does not fit.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    condition = hamiltonian.only(machine.check_given(given), _rows(machine, X))
-    return log_weight_of(hamiltonian, X) - log_weight_of(hamiltonian, condition)
-
-
-def _rows(machine: BoltzmannMachine, X: Tensor) -> Tensor:
-    machine.check_rows(X, "X", missing=True)
-    return X.to(machine.device)
+    layers = machine.check_given(given)
+    rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
+    return log_weight_of(hamiltonian, rows) - log_weight_of(hamiltonian, hamiltonian.only(layers, rows))
 
 
 def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._checks import Numbers
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine
 
@@ -13,7 +14,7 @@ _ROWS = 4096
 
 
 @torch.no_grad()
-def log_likelihood(machine: BoltzmannMachine, X: Tensor, log_partition: float | LogPartition) -> Tensor:
+def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float | LogPartition) -> Tensor:
     """ln p(v) = -F(v) - ln Z for every row, for a machine whose hidden layers can all be summed out.
 
     Args:

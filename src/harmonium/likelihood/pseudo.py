@@ -8,19 +8,21 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 _ROWS = 4096
 _BLOCK_ELEMENTS = 1 << 20  # hidden fields at a time
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def pseudo_log_likelihood(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     *,
     sampled: int | None = None,
-    generator: torch.Generator | None = None,
+    seed: int | torch.Generator | None = None,
 ) -> Tensor:
     """Σ_i ln p(v_i | v_without_i) for every row, exactly or from randomly chosen units (Besag 1975).
 
@@ -29,13 +31,13 @@ def pseudo_log_likelihood(
         X: visible states, (batch, visible_width).
         sampled: how many units to draw for every row (with replacement); the sum is scaled up, so that its
             mean over draws is the exact value. None: all units, exactly.
-        generator: source of the drawn units; needed if ``sampled`` is given.
+        seed: source of the drawn units, an int or a generator to advance; needed if ``sampled`` is given.
 
     Returns:
         (batch,), float64, in nats.
 
     Raises:
-        ValueError: hidden layers that are joined, real visible units, or no generator for a sampled value.
+        ValueError: hidden layers that are joined, real visible units, or no seed for a sampled value.
     """
     missing = missing_pseudo_likelihood(machine)
     if missing:
@@ -45,10 +47,11 @@ def pseudo_log_likelihood(
     hamiltonian, scale, chosen = machine.hamiltonian(), 1.0, None
     if sampled is not None:
         _checks.positive_int(sampled, "sampled")
-        if generator is None:
+        if seed is None:
             raise ValueError(
-                "generator: expected a torch.Generator for a sampled pseudo-likelihood, received None"
+                "seed: expected an int or a torch.Generator for a sampled pseudo-likelihood, received None"
             )
+        generator = _random.as_generator(seed, machine.device)
         drawn = [_random.integers(units, (len(X),), generator) for _ in range(sampled)]
         chosen, scale = torch.stack(drawn, 1), units / sampled
     total = torch.zeros(len(X), dtype=torch.float64, device=X.device)

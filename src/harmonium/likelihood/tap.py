@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape, tap
 
@@ -34,7 +35,7 @@ class TapPartition(NamedTuple):
 @torch.no_grad()
 def tap_log_partition(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     *,
     order: int = 2,
     resolution: float = 0.01,
@@ -72,7 +73,7 @@ def tap_log_partition(
 @torch.no_grad()
 def tap_log_likelihood(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     log_partition: float | TapPartition,
     *,
     order: int = 2,

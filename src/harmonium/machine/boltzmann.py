@@ -7,10 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.edges import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine import storage
@@ -86,7 +88,7 @@ class BoltzmannMachine(nn.Module):
         self._graph: Graph | None = None
         self.metadata: dict[str, Any] = {}
         if seed is not None:
-            normal_(self, 0.01, _random.as_generator(seed))
+            normal_(self, 0.01, seed)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -140,7 +142,8 @@ class BoltzmannMachine(nn.Module):
             name: what to call it in messages.
             missing: whether NaN is allowed, as an entry that was not observed: all columns of a unit.
         """
-        _checks.dense(v, name)
+        _checks.numeric(v, name)
+        missing = missing and not _checks.all_finite(v)
         if len(self.visible) == 1:
             layer = self.layers[self.visible[0]]
             layer.check_rows(layer.observed(v, name)[1] if missing else v, name)
@@ -191,7 +194,7 @@ class BoltzmannMachine(nn.Module):
             layers, self.graph, tuple(layer.natural() for layer in layers), Couplings(couplings)
         )
 
-    def energy(self, states: Sequence[Tensor]) -> Tensor:
+    def energy(self, states: Sequence[Numbers]) -> Tensor:
         """E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.
 
         Args:
@@ -201,12 +204,11 @@ class BoltzmannMachine(nn.Module):
             (batch,), float64.
         """
         hamiltonian = self.hamiltonian()
-        self.check_states(states)
-        return hamiltonian.energy(states)
+        return hamiltonian.energy(self.check_states(states))
 
     def free_energy(
         self,
-        states: Sequence[Tensor] | Tensor,
+        states: Sequence[Numbers] | Numbers,
         summed: Literal["even", "odd"] | Collection[int] | None = None,
     ) -> Tensor:
         """F = -ln Σ exp(-E), summed over all states of some layers.
@@ -225,16 +227,15 @@ class BoltzmannMachine(nn.Module):
         """
         out = self._summed(summed)
         hamiltonian = self.hamiltonian()
-        if isinstance(states, Tensor):
+        if isinstance(states, Tensor | np.ndarray):
             if set(out) != set(self.hidden):
                 raise ValueError(
                     "states: expected one tensor for each layer (visible states alone do where all hidden "
                     f"layers can be summed out), received one tensor for {len(self.layers)} layers"
                 )
-            self.check_rows(states, "states[0]" if self.visible == (0,) else "states")
-            states = hamiltonian.split(states)
-        self.check_states(states, skip=out)
-        return hamiltonian.free_energy(states, out)
+            v = self.visible_rows(states, "states[0]" if self.visible == (0,) else "states")
+            return hamiltonian.free_energy(hamiltonian.split(v), out)
+        return hamiltonian.free_energy(self.check_states(states, skip=out), out)
 
     def _summed(self, summed: str | Collection[int] | None) -> tuple[int, ...]:
         if summed is None:
@@ -254,48 +255,66 @@ class BoltzmannMachine(nn.Module):
             )
         return out
 
-    def check_states(self, states: Sequence[Tensor], skip: Sequence[int] = ()) -> None:
-        """Refuses states of the wrong number of layers, shape, type or support, naming the place."""
-        _checks.instance(states, "states", Sequence | Tensor, "a list of tensors")
-        if isinstance(states, Tensor) or len(states) != len(self.layers):
-            received = "one tensor" if isinstance(states, Tensor) else f"{len(states)} entries"
+    def check_states(
+        self, states: Sequence[Numbers], skip: Sequence[int] = (), name: str = "states"
+    ) -> States:
+        """Joint states on the machine's device and in its dtype: what ``visible_rows`` is to data.
+
+        Args:
+            states: for each layer (rows, width_l), arrays or tensors of any real dtype.
+            skip: layers that are not read; they come back as they are.
+            name: what to call them in messages.
+
+        Raises:
+            TypeError: what is no array or tensor of real numbers.
+            ValueError: another number of layers, shape or support; the message names the place.
+        """
+        one = isinstance(states, Tensor | np.ndarray)
+        _checks.instance(states, name, Sequence | Tensor | np.ndarray, "a list of tensors")
+        if one or len(states) != len(self.layers):
+            received = "one tensor" if one else f"{len(states)} entries"
             raise ValueError(
-                f"states: expected one tensor for each of {len(self.layers)} layers, received {received}"
+                f"{name}: expected one tensor for each of {len(self.layers)} layers, received {received}"
             )
+        checked: list[Any] = list(states)
         rows = None
-        for l, (layer, x) in enumerate(zip(self.layers, states, strict=True)):
+        for l, layer in enumerate(self.layers):
             if l in skip:
                 continue
-            layer.check_rows(x, f"states[{l}]")
-            if x.dtype != self.dtype:
-                raise TypeError(f"states[{l}]: expected the machine's {self.dtype}, received {x.dtype}")
+            x = checked[l] = _checks.tensor(states[l], f"{name}[{l}]", self.dtype, self.device)
+            layer.check_rows(x, f"{name}[{l}]")
             if rows is not None and len(x) != rows:
                 raise ValueError(
-                    f"states[{l}]: expected {rows} rows as in the other layers, received {len(x)}"
+                    f"{name}[{l}]: expected {rows} rows as in the other layers, received {len(x)}"
                 )
             rows = len(x)
+        return checked
 
-    def visible_rows(self, X: Tensor, name: str) -> Tensor:
+    def visible_rows(
+        self, X: Numbers, name: str, *, missing: bool = False, dtype: torch.dtype | None = None
+    ) -> Tensor:
         """X as visible states, (rows, visible_width), on the machine's device and in its dtype.
 
         Args:
-            X: floating, of at least one row.
+            X: at least one row: an array or tensor of any real dtype, on any device.
             name: what to call X in messages.
+            missing: whether NaN is allowed, as an entry that was not observed.
+            dtype: where something is computed in another one than the machine's.
 
         Raises:
-            TypeError: not a dense floating tensor.
-            ValueError: another shape, or values outside the support or beyond the machine's dtype.
+            TypeError: not an array or dense tensor of real numbers.
+            ValueError: another shape, or values outside the support or beyond the dtype.
         """
-        self.check_rows(X, name)
-        converted = X.to(self.device, self.dtype)
-        if converted.dtype != X.dtype:
-            _checks.finite(converted, name)
-        return converted
+        x = _checks.tensor(X, name, dtype or self.dtype, self.device)
+        self.check_rows(x, name, missing=missing)
+        return x
 
+    @_checks.renamed("generator", "seed")
     @torch.no_grad()
-    def random_states(self, rows: int, *, generator: torch.Generator) -> States:
+    def random_states(self, rows: int, *, seed: int | torch.Generator) -> States:
         """Pure noise: uniform discrete units, standard normal real ones; for each layer (rows, width_l)."""
         rows = _checks.positive_int(rows, "rows")
+        generator = _random.as_generator(seed, self.device)
         hamiltonian = self.hamiltonian()
         return [hamiltonian.pure_noise(l, rows, generator) for l in range(len(self.layers))]
 

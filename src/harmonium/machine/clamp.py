@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._checks import Numbers
 
 if TYPE_CHECKING:
     from harmonium.machine.hamiltonian import Hamiltonian
 
-ClampLike = Tensor | Mapping[int, Tensor] | None
+ClampLike = Numbers | Mapping[int, Numbers] | None
 
 
 @final
@@ -33,15 +35,15 @@ class Clamp:
         self._products: dict[tuple[int, int], tuple[Tensor, int, Tensor]] = {}
         if clamp is None:
             return
-        values: Mapping[int, Tensor]
+        values: Mapping[int, Numbers]
         visible = hamiltonian.graph.visible
-        if isinstance(clamp, Tensor) and len(visible) == 1:
+        if isinstance(clamp, Tensor | np.ndarray) and len(visible) == 1:
             values = {visible[0]: clamp}
-        elif isinstance(clamp, Tensor):
+        elif isinstance(clamp, Tensor | np.ndarray):
             expected = (rows, hamiltonian.visible_width)
             if tuple(clamp.shape) != expected:
                 raise ValueError(f"clamp: expected shape {expected}, received {tuple(clamp.shape)}")
-            states = hamiltonian.split(clamp)
+            states = hamiltonian.split(_checks.tensor(clamp, "clamp", hamiltonian.dtype, hamiltonian.device))
             values = {l: states[l] for l in visible}
         elif isinstance(clamp, Mapping):
             values = clamp
@@ -56,16 +58,16 @@ class Clamp:
                 raise TypeError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l!r}")
             if not 0 <= l < len(hamiltonian.layers):
                 raise ValueError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l}")
-            _checks.dense(x, name)
+            _checks.numeric(x, name)
             layer = hamiltonian.layers[l]
             expected = (rows, layer.width)
             if tuple(x.shape) != expected:
                 raise ValueError(f"{name}: expected shape {expected}, received {tuple(x.shape)}")
             # A copy, as the states of a layer held whole are these very values.
-            x = x.to(dtype=hamiltonian.dtype, device=hamiltonian.device, copy=True)
-            given, x = layer.observed(x, name)
+            held = _checks.tensor(x, name, hamiltonian.dtype, hamiltonian.device).clone()
+            given, held = layer.observed(held, name)
             if bool(given.any()):
-                self._held[l] = (None if bool(given.all()) else given, x)
+                self._held[l] = (None if bool(given.all()) else given, held)
 
     @property
     def empty(self) -> bool:

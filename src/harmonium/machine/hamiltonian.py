@@ -10,6 +10,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium import _random
+from harmonium.compiled import serving
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
@@ -325,8 +327,11 @@ class Hamiltonian:
         self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
         """A draw of a layer or part given its field, of the field's shape."""
-        noise = self.noise(layer, len(field), generator, antithetic)
-        return self.kind(layer).sample(field, noise, self.theta(layer))
+        kind, theta = self.kind(layer), self.theta(layer)
+        if serving.half_step(field, theta, kind.two_values):
+            mirrored_from = len(field) // 2 if antithetic else 0
+            return serving.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
+        return kind.sample(field, self.noise(layer, len(field), generator, antithetic), theta)
 
     def draw(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -24,37 +24,40 @@ if TYPE_CHECKING:
     from harmonium.machine.boltzmann import BoltzmannMachine
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
-def normal_(machine: BoltzmannMachine, std: float, generator: torch.Generator) -> None:
+def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) -> None:
     """Couplings W ~ N(0, std²), within the pattern of each."""
     _checks.real(std, "std", low=0.0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         W = coupling.weight
         coupling.fill_(_random.normal(W.shape, generator, W.dtype) * std)
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
-def orthogonal_(machine: BoltzmannMachine, gain: float, generator: torch.Generator) -> None:
+def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Generator) -> None:
     """Couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023).
 
     Entries outside the pattern of a coupling are then set to 0.
     """
     _checks.real(gain, "gain", low=0.0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         values = torch.empty_like(coupling.weight)
         coupling.fill_(nn.init.orthogonal_(values, gain=gain, generator=generator))
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def logistic_biases_(
-    machine: BoltzmannMachine, generator: torch.Generator, location: float = 0.0, scale: float = 0.5
+    machine: BoltzmannMachine, seed: int | torch.Generator, location: float = 0.0, scale: float = 0.5
 ) -> None:
     """Biases (means, for Gaussian layers) ~ Logistic(location, scale) (Taniguchi et al. 2023)."""
     _checks.real(location, "location")
     _checks.real(scale, "scale", low=0.0)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     for layer in machine.layers:
         parameter = getattr(layer, layer.location)
         noise = _random.uniform(parameter.shape, generator, torch.float64)
@@ -62,22 +65,22 @@ def logistic_biases_(
         parameter.copy_(location + scale * torch.logit(noise.clamp(min=tiny)))
 
 
-def visible_from_data_(machine: BoltzmannMachine, rows: Rows, weights: Tensor | None = None) -> None:
+def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None) -> None:
     """Visible parameters that give the uncoupled visible units the data's moments (see ``fit_``).
 
     Every column counts the rows in which it was observed; one that never was gets the moments of pure noise.
 
     Args:
         machine: what to fill.
-        rows: the data; ``Rows.of(X, missing=True)`` lets NaN pass for what was not observed.
+        rows: the data as ``train`` takes them, NaN where not observed; or ``harmonium.data.Rows``.
         weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
 
     Raises:
-        TypeError: not ``Rows``.
+        TypeError: not data.
         ValueError: rows of another width, or of values outside the support of the visible units; weights that
             do not fit.
     """
-    _checks.instance(rows, "rows", Rows, "harmonium.data.Rows")
+    rows = _as_rows(machine, rows)
     width = machine.visible_width
     if rows.width != width:
         received = ", ".join(str(machine.layers[l]) for l in machine.visible)
@@ -102,6 +105,10 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Rows, weights: Tensor | 
         _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total, squares)
 
 
+def _as_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
+    return rows if isinstance(rows, Rows) else Rows.of(rows, machine.dtype, "rows", missing=True)
+
+
 def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor, squares: Tensor) -> None:
     """``fit_`` to columns with sums of weights and of their squares, 0 where never observed."""
     absent = total == 0
@@ -122,9 +129,10 @@ def _count(total: Tensor, squares: Tensor) -> Tensor:
     return torch.maximum(total, total.square() / squares)
 
 
+@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def from_data_(
-    machine: BoltzmannMachine, rows: Rows, generator: torch.Generator, weights: Tensor | None = None
+    machine: BoltzmannMachine, rows: Any, seed: int | torch.Generator, weights: Any = None
 ) -> None:
     """Where learning starts: ``visible_from_data_``, and beside Gaussian visible units off their saddle.
 
@@ -139,16 +147,18 @@ def from_data_(
 
     Args:
         machine: layers and couplings above the first hidden layer stay as they are.
-        rows: the data; what a row does not observe (NaN) is taken to be at the mean of its column.
-        generator: draws directions and rows; not read for other visible or hidden units, nor where the layers
+        rows: the data, as in ``visible_from_data_``; what a row does not observe is taken to be at the mean
+            of its column.
+        seed: draws directions and rows; not read for other visible or hidden units, nor where the layers
             are no chain.
         weights: of the rows, as in ``visible_from_data_``.
 
     Raises:
         TypeError, ValueError: as ``visible_from_data_``.
     """
+    rows = _as_rows(machine, rows)
     visible_from_data_(machine, rows, weights)
-    _checks.generator(generator, machine.device)
+    generator = _random.as_generator(seed, machine.device)
     if not machine.graph.is_chain:
         return
     visible, hidden = machine.layers[:2]

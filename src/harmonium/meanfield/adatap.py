@@ -7,6 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.machine.clamp import ClampLike
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
@@ -19,7 +20,7 @@ _ELEMENTS = 1 << 25  # numbers in the matrices of the rows that are worked on to
 @torch.no_grad()
 def adatap(
     machine: BoltzmannMachine,
-    start: Tensor,
+    start: Numbers,
     clamp: ClampLike = None,
     *,
     tolerance: float = 1e-6,

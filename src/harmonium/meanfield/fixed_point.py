@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.machine.clamp import ClampLike
 from harmonium.meanfield.scheme import Damping, Point, Scheme, join
@@ -145,23 +146,22 @@ def check_settings(tolerance: float, damping: DampingLike, max_sweeps: int) -> N
     _checks.positive_int(max_sweeps, "max_sweeps")
 
 
-def prepare(machine: BoltzmannMachine, start: Tensor, clamp: ClampLike) -> tuple[Hamiltonian, Tensor]:
+def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tuple[Hamiltonian, Tensor]:
     """A machine with what is held of it, and visible means, checked, for a solver.
 
     Raises:
         TypeError, ValueError: start of another shape or not finite, or a clamp that does not fit.
     """
     width = machine.visible_width
-    _checks.dense(start, "start")
-    if start.dim() != 2 or start.shape[1] != width or len(start) == 0:
+    begun = _checks.tensor(start, "start", machine.dtype, machine.device)
+    if begun.dim() != 2 or begun.shape[1] != width or len(begun) == 0:
         raise ValueError(
-            f"start: expected (batch, {width}) with at least one row, received {tuple(start.shape)}"
+            f"start: expected (batch, {width}) with at least one row, received {tuple(begun.shape)}"
         )
-    _checks.finite(start, "start")
-    hamiltonian = machine.hamiltonian().given(clamp, len(start))
-    begun = start.to(machine.device, machine.dtype, copy=True)
+    _checks.finite(begun, "start")
+    hamiltonian = machine.hamiltonian().given(clamp, len(begun))
     _checks.squares(begun, "start")
-    return hamiltonian, begun
+    return hamiltonian, begun.clone()
 
 
 def _change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
@@ -51,7 +52,7 @@ class Landscape(NamedTuple):
 
 def landscape(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     *,
     order: int = 2,
     resolution: float = 0.01,

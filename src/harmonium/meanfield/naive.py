@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
+from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.machine.clamp import ClampLike
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
@@ -15,7 +15,7 @@ from harmonium.meanfield.solution import Solution
 @torch.no_grad()
 def naive(
     machine: BoltzmannMachine,
-    start: Tensor,
+    start: Numbers,
     clamp: ClampLike = None,
     *,
     tolerance: float = 1e-6,

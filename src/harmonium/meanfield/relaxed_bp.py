@@ -8,6 +8,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from harmonium._checks import Numbers
 from harmonium.layers import Moments, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.machine.clamp import ClampLike
@@ -19,7 +20,7 @@ from harmonium.meanfield.solution import Solution
 @torch.no_grad()
 def relaxed_bp(
     machine: BoltzmannMachine,
-    start: Tensor,
+    start: Numbers,
     clamp: ClampLike = None,
     *,
     tolerance: float = 1e-6,

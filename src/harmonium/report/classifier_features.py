@@ -99,7 +99,7 @@ class ClassifierFeatures(nn.Module):
         size = _checks.positive_int(batch_size, "batch_size")
         _checks.finite(x, "images")
         y = y.to(device, torch.int64)
-        generator = _random.as_generator(seed, device)
+        generator = _random.as_generator(seed, torch.device(device))
         side = (int(shape[0]), int(shape[1]), int(shape[2]) if len(shape) == 3 else 1)
         made = cls(side, int(y.max()) + 1, generator).to(device)
         made.shift = x.mean()

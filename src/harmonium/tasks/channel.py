@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from math import inf, log
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.data import Encoder, Identity, Standardise
 from harmonium.layers import Layer, Theta
 
@@ -94,8 +96,9 @@ class GaussianChannel(Channel):
         deviation: σ of the noise, at least 0, a number or one for each column; 0 is certainty.
     """
 
-    def __init__(self, deviation: float | Tensor) -> None:
-        if isinstance(deviation, Tensor):
+    def __init__(self, deviation: float | Numbers) -> None:
+        if isinstance(deviation, Tensor | np.ndarray):
+            deviation = _checks.tensor(deviation, "noise_deviation", torch.float64)
             _checks.finite(deviation, "noise_deviation")
             if bool((deviation <= 0).any()):
                 raise ValueError(

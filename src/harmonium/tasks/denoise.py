@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, Step, advance, complete
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, fit_states_
@@ -44,12 +45,12 @@ class Denoised(NamedTuple):
 @torch.no_grad()
 def denoise(
     machine: BoltzmannMachine,
-    noisy: Tensor,
+    noisy: Numbers,
     flip_probability: float | None = None,
     *,
-    noise_deviation: float | Tensor | None = None,
+    noise_deviation: float | Numbers | None = None,
     method: str = "tap",
-    data: Tensor | None = None,
+    data: Numbers | None = None,
     sweeps: int = 200,
     damping: DampingLike = 0.5,
     chains: int = 10,
@@ -117,7 +118,7 @@ def denoise(
         seen = _see(channel, layer, noisy[rows], erased[rows])
         if method == "neighbours":
             assert data is not None
-            estimate = _nearest(seen, data, neighbours, noise_deviation)
+            estimate = _nearest(seen, data, neighbours, getattr(channel, "deviation", 1.0))
         elif method == "pointwise":
             estimate = _pointwise(layer, seen, alone)
         elif method == "tap":
@@ -155,15 +156,14 @@ class _Seen(NamedTuple):
 _Estimate = tuple[Tensor, Tensor, Tensor]
 
 
-def _observed(machine: BoltzmannMachine, noisy: Tensor, channel: Channel) -> tuple[Tensor, Tensor]:
+def _observed(machine: BoltzmannMachine, noisy: Numbers, channel: Channel) -> tuple[Tensor, Tensor]:
     """Checked observations with some state in the place of erasures, and where those are."""
     layer = machine.layers[machine.visible[0]]
-    _checks.dense(noisy, "noisy")
+    noisy = _checks.tensor(noisy, "noisy", machine.dtype, machine.device)
     if noisy.dim() != 2 or noisy.shape[1] != layer.width or len(noisy) == 0:
         raise ValueError(
             f"noisy: expected (batch, {layer.width}) with at least one row, received {tuple(noisy.shape)}"
         )
-    noisy = noisy.to(machine.device, machine.dtype)
     erased = torch.isnan(noisy)
     filled = torch.where(erased, layer.mode(torch.zeros_like(noisy), layer.reference()), noisy)
     _checks.finite(filled, "noisy")
@@ -193,14 +193,14 @@ def _pointwise(layer: Layer, seen: _Seen, alone: Theta) -> _Estimate:
     return seen.settle(mean, variance, torch.ones(len(mean), dtype=torch.bool, device=mean.device))
 
 
-def _nearest(seen: _Seen, data: Tensor, neighbours: int, noise_deviation: float | Tensor | None) -> _Estimate:
+def _nearest(seen: _Seen, data: Tensor, neighbours: int, deviation: float | Tensor) -> _Estimate:
     """Rows of data that most probably were what was seen: distances are in units of the noise."""
     if neighbours > len(data):
         raise ValueError(f"neighbours: expected at most the {len(data)} rows of data, received {neighbours}")
     present = (~torch.isnan(seen.values)).to(data.dtype)
     precision: float | Tensor = 1.0
-    if isinstance(noise_deviation, Tensor):
-        precision = noise_deviation.to(data).square().reciprocal()
+    if isinstance(deviation, Tensor):
+        precision = deviation.to(data).square().reciprocal()
     # Σ over what was seen of (y - x)², up to a term that all x share.
     distance = product(present, (precision * data.square()).t())
     distance = distance - 2 * product(seen.values.nan_to_num(nan=0.0) * precision, data.t())

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, Kernel, Step, Tempering, local_search, run
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
@@ -38,8 +40,8 @@ class Imputation(NamedTuple):
 @torch.no_grad()
 def impute(
     machine: BoltzmannMachine,
-    X: Tensor,
-    missing: Tensor,
+    X: Numbers,
+    missing: Numbers,
     method: str = "gibbs",
     *,
     draws: int = 5,
@@ -72,12 +74,11 @@ def impute(
     _checks.positive_int(draws, "draws")
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)
-    _checks.dense(X, "X")
+    X = _checks.tensor(X, "X", machine.dtype, machine.device)
     if X.dim() != 2 or X.shape[1] != machine.visible_width or len(X) == 0:
         raise ValueError(
             f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
         )
-    X = X.to(machine.device, machine.dtype)
     absent = by_column(machine, missing, len(X))
     fill = _FILL[method]
     parts = []
@@ -94,7 +95,7 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
         machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
     ) -> Imputation:
         hamiltonian = machine.hamiltonian()
-        start = machine.random_states(draws * len(held), generator=generator)
+        start = machine.random_states(draws * len(held), seed=generator)
         total = torch.zeros_like(hamiltonian.seen(start))
 
         def observe(number: int, step: Step) -> None:
@@ -102,7 +103,7 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
                 total.add_(visible_means(hamiltonian, kernel.target(step.states)))
 
         clamp = held.repeat(draws, 1)
-        states = run(machine, kernel, start, sweeps, clamp, generator=generator, observer=observe)
+        states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=observe)
         mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
         drawn = hamiltonian.seen(states).view(draws, *held.shape)
         return Imputation(_nearest(machine, mean), mean, drawn)
@@ -113,8 +114,8 @@ def _chains(kernel: Kernel) -> Callable[..., Imputation]:
 def _modes(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Imputation:
-    start = machine.random_states(draws * len(held), generator=generator)
-    modes, _ = local_search(machine, start, held.repeat(draws, 1), generator=generator)
+    start = machine.random_states(draws * len(held), seed=generator)
+    modes, _ = local_search(machine, start, held.repeat(draws, 1), seed=generator)
     drawn = machine.hamiltonian().seen(modes).view(draws, *held.shape)
     lowest = machine.energy(modes).view(draws, -1).argmin(0)
     return Imputation(drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn)
@@ -164,11 +165,12 @@ def _uniform_mode(machine: BoltzmannMachine) -> Tensor:
     return torch.cat([layer.mode(x, layer.reference()) for layer, x in layers], -1)
 
 
-def by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
+def by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
     """Booleans of units as booleans of columns, (rows, width)."""
-    _checks.dense(missing, "missing")
-    if missing.dtype != torch.bool:
+    _checks.numeric(missing, "missing")
+    if missing.dtype not in (torch.bool, np.dtype(bool)):
         raise TypeError(f"missing: expected booleans, received {missing.dtype}")
+    missing = torch.as_tensor(missing, device=machine.device)
     layers = [machine.layers[l] for l in machine.visible]
     columns = [layer.width // layer.n_units for layer in layers for _ in range(layer.n_units)]
     units = len(columns)
@@ -176,5 +178,5 @@ def by_column(machine: BoltzmannMachine, missing: Tensor, rows: int) -> Tensor:
         raise ValueError(
             f"missing: expected ({rows}, {units}), one for each row and unit, received {tuple(missing.shape)}"
         )
-    spread = missing.to(machine.device).expand(rows, units)
+    spread = missing.expand(rows, units)
     return spread.repeat_interleave(torch.tensor(columns, device=machine.device), -1)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, Step, advance, complete
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian
@@ -18,7 +19,7 @@ _ROWS = 1024
 @torch.no_grad()
 def predict(
     machine: BoltzmannMachine,
-    X: Tensor,
+    X: Numbers,
     layer: int,
     method: str = "exact",
     *,
@@ -58,17 +59,16 @@ def predict(
         )
     if not machine.layers[layer].discrete:
         raise ValueError(f"layer: expected discrete units, received {machine.layers[layer]}")
-    _checks.dense(X, "X")
-    if X.dim() != 2 or X.shape[1] != machine.visible_width or len(X) == 0:
-        raise ValueError(
-            f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
-        )
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
     if method == "exact":
         hamiltonian = hamiltonian.to(torch.float64)
-    others = [l for l in machine.visible if l != layer]
-    X = hamiltonian.only(others, X.to(hamiltonian.device, hamiltonian.dtype))
+    X = _checks.tensor(X, "X", hamiltonian.dtype, hamiltonian.device)
+    if X.dim() != 2 or X.shape[1] != machine.visible_width or len(X) == 0:
+        raise ValueError(
+            f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
+        )
+    X = hamiltonian.only([l for l in machine.visible if l != layer], X)
     parts = []
     for rows in torch.split(X, _ROWS):
         if method == "exact":

@@ -15,7 +15,7 @@ from harmonium.data import Rows
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, visible_from_data_
 from harmonium.training.run import TrainingRun
-from harmonium.training.seeds import stream_seed
+from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.support import check_rows
 from harmonium.training.trainer import train
 
@@ -27,7 +27,7 @@ def pretrain(
     X: Any,
     *,
     rule: Rule | str,
-    seed: int = 0,
+    seed: int | torch.Generator = 0,
     run_dir: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> list[TrainingRun]:
@@ -43,7 +43,7 @@ def pretrain(
         machine: at least two hidden layers; filled in place. Layers and couplings start from what they hold.
         X: data, as in ``train``.
         rule: any rule, or its name, as in ``train``; it estimates the gradient of every pair.
-        seed: of the draws and of every run, in [0, 2**63).
+        seed: of the draws and of every run, as in ``train``.
         run_dir: folder for the runs, ``pair-1`` and so on.
         **settings: of ``train``, for every pair: ``epochs`` or ``updates``, ``learning_rate`` and others that
             do not concern the data (no ``transform``, no ``validation``).
@@ -66,7 +66,7 @@ def pretrain(
             raise ValueError(f"{name}: expected None, as the pairs see other data than the machine")
     rows = Rows.of(X, dtype=machine.dtype, name="X")
     check_rows(machine, rows, "X")
-    runs = []
+    runs, seed = [], as_seed(seed)
     for l in range(len(machine.layers) - 1):
         pair = BoltzmannMachine([deepcopy(machine.layers[l]), deepcopy(machine.layers[l + 1])])
         pair = pair.to(machine.device, machine.dtype)

@@ -13,7 +13,7 @@ import torch
 from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.learning import Rule
-from harmonium.learning.rules import as_rule
+from harmonium.learning.rules import from_options
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.batches import Batches
@@ -28,7 +28,7 @@ from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.saddle import warn_of_saddle
 from harmonium.training.schedules import Schedule, as_schedule
-from harmonium.training.seeds import stream_seed
+from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform
 from harmonium.training.state import TrainingState, moved
 from harmonium.training.support import check_batch, check_rows
@@ -56,7 +56,7 @@ def train(
     averaging: float | None = None,
     transform: Transform | None = None,
     rule_state: Any = None,
-    seed: int = 0,
+    seed: int | torch.Generator = 0,
     device: str | torch.device | None = None,
     validation: Any = None,
     validation_weight: Any = None,
@@ -106,7 +106,8 @@ def train(
             and the step. None: the rows are states.
         rule_state: what the rule starts with, ``TrainingRun.rule_state`` of an earlier run: its chains go on
             from there. A resumed run goes on with its own. None: the rule starts afresh.
-        seed: of the order of the rows and of the rule's noise, in [0, 2**63).
+        seed: of the order of the rows and of the rule's noise: an int in [0, 2**63), or a generator, of which
+            one is drawn. To resume, the generator has to be where it was.
         device: where to train; the machine is moved there. None: where it is.
         validation: rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
             are, NaN where not observed.
@@ -144,7 +145,7 @@ def train(
             uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
     """
-    rule = as_rule(rule)
+    rule, seed = from_options(rule), as_seed(seed)
     settings = Settings(
         rule=rule,
         updates=updates,
@@ -248,7 +249,7 @@ def train(
 
                 each = batches.weights(indices)
                 weighted = {} if each is None else {"weights": each}
-                estimate = rule.gradient(machine, v, state=state.rule_state, generator=generator, **weighted)
+                estimate = rule.gradient(machine, v, state=state.rule_state, seed=generator, **weighted)
                 diagnostics = estimate.diagnostics
                 weight = 1.0 if each is None else float(each.mean())
                 gradients = ascent(parameters, estimate.parameters, weight)

@@ -1,0 +1,173 @@
+"""Randomness by ``seed``: an int or a generator, for everything that a user calls, and the names of 0.1.0."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import harmonium as hm
+
+ROWS = torch.randint(0, 2, (12, 6), generator=torch.Generator().manual_seed(0)).float()
+REAL = np.random.default_rng(0).normal(size=(12, 6))
+
+
+def machine(real: bool = False) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Gaussian(6) if real else hm.Bernoulli(6), hm.Bernoulli(4)], seed=3)
+
+
+def filled(fill: Callable[..., None], *arguments: Any, **named: Any) -> list[Tensor]:
+    made = machine(real=True)
+    fill(made, *arguments, **named)
+    return list(made.parameters())
+
+
+def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) -> list[Tensor]:
+    made = hm.BoltzmannMachine(layers)
+    call(made, ROWS, rule="pcd", updates=3, batch_size=5, progress=False, **named)
+    return list(made.parameters())
+
+
+STATES = machine().random_states(12, seed=1)
+CALLS: dict[str, Callable[..., Any]] = {
+    "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
+    "random_states": lambda **s: machine().random_states(7, **s),
+    "normal_": lambda **s: filled(hm.machine.normal_, 0.3, **s),
+    "orthogonal_": lambda **s: filled(hm.machine.orthogonal_, 0.3, **s),
+    "logistic_biases_": lambda **s: filled(hm.machine.logistic_biases_, **s),
+    "from_data_": lambda **s: filled(hm.machine.from_data_, hm.data.Rows.of(REAL), **s),
+    "run": lambda **s: hm.chains.run(machine(), hm.chains.Gibbs(), ROWS, 3, **s),
+    "local_search": lambda **s: hm.chains.local_search(machine(), STATES, **s),
+    "planted": lambda **s: hm.chains.planted(machine(), 9, sweeps=3, **s),
+    "meet": lambda **s: hm.couplings.meet(machine(), hm.couplings.Gibbs(), ROWS, **s).times,
+    "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
+    "pseudo_log_likelihood": lambda **s: hm.likelihood.pseudo_log_likelihood(
+        machine(), ROWS, sampled=2, **s
+    ),
+    "ais": lambda **s: torch.tensor(hm.likelihood.ais(machine(), 9, 9, **s)),
+    "annealed_bound": lambda **s: hm.likelihood.annealed_bound(
+        hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)]), ROWS, 0.0, **s
+    ),
+    "impute": lambda **s: hm.tasks.impute(machine(), ROWS, ROWS > 0, sweeps=3, **s).draws,
+    "denoise": lambda **s: hm.tasks.denoise(machine(), ROWS, 0.1, method="gibbs", sweeps=3, **s).mean,
+    "predict": lambda **s: hm.tasks.predict(
+        hm.BoltzmannMachine([hm.Bernoulli(6), hm.Spin(2), hm.Spin(3)], [(0, 2), (1, 2)], [0, 1]),
+        torch.cat((ROWS, torch.ones(12, 2)), 1), 1, "gibbs", sweeps=3, **s,
+    ),
+    "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
+    "pretrain": lambda **s: trained(
+        hm.training.pretrain, hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3), **s
+    ),
+    "missing_at_random": lambda **s: hm.data.missing_at_random(9, 9, 0.5, **s),
+    "missing_rectangles": lambda **s: hm.data.missing_rectangles(9, (9, 9), (2, 2), **s),
+    "bernoulli_binarise": lambda **s: hm.data.bernoulli_binarise(torch.full((9, 9), 0.5), **s),
+    "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
+    "ClassifierFeatures.fit": lambda **s: list(
+        hm.report.ClassifierFeatures.fit(
+            torch.rand(9, 12, 12, generator=torch.Generator().manual_seed(0)), torch.arange(9) % 3,
+            epochs=1, batch_size=5, **s,
+        ).parameters()
+    ),
+    "kernel_distance": lambda **s: torch.tensor(
+        hm.report.kernel_distance(
+            torch.arange(40.0).view(-1, 2), torch.ones(20, 2), torch.nn.Identity(), subset_size=5, **s
+        )
+    ),
+}  # fmt: skip
+OLD = {
+    **dict.fromkeys(
+        ["random_states", "normal_", "orthogonal_", "logistic_biases_", "from_data_", "run", "local_search",
+         "meet", "gradient", "pseudo_log_likelihood"],
+        "generator",
+    ),
+    "bernoulli_binarise": "seed_or_generator",
+}  # fmt: skip
+"""What version 0.1.0 called ``seed``, where it took a generator alone."""
+
+
+def alike(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        return torch.equal(one, other)
+    return len(one) == len(other) and all(alike(x, y) for x, y in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_seed_is_an_int_or_a_generator(call: str) -> None:
+    """An int is a generator with that seed; a run, which keeps its seed, draws one of the generator."""
+    if call == "kernel_distance":
+        pytest.importorskip("torchmetrics")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of the few annealing runs
+        by_number = CALLS[call](seed=5)
+        by_generator = [CALLS[call](seed=torch.Generator().manual_seed(5)) for _ in range(2)]
+        shared = torch.Generator().manual_seed(5)
+        CALLS[call](seed=shared)
+    assert alike(*by_generator)
+    if call not in ("train", "pretrain"):
+        assert alike(by_number, by_generator[0])
+    if call != "from_data_" and call != "local_search":
+        assert not torch.equal(shared.get_state(), torch.Generator().manual_seed(5).get_state())
+
+
+@pytest.mark.parametrize("call", OLD)
+def test_the_names_of_0_1_0_still_run_and_say_what_to_write(call: str) -> None:
+    with pytest.warns(
+        DeprecationWarning, match=rf"^{OLD[call]}: .* write {call}\(..., seed=...\)$"
+    ) as caught:
+        found = CALLS[call](**{OLD[call]: torch.Generator().manual_seed(5)})
+    assert [warning.filename for warning in caught] == [__file__]
+    assert alike(found, CALLS[call](seed=5))
+    with pytest.raises(TypeError, match=f"seed, {OLD[call]}: expected seed alone, received both"):
+        CALLS[call](**{OLD[call]: torch.Generator(), "seed": 5})
+
+
+@pytest.mark.parametrize("call", sorted(CALLS.keys() - {"missing_at_random", "missing_rectangles"}))
+def test_what_is_no_seed_is_named(call: str) -> None:
+    if call == "kernel_distance":
+        pytest.importorskip("torchmetrics")
+    for wrong, error in (("5", TypeError), (True, TypeError), (0.5, TypeError), (-1, ValueError)):
+        with pytest.raises(error, match=r"^seed: expected "):
+            CALLS[call](seed=wrong)
+
+
+def test_a_generator_of_another_device_is_refused_by_name() -> None:
+    somewhere = machine().to("meta")
+    with pytest.raises(ValueError, match=r"^seed: expected a generator on meta, received one on cpu"):
+        somewhere.random_states(3, seed=torch.Generator())
+
+
+def test_all_that_a_user_calls_takes_a_seed() -> None:
+    """What takes a machine or data takes ``seed``; ``generator`` is for what rules are made of."""
+    public = {
+        f"{module.__name__}.{name}": getattr(module, name)
+        for module in (getattr(hm, name) for name in hm.__all__)
+        if inspect.ismodule(module)
+        for name in module.__all__
+    }
+    public |= {f"BoltzmannMachine.{name}": value for name, value in vars(hm.BoltzmannMachine).items()}
+    public |= {f"Rule.{name}": value for name, value in vars(hm.learning.Rule).items()}
+    inside = {
+        name
+        for name, value in public.items()
+        if inspect.isroutine(value) and "generator" in inspect.signature(value).parameters
+    }
+    assert inside == {
+        "harmonium.chains.advance",
+        "harmonium.chains.begin",
+        "harmonium.chains.complete",
+        "harmonium.chains.search",
+        "harmonium.couplings.run_pairs",
+    }
+    for name in inside:
+        assert "hamiltonian" in inspect.signature(public[name]).parameters  # a law, not a machine
+    for name, value in public.items():
+        if inspect.isroutine(value) and "seed" in inspect.signature(value).parameters:
+            annotation = str(inspect.signature(value).parameters["seed"].annotation)
+            assert annotation.startswith("int | torch.Generator"), name
+            assert name.rpartition(".")[2] in CALLS.keys() | {"__init__"}, name
