@@ -54,14 +54,12 @@ def _series(narwhals: Any, column: Cells, library: str) -> Any:
     values = [
         None if hole else value for hole, value in zip(column.missing, column.values.tolist(), strict=True)
     ]
-    kind = getattr(narwhals, column.dtype, None)
+    kind: Any = getattr(narwhals, column.dtype, None)
     if column.categories is not None:
-        dtype = narwhals.Enum(list(column.categories))
-    else:
-        dtype = kind() if kind is not None else None
-        if kind is not None and dtype.is_integer():
-            values = [None if value is None else round(value) for value in values]
-    return narwhals.new_series(str(column.name), values, dtype, backend=library)
+        kind = narwhals.Enum(list(column.categories))
+    elif kind is not None and kind().is_integer():
+        values = [None if value is None else round(value) for value in values]
+    return narwhals.new_series(str(column.name), values, kind, backend=library)
 
 
 _WITHOUT_MISSING = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}

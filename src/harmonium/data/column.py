@@ -158,17 +158,17 @@ class Column:
                 f'row {row}; correct it, or unknown="missing" takes such cells as missing'
             )
         if self.kind == "categorical":
-            states = (x[:, None] == np.arange(self.n_states)).astype(np.float64)
+            states: Array = np.equal(x[:, None], np.arange(self.n_states)).astype(np.float64)
             states[np.isnan(x)] = np.nan
             return states
-        return (2 * x - 1 if self.kind == "spin" else x)[:, None]
+        return np.expand_dims(2 * x - 1 if self.kind == "spin" else x, 1)
 
     def decode(self, states: Array) -> Array:
         """Cells (rows,) from states or means (rows, width): labels, the most probable ones, or float64.
 
         Columns of whole numbers are rounded. Missing where NaN.
         """
-        hole = np.isnan(states).any(1)
+        hole: Any = np.isnan(states).any(1)
         if self.kind in LABELS:
             if self.kind == "categorical":
                 index = np.where(hole[:, None], 0.0, states).argmax(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, final
 
@@ -14,8 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium.data import Rows
-from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.data.table import UNKNOWN
+from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._hidden_layers import hidden_layers
+from harmonium.estimators._intake import Array, dtype_of, floating, unobserved, validated
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES, centred, pcd
@@ -43,7 +45,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     Args:
         n_hidden: units of the hidden layers from the lowest up, each at least 1; two or more for a deep
             machine.
-        visible: kind of the visible units, see ``RBM``.
+        visible: kind of the visible units, or kinds of columns, see ``RBM``.
+        unknown: of a table, see ``RBM``.
         hidden: kind of the hidden units, see ``RBM``: "bernoulli", or "spin", whose two values weigh alike in
             the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side by side.
         hidden_states: states of each hidden unit, see ``RBM``.
@@ -93,7 +96,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": ["array-like"],
-        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys())],  # units of users too
+        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys()), Mapping],  # units of users too
+        "unknown": [StrOptions(set(UNKNOWN))],
         "hidden": [StrOptions(Layer.registry.keys())],
         "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
@@ -122,7 +126,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         self,
         n_hidden: Sequence[int] = (500, 1000),
         *,
-        visible: str = "auto",
+        visible: str | Mapping[Any, str] = "auto",
+        unknown: str = "error",
         hidden: str = "bernoulli",
         hidden_states: int = 2,
         rule: str | Rule = "mean_field_pcd",
@@ -148,6 +153,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     ) -> None:
         self.n_hidden = n_hidden
         self.visible = visible
+        self.unknown = unknown
         self.hidden = hidden
         self.hidden_states = hidden_states
         self.rule = rule
@@ -174,7 +180,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     # Hidden layers
     # ----------------------------------------------------------------------------
 
-    def _hidden_layers(self, visible: Layer) -> list[Layer]:
+    def _hidden_layers(self, visible: Sequence[Layer]) -> list[Layer]:
         sizes = list(self.n_hidden)
         if not sizes or not all(isinstance(size, Integral) and size >= 1 for size in sizes):
             raise ValueError(f"n_hidden: expected sizes of at least 1, received {self.n_hidden!r}")
@@ -189,7 +195,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             visible_from_data_(self.machine_, rows)
 
     def _pretrain(self, states: Any) -> None:
-        if self.pretraining and len(self.machine_.layers) > 2:
+        if self.pretraining and len(self.machine_.hidden) > 1:
             runs = pretrain(
                 self.machine_,
                 states,
@@ -208,7 +214,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return sum(layer.width for layer in self.machine_.layers[1:])
+        return sum(self.machine_.layers[l].width for l in self.machine_.hidden)
 
     def transform(self, X: Any) -> Any:
         """The hidden units' means given every row, by naive mean field: all layers side by side.
@@ -223,9 +229,10 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
         """
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        X = validated(self, X, reset=False)
         machine = self._double()
-        return floating(torch.cat([_posterior_means(machine, v) for v in self._states(X)]), X.dtype)
+        means = [_posterior_means(machine, v) for v in self._states(X, "transform")]
+        return floating(torch.cat(means), dtype_of(X))
 
     # Likelihood
     # ----------------------------------------------------------------------------
@@ -248,15 +255,16 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             ValueError: as ``transform``, or ``log_partition="exact"`` for a machine too large to enumerate.
         """
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        X = validated(self, X, reset=False)
         machine, constant = self._double(), self.log_partition_
-        bounds = [variational_bound(machine, v, constant, tolerance=_TOLERANCE) for v in self._states(X)]
-        scores = torch.cat(bounds)
-        if not machine.layers[0].discrete:
-            scores += self.encoder_.log_abs_det(self.n_features_in_)
-        return floating(scores, np.float64)
+        bounds = [
+            variational_bound(machine, v, constant, tolerance=_TOLERANCE)
+            + self._log_slopes(~unobserved(machine, v))
+            for v in self._states(X, "score_samples")
+        ]
+        return floating(torch.cat(bounds), np.float64)
 
 
 @torch.no_grad()
 def _posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
-    return torch.cat(naive(machine, v, v, tolerance=_TOLERANCE).means[1:], dim=-1)
+    return torch.cat(naive(machine, v, v, tolerance=_TOLERANCE).means[len(machine.visible) :], dim=-1)
