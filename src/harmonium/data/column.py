@@ -197,9 +197,12 @@ class Column:
         return np.array([index.get(value, math.nan) for value in values], dtype=np.float64)
 
     def _numbers(self, cells: Cells) -> Array:
+        values = cells.values
         if not cells.numeric:
-            return np.full(len(cells.values), np.nan)
-        x: Array = (cells.values - self.offset) / self.scale
+            values = np.array(
+                [v if isinstance(v, (int, float)) else math.nan for v in values], dtype=np.float64
+            )
+        x: Array = (values - self.offset) / self.scale
         if self.kind == "binomial":
             x = np.where((x >= 0) & (x <= self.largest) & (x == np.round(x)), x, np.nan)
         elif self.kind.startswith("truncated"):
