@@ -173,8 +173,8 @@ def _from_frame(X: Any) -> Sheet:
     )
     native = X.dtypes if frame.implementation.is_pandas_like() else None
     columns = []
-    for name in frame.columns:
-        series = frame[name]
+    for series in frame.iter_columns():
+        name: Any = series.name  # pandas takes any
         dtype, own = series.dtype, str(native[name] if native is not None else series.dtype)
         if dtype.is_numeric():
             columns.append(_number(name, series.to_numpy(), own))

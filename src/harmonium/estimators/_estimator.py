@@ -201,9 +201,9 @@ class BoltzmannEstimator(Generative, TransformerMixin, BaseEstimator, ABC):
     # Between data and states
     # ----------------------------------------------------------------------------
 
-    def _states(self, X: Any, use: str | None = None) -> Iterator[Tensor]:
+    def _states(self, X: Any) -> Iterator[Tensor]:
         """Validated rows as visible states in float64, a block at a time; see ``states_of``."""
-        return states_of(X, self.encoder_, self.machine_, use=use)
+        return states_of(X, self.encoder_, self.machine_)
 
     def _training_rows(self, X: Any) -> Any:
         if isinstance(self.encoder_, Identity) and (is_sparse(X) or not np.isnan(X).all(1).any()):

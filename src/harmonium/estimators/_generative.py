@@ -34,7 +34,7 @@ class Generative(ABC):
     random_state: Any
 
     @abstractmethod
-    def _states(self, X: Any, use: str | None = None) -> Iterator[Tensor]:
+    def _states(self, X: Any) -> Iterator[Tensor]:
         """Validated rows as visible states in float64, a block at a time."""
 
     # Samples
@@ -200,7 +200,7 @@ class Generative(ABC):
         data = None
         if clean is not None:
             clean = validated(self, clean, reset=False)
-            data = torch.cat(list(self._states(clean, "clean")))
+            data = torch.cat(list(self._states(clean)))
         found = tasks.denoise(
             machine,
             noisy,

@@ -93,33 +93,22 @@ def units_for(X: Any, visible: str | Mapping[Any, str], unknown: str) -> tuple[l
     return [layer], encoder
 
 
-def states_of(
-    X: Any, encoder: Encoder, machine: BoltzmannMachine, *, use: str | None = None
-) -> Iterator[Tensor]:
+def states_of(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
     """Validated rows as visible states in float64, a block at a time; NaN where a cell is missing.
 
     Args:
         X: the rows.
         encoder: between rows and machine.
         machine: whose states they are to be.
-        use: what they are for, where it takes no missing cell.
 
     Raises:
-        ValueError: rows that the machine does not take, and with ``use`` a missing cell.
+        ValueError: rows that the machine does not take.
     """
     start = 0
     for rows in _blocks(X, encoder, machine):
         v = rows.to(machine.device, torch.float64)
         name = f"X[{start}:]" if start else "X"
         machine.check_rows(v, name, missing=True)
-        if use is not None and bool(v.isnan().any()):
-            row = int(v.isnan().any(1).int().argmax())
-            column = int(unobserved(machine, v[row : row + 1])[0].int().argmax())
-            label = encoder.names[column] if isinstance(encoder, Table) else column
-            raise ValueError(
-                f"X: expected no missing cell for {use}, received NaN at row {start + row}, column "
-                f"{label!r}; impute(X) fills them in"
-            )
         start += len(v)
         yield v
 

@@ -11,28 +11,23 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from harmonium.data import Rows
 from harmonium.data.table import UNKNOWN
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._hidden_layers import hidden_layers
-from harmonium.estimators._intake import Array, dtype_of, floating, unobserved, validated
+from harmonium.estimators._intake import Array, dtype_of, floating, refuse_blank, unobserved, validated
+from harmonium.estimators._posterior import hidden_means, posterior
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES, centred, pcd
-from harmonium.likelihood import variational_bound
 from harmonium.machine import (
-    BoltzmannMachine,
     logistic_biases_,
     orthogonal_,
     visible_from_data_,
 )
-from harmonium.meanfield import naive
 from harmonium.training import SCHEDULES, Schedule, pretrain
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
-
-_TOLERANCE = 1e-5  # of the posterior: what it still moves changes the bound in the second order
 
 
 @final
@@ -217,7 +212,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         return sum(self.machine_.layers[l].width for l in self.machine_.hidden)
 
     def transform(self, X: Any) -> Any:
-        """The hidden units' means given every row, by naive mean field: all layers side by side.
+        """The hidden units' means given what every row shows, by naive mean field: all layers side by side.
 
         Args:
             X: (rows, columns), dense or sparse.
@@ -226,12 +221,13 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             (rows, sum of n_hidden), the lowest hidden layer first; float32 for float32 data, else float64.
 
         Raises:
-            ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
+            ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
+                units do not take.
         """
         check_is_fitted(self)
         X = validated(self, X, reset=False)
         machine = self._double()
-        means = [_posterior_means(machine, v) for v in self._states(X, "transform")]
+        means = [hidden_means(machine, v) for v in self._states(X)]
         return floating(torch.cat(means), dtype_of(X))
 
     # Likelihood
@@ -239,7 +235,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     def score_samples(self, X: Any) -> Array:
         """A lower bound on ln p of every row in nats, not ln p itself: the variational bound of naive mean
-        field.
+        field. Where cells are missing, of what the row shows.
 
         A probability for discrete units, a density in the data's units else. As good a bound as ln Z is
         known, which ``log_partition_`` tells; it is found at the first call, which may take much longer than
@@ -258,13 +254,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         X = validated(self, X, reset=False)
         machine, constant = self._double(), self.log_partition_
         bounds = [
-            variational_bound(machine, v, constant, tolerance=_TOLERANCE)
-            + self._log_slopes(~unobserved(machine, v))
-            for v in self._states(X, "score_samples")
+            self._log_slopes(~unobserved(machine, v)) - posterior(machine, refuse_blank(v)).free_energy
+            for v in self._states(X)
         ]
-        return floating(torch.cat(bounds), np.float64)
-
-
-@torch.no_grad()
-def _posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
-    return torch.cat(naive(machine, v, v, tolerance=_TOLERANCE).means[len(machine.visible) :], dim=-1)
+        return floating(torch.cat(bounds) - constant.value, np.float64)

@@ -27,6 +27,7 @@ from harmonium.estimators._intake import (
     unobserved,
     validated,
 )
+from harmonium.estimators._posterior import hidden_means
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES
@@ -195,20 +196,24 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     def transform(self, X: Any) -> Any:
         """The hidden units' means given every row, E[h | v].
 
+        Of a row with missing cells by naive mean field over these and the hidden units, which is no longer
+        exact; ``transform(impute(X))`` is the other way.
+
         Args:
-            X: (rows, columns), dense or sparse.
+            X: (rows, columns), a frame, dense or sparse.
 
         Returns:
             (rows, n_hidden), or (rows, n_hidden * hidden_states) for categorical hidden units; float32 for
             float32 data, else float64. Computed in float64, so that the split into batches does not show.
 
         Raises:
-            ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
+            ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
+                units do not take.
         """
         check_is_fitted(self)
         X = validated(self, X, reset=False)
         machine = self._double()
-        means = [_hidden_means(machine, v) for v in self._states(X, "transform")]
+        means = [_hidden_means(machine, v) for v in self._states(X)]
         return floating(torch.cat(means), dtype_of(X))
 
     def inverse_transform(self, X: Any) -> Any:
@@ -241,7 +246,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
         Returns:
             (rows, columns), dense; float32 for float32 data, else float64. For 0/1 data a probability; of
-            categorical units the most probable label.
+            categorical units the most probable label. Of a table what its rows are, a frame for a frame: of
+            labels the most probable ones.
 
         Raises:
             ValueError: as ``transform``.
@@ -249,7 +255,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         check_is_fitted(self)
         X = validated(self, X, reset=False)
         machine = self._double()
-        parts = [_visible_means(machine, _hidden_means(machine, v)) for v in self._states(X, "reconstruct")]
+        parts = [_visible_means(machine, _hidden_means(machine, v)) for v in self._states(X)]
         return decoded(torch.cat(parts), self.encoder_, dtype_of(X))
 
     # Likelihood
@@ -258,8 +264,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     def score_samples(self, X: Any) -> Array:
         """ln p of every row in nats: a probability for discrete units, a density in the data's units else.
 
-        Relative to each other the rows are exact; ``log_partition_`` tells how well their common constant
-        ln Z is known. It is found at the first call, which may take much longer than the others.
+        Of a row with missing cells it is ln p of what the row shows, by a sum over what these may be or over
+        all hidden states. Relative to each other the rows are exact; ``log_partition_`` tells how well their
+        common constant ln Z is known. It is found at the first call, which may take much longer than the
+        others.
 
         Args:
             X: (rows, columns), dense or sparse.
@@ -268,7 +276,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             (rows,), float64.
 
         Raises:
-            ValueError: as ``transform``, or ``log_partition="exact"`` for a machine too large to enumerate.
+            ValueError: as ``transform``, ``log_partition="exact"`` for a machine too large to enumerate, or
+                missing cells with too many states to sum over, or real ones beside more than 26 hidden units.
         """
         check_is_fitted(self)
         X = validated(self, X, reset=False)
@@ -298,7 +307,11 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     hamiltonian = machine.hamiltonian()
     (hidden,) = machine.hidden
-    return hamiltonian.mean(hidden, hamiltonian.field(hidden, hamiltonian.split(v)))
+    means = hamiltonian.mean(hidden, hamiltonian.field(hidden, hamiltonian.split(v)))
+    holed = refuse_blank(v).isnan().any(1)
+    if bool(holed.any()):
+        means[holed] = hidden_means(machine, v[holed])
+    return means
 
 
 @torch.no_grad()
