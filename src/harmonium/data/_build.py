@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.data.sheet import NUMPY, Cells, Sheet
+from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet
 
 
 def build(sheet: Sheet) -> Any:
-    """A frame of the sheet's library with its names, dtypes and categories, or an array.
+    """A frame of the sheet's library with its names, dtypes and categories, or an array, for a file too.
 
     A dtype that has no place for missing cells gives way where there are any.
     """
-    if sheet.library == NUMPY:
+    if sheet.library in (NUMPY, TEXT):
         return _array(sheet)
     if sheet.library == "pandas":
         pandas = import_module("pandas")
@@ -28,6 +28,8 @@ def build(sheet: Sheet) -> Any:
 
 def _array(sheet: Sheet) -> Any:
     dtype = sheet.columns[0].dtype
+    if sheet.library == TEXT:
+        dtype = "float64" if sheet.numeric else "object"
     if sheet.numeric and np.dtype(dtype).kind in "biuf":
         return sheet.numbers().astype(np.float32 if dtype == "float32" else np.float64)
     array = np.empty(sheet.shape, dtype=object)

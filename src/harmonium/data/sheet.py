@@ -13,6 +13,7 @@ from torch import Tensor
 from harmonium.data._arrays import Array
 
 NUMPY = "numpy"
+TEXT = "text"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,8 @@ class Sheet:
 
     Attributes:
         columns: in their order.
-        library: where they come from: "pandas", "polars", another name that narwhals knows, or "numpy".
+        library: where they come from: "pandas", "polars", another name that narwhals knows, "numpy", or
+            "text" for a file with names.
         index: of the rows of a pandas frame, else None.
     """
 
@@ -108,6 +110,17 @@ def is_sheet(X: object) -> bool:
     if isinstance(X, np.ndarray):
         return X.dtype.kind in "OUT"
     return isinstance(X, Sheet) or _is_frame(X)
+
+
+def differ_in_kind(X: Array) -> bool:
+    """Whether some columns of an array hold 0 and 1 and others numbers that are not whole.
+
+    Whole numbers alone may be grey levels, which are of one kind however few a column shows.
+    """
+    given = ~np.isnan(X) if X.dtype.kind == "f" else np.ones(X.shape, dtype=bool)
+    bits = (((X == 0) | (X == 1)) | ~given).all(0) & ((X == 0) & given).any(0) & ((X == 1) & given).any(0)
+    fractions = ((np.round(X) != X) & given).any(0)
+    return bool(bits.any() and fractions.any())
 
 
 def _is_frame(X: object) -> bool:

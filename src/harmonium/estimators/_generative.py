@@ -14,8 +14,9 @@ from torch import Tensor
 from harmonium import _checks, chains, tasks
 from harmonium._random import as_generator
 from harmonium.data import Encoder
-from harmonium.estimators._intake import decoded, dtype_of, filled, unobserved, validated
+from harmonium.estimators._intake import decoded, dtype_of, filled, validated
 from harmonium.machine import BoltzmannMachine
+from harmonium.tasks.impute import unobserved
 from harmonium.training.seeds import stream_seed
 
 SAMPLERS: dict[str, chains.Kernel | None] = {

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from harmonium.data import Encoder, Rows, Table
 from harmonium.data._arrays import is_sparse
-from harmonium.data.sheet import Sheet, is_sheet, sheet_of
+from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, visible_for, visible_layers
 
@@ -54,20 +54,9 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
     X = validate_data(
         estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
     )
-    if by_table or (reset and estimator.visible == "auto" and not is_sparse(X) and _differ_in_kind(X)):
+    if by_table or (reset and estimator.visible == "auto" and not is_sparse(X) and differ_in_kind(X)):
         return sheet_of(X.toarray() if is_sparse(X) else X)
     return X
-
-
-def _differ_in_kind(X: Array) -> bool:
-    """Whether some columns of an array hold 0 and 1 and others numbers that are not whole.
-
-    Whole numbers alone may be grey levels, which are of one kind however few a column shows.
-    """
-    given = ~np.isnan(X) if X.dtype.kind == "f" else np.ones(X.shape, dtype=bool)
-    bits = (((X == 0) | (X == 1)) | ~given).all(0) & ((X == 0) & given).any(0) & ((X == 1) & given).any(0)
-    fractions = ((np.round(X) != X) & given).any(0)
-    return bool(bits.any() and fractions.any())
 
 
 def units_for(X: Any, visible: str | Mapping[Any, str], unknown: str) -> tuple[list[Layer], Encoder]:
@@ -126,14 +115,6 @@ def refuse_blank(v: Tensor) -> Tensor:
             "(NaN); drop such rows"
         )
     return v
-
-
-def unobserved(machine: BoltzmannMachine, v: Tensor) -> Tensor:
-    """Which units are missing from states: (rows, units), bool."""
-    parts = machine.split(v).items()
-    return torch.cat(
-        [x[:, :: machine.layers[l].width // machine.layers[l].n_units].isnan() for l, x in parts], 1
-    )
 
 
 def _blocks(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:

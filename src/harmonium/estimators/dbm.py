@@ -16,7 +16,7 @@ from harmonium.data import Rows
 from harmonium.data.table import UNKNOWN
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._hidden_layers import hidden_layers
-from harmonium.estimators._intake import Array, dtype_of, floating, refuse_blank, unobserved, validated
+from harmonium.estimators._intake import Array, dtype_of, floating, refuse_blank, validated
 from harmonium.estimators._posterior import hidden_means, posterior
 from harmonium.layers import Layer
 from harmonium.learning import Rule
@@ -26,6 +26,7 @@ from harmonium.machine import (
     orthogonal_,
     visible_from_data_,
 )
+from harmonium.tasks.impute import unobserved
 from harmonium.training import SCHEDULES, Schedule, pretrain
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 

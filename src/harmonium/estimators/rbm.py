@@ -24,7 +24,6 @@ from harmonium.estimators._intake import (
     dtype_of,
     floating,
     refuse_blank,
-    unobserved,
     validated,
 )
 from harmonium.estimators._posterior import hidden_means
@@ -34,7 +33,7 @@ from harmonium.learning.rules import RECIPES
 from harmonium.likelihood import LogPartition, log_likelihood
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks.impute import visible_means
+from harmonium.tasks.impute import unobserved, visible_means
 from harmonium.training import SCHEDULES, Schedule
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 

@@ -60,13 +60,14 @@ def visible_layers(table: Table) -> list[Layer]:
     return [Layer.registry[group.kind].plain(group.n_units, group.n_states) for group in table.groups]
 
 
-def joined(visible: Sequence[Layer], hidden: Sequence[Layer]) -> BoltzmannMachine:
+def joined(visible: Sequence[Layer], hidden: Sequence[Layer], seed: int = 0) -> BoltzmannMachine:
     """A machine whose visible layers are all joined to the first of a chain of hidden layers.
 
     Args:
         visible: at least one, the columns of the data side by side.
         hidden: at least one, from the lowest up.
+        seed: of the first couplings, see ``BoltzmannMachine``.
     """
     count, total = len(visible), len(visible) + len(hidden)
     edges = [(l, max(l + 1, count)) for l in range(total - 1)]
-    return BoltzmannMachine([*visible, *hidden], edges=edges, visible=range(count))
+    return BoltzmannMachine([*visible, *hidden], edges=edges, visible=range(count), seed=seed)
