@@ -31,7 +31,7 @@ demo: $(STAMP)  ## train, evaluate and sample a real machine (DEMO_BUDGET=small 
 test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
-bench: $(STAMP)  ## time harmonium beside its peers (BENCH_ARGS=--quick for a short run)
+bench: $(STAMP)  ## time harmonium beside its peers and keep the record (BENCH_ARGS=--quick for a short run)
 	@$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt || \
 		echo "a peer could not be installed and is left out" >&2
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

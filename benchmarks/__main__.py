@@ -1,49 +1,21 @@
-"""``python -m benchmarks``: tables of ratios, measured side by side in one process."""
+"""``python -m benchmarks``: tables of ratios, measured side by side in one process, and a record of them."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
+from typing import Any
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read while torch is imported
 
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks import system
-from benchmarks.annealing import annealing
-from benchmarks.coupled import coupled_large, coupled_small
-from benchmarks.gibbs_langevin import gibbs_langevin_large, gibbs_langevin_small
-from benchmarks.local_modes import ucd_lmi_large, ucd_lmi_small
-from benchmarks.mean_field import tap
-from benchmarks.memory import memory
-from benchmarks.overhead import overhead
-from benchmarks.pcd import pcd_1_large, pcd_1_small, pcd_10
-from benchmarks.primitives import noise, products
-from benchmarks.race import CLOCKS, Table, set_clock
-from benchmarks.sparse_sweeps import sparse_sweeps
-
-BENCHMARKS: dict[str, Callable[[bool], Table]] = {
-    "pcd-1-small": pcd_1_small,
-    "pcd-1-large": pcd_1_large,
-    "pcd-10": pcd_10,
-    "ais": annealing,
-    "gibbs-langevin-small": gibbs_langevin_small,
-    "gibbs-langevin-large": gibbs_langevin_large,
-    "tap": tap,
-    "ucd-small": coupled_small,
-    "ucd-large": coupled_large,
-    "ucd-lmi-small": ucd_lmi_small,
-    "ucd-lmi-large": ucd_lmi_large,
-    "sparse-sweeps": sparse_sweeps,
-    "overhead": overhead,
-    "noise": noise,
-    "products": products,
-    "memory": memory,
-}
+from benchmarks import page, records, system, targets
+from benchmarks.race import CLOCKS, Table, aligned, number, set_clock
+from benchmarks.suite import BENCHMARKS
 
 
 def main() -> None:
@@ -57,32 +29,113 @@ def main() -> None:
         default="wall",
         help="cpu: CPU time of the process, which on a busy machine and with one thread is what counts",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to a file")
+    parser.add_argument(
+        "--record",
+        action=argparse.BooleanOptionalAction,
+        help="whether to keep the numbers in this processor's record; a whole run by the wall clock is; "
+        "with --only, what it says of other benchmarks stays",
+    )
+    parser.add_argument(
+        "--records",
+        type=Path,
+        default=records.FOLDER,
+        metavar="FOLDER",
+        help="where records are (default: those of the project, which docs/benchmarks.md is made of)",
+    )
     arguments = parser.parse_args()
 
+    whole = not (arguments.quick or arguments.only)
+    recording = arguments.record
+    if recording is None:
+        recording = whole and arguments.clock == "wall"
+    published = arguments.records.resolve() == records.FOLDER
+    if recording and published and (arguments.quick or arguments.clock != "wall"):
+        parser.error(
+            "--record: the project's records are by the wall clock and not --quick; name other --records"
+        )
     if arguments.clock == "cpu" and arguments.threads != 1:
         parser.error("--clock cpu adds up all threads: it goes with --threads 1")
     if arguments.threads < 1:
         parser.error(f"--threads: expected at least 1, received {arguments.threads}")
+
+    record = records.Record(system.processor(), os.cpu_count(), arguments.threads)
+    if recording:
+        try:
+            before = records.kept(arguments.records, record)
+        except ValueError as error:
+            parser.error(str(error))
+        if before and not whole:
+            record = before
     set_clock(arguments.clock)
     torch.set_num_threads(arguments.threads)
+    begun = perf_counter()
     with threadpool_limits(arguments.threads):
-        description = system.describe()
-        print(system.text(description), flush=True)
-        print(f"{arguments.clock} time; ÷ is the median over rounds of the ratio in one round", flush=True)
-        results = {}
-        for name in arguments.only or BENCHMARKS:
-            table = BENCHMARKS[name](arguments.quick)
-            results[name] = {"title": table.title, "results": table.data}
-            print(f"\n{table}", flush=True)
-    if arguments.json:
-        content = {
-            "machine": description,
+        run = {
+            **system.describe(),
             "clock": arguments.clock,
             "quick": arguments.quick,
-            "benchmarks": results,
+            "load": [system.load()],
         }
-        arguments.json.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(_text(record, run), flush=True)
+        tables = []
+        for name in arguments.only or BENCHMARKS:
+            start = perf_counter()
+            table = BENCHMARKS[name].run(arguments.quick)
+            print(f"\n{_printed(table, record.processor.vendor)}", flush=True)
+            print(f"({perf_counter() - start:.0f} s)", flush=True)
+            tables.append(table)
+    run["load"].append(system.load())
+    run["seconds"] = round(perf_counter() - begun)
+    if recording:
+        record.add(run, tables)
+        print(f"\nkept in {record.write(arguments.records)}")
+        if published:
+            page.write()
+
+
+def _text(record: records.Record, run: dict[str, Any]) -> str:
+    """What the numbers are measured on, in a few lines."""
+    processor = record.processor
+    versions = ", ".join(f"{name} {each}" for name, each in run["versions"].items())
+    speeds = ", ".join(f"{name} {speed}" for name, speed in run["gflops"].items())
+    return (
+        f"{processor.name}, family {processor.family}, model {processor.model}: {' '.join(processor.flags)}\n"
+        f"{record.cores} cores, load {run['load'][0]}, threads {record.threads}, {run['system']}\n"
+        f"products by {run['products']} (10⁹ operations a second: {speeds})\n"
+        f"{versions}, commit {run['commit']}\n"
+        f"{run['clock']} time; ÷ is the median over rounds of the ratio in one round"
+    )
+
+
+def _printed(table: Table, vendor: str) -> str:
+    """A table in text."""
+    timed = any(row.rounds for row in table.rows)
+    figures = list(dict.fromkeys(name for row in table.rows for name in row.figures))
+    wanted = targets.of(table.name, vendor)
+    heading = ["", *(["median ms", "quartiles", "fastest"] if timed else []), *figures]
+    heading += [table.ratio, *(["target", ""] if wanted else [])]
+    lines = []
+    for row in table.rows:
+        cells = [row.contestant]
+        if timed:
+            quartiles = "-".join(map(number, row.quartiles_ms or ()))
+            cells += [number(row.median_ms), quartiles, number(row.fastest_ms)]
+        cells += [number(row.figures.get(name)) for name in figures]
+        cells.append("" if row.ratio is None else f"{row.ratio:.2f}")
+        if wanted:
+            found = [each.verdict(row, vendor) for each in wanted if each.contestant == row.contestant]
+            cells += [
+                ", ".join(each.wanted for each in found),
+                ", ".join(f"{each.value} {'met' if each.met else 'missed'}" for each in found if each.value),
+            ]
+        lines.append(cells)
+    notes = list(table.notes)
+    if table.name in targets.REFERENCES:
+        reference = targets.REFERENCES[table.name]
+        notes.append(
+            f"the reference, not run: {reference.program}, {reference.ms:g} ms; {reference.conditions}"
+        )
+    return "\n".join([table.title, "", aligned(heading, lines), *notes])
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from benchmarks import peers
-from benchmarks.race import Table, compare, repeat
-from harmonium._products import product
+from benchmarks.race import Table, compare, repeat, share
+from benchmarks.targets import HARMONIUM, PRODUCTS, RBMS
 from harmonium.likelihood import ais
+from harmonium.products import product
 
 VISIBLE, HIDDEN, CHAINS = 784, 500, 100
 
@@ -19,18 +22,15 @@ def annealing(quick: bool) -> Table:
     )
     X = peers.rows(CHAINS, VISIBLE)
     machine = peers.machine(VISIBLE, HIDDEN)
-    whole = repeat(lambda: ais(machine, CHAINS, temperatures, data=X, reverse=False), 1)
-    contestants = {"harmonium": lambda: whole() / temperatures}
-    missing = {}
+    annealed = partial(ais, machine, CHAINS, temperatures, data=X, reverse=False)
+    contestants = {HARMONIUM: share(annealed, temperatures)}
     if peers.has_rbms():
-        contestants[peers.RBMS] = peers.rbms_annealing(X, HIDDEN, CHAINS, temperatures)
-    else:
-        missing[peers.RBMS] = peers.HOW_TO_GET_RBMS
+        contestants[RBMS] = peers.rbms_annealing(X, HIDDEN, CHAINS, temperatures)
     W, h = machine.couplings[0].weight.detach(), peers.rows(CHAINS, HIDDEN)
 
     def products() -> None:
         product(X, W)
         product(h, W.t())
 
-    contestants["its own products alone"] = repeat(products, temperatures)
-    return compare(table, contestants, 3 if quick else 11, {peers.RBMS: 4.0}, missing)
+    contestants[PRODUCTS] = repeat(products, temperatures)
+    return peers.with_missing(compare(table, contestants, 3 if quick else 11))

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 import torch
 from torch import Tensor
 
 import harmonium as hm
 from benchmarks import peers
-from benchmarks.race import Contestant, Table, race, ratio, repeat
+from benchmarks.race import Contestant, Table, compare, repeat
+
+SIZES = ((16, 16, 10, 200), (784, 500, 100, 25), (784, 500, 1000, 4))
+"""Visible and hidden units, rows of a batch and chains, updates in a round."""
+CASES = tuple(f"{visible} × {hidden}, {batch}" for visible, hidden, batch, _ in SIZES)
+PARTS = ("rule.gradient", "and a step of torch.optim.SGD", "hm.train")
 
 
 def overhead(quick: bool) -> Table:
     table = Table(
         "overhead",
         "PCD-1: what a whole update of hm.train adds to rule.gradient",
-        [
-            "size, batch = chains",
-            "gradient µs",
-            "+ SGD step",
-            "hm.train",
-            "train adds µs",
-            "train ÷ gradient",
-        ],
-        notes=["+ SGD step: gradient, then torch.optim.SGD(fused=True)", "medians; ratio within rounds"],
+        "÷ rule.gradient",
+        notes=["the last number of a size: rows of the batch, and chains"],
     )
-    for visible, hidden, batch, updates in ((16, 16, 10, 200), (784, 500, 100, 25), (784, 500, 1000, 4)):
+    for case, (visible, hidden, batch, updates) in zip(CASES, SIZES, strict=True):
         X = peers.rows(10_000, visible)
-        contestants = {
-            "gradient": _gradient(X[:batch], hidden, updates, step=False),
-            "step": _gradient(X[:batch], hidden, updates, step=True),
-            "train": peers.harmonium_training(X, hidden, batch, batch, 1, updates),
-        }
-        seconds = race(contestants, 3 if quick else 15)
-        micro = {name: 1e6 * median(taken) for name, taken in seconds.items()}
-        added = micro["train"] - micro["gradient"]
-        times = ratio(seconds, "train", "gradient")
-        size = f"{visible} × {hidden}, {batch}"
-        cells = [*micro.values(), added]
-        table.rows.append([size, *(f"{cell:.0f}" for cell in cells), f"{times:.2f}"])
-        table.data[size] = {**{f"{name}_microseconds": each for name, each in micro.items()}, "ratio": times}
+        work = (
+            _gradient(X[:batch], hidden, updates, step=False),
+            _gradient(X[:batch], hidden, updates, step=True),
+            peers.harmonium_training(X, hidden, batch, batch, 1, updates),
+        )
+        compare(table, dict(zip(PARTS, work, strict=True)), 3 if quick else 15, group=case)
     return table
 
 

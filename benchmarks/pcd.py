@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks import peers
 from benchmarks.race import Table, compare, repeat
+from benchmarks.targets import HARMONIUM, PLAIN, PRODUCTS, RBMS, SKLEARN
 
 VISIBLE, HIDDEN = 784, 500
 
@@ -24,21 +25,14 @@ def _pcd(name: str, quick: bool, *, batch: int, chains: int, k: int, updates: in
     table = Table(name, f"PCD-{k}, {VISIBLE} × {HIDDEN}, batch {batch}, {chains} chains: one update")
     X = peers.rows(10_000, VISIBLE)
     size = (HIDDEN, batch, chains, k, updates)
-    contestants = {"harmonium": peers.harmonium_training(X, *size)}
-    missing = {}
+    contestants = {HARMONIUM: peers.harmonium_training(X, *size)}
     if k == 1 and batch == chains:  # all that scikit-learn has
-        contestants["scikit-learn, fit"] = peers.sklearn_fit(X, HIDDEN, batch, updates)
+        contestants[SKLEARN] = peers.sklearn_fit(X, HIDDEN, batch, updates)
         contestants["scikit-learn, partial_fit"] = peers.sklearn_partial_fit(X, HIDDEN, batch, updates)
         table.notes.append("scikit-learn: fit works in float32 as all others here, partial_fit in float64")
     if peers.has_rbms():
-        contestants[peers.RBMS] = peers.rbms_training(X, *size)
-    else:
-        missing[peers.RBMS] = peers.HOW_TO_GET_RBMS
-    contestants["plain torch"] = peers.plain_torch(X, *size)
+        contestants[RBMS] = peers.rbms_training(X, *size)
+    contestants[PLAIN] = peers.plain_torch(X, *size)
     products = peers.update_products(VISIBLE, HIDDEN, batch, chains, k)
-    contestants["its own products alone"] = repeat(products, updates)
-    targets = {"scikit-learn, fit": 2.0, peers.RBMS: 2.5}
-    if chains == batch == 1000:
-        targets["its own products alone"] = 1 / 1.5
-        table.notes.append("its own products alone: 0.67 says that harmonium takes 1.5 times as long")
-    return compare(table, contestants, 3 if quick else 15, targets, missing)
+    contestants[PRODUCTS] = repeat(products, updates)
+    return peers.with_missing(compare(table, contestants, 3 if quick else 15))

@@ -12,17 +12,25 @@ from sklearn.neural_network import BernoulliRBM
 from torch import Tensor
 
 import harmonium as hm
-from benchmarks.race import Contestant, now, repeat
-from harmonium._products import product
+from benchmarks.race import Contestant, Row, Table, now, repeat, share
+from benchmarks.targets import RBMS
+from harmonium.products import product
 
 LEARNING_RATE = 0.01
-RBMS = "rbms 0.5.0"
-HOW_TO_GET_RBMS = "not installed; python -m pip install --no-deps -r benchmarks/requirements.txt"
+_HOW_TO_GET_RBMS = "not installed; python -m pip install --no-deps -r benchmarks/requirements.txt"
 
 
 def has_rbms() -> bool:
     """Whether rbms and what it imports are there."""
     return all(importlib.util.find_spec(name) is not None for name in ("rbms", "tqdm", "h5py"))
+
+
+def with_missing(table: Table) -> Table:
+    """The table with a row for rbms, where it could not take part."""
+    if not has_rbms():
+        table.rows.append(Row(RBMS))
+        table.notes.append(f"{RBMS}: {_HOW_TO_GET_RBMS}")
+    return table
 
 
 def rows(count: int, width: int) -> Tensor:
@@ -51,9 +59,14 @@ class Stopwatch:
 
 
 def harmonium_training(X: Tensor, hidden: int, batch: int, chains: int, k: int, updates: int) -> Contestant:
+    """Whole updates of PCD-k by ``hm.train``."""
+    return training(machine(X.shape[1], hidden), X, hm.rules.pcd(k, chains), batch, updates)
+
+
+def training(
+    trained: hm.BoltzmannMachine, X: Tensor, rule: hm.learning.Rule, batch: int, updates: int
+) -> Contestant:
     """Whole updates of ``hm.train``; every call goes on with the machine of the last."""
-    trained = machine(X.shape[1], hidden)
-    rule = hm.rules.pcd(k, chains)
 
     def contestant() -> float:
         stopwatch = Stopwatch()
@@ -130,8 +143,7 @@ def rbms_annealing(X: Tensor, hidden: int, chains: int, temperatures: int) -> Co
     anneal = torch.no_grad()(
         partial(compute_partition_function_ais, num_chains=chains, num_beta=temperatures + 1, params=model)
     )
-    whole = repeat(anneal, 1)
-    return lambda: whole() / temperatures
+    return share(anneal, temperatures)
 
 
 def _rbms_model(X: Tensor, hidden: int) -> Any:
@@ -171,7 +183,10 @@ def plain_torch(X: Tensor, hidden: int, batch: int, chains: int, k: int, updates
 
 
 def update_products(visible: int, hidden: int, batch: int, chains: int, k: int) -> Callable[[], None]:
-    """The matrix products of one update of PCD-k and nothing else, by harmonium's own ``product``."""
+    """The matrix products of one update of PCD-k and nothing else, by the library that was chosen.
+
+    Harmonium itself may take fewer digits for some of them than float32 has, and is then faster.
+    """
     W = machine(visible, hidden).couplings[0].weight.detach()
     v, x = rows(batch, visible), rows(chains, visible)
     mean, h = rows(batch, hidden), rows(chains, hidden)

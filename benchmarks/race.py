@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median, quantiles
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, final
 
 Contestant = Callable[[], float]
 """Does a piece of work and returns its seconds for one unit of it, such as an update."""
@@ -29,6 +29,32 @@ def now() -> float:
     return _clock()
 
 
+@final
+@dataclass(frozen=True)
+class Row:
+    """What one contestant did.
+
+    Attributes:
+        contestant: its name.
+        median_ms: milliseconds, median over rounds; None for what was not timed.
+        quartiles_ms: the two quartiles.
+        fastest_ms: the fastest round.
+        rounds: how many.
+        ratio: its time over that of the contestant it is held against, the median over rounds of the ratio
+            in one round.
+        figures: other numbers, by what they are.
+    """
+
+    contestant: str
+    median_ms: float | None = None
+    quartiles_ms: tuple[float, float] | None = None
+    fastest_ms: float | None = None
+    rounds: int = 0
+    ratio: float | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@final
 @dataclass
 class Table:
     """What one benchmark found.
@@ -36,29 +62,16 @@ class Table:
     Attributes:
         name: of the benchmark, as ``--only`` takes it.
         title: what was measured, on what.
-        columns: headings.
-        rows: cells in the order of the columns, as they are printed.
+        ratio: what a row's ratio is.
+        rows: one for every contestant.
         notes: lines below the table.
-        data: the numbers behind the cells, for ``--json``.
     """
 
     name: str
     title: str
-    columns: list[str] = field(default_factory=list)
-    rows: list[list[str]] = field(default_factory=list)
+    ratio: str = "÷ harmonium"
+    rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    data: dict[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        cells = [self.columns, *self.rows]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
-
-        def line(row: list[str]) -> str:
-            padded = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-            return "  ".join([row[0].ljust(widths[0]), *padded]).rstrip()
-
-        rule = "  ".join("-" * width for width in widths)
-        return "\n".join([self.title, "", line(self.columns), rule, *map(line, self.rows), *self.notes])
 
 
 def repeat(work: Callable[[], object], times: int) -> Contestant:
@@ -71,6 +84,12 @@ def repeat(work: Callable[[], object], times: int) -> Contestant:
         return (now() - start) / times
 
     return contestant
+
+
+def share(work: Callable[[], object], parts: int) -> Contestant:
+    """A contestant that does the work once, and returns the time of one of its equal parts."""
+    whole = repeat(work, 1)
+    return lambda: whole() / parts
 
 
 def race(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, list[float]]:
@@ -90,45 +109,55 @@ def race(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, list[f
     return seconds
 
 
-def ratio(seconds: Mapping[str, list[float]], name: str, to: str) -> float:
-    """The median over rounds of one contestant's time over another's in the same round."""
-    return median(a / b for a, b in zip(seconds[name], seconds[to], strict=True))
-
-
 def compare(
     table: Table,
     contestants: Mapping[str, Contestant],
     rounds: int,
-    targets: Mapping[str, float] | None = None,
-    missing: Mapping[str, str] | None = None,
+    *,
+    group: str = "",
+    figures: Callable[[float], Mapping[str, float]] | None = None,
 ) -> Table:
-    """Fills a table with a race against the first contestant.
+    """Adds the rows of a race to a table.
 
     Args:
-        table: what to fill; its columns are set here.
+        table: what to fill.
         contestants: the first is the one that the others are held against.
-        rounds: at least 1.
-        targets: the least ratio, to the first, that a contestant's time should have.
-        missing: contestants that could not start, and why.
+        rounds: at least 2.
+        group: goes before the names, where a table has several races.
+        figures: other numbers that follow from the median of the seconds.
     """
-    targets = targets or {}
     seconds = race(contestants, rounds)
-    own = next(iter(contestants))
-    table.columns = ["", "median ms", "fastest", f"÷ {own}", "target", ""]
+    own = next(iter(seconds.values()))
     for name, taken in seconds.items():
-        times = ratio(seconds, name, own)
-        target = targets.get(name)
-        met = "" if target is None else "met" if times >= target else "missed"
-        wanted = "" if target is None else f"≥ {target:.2f}"
-        cells = [f"{1e3 * median(taken):.3f}", f"{1e3 * min(taken):.3f}", f"{times:.2f}", wanted, met]
-        table.rows.append([name, *cells])
-        table.data[name] = {
-            "median_seconds": median(taken),
-            "fastest_seconds": min(taken),
-            "ratio": times,
-            "target_ratio": target,
-        }
-    for name, reason in (missing or {}).items():
-        table.rows.append([name, *[""] * 5])
-        table.notes.append(f"{name}: {reason}")
+        lower, middle, upper = quantiles(taken, n=4, method="inclusive")
+        table.rows.append(
+            Row(
+                f"{group}: {name}" if group else name,
+                1e3 * middle,
+                (1e3 * lower, 1e3 * upper),
+                1e3 * min(taken),
+                rounds,
+                median(a / b for a, b in zip(taken, own, strict=True)),
+                figures(middle) if figures else {},
+            )
+        )
     return table
+
+
+def aligned(heading: list[str], rows: Iterable[list[str]]) -> str:
+    """Text in columns, the first to the left and the others to the right."""
+    cells = [heading, *rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(heading))]
+
+    def line(row: list[str]) -> str:
+        padded = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        return "  ".join([row[0].ljust(widths[0]), *padded]).rstrip()
+
+    return "\n".join([line(heading), "  ".join("-" * width for width in widths), *map(line, cells[1:])])
+
+
+def number(value: Any) -> str:
+    """A measured number as it is printed: three digits, and whole from a hundred on."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"

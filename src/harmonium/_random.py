@@ -8,10 +8,8 @@ belong to fixed chunks of the array the bits do not depend on the number of thre
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any, cast
 
@@ -20,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harmonium.compiled.serving import share_out
+
 _CHUNK = 1 << 18
 _LOCAL = threading.local()
 _WARM_UP = 18  # SFC64's author lets 12 to 18 outputs pass before neighbouring seeds look unrelated
@@ -27,19 +27,6 @@ _SMALL = 1 << 14  # below this, opening a stream costs more than it saves
 _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
 Noise = NDArray[Any]
-
-_POOL: ThreadPoolExecutor
-
-
-def _renew_pool() -> None:
-    global _POOL
-    _POOL = ThreadPoolExecutor(max_workers=64, thread_name_prefix="harmonium-noise")
-
-
-_renew_pool()
-if hasattr(os, "register_at_fork"):
-    # A child has the pool without its threads, and would wait for them for ever.
-    os.register_at_fork(after_in_child=_renew_pool)
 
 
 def as_generator(seed: int | torch.Generator, device: torch.device | None = None) -> torch.Generator:
@@ -72,12 +59,12 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
     if generator.device.type != "cpu" or prod(shape) < _SMALL or dtype not in _NUMPY_DTYPES:
         return torch.rand(shape, generator=generator, device=generator.device, dtype=dtype)
     size = prod(shape)
-    key = int(torch.randint(1 << 62, (), generator=generator))
+    word = int(key(generator))
     if size <= _CHUNK:
-        flat = _words(_stream(key, 0), size, dtype)
+        flat = _words(_stream(word, 0), size, dtype)
     else:
         flat = np.empty(size, _NUMPY_DTYPES[dtype])
-        _fill(flat, key, dtype)
+        _fill(flat, word, dtype)
     return torch.from_numpy(flat).view(shape)
 
 
@@ -101,18 +88,19 @@ def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Ten
     return torch.randint(high, tuple(shape), generator=generator, device=generator.device)
 
 
+def key(generator: torch.Generator) -> np.uint64:
+    """What opens streams of noise elsewhere: a word of 62 bits."""
+    return np.uint64(int(integers(1 << 62, (), generator)))
+
+
 def _fill(out: Noise, key: int, dtype: torch.dtype) -> None:
     chunks = [(i, out[start : start + _CHUNK]) for i, start in enumerate(range(0, out.size, _CHUNK))]
-    threads = min(torch.get_num_threads(), len(chunks))
 
-    def work(first: int) -> None:
-        for i, chunk in chunks[first::threads]:
-            chunk[:] = _words(_stream(key, i), chunk.size, dtype)
+    def work(number: int) -> None:
+        i, chunk = chunks[number]
+        chunk[:] = _words(_stream(key, i), chunk.size, dtype)
 
-    if threads == 1:
-        work(0)
-    else:
-        list(_POOL.map(work, range(threads)))
+    share_out(work, len(chunks))
 
 
 def _stream(key: int, chunk: int) -> np.random.Generator:

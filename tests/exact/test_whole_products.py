@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from harmonium import products
-from harmonium.products import Factor, RowProducts, calibration, dense
+from harmonium.compiled import serving
+from harmonium.products import Factor, RowProducts, calibration
 from harmonium.products.digits import EXACT, MEANS, Digits, whole_numbers, work
 
 pytest.importorskip("numba")
@@ -17,7 +18,7 @@ if not work():
 @pytest.fixture
 def digits_always(monkeypatch):
     """Takes digits for products of any size."""
-    monkeypatch.setattr(dense, "_WORTHWHILE", 0)
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
     before = products.made()
     products.use("torch,digits=1")
     yield
@@ -149,7 +150,7 @@ def test_the_choice_says_what_was_measured() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_sums_of_the_rows_that_states_pick(monkeypatch, share: float, transposed: bool) -> None:
-    monkeypatch.setattr(dense, "_WORTHWHILE", 0)
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
     before = products.made()
     products.use("torch,sparse=1")
     try:

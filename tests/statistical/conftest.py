@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from harmonium import products
+from harmonium.compiled import serving
+
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread() -> Iterator[None]:
@@ -15,3 +18,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Uses the compiled steps of batches whatever the size, and sums of rows for products of states."""
+    monkeypatch.setattr(serving, "HALF_STEP", 0)
+    monkeypatch.setattr(serving, "NARROW", 0)
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    monkeypatch.setattr(serving, "SMALL_PAIRS", 0)
+    before = products.made()
+    products.use("torch,sparse=1" if serving.COMPILED else "torch")
+    yield
+    products.use(before)

@@ -10,7 +10,7 @@ import torch
 
 import harmonium as hm
 from harmonium import products
-from harmonium.products import dense
+from harmonium.compiled import serving
 
 from .support import exact_states, exact_statistics, largest_z, machine, row_statistics
 from .test_couplings import estimates
@@ -36,7 +36,7 @@ def ways(request, monkeypatch) -> set[str]:
             return original(*arguments)
 
         monkeypatch.setattr(place, noted)
-    monkeypatch.setattr(dense, "_WORTHWHILE", 0)
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
     before = products.made()
     products.use(request.param)
     yield taken
@@ -69,7 +69,7 @@ def test_no_drift(name: str, kernel: hm.chains.Kernel) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pairs_are_unbiased(monkeypatch, name: str) -> None:
-    monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: False)
+    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: False)
     made = machine(name)
     exact = exact_statistics(made.hamiltonian())
     z, limit = largest_z(estimates(made.float(), hm.couplings.Gibbs(), 1, 3, 1).double(), exact)

@@ -12,7 +12,7 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import GibbsLangevin, Kernel, Langevin
-from harmonium.chains.small import advance_small, suits
+from harmonium.compiled import serving
 from harmonium.machine import Statistics
 
 from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
@@ -195,11 +195,19 @@ def test_wrong_arguments_are_named(message, call):
         call()
 
 
+def advance_small(*arguments, **options):
+    """That of the compiled chains."""
+    pytest.importorskip("numba")
+    from harmonium.chains.small import advance_small
+
+    return advance_small(*arguments, **options)
+
+
 def small_drift(kernel: Kernel, name: str) -> tuple[float, float]:
     """As ``drift``, by the compiled chains."""
     made = machine(name).float()
     hamiltonian = made.hamiltonian()
-    assert suits(kernel, hamiltonian)
+    assert serving.small_chains(hamiltonian)
     generator = torch.Generator().manual_seed(3)
     start = [x.float() for x in exact_states(machine(name), ROWS, generator)]
     states, diagnostics = advance_small(

@@ -1,4 +1,4 @@
-"""The compiled steps of large batches have the law of the general ones, or equal them.
+"""The compiled steps of large batches and of small pairs: what ``test_compiled`` does not say of them.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -11,38 +11,22 @@ import torch
 from scipy import stats
 
 import harmonium as hm
-from harmonium.couplings import Block, Gibbs, Maximal, two_valued
+from harmonium.compiled import serving
+from harmonium.couplings import Block, Gibbs, Maximal
+from harmonium.couplings.gibbs import _field
+from harmonium.couplings.ledger import add_signed
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 
-from .support import (
-    FAILURE_RATE,
-    all_states,
-    exact_statistics,
-    flat,
-    largest_z,
-)
+from .support import FAILURE_RATE, all_states, exact_statistics, flat, largest_z
+from .test_compiled import ROWS, TWO_VALUED, machine
 from .test_couplings import estimates, p_value
 
 pytest.importorskip("numba")
-ROWS = 20_000
 LAYERS = {"bernoulli": hm.Bernoulli, "spin": hm.Spin}
 
 
-@pytest.fixture
-def always(monkeypatch):
-    """Uses every compiled step whatever the size."""
-    monkeypatch.setattr(two_valued, "_WORTHWHILE", 0)
-    monkeypatch.setattr(two_valued, "FEW_DIFFERENCES", 1.0)
-    monkeypatch.setattr("harmonium.couplings.meeting.suits", lambda *_: False)
-
-
-def deep_machine(scale: float = 0.8) -> hm.BoltzmannMachine:
-    made = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Spin(3), hm.Bernoulli(3)])
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in made.parameters():
-            p.copy_(scale * torch.randn(p.shape, generator=generator))
-    return made
+def deep_machine() -> hm.BoltzmannMachine:
+    return machine(hm.Bernoulli(4), hm.Spin(3), hm.Bernoulli(3))
 
 
 def pairs_of(made: hm.BoltzmannMachine, rows: int, share: float):
@@ -74,7 +58,7 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
         )
         for fields in (first, second)
     )
-    assert two_valued.serves(hamiltonian, p.parts)
+    assert serving.two_valued(p.fields[0], p.values)
     drawn = Maximal(common_noise=True).draw(p, q, generator)
     parts = [all_states(layer).float() for layer in layers]
     states = parts[0] if len(parts) == 1 else torch.cat(
@@ -106,7 +90,7 @@ def test_fields_from_differences_are_the_fields(always, threads):
             states = pairs_of(made, 300, share)
             for l in range(3):
                 with torch.no_grad():
-                    fields = two_valued.fields_of_both(hamiltonian, Part(l), states)
+                    fields = _field(hamiltonian, Part(l), states, 2)
                     torch.testing.assert_close(fields, hamiltonian.field(l, states))
                     if share == 0:
                         assert torch.equal(fields[:300], fields[300:])
@@ -134,6 +118,14 @@ def test_the_estimate_is_unbiased(always, horizon):
     assert z < limit
 
 
+@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)], ids=str)
+def test_the_estimate_of_small_pairs_is_unbiased(horizon):
+    made = TWO_VALUED["spin"]()
+    assert serving.small_pairs(made.hamiltonian(), False)
+    z, limit = largest_z(estimates(made, Gibbs(), *horizon).double(), exact_statistics(made.hamiltonian()))
+    assert z < limit
+
+
 def signed_sums(made, states, signs, repeats):
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(3)
@@ -142,7 +134,7 @@ def signed_sums(made, states, signs, repeats):
         total = Statistics(hamiltonian)
         with torch.no_grad():
             fields = {1: hamiltonian.field(1, states)}
-            two_valued.add_signed(total, hamiltonian, states, fields, signs, 0.01, (1,), generator)
+            add_signed(total, hamiltonian, states, fields, signs, 0.01, (1,), generator)
         rows.append(flat(total))
     expected = Statistics(hamiltonian)
     with torch.no_grad():
@@ -179,8 +171,10 @@ def test_other_units_and_types_take_the_general_way():
         ((hm.Categorical(2, 3), hm.Bernoulli(3)), torch.float32),
     ):
         made = hm.BoltzmannMachine(list(layers)).to(dtype)
-        assert not two_valued.serves(made.hamiltonian(), (0, 1))
-        assert not two_valued.adds_signed(made.hamiltonian(), 10**6)
+        hamiltonian, values = made.hamiltonian(), [layer.two_values for layer in layers]
+        assert not serving.two_valued(hamiltonian.thetas[0][0], values)
+        assert not serving.whole_numbers_pay(hamiltonian, hamiltonian.thetas[0][0], 10**6)
+        assert not serving.small_pairs(hamiltonian, False)
 
 
 @pytest.mark.parametrize("gap", [1e-6, 1e-3, 1.0])
@@ -189,7 +183,7 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
 
     Then one law would seem to exceed the other nowhere, and rejection would find nothing left over.
     """
-    from harmonium.couplings import compiled_rows
+    from harmonium.compiled import units
 
     generator = torch.Generator().manual_seed(5)
     width = 3000
@@ -197,10 +191,9 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     step = (
         gap * torch.randn(width, generator=generator) * (torch.rand(width, generator=generator) < 0.01)
     ).numpy()
-    up, rare, work, tail = (np.empty(width, np.float32) for _ in range(4))
-    bits = np.empty(width, np.int32)
-    compiled_rows._probabilities(s, work, bits, bits.view(np.float32), up, rare)
-    change = compiled_rows._change(s, step, rare, work, bits, bits.view(np.float32), tail)
+    up, rare = np.empty(width, np.float32), np.empty(width, np.float32)
+    units.probabilities(s, up, rare)
+    change = units.change(s, step, rare, np.empty(width))
     p = 1 / (1 + np.exp(-s.astype(np.float64)))
     exact = np.log1p(p * np.expm1(step.astype(np.float64))).sum()
     assert abs(change - exact) < 1e-6 * abs(step).sum()

@@ -7,7 +7,7 @@ from harmonium.chains.langevin import Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.planted import planted
-from harmonium.chains.run import Observer, advance, begin, complete, run
+from harmonium.chains.run import Observer, advance, begin, complete, completed, run
 from harmonium.chains.tempering import Tempering
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "advance",
     "begin",
     "complete",
+    "completed",
     "local_search",
     "planted",
     "run",

@@ -21,20 +21,25 @@ class Gibbs(Kernel):
     """
 
     def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        moved = list(states)
+        return self.onward(hamiltonian, Step(list(states), {}, {}), generator)
+
+    def onward(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
+        moved, known = list(step.states), dict(step.fields)
         for l in hamiltonian.graph.inner:
-            moved[l] = states[l].clone()  # to be written over part by part
-        fields: dict[int, Tensor] = {}
+            moved[l] = moved[l].clone()  # to be written over part by part
         for colour in hamiltonian.graph.colours:
             for part in colour:
                 l = part.layer
                 if hamiltonian.fixes(l):
                     continue
-                field = hamiltonian.field(part, moved)
+                whole = part.columns is None
+                field = known[l] if whole and l in known else hamiltonian.field(part, moved)
                 moved[l] = hamiltonian.draw(part, moved, generator, field)
+                for joint in hamiltonian.graph.joints[l]:
+                    known.pop(joint.other, None)
                 if l in hamiltonian.graph.summed:
-                    fields[l] = field
-        return Step(moved, fields, {})
+                    known[l] = field
+        return Step(moved, known, {})
 
     def __repr__(self) -> str:
         return "Gibbs()"

@@ -72,7 +72,10 @@ class GibbsLangevin(Kernel):
         return Relaxation(*self._draw(), collapsed=False, adjusted=adjusted)
 
     def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        return self.relaxation.sweep(hamiltonian, states, generator)
+        return self.onward(hamiltonian, Step(list(states), {}, {}), generator)
+
+    def onward(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
+        return self.relaxation.sweep(hamiltonian, step, generator)
 
     def _draw(self) -> tuple[float, float]:
         """β₀ and s of the inner steps together."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,14 +17,15 @@ class Step(NamedTuple):
 
     Attributes:
         states: for each layer (batch, width_l).
-        fields: fields of the layers of ``graph.summed`` given the others of ``states``, where the sweep
-            knows them.
+        fields: fields of layers given the others of ``states``, where the sweep knows them.
         diagnostics: numbers about the sweep, such as an acceptance rate.
+        carried: what else the kernel's next sweep may use of these states; None where it uses nothing.
     """
 
     states: States
     fields: dict[int, Tensor]
     diagnostics: dict[str, float]
+    carried: Any = None
 
 
 class Kernel(ABC):
@@ -36,6 +37,10 @@ class Kernel(ABC):
     @abstractmethod
     def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         """Moves every chain once but for what the Hamiltonian holds; the given tensors are not changed."""
+
+    def onward(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
+        """``sweep`` from where a step of this kernel ended, without computing again what that one knows."""
+        return self.sweep(hamiltonian, step.states, generator)
 
     def at(self, sweep: int, sweeps: int) -> Kernel:
         """The kernel of sweep 0 ≤ sweep < sweeps of a run: another one where its steps have a schedule."""

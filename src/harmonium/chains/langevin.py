@@ -56,7 +56,10 @@ class Langevin(Kernel):
         return Relaxation(1 - self.step, math.sqrt(2 * self.step), collapsed=True, adjusted=self.adjust == 0)
 
     def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        return self.relaxation.sweep(hamiltonian, states, generator)
+        return self.onward(hamiltonian, Step(list(states), {}, {}), generator)
+
+    def onward(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
+        return self.relaxation.sweep(hamiltonian, step, generator)
 
     def __repr__(self) -> str:
         return f"Langevin(step={self.step:g}, adjust={self.adjust}, anneal={self.anneal})"

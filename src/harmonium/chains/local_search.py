@@ -10,6 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium.chains.kernel import Step
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 from harmonium.products import Changes
 
@@ -52,13 +53,14 @@ def local_search(
     """
     generator = _random.as_generator(seed, machine.device)
     begun = machine.check_states(states)
-    return search(machine.hamiltonian().given(clamp, len(begun[0])), begun, generator)
+    step, sweeps = search(machine.hamiltonian().given(clamp, len(begun[0])), begun, generator)
+    return step.states, sweeps
 
 
 def search(
     hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
-) -> tuple[States, Tensor]:
-    """``local_search`` on a machine in natural parameters, with one β for all chains."""
+) -> tuple[Step, Tensor]:
+    """``local_search`` on a machine in natural parameters, with one β for all chains; fields are known."""
     sides = hamiltonian.graph.sides("local search")
     free = [tuple(l for l in layers if not hamiltonian.fixes(l)) for layers in sides]
     discrete = [all(hamiltonian.layers[l].discrete for l in layers) for layers in free]
@@ -77,6 +79,7 @@ def search(
     current, law = list(modes), hamiltonian
     onward = _onward(hamiltonian)
     fields: dict[int, Tensor] = {}
+    mode_fields: dict[int, Tensor] = {}
     landmark: dict[int, Tensor] = {}
     for half in count():
         colour = half % 2
@@ -110,7 +113,11 @@ def search(
         halves[active[arrived]] = half + 1
         ended |= arrived
         if int(ended.sum()) * _COMPACT >= len(ended):
-            _put(modes, active[ended], [x[ended] for x in current])
+            for l, x in enumerate(current):
+                modes[l].index_copy_(0, active[ended], x[ended])
+            for l, field in fields.items():
+                known = mode_fields.setdefault(l, field.new_empty(rows, field.shape[1]))
+                known.index_copy_(0, active[ended], field[ended])
             rest = ~ended
             active, ended = active[rest], ended[rest]
             if len(active) == 0:
@@ -119,7 +126,7 @@ def search(
             fields = {l: field[rest] for l, field in fields.items()}
             landmark = {l: x[rest] for l, x in landmark.items()}
     halves -= late.squeeze(-1).to(halves.dtype)
-    return modes, halves.add(1).div(2, rounding_mode="floor")
+    return Step(modes, mode_fields, {}), halves.add(1).div(2, rounding_mode="floor")
 
 
 def _onward(hamiltonian: Hamiltonian) -> list[list[tuple[int, Tensor]]]:
@@ -129,8 +136,3 @@ def _onward(hamiltonian: Hamiltonian) -> list[list[tuple[int, Tensor]]]:
         onward[l].append((m, J.contiguous()))
         onward[m].append((l, transposed))
     return onward
-
-
-def _put(target: States, rows: Tensor, values: Sequence[Tensor]) -> None:
-    for x, value in zip(target, values, strict=True):
-        x.index_copy_(0, rows, value)

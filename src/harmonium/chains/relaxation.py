@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -33,8 +33,8 @@ class Relaxation(NamedTuple):
     collapsed: bool
     adjusted: bool
 
-    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        """A sweep as of a ``Kernel``.
+    def sweep(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
+        """A sweep from where a step ended; what that one knows is half the work of a Metropolis test.
 
         Raises:
             ValueError: a machine without a Gaussian layer, or a graph that two colours do not suffice for.
@@ -47,40 +47,53 @@ class Relaxation(NamedTuple):
             )
         moving = [l for l in real if not hamiltonian.fixes(l)]
         if not moving:
-            return Gibbs().sweep(hamiltonian, states, generator)
-        moved = list(states)
-        fields: dict[int, Tensor] = {}
+            return Gibbs().onward(hamiltonian, step, generator)
+        states, known = list(step.states), dict(step.fields)
+        log_marginal: Tensor | None = step.carried
         diagnostics: list[tuple[Tensor, Tensor]] = []
         sides = hamiltonian.graph.sides("a Langevin kernel")
         for own, others in (sides, sides[::-1]):
             block = _Block(hamiltonian, generator, [l for l in moving if l in own], others)
             if block.moving:
-                block.draw_discrete(moved, own)
-                fields, *numbers = self._move(block, moved)
+                if block.draw_discrete(states, known, own) or diagnostics:
+                    log_marginal = None
+                log_marginal, *numbers = self._move(block, states, known, log_marginal)
                 diagnostics.append((numbers[0], numbers[1]))
         names = ("acceptance", "squared_jump")
         totals = torch.stack([torch.stack(pair) for pair in diagnostics]).mean(0).tolist()
-        known = fields if not set(moving) & set(sides[1]) else {}
-        return Step(moved, known, dict(zip(names, totals, strict=True)))
+        carried = log_marginal if len(diagnostics) == 1 else None  # the next sweep begins with the same block
+        return Step(states, known, dict(zip(names, totals, strict=True)), carried)
 
-    def _move(self, block: _Block, states: States) -> tuple[dict[int, Tensor], Tensor, Tensor]:
-        """Moves the block in ``states``; returns the fields of the other colour and two diagnostics."""
-        fields = block.fields(states) if self.adjusted or self.collapsed else {}
-        centres = block.centres(block.at_means(states, fields) if self.collapsed else states)
+    def _move(
+        self, block: _Block, states: States, known: dict[int, Tensor], log_marginal: Tensor | None
+    ) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Moves the block in ``states``, whose fields and marginal density may be known.
+
+        Returns:
+            The density where the states are now, if it is known, and two diagnostics.
+        """
+        fields = block.fields(block.others, states, known) if self.adjusted or self.collapsed else {}
+        pulls = self._pulls(block, states, fields, known)
+        centres = block.centres(pulls)
         proposal = list(states)
         for l in block.moving:
             ahead = torch.lerp(centres[l], states[l], self.keep)
             noise = block.hamiltonian.noise(l, len(ahead), block.generator)
             proposal[l] = block.hamiltonian.hold(l, ahead.addcmul_(noise, self.spread * block.deviations[l]))
-        proposed_fields = block.fields(proposal)
+        proposed_fields = block.fields(block.others, proposal, {})
         if not self.collapsed:
             block.draw(proposal, proposed_fields)
+        reached: Tensor | None = None
         if self.adjusted:
-            back = block.at_means(proposal, proposed_fields) if self.collapsed else proposal
-            gain = block.log_marginal(proposal, proposed_fields) - block.log_marginal(states, fields)
+            back = self._pulls(block, proposal, proposed_fields, {})
+            if log_marginal is None:
+                log_marginal = block.log_marginal(states, fields)
+            reached = block.log_marginal(proposal, proposed_fields)
+            gain = reached - log_marginal
             gain += self._log_density(block, states, proposal, block.centres(back))
             gain -= self._log_density(block, proposal, states, centres)
             taken = metropolis_test(gain, block.generator)
+            reached = torch.where(taken, reached, log_marginal)
         else:
             taken = torch.ones(len(states[0]), dtype=torch.bool, device=block.hamiltonian.device)
         jump = torch.zeros_like(taken, dtype=block.hamiltonian.dtype)
@@ -90,12 +103,27 @@ class Relaxation(NamedTuple):
             units += states[l].shape[-1]
         if self.adjusted:
             rows = taken.unsqueeze(-1)
-            proposal = [torch.where(rows, new, old) for new, old in zip(proposal, states, strict=True)]
-            proposed_fields = {l: torch.where(rows, new, fields[l]) for l, new in proposed_fields.items()}
+            for new, old in zip(proposal, states, strict=True):
+                if new is not old:
+                    torch.where(rows, new, old, out=new)
+            for l, new in proposed_fields.items():
+                torch.where(rows, new, fields[l], out=new)
+        known.clear()
+        known.update(proposed_fields)
         if self.collapsed:
             block.draw(proposal, proposed_fields)
+        elif self.adjusted:
+            known.update({l: torch.where(rows, new, pulls[l]) for l, new in back.items()})
         states[:] = proposal
-        return proposed_fields, taken.to(jump.dtype).mean(), (taken * jump).mean() / units
+        return reached, taken.to(jump.dtype).mean(), (taken * jump).mean() / units
+
+    def _pulls(
+        self, block: _Block, states: States, fields: dict[int, Tensor], known: Mapping[int, Tensor]
+    ) -> dict[int, Tensor]:
+        """Fields of the moving layers, given the other colour or the means that it has in these fields."""
+        if self.collapsed:
+            return block.fields(block.moving, block.at_means(states, fields), {})
+        return block.fields(block.moving, states, known)
 
     def _log_density(self, block: _Block, to: States, start: States, centres: dict[int, Tensor]) -> Tensor:
         """ln q(to | start) of the free units, up to a constant: (batch,)."""
@@ -122,21 +150,24 @@ class _Block:
         self.others = others
         self.deviations = {l: hamiltonian.thetas[l][1].rsqrt() for l in moving}
 
-    def draw_discrete(self, states: States, own: Sequence[int]) -> None:
-        """Draws the layers of the colour that do not move, given the other colour."""
-        for l in own:
-            if l not in self.moving and not self.hamiltonian.fixes(l):
-                field = self.hamiltonian.field(l, states)
-                states[l] = self.hamiltonian.hold(l, self.hamiltonian.sample(l, field, self.generator))
+    def draw_discrete(self, states: States, known: dict[int, Tensor], own: Sequence[int]) -> bool:
+        """Draws the layers of the colour that do not move, and forgets the other's fields; whether any."""
+        drawn = [l for l in own if l not in self.moving and not self.hamiltonian.fixes(l)]
+        self.draw(states, self.fields(drawn, states, known))
+        if drawn:
+            for l in self.others:
+                known.pop(l, None)
+        return bool(drawn)
 
     def draw(self, states: States, fields: dict[int, Tensor]) -> None:
-        """Draws the other colour."""
+        """Draws layers of one colour given their fields."""
         for l, field in fields.items():
             if not self.hamiltonian.fixes(l):
                 states[l] = self.hamiltonian.hold(l, self.hamiltonian.sample(l, field, self.generator))
 
-    def fields(self, states: States) -> dict[int, Tensor]:
-        return {l: self.hamiltonian.field(l, states) for l in self.others}
+    def fields(self, layers: Sequence[int], states: States, known: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Fields of layers of one colour, with those that are known already."""
+        return {l: known[l] if l in known else self.hamiltonian.field(l, states) for l in layers}
 
     def at_means(self, states: States, fields: dict[int, Tensor]) -> States:
         """The states with the other colour at its conditional means."""
@@ -145,8 +176,8 @@ class _Block:
             result[l] = self.hamiltonian.hold(l, self.hamiltonian.mean(l, field))
         return result
 
-    def centres(self, states: States) -> dict[int, Tensor]:
-        return {l: self.hamiltonian.mean(l, self.hamiltonian.field(l, states)) for l in self.moving}
+    def centres(self, fields: dict[int, Tensor]) -> dict[int, Tensor]:
+        return {l: self.hamiltonian.mean(l, field) for l, field in fields.items()}
 
     def log_marginal(self, states: States, fields: dict[int, Tensor]) -> Tensor:
         """ln of the moving layers' density with the free units of the other colour summed out: (batch,)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -72,12 +72,12 @@ def advance(
     observer: Observer | None = None,
 ) -> States:
     """``run`` on states that the kernel has expanded; every chain in harmonium moves through this loop."""
+    step = Step(states, {}, {})
     for number in range(1, sweeps + 1):
-        step = kernel.at(number - 1, sweeps).sweep(hamiltonian, states, generator)
-        states = step.states
+        step = kernel.at(number - 1, sweeps).onward(hamiltonian, step, generator)
         if observer is not None:
             observer(number, step)
-    return states
+    return step.states
 
 
 def begin(
@@ -111,13 +111,30 @@ def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) ->
         v: visible states, (batch, visible_width); NaN is drawn as of independent units.
         generator: source of noise.
     """
-    states = hamiltonian.split(v)
+    return completed(hamiltonian, v, generator).states
+
+
+def completed(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    generator: torch.Generator,
+    known: Mapping[int, Tensor] | None = None,
+) -> Step:
+    """``complete``, with the fields of the layers that were drawn given all their neighbours.
+
+    Fields of layers given v alone may be ``known``, for a machine without joined hidden layers.
+    """
+    known = known or {}
+    states, fields = hamiltonian.split(v), dict[int, Tensor]()
     given = set(hamiltonian.graph.visible)
     if bool(v.isnan().any()):
         for l in hamiltonian.graph.visible:
             alone = hamiltonian.sample(l, torch.zeros_like(states[l]), generator)
             states[l] = torch.where(states[l].isnan(), alone, states[l])
     for l in hamiltonian.graph.order:
-        states[l] = hamiltonian.sample(l, hamiltonian.field(l, states, given), generator)
+        field = known[l] if l in known else hamiltonian.field(l, states, given)
+        states[l] = hamiltonian.sample(l, field, generator)
+        if given.issuperset(joint.other for joint in hamiltonian.graph.joints[l]):
+            fields[l] = field
         given.add(l)
-    return states
+    return Step(states, fields, {})

@@ -1,4 +1,9 @@
-"""When the compiled chains serve, and the way to them."""
+"""Chains of a small machine of Gaussian visible and two-valued hidden units, compiled: each runs on its own.
+
+The law is that of ``chains.relaxation``. Eager tensor code spends its time on starting operations where a
+machine has tens of units; here a sweep costs what its arithmetic costs, the field of a state is never
+computed twice, and statistics are summed on the way. Needs numba (``compiled.serving`` says when it serves).
+"""
 
 from __future__ import annotations
 
@@ -8,34 +13,15 @@ import numpy as np
 import torch
 
 from harmonium import _random
-from harmonium._parallel import COMPILED, COMPILED_VALUES, share_out
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Kernel
 from harmonium.chains.langevin import Langevin
 from harmonium.chains.relaxation import Relaxation
+from harmonium.compiled.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
+from harmonium.compiled.serving import SHARES, share_out, units_of
+from harmonium.compiled.units import change, draw, log_odds, probabilities, row_of
 from harmonium.machine import Hamiltonian, States, Statistics
-
-MAX_COUPLINGS = 1 << 12
-"""Couplings up to which a chain alone is faster than a batch of chains (docs/design_notes.md)."""
-_SHARES = 32  # chains are dealt into so many sums whatever the number of threads: so the bits stay the same
-
-
-def suits(kernel: Kernel, hamiltonian: Hamiltonian) -> bool:
-    """Whether the compiled chains have the law that is asked for and are the faster way to it."""
-    layers = hamiltonian.layers
-    return (
-        COMPILED
-        and isinstance(kernel, (Gibbs, Langevin, GibbsLangevin))
-        and len(layers) == 2
-        and hamiltonian.graph.is_chain
-        and layers[0].gaussian
-        and layers[1].two_values in COMPILED_VALUES
-        and hamiltonian.device.type == "cpu"
-        and hamiltonian.dtype is torch.float32
-        and isinstance(hamiltonian.beta, float)
-        and hamiltonian.couplings[0].numel() <= MAX_COUPLINGS
-    )
 
 
 def advance_small(
@@ -50,7 +36,7 @@ def advance_small(
     burn_in: int,
     marginal: bool,
 ) -> tuple[States, dict[str, float]]:
-    """``advance`` of free chains by compiled code, which also adds their statistics.
+    """``advance`` of free chains which also adds their statistics.
 
     Args:
         hamiltonian, kernel, states, sweeps, generator: as in ``advance``.
@@ -62,35 +48,30 @@ def advance_small(
     Returns:
         The states, and the diagnostics of ``relaxation`` as means over chains and sweeps.
     """
-    from harmonium.chains import compiled  # compiles at its first call, so not before it is wanted
-
-    run: Any = compiled.run
-
     moves = [_move(kernel.at(sweep, sweeps)) for sweep in range(sweeps)]
     keep, spread = np.array([move.keep for move in moves]), np.array([move.spread for move in moves])
     adjusted = np.array([move.adjusted for move in moves])
-    J = (hamiltonian.couplings[0].detach() * hamiltonian.beta).numpy()
+    J = np.ascontiguousarray((hamiltonian.couplings[0].detach() * hamiltonian.beta).numpy())
     n0, n1 = J.shape
+    hidden = units_of(hamiltonian.thetas[1], [hamiltonian.layers[1].two_values])
     linear, precision = (theta.detach().double().numpy() for theta in hamiltonian.thetas[0])
-    low, high = hamiltonian.layers[1].two_values or COMPILED_VALUES[0]
     v, h = (x.detach().numpy().copy() for x in states)
-    key = np.uint64(int(_random.integers(1 << 62, (), generator)))
+    key = _random.key(generator)
     chains = len(v)
-    shares = min(_SHARES, chains)
+    shares = min(SHARES, chains)
     sums = np.zeros((shares, n0)), np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     diagnostics = np.zeros((shares, 2))
+    law = keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight
+
+    run: Any = _run
 
     def work(share: int) -> None:
-        run(
-            np.ascontiguousarray(J), hamiltonian.thetas[1][0].detach().numpy(),
-            np.float32(high - low), np.float32(low), linear, precision, v, h, share,
-            shares, key, keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight,
-            *(total[share] for total in sums), diagnostics[share],
-        )  # fmt: skip
+        own = *(total[share] for total in sums), diagnostics[share]
+        run(J, hidden, linear, precision, v, h, share, shares, key, *law, *own)
 
     share_out(work, shares)
-    first, second, hidden, pairs = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
-    into.add_sums([[first, second], [hidden]], [pairs])
+    first, second, third, pairs = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
+    into.add_sums([[first, second], [third]], [pairs])
     acceptance, jump = diagnostics.sum(0) / (chains * sweeps)
     known = {} if isinstance(kernel, Gibbs) else {"acceptance": acceptance, "squared_jump": jump / n0}
     return [torch.from_numpy(v), torch.from_numpy(h)], {name: float(x) for name, x in known.items()}
@@ -100,3 +81,108 @@ def _move(kernel: Kernel) -> Relaxation:
     if isinstance(kernel, (Langevin, GibbsLangevin)):
         return kernel.relaxation
     return Relaxation(0.0, 1.0, collapsed=False, adjusted=False)
+
+
+@jit
+def _run(
+    J: Any, hidden: Any, linear: Any, precision: Any, v_all: Any, h_all: Any, share: int,
+    shares: int, key: Any, keep: Any, spread: Any, adjusted: Any, collapsed: bool, marginal: bool,
+    burn_in: int, weight: float, v_sum: Any, square_sum: Any, h_sum: Any, pair_sum: Any, diagnostics: Any,
+) -> None:  # fmt: skip
+    """Runs every ``shares``-th chain in place, adding weight · E[S | v] (or S) of its sweeps after burn-in.
+
+    ``hidden`` is bias, gain and lower value of the hidden units. ``keep``, ``spread`` and ``adjusted`` have
+    an entry for each sweep. ``diagnostics`` sums acceptances and squared jumps.
+    """
+    bias, gain, low = hidden
+    lean = low / gain
+    n0, n1 = J.shape
+    state, noise, normal, decide = stream(), room_for(n1), room_for(2 * n0 + 2), room_for(2)
+    deviation = 1.0 / np.sqrt(precision)
+    v, proposal = row_of(n0), row_of(n0)
+    centre, there, xi = np.empty(n0), np.empty(n0), np.empty(n0)
+    s, s_new, step, factors = row_of(n1), row_of(n1), row_of(n1), np.empty(n1)
+    up, up_new, rare, rare_new = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
+    h, h_new, mean, mean_new = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
+    h_part, pair_part = row_of(n1), np.empty((n0, n1), np.float32)
+    for chain in range(share, len(v_all), shares):
+        seed(state, key, chain)
+        v[:] = v_all[chain]
+        h[:] = h_all[chain]
+        h_part[:] = 0
+        pair_part[:] = 0
+        _hidden(v, J, bias, gain, low, s, up, rare, mean)
+        for sweep in range(len(keep)):
+            _centre(mean if collapsed else h, J, linear, precision, centre)
+            fill_normal(xi, normal, state)
+            forward = 0.0
+            for i in range(n0):
+                ahead = centre[i] + keep[sweep] * (v[i] - centre[i])
+                proposal[i] = ahead + spread[sweep] * deviation[i] * xi[i]
+                forward += xi[i] * xi[i]
+            _hidden(proposal, J, bias, gain, low, s_new, up_new, rare_new, mean_new)
+            if not collapsed:
+                fill(noise, state)
+                draw(up_new, low, noise, h_new)
+            taken = True
+            if adjusted[sweep]:
+                for j in range(n1):
+                    step[j] = s_new[j] - s[j]
+                log_ratio, backward = change(s, step, rare, factors), 0.0
+                for j in range(n1):
+                    log_ratio += np.float64(lean[j] * step[j])
+                _centre(mean_new if collapsed else h_new, J, linear, precision, there)
+                for i in range(n0):
+                    old, new = np.float64(v[i]), np.float64(proposal[i])
+                    back = (old - there[i] - keep[sweep] * (new - there[i])) / (spread[sweep] * deviation[i])
+                    backward += back * back
+                    log_ratio += (new - old) * (linear[i] - 0.5 * precision[i] * (new + old))
+                log_ratio += 0.5 * (forward - backward)
+                fill(decide, state)
+                taken = np.log(uniform(decide, 0)) < log_ratio
+            if taken:
+                diagnostics[0] += 1
+                for i in range(n0):
+                    jump = (proposal[i] - v[i]) / deviation[i]
+                    diagnostics[1] += jump * jump
+                v, proposal, s, s_new, h, h_new = proposal, v, s_new, s, h_new, h
+                up, up_new, rare, rare_new, mean, mean_new = up_new, up, rare_new, rare, mean_new, mean
+            if collapsed and (not marginal or sweep == len(keep) - 1):
+                fill(noise, state)
+                draw(up, low, noise, h)
+            if sweep >= burn_in:
+                seen = mean if marginal else h
+                for j in range(n1):
+                    h_part[j] += seen[j]
+                for i in range(n0):
+                    value = v[i]
+                    v_sum[i] += weight * value
+                    square_sum[i] -= 0.5 * weight * value * value
+                    for j in range(n1):
+                        pair_part[i, j] += value * seen[j]
+        for j in range(n1):
+            h_sum[j] += weight * h_part[j]
+        for i in range(n0):
+            for j in range(n1):
+                pair_sum[i, j] += weight * pair_part[i, j]
+        v_all[chain] = v
+        h_all[chain] = h
+
+
+@jit
+def _hidden(v: Any, J: Any, bias: Any, gain: Any, low: Any, s: Any, up: Any, rare: Any, mean: Any) -> None:
+    """Log-odds, probabilities and means of the hidden units given v."""
+    log_odds(v, J, bias, gain, s)
+    probabilities(s, up, rare)
+    for j in range(len(s)):
+        mean[j] = low[j] + (np.float32(1) - low[j]) * up[j]
+
+
+@jit
+def _centre(h: Any, J: Any, linear: Any, precision: Any, centre: Any) -> None:
+    """Means of the visible units given the hidden ones, or their means."""
+    for i in range(len(centre)):
+        field = np.float32(0)
+        for j in range(len(h)):
+            field += h[j] * J[i, j]
+        centre[i] = (linear[i] + field) / precision[i]

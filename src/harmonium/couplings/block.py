@@ -35,6 +35,16 @@ class Block:
     def rows(self) -> int:
         return len(self.fields[0])
 
+    @property
+    def values(self) -> list[tuple[float, float] | None]:
+        """The two values of the units of each part, where they have two."""
+        return [self.hamiltonian.kind(part).two_values for part in self.parts]
+
+    @property
+    def field(self) -> Tensor:
+        """The fields side by side."""
+        return (self.fields[0] if len(self.fields) == 1 else torch.cat(self.fields, -1)).contiguous()
+
     def take(self, rows: Tensor) -> Block:
         """The same at some rows, repetitions allowed."""
         some = Block(self.hamiltonian, self.parts, tuple(field[rows] for field in self.fields))
@@ -58,10 +68,10 @@ class Block:
 
         Throughout, as laws that are nearly equal must not seem to have different weights.
         """
-        exact = self.hamiltonian.to(torch.float64)
-        sums = [
-            exact.log_partition(part, B.double()) for part, B in zip(self.parts, self.fields, strict=True)
-        ]
+        sums = []
+        for part, field in zip(self.parts, self.fields, strict=True):
+            theta = tuple(parameter.double() for parameter in self.hamiltonian.theta(part))
+            sums.append(self.hamiltonian.kind(part).log_partition(field.double(), theta=theta).sum(-1))
         return torch.stack(sums).sum(0)
 
     def log_ratio(self, other: Block, x: Sequence[Tensor]) -> Tensor:

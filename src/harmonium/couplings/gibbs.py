@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium.couplings import two_valued
+from harmonium.compiled import serving
 from harmonium.couplings.block import Block, BlockCoupling
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
@@ -133,10 +133,29 @@ class Gibbs(PairKernel):
         return f"Gibbs(even={self.even!r}, odd={self.odd!r}{jumps})"
 
 
+@torch.no_grad()
 def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
-    if copies == 1:
+    """The field of a part; that of second chains is the first's and what they differ by, which is little.
+
+    Chains that are equal get equal fields, to the bit.
+    """
+    joined = [joint.other for joint in hamiltonian.graph.joints[part.layer]]
+    inputs = sum(states[l].numel() for l in joined) // 2
+    if (
+        copies == 1
+        or hamiltonian.held is not None
+        or part.columns is not None
+        or not serving.differences_pay(
+            hamiltonian, states[part.layer], inputs * hamiltonian.layers[part.layer].width
+        )
+    ):
         return hamiltonian.field(part, states)
-    return two_valued.fields_of_both(hamiltonian, part, states)
+    first, second = list(states), list(states)
+    for l in joined:
+        first[l], y = states[l].chunk(2)
+        second[l] = y - first[l]
+    field = hamiltonian.field(part, first)
+    return torch.cat((field, hamiltonian.field(part, second).add_(field)))
 
 
 def _stacked(x: Tensor, y: Tensor) -> Tensor:

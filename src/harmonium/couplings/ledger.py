@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import final
 
 import torch
 from torch import Tensor
 
-from harmonium.couplings import two_valued
+from harmonium import _random
+from harmonium.compiled import serving
 from harmonium.couplings.pairs import Place, join
-from harmonium.machine import Hamiltonian, Statistics
+from harmonium.machine import Hamiltonian, States, Statistics
+from harmonium.products import digits, int8_product
 
 _ROWS = 512  # smaller lots wait
+_SCALE = 127  # the largest whole number that a mean is rounded to
 
 
 @final
@@ -21,7 +25,7 @@ class Ledger:
     Args:
         hamiltonian: the machine.
         into: the sums; None keeps none.
-        generator: source of the noise of unbiased rounding (``two_valued.add_signed``).
+        generator: source of the noise of unbiased rounding (``add_signed``).
         row_weights: of the pairs, (pairs,), beside the weight of an entry; None where all count alike.
     """
 
@@ -63,8 +67,8 @@ class Ledger:
         self._lots = []
         machine, states, fields = self._hamiltonian.take(pairs), place.states, place.fields
         whole = self._into.readings is None and self._row_weights is None
-        if whole and two_valued.adds_signed(machine, len(signs)):
-            two_valued.add_signed(
+        if whole and serving.whole_numbers_pay(machine, states[0], len(signs)) and digits.work():
+            add_signed(
                 self._into, machine, states, fields, signs, self._magnitude, self._summed, self._generator
             )
         else:
@@ -80,3 +84,47 @@ class Ledger:
         self._lots.append((place, pairs, signs if weight > 0 else -signs))
         if sum(len(lot[1]) for lot in self._lots) >= _ROWS:
             self.flush()
+
+
+@torch.no_grad()
+def add_signed(
+    into: Statistics,
+    hamiltonian: Hamiltonian,
+    states: States,
+    fields: dict[int, Tensor],
+    signs: Tensor,
+    magnitude: float,
+    summed: Collection[int],
+    generator: torch.Generator,
+) -> None:
+    """``Statistics.add`` with weights ± magnitude, in whole numbers.
+
+    Units are ±1 or 0; means of summed layers are rounded to multiples of 1/127, up or down at random so that
+    their expectation stays what it is. Products of whole numbers are exact and take a quarter of the time.
+    """
+    whole_signs = signs.to(torch.int8)
+    values: list[Tensor] = []
+    for l, layer in enumerate(hamiltonian.layers):
+        if l not in summed:
+            values.append(states[l].to(torch.int8))
+            continue
+        field = fields[l] if l in fields else hamiltonian.field(l, states)
+        if not bool(torch.isfinite(field.sum())):  # no whole number says so: let the general way
+            into.add(hamiltonian, states, signs * magnitude, summed, fields)
+            return
+        rounded = torch.empty(field.shape, dtype=torch.int8)
+        units = serving.units_of(hamiltonian.thetas[l], [layer.two_values])
+        key = _random.key(generator)
+        serving.over_rows("round_means", len(field), field, *units, key, _SCALE, rounded)
+        values.append(rounded)
+    unit = [1 / _SCALE if l in summed else 1.0 for l in range(len(values))]
+    thetas = [
+        [int8_product(whole_signs.unsqueeze(0), x).squeeze(0) * (magnitude * u)]
+        for x, u in zip(values, unit, strict=True)
+    ]
+    signed = [x * whole_signs.unsqueeze(-1) if l not in summed else x for l, x in enumerate(values)]
+    couplings = [
+        int8_product(signed[l].t(), signed[m]) * (magnitude * unit[l] * unit[m])
+        for l, m in hamiltonian.graph.edges
+    ]
+    into.add_sums(thetas, couplings)

@@ -7,7 +7,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium.couplings import two_valued
+from harmonium import _random
+from harmonium.compiled import serving
 from harmonium.couplings.block import Block, BlockCoupling, Coupled, accept
 
 _MAX_PROPOSALS = 1 << 14  # rows of proposals made at once; a bound on memory, not on the number of tries
@@ -31,8 +32,8 @@ class Maximal(BlockCoupling):
         self.common_noise = common_noise
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        if self.common_noise and two_valued.serves(p.hamiltonian, p.parts):
-            return Coupled(*two_valued.couple(p.hamiltonian, p.parts, p.fields, q.fields, generator))
+        if self.common_noise and serving.two_valued(p.fields[0], p.values):
+            return self._compiled(p, q, generator)
         x = p.sample(p.noise(p.rows, generator))
         together = accept(p.log_ratio(q, x), generator)
         y = [value.clone() for value in x]
@@ -41,6 +42,17 @@ class Maximal(BlockCoupling):
         if len(apart):
             tries[apart] = self._reject(p.take(apart), q.take(apart), x, y, apart, generator)
         return Coupled(x, y, tries)
+
+    @torch.no_grad()
+    def _compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        units = serving.units_of([p.hamiltonian.theta(part)[0] for part in p.parts], p.values)
+        widths = [field.shape[1] for field in p.fields]
+        x, y = torch.empty(2 * p.rows, sum(widths)).chunk(2)
+        tries = torch.empty(p.rows, dtype=torch.int64)
+        serving.over_rows("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
+        if len(widths) == 1:  # the halves of one tensor
+            return Coupled([x], [y], tries)
+        return Coupled(list(torch.split(x, widths, 1)), list(torch.split(y, widths, 1)), tries)
 
     def _reject(
         self, p: Block, q: Block, x: list[Tensor], y: list[Tensor], rows: Tensor, generator: torch.Generator

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -10,11 +11,11 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import begin
-from harmonium.couplings import two_valued
+from harmonium.compiled import serving
+from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.ledger import Ledger
 from harmonium.couplings.meetings import Meetings
-from harmonium.couplings.pairs import PairKernel, Place, join
-from harmonium.couplings.small import run_small_pairs, suits
+from harmonium.couplings.pairs import PairKernel, Place, differences, join
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
 
@@ -78,6 +79,7 @@ def run_pairs(
     weight: float = 1.0,
     row_weights: Tensor | None = None,
     antithetic: bool = False,
+    fields: Mapping[int, Tensor] = MappingProxyType({}),
 ) -> Meetings:
     """``meet``, and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
 
@@ -87,12 +89,19 @@ def run_pairs(
 
     With ``antithetic`` the first chain of pair pairs/2 + i mirrors the noise of that of pair i until the
     second chains set out. Each pair alone has the same law; where two such pairs start alike, the mean over
-    them varies less.
+    them varies less. ``fields`` are those of some layers at the start, where they are known.
     """
     _check(k, m, lag, max_steps)
     if antithetic and len(start[0]) % 2:
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
-    if row_weights is None and suits(coupling, hamiltonian):
+    if (
+        row_weights is None
+        and isinstance(coupling, Gibbs)
+        and coupling.even is coupling.odd is None
+        and serving.small_pairs(hamiltonian, coupling.jumps is not None)
+    ):
+        from harmonium.couplings.small import run_small_pairs  # needs numba
+
         return run_small_pairs(
             hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,
             generator=generator, into=into, weight=weight, antithetic=antithetic,
@@ -104,11 +113,11 @@ def run_pairs(
     ledger = Ledger(hamiltonian, into, generator, row_weights)
     flips = _FlipRate(hamiltonian)
     chain = coupling.chain_layers(hamiltonian)
-    reads_all = into is not None and into.readings is not None  # layers too that do not decide a meeting
-
-    place = coupling.prepare(hamiltonian, Place(hamiltonian.hold_all(start), {}), copies=1)
+    # Which layers f reads: with several readings also some that do not decide a meeting.
+    read = chain if into is None or into.readings is None else tuple(range(len(start)))
+    place = coupling.prepare(hamiltonian, Place(hamiltonian.hold_all(start), dict(fields)), copies=1)
     horizon = list(place.states)
-    both = join(place, place)  # the X and then the Y of pairs that have not met
+    both = place  # X of the pairs that have not met, and then Y, once these have set out
     apart = torch.arange(pairs, device=device)
     together, alone = apart[:0], place.take(slice(0, 0))  # X of pairs that met before the horizon
     if k == 0:
@@ -128,7 +137,7 @@ def run_pairs(
             if t <= lag:
                 law = hamiltonian.take(apart)
                 x = coupling.prepare(law, coupling.single(law, before, generator, antithetic), copies=1)
-                both = join(x, both.take(slice(rows, None)))
+                both = join(x, place if t == 1 else both.take(slice(rows, None)))
                 cost[apart] += 1
             else:
                 law = hamiltonian.take(apart.repeat(2))
@@ -149,11 +158,11 @@ def run_pairs(
             elif t < m and bool(done.any()):
                 together = torch.cat((together, apart[done]))
                 alone = join(alone, x.take(done))
-            if not reads_all:  # else f(X) - f(Y) may differ until the next sweep
-                apart, both, met = _without(apart, both, met)
+            equal = met if read == chain else met & _equal(both, read)
+            apart, both, met = _without(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
             both = coupling.prepare(hamiltonian.take(apart.repeat(2)), both, copies=2)
             ledger.add_difference(both, apart, weight * correction_weight(t, k, m, lag))
-            apart, both, met = _without(apart, both, met)
+            apart, both, met = _without(met, apart, both, met)
             if t == max_steps:
                 apart, both = apart[:0], both.take(slice(0, 0))
         if t == m:
@@ -179,7 +188,7 @@ class _FlipRate:
 
     def observe(self, before: Place, after: Place) -> None:
         for l in self.layers:
-            self.changed += int(two_valued.differences(before.states[l], after.states[l]).sum())
+            self.changed += int(differences(before.states[l], after.states[l]).sum())
             self.seen += after.states[l].numel()
 
     @property
@@ -189,14 +198,14 @@ class _FlipRate:
 
 def _equal(both: Place, layers: tuple[int, ...]) -> Tensor:
     halves = [both.states[l].chunk(2) for l in layers]
-    return torch.stack([two_valued.differences(x, y) == 0 for x, y in halves]).all(0)
+    return torch.stack([differences(x, y) == 0 for x, y in halves]).all(0)
 
 
-def _without(apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:
-    """The pairs that have not met."""
-    if not bool(met.any()):
+def _without(gone: Tensor, apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:
+    """The pairs that are not gone."""
+    if not bool(gone.any()):
         return apart, both, met
-    return apart[~met], both.take((~met).repeat(2).nonzero().squeeze(-1)), met[~met]
+    return apart[~gone], both.take((~gone).repeat(2).nonzero().squeeze(-1)), met[~gone]
 
 
 def _put(target: States, rows: Tensor, values: States) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from harmonium.compiled import serving
 from harmonium.machine import Hamiltonian, States
 
 
@@ -34,6 +35,16 @@ def join(*places: Place) -> Place:
         [torch.cat(parts) for parts in zip(*(place.states for place in places), strict=True)],
         {l: torch.cat([place.fields[l] for place in places]) for l in sorted(shared)},
     )
+
+
+@torch.no_grad()
+def differences(x: Tensor, y: Tensor) -> Tensor:
+    """In how many entries two batches of states differ, (rows,)."""
+    if not serving.single(x):
+        return (x != y).sum(-1)
+    counts = torch.empty(len(x), dtype=torch.int64)
+    serving.over_rows("count_differences", len(x), x, y, counts)
+    return counts
 
 
 class PairKernel(ABC):

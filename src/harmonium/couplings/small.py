@@ -1,41 +1,26 @@
-"""When the compiled kernel serves, and the way to it."""
+"""Pairs of Gibbs chains of a small two-layer machine, compiled: every pair runs on its own until it is done.
+
+The law is that of ``couplings.Gibbs()``: both half-steps maximal with common noise. Eager tensor code spends
+its time on starting operations where a machine has tens of units and the last of the pairs take hundreds of
+sweeps; here a pair costs what its arithmetic costs. Needs numba (``compiled.serving`` says when it serves).
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from harmonium import _random
-from harmonium._parallel import COMPILED, COMPILED_VALUES, share_out
+from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream, uniform
+from harmonium.compiled.serving import SHARES, share_out, units_of
+from harmonium.compiled.units import copy, couple_row, draw, log_odds, probabilities, row_of
 from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.meetings import Meetings
-from harmonium.couplings.pairs import PairKernel
 from harmonium.machine import Hamiltonian, States, Statistics
-
-MAX_COUPLINGS = 1 << 14
-"""Couplings up to which a pair alone is faster than a batch of pairs (docs/design_notes.md)."""
-_SHARES = 32  # pairs are dealt into so many sums whatever the number of threads: so the bits stay the same
-
-
-def suits(coupling: PairKernel, hamiltonian: Hamiltonian) -> TypeGuard[Gibbs]:
-    """Whether the compiled kernel has the law that is asked for and is the faster way to it."""
-    return (
-        COMPILED
-        and isinstance(coupling, Gibbs)
-        and coupling.even is None
-        and coupling.odd is None
-        and hamiltonian.held is None
-        and (coupling.jumps is None or hamiltonian.layers[0].n_units <= 64)
-        and hamiltonian.device.type == "cpu"
-        and isinstance(hamiltonian.beta, float)
-        and all(layer.two_values in COMPILED_VALUES for layer in hamiltonian.layers)
-        and len(hamiltonian.layers) == 2
-        and hamiltonian.graph.is_chain
-        and hamiltonian.couplings[0].numel() <= MAX_COUPLINGS
-    )
 
 
 def run_small_pairs(
@@ -52,33 +37,27 @@ def run_small_pairs(
     weight: float,
     antithetic: bool = False,
 ) -> Meetings:
-    """``run_pairs`` by the compiled kernel; hidden states of the result are left as they were given."""
-    from harmonium.couplings import compiled  # compiles at its first call, so not before it is wanted
-
-    v = start[0]
-    pairs, n0 = v.shape
-    J = (hamiltonian.couplings[0].detach() * hamiltonian.beta).double().numpy()
+    """``run_pairs`` by compiled code; hidden states of the result are left as they were given."""
+    pairs, n0 = start[0].shape
+    J = _array(hamiltonian.couplings[0] * hamiltonian.beta)
     n1 = J.shape[1]
-    biases = [theta[0].detach().double().numpy() for theta in hamiltonian.thetas]
-    lows = [(layer.two_values or COMPILED_VALUES[0])[0] for layer in hamiltonian.layers]
-    key = np.uint64(int(_random.integers(1 << 62, (), generator)))
-    JT, states = np.ascontiguousarray(J.T), v.double().numpy()
+    layers = zip(hamiltonian.thetas, hamiltonian.layers, strict=True)
+    visible, hidden = (units_of(theta, [layer.two_values]) for theta, layer in layers)
+    states, jumps = _array(start[0]), _jumps(hamiltonian, coupling.jumps)
     horizon = states.copy()
-    jumps = _jumps(hamiltonian, coupling.jumps)
     times, tries, cost = (np.zeros(pairs, np.int64) for _ in range(3))
     capped = np.zeros(pairs, np.bool_)
-    shares = min(_SHARES, pairs)
+    shares = min(SHARES, pairs)
     flips = np.zeros((shares, 2), np.int64)
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
-
-    mirrored_from = pairs // 2 if antithetic else 0
+    given = J, np.ascontiguousarray(J.T), visible, hidden, states
+    numbers = k, m, lag, max_steps or 0, pairs // 2 if antithetic else 0, weight
+    noise = _random.key(generator)
+    run: Any = _run
 
     def work(share: int) -> None:
-        compiled.run(
-            J, JT, biases[0], biases[1], lows[0], lows[1], states, share, shares, *jumps, key, k, m, lag,
-            max_steps or 0, mirrored_from, weight, horizon, times, capped, tries, cost, flips[share],
-            *(total[share] for total in sums),
-        )  # fmt: skip
+        own = flips[share], *(total[share] for total in sums)
+        run(*given, share, shares, *jumps, noise, *numbers, horizon, times, capped, tries, cost, *own)
 
     share_out(work, shares)
     if into is not None:
@@ -92,14 +71,18 @@ def run_small_pairs(
         cost=torch.from_numpy(cost),
         flip_rate=float(changed / max(seen, 1)),
         lag=lag,
-        states=[torch.from_numpy(horizon).to(hamiltonian.dtype), *start[1:]],
+        states=[torch.from_numpy(horizon), *start[1:]],
     )
 
 
+def _array(x: Tensor) -> Any:
+    return np.ascontiguousarray(x.detach().numpy())
+
+
 def _jumps(hamiltonian: Hamiltonian, jumps: Jumps | None) -> tuple[Any, Any, Any]:
-    """Keys in rising order, states and free energies, as the kernel wants them."""
+    """Keys in rising order, states and free energies."""
     if jumps is None:
-        return np.zeros(0, np.uint64), np.zeros((0, hamiltonian.layers[0].width)), np.zeros(0)
+        return np.zeros(0, np.uint64), np.zeros((0, hamiltonian.layers[0].width), np.float32), np.zeros(0)
     states = jumps.states.to(hamiltonian.dtype)
     free_energy = hamiltonian.free_energy(hamiltonian.split(states), (1,)).numpy()
     bits = (states.numpy() > 0).astype(np.uint64)
@@ -107,4 +90,139 @@ def _jumps(hamiltonian: Hamiltonian, jumps: Jumps | None) -> tuple[Any, Any, Any
     for column in bits.T:
         keys = (keys << np.uint64(1)) | column
     order = np.argsort(keys)
-    return keys[order], np.ascontiguousarray(states.double().numpy()[order]), free_energy[order]
+    return keys[order], np.ascontiguousarray(_array(states)[order]), free_energy[order]
+
+
+@jit
+def _add(v: Any, up: Any, low: Any, weight: float, mean: Any, visible: Any, hidden: Any, pairs: Any) -> None:
+    """Adds weight · E[S | v]."""
+    for j in range(len(up)):
+        mean[j] = weight * np.float64(low[j] + (np.float32(1) - low[j]) * up[j])
+        hidden[j] += mean[j]
+    for i in range(len(v)):
+        value = v[i]
+        visible[i] += value * weight
+        if value != 0:
+            for j in range(len(up)):
+                pairs[i, j] += value * mean[j]
+
+
+@jit
+def _key(x: Any) -> Any:
+    """The signs of up to 64 units as the bits of one word."""
+    word = np.uint64(0)
+    for i in range(len(x)):
+        word = (word << np.uint64(1)) | np.uint64(x[i] > 0)
+    return word
+
+
+@jit
+def _jump(x: Any, noise: Any, keys: Any, states: Any, free_energies: Any) -> None:
+    """Proposes one of the states, where x is one of them; ``noise`` chooses and decides."""
+    there = int(uniform(noise, 0) * len(keys))
+    here = np.searchsorted(keys, _key(x))
+    known = here < len(keys) and keys[here] == _key(x)
+    if known and np.log(uniform(noise, 2)) <= free_energies[here] - free_energies[there]:
+        x[:] = states[there]
+
+
+@jit
+def _run(
+    J: Any, JT: Any, visible: Any, hidden: Any, start: Any, first: int, stride: int,
+    jump_keys: Any, jump_states: Any, jump_free_energies: Any, key: Any,
+    k: int, m: int, lag: int, max_steps: int, mirrored_from: int, weight: float,
+    horizon: Any, times: Any, capped: Any, tries: Any, cost: Any, flips: Any,
+    visible_sum: Any, hidden_sum: Any, pair_sum: Any,
+) -> None:  # fmt: skip
+    """``meeting.run_pairs`` for the pairs first, first + stride, …
+
+    ``visible`` and ``hidden`` are bias, gain and lower value of their units. States are (pairs, n);
+    max_steps 0 is no cap; jumps are sorted by key. If not 0, pair mirrored_from + i mirrors the noise of
+    pair i until the second chains set out. The arrays from ``horizon`` on are filled: one row a pair, then
+    [changed, seen] units, then the signed sums of v, E[h | v] and v ⊗ E[h | v].
+    """
+    (bias0, gain0, low0), (bias1, gain1, low1) = visible, hidden
+    n0, n1 = J.shape
+    each = weight / (m - k + 1)
+    state, noise0, noise1 = stream(), room_for(n0 + 4), room_for(n1 + 4)
+    step0, factors0, step1, factors1 = row_of(n0), np.empty(n0), row_of(n1), np.empty(n1)
+    x, y, before = row_of(n0), row_of(n0), row_of(n0)
+    hx, hy, mean = row_of(n1), row_of(n1), np.empty(n1)
+    s_x, s_y, up_x, rare_x = row_of(n0), row_of(n0), row_of(n0), row_of(n0)
+    # What h is drawn from is kept from the end of a sweep for the next one.
+    s_hx, s_hy, up_hx, rare_hx = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
+    up_hy, rare_hy = row_of(n1), row_of(n1)
+    n_jumps = len(jump_keys)
+    for pair in range(first, len(start), stride):
+        mirrored = 0 < mirrored_from <= pair
+        seed(state, key, pair - mirrored_from if mirrored else pair)
+        copy(start[pair], x)
+        copy(x, y)
+        log_odds(x, J, bias1, gain1, s_hx)
+        probabilities(s_hx, up_hx, rare_hx)
+        if k == 0:
+            _add(x, up_hx, low1, each, mean, visible_sum, hidden_sum, pair_sum)
+        copy(s_hx, s_hy)
+        met, t = False, 0
+        while not met or t < m:
+            t += 1
+            copy(x, before)
+            if t <= lag or met:
+                fill(noise1, state)
+                if mirrored and t <= lag:
+                    mirror(noise1)
+                draw(up_hx, low1, noise1, hx)
+                log_odds(hx, JT, bias0, gain0, s_x)
+                probabilities(s_x, up_x, rare_x)
+                fill(noise0, state)
+                if mirrored and t <= lag:
+                    mirror(noise0)
+                draw(up_x, low0, noise0, x)
+                cost[pair] += 1
+            else:
+                tries[pair] += couple_row(
+                    s_hx, s_hy, up_hx, rare_hx, low1, hx, hy, step1, factors1, noise1, state
+                )
+                log_odds(hx, JT, bias0, gain0, s_x)
+                log_odds(hy, JT, bias0, gain0, s_y)
+                probabilities(s_x, up_x, rare_x)
+                tries[pair] += couple_row(s_x, s_y, up_x, rare_x, low0, x, y, step0, factors0, noise0, state)
+                cost[pair] += 2
+            if n_jumps > 0:
+                fill(noise0, state)
+                _jump(x, noise0, jump_keys, jump_states, jump_free_energies)
+                if not met and t > lag:
+                    _jump(y, noise0, jump_keys, jump_states, jump_free_energies)
+            if mirrored and t == lag:
+                seed(state, key, pair)
+            if not met or t <= m:
+                log_odds(x, J, bias1, gain1, s_hx)
+                probabilities(s_hx, up_hx, rare_hx)
+            average = each if k <= t <= m else 0.0
+            if not met:
+                changed, different = 0, 0
+                for i in range(n0):
+                    changed += before[i] != x[i]
+                    different += x[i] != y[i]
+                flips[0] += changed
+                flips[1] += n0
+                if t >= lag and different == 0:
+                    met = True
+                    times[pair] = t
+                else:
+                    if t > lag:
+                        log_odds(y, J, bias1, gain1, s_hy)
+                    if t >= k + lag:
+                        late = max(lag, t - m)
+                        correction = ((t - k) // lag - (late + lag - 1) // lag + 1) * each
+                        average += correction
+                        probabilities(s_hy, up_hy, rare_hy)
+                        _add(y, up_hy, low1, -correction, mean, visible_sum, hidden_sum, pair_sum)
+                    if t == max_steps:
+                        times[pair] = t
+                        capped[pair] = True
+                        met = True
+            if average != 0:
+                _add(x, up_hx, low1, average, mean, visible_sum, hidden_sum, pair_sum)
+            if t == m:
+                horizon[pair] = x

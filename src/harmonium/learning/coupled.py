@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.chains import Step
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.learning.expectations import Start, begin, check_chains, check_states
@@ -96,14 +97,15 @@ class CoupledChains(Expectation):
             m = min(m, self.max_steps)
             k = min(k, m)
         if state is not None and self.start == "persistent":
-            states = state["chains"]
+            start = Step(state["chains"], {}, {})
         else:
-            states = self._begin(hamiltonian, v, pairs, generator)
-        pairs = len(states[0])  # persistent chains keep their number, whatever the batch
+            start = self._begin(hamiltonian, v, pairs, generator)
+        pairs = len(start.states[0])  # persistent chains keep their number, whatever the batch
         meetings = run_pairs(
             hamiltonian.given(v if self.clamped else None, pairs),
             self.coupling,
-            states,
+            start.states,
+            fields=start.fields,
             k=k,
             m=m,
             lag=self.lag,
@@ -134,14 +136,16 @@ class CoupledChains(Expectation):
             if self.antithetic and len(state["chains"][0]) % 2:
                 raise ValueError("state: expected an even number of antithetic pairs")
 
-    def _begin(
-        self, hamiltonian: Hamiltonian, v: Tensor, pairs: int, generator: torch.Generator
-    ) -> list[Tensor]:
+    def _begin(self, hamiltonian: Hamiltonian, v: Tensor, pairs: int, generator: torch.Generator) -> Step:
         start = "data" if self.clamped else self.start
         alike = 2 if self.antithetic else 1
         fresh = pairs // alike
         rows = v[torch.arange(fresh, device=v.device) % len(v)] if start == "data" else v
-        return [x.repeat(alike, 1) for x in begin(hamiltonian, rows, fresh, start, generator)]
+        step = begin(hamiltonian, rows, fresh, start, generator)
+        if alike == 1:
+            return step
+        fields = {l: field.repeat(alike, 1) for l, field in step.fields.items()}
+        return Step([x.repeat(alike, 1) for x in step.states], fields, {})
 
     @property
     def _prefix(self) -> str:

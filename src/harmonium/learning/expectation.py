@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isfinite
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.likelihood.exact import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
 
@@ -41,6 +41,7 @@ class Task:
         weight: +1 for the clamped phase of a gradient, -1 for the free phase.
         state: what the last call returned, None at first.
         row_weights: of the rows of v, (batch,), above 0 and of mean 1; None where all count alike.
+        fields: of hidden layers given v, where one side of a gradient has made them for the other.
     """
 
     hamiltonian: Hamiltonian
@@ -50,6 +51,7 @@ class Task:
     weight: float = 1.0
     state: Any = None
     row_weights: Tensor | None = None
+    fields: dict[int, Tensor] = field(default_factory=dict)
 
     @property
     def each(self) -> float | Tensor:
@@ -60,7 +62,7 @@ class Task:
     @cached_property
     def complete(self) -> bool:
         """Whether every entry of the data is observed."""
-        return isfinite(float(self.v.sum())) or not bool(self.v.isnan().any())
+        return _checks.all_finite(self.v) or not bool(self.v.isnan().any())
 
     @cached_property
     def exact(self) -> bool:
@@ -103,13 +105,17 @@ class Task:
         if self.row_weights is not None:
             mean = float(self.row_weights[rows].mean())
             share, weights = share * mean, self.row_weights[rows] / mean
-        return replace(self, v=self.v[rows], weight=self.weight * share, row_weights=weights)
+        return replace(self, v=self.v[rows], weight=self.weight * share, row_weights=weights, fields={})
 
     def add_exact(self) -> Outcome:
         """Adds E[S | v] where it is exact: all hidden layers are summed out, what is missing enumerated."""
         hamiltonian, v = self.hamiltonian, self.v
         if self.complete:
-            self.into.add(hamiltonian, hamiltonian.split(v), self.each, summed=hamiltonian.graph.summed)
+            states, summed = hamiltonian.split(v), hamiltonian.graph.summed
+            for l in summed:
+                if l not in self.fields:
+                    self.fields[l] = hamiltonian.field(l, states)
+            self.into.add(hamiltonian, states, self.each, summed=summed, fields=self.fields)
         else:
             add_exact_expectation(hamiltonian, self.into, self.each, v)
         return Outcome(None, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, final
 
 import torch
@@ -10,11 +10,13 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.chains import Gibbs, Kernel, Step, advance, complete
-from harmonium.chains.small import advance_small, suits
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, completed
+from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Hamiltonian, States
+
+_SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 
 Start = Literal["data", "persistent", "noise"]
 
@@ -63,13 +65,13 @@ class ClampedChains(Expectation):
     def add(self, task: Task) -> Outcome:
         if task.exact and (self.marginal or not task.complete):
             return task.add_exact()
-        hamiltonian, v = task.hamiltonian, task.v
-        states = complete(hamiltonian, v, task.generator)
-        if not task.exact:
-            sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
-            states = advance(hamiltonian.given(v, len(v)), Gibbs(), states, sweeps, task.generator)
-        summed = hamiltonian.graph.summed if self.marginal else ()
-        task.into.add(hamiltonian, states, task.each, summed=summed)
+        sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
+        law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v))
+        step = completed(law, task.v, task.generator)
+        for _ in range(0 if task.exact else sweeps):
+            step = Gibbs().onward(law, step, task.generator)
+        summed = law.graph.summed if self.marginal else ()
+        task.into.add(task.hamiltonian, step.states, task.each, summed=summed, fields=step.fields)
         return Outcome(None, {})
 
 
@@ -127,14 +129,16 @@ class FreeChains(Expectation):
         if self.start == "persistent" and state is not None:
             check_states(hamiltonian, states)
         else:
-            fresh = begin(hamiltonian, task.v, chains, self.start, generator)
-            states = kernel.expand(hamiltonian, fresh, generator)
+            fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields)
+            states = kernel.expand(hamiltonian, fresh.states, generator)
         summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each: float | Tensor = task.weight / (chains * (self.sweeps - self.burn_in))
         if self.start == "data" and task.row_weights is not None:
             each = each * task.row_weights
-        if isinstance(each, float) and suits(kernel, hamiltonian):
+        if isinstance(each, float) and isinstance(kernel, _SMALL) and serving.small_chains(hamiltonian):
+            from harmonium.chains.small import advance_small  # needs numba
+
             states, diagnostics = advance_small(
                 hamiltonian, kernel, states, self.sweeps, generator,
                 into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
@@ -171,20 +175,32 @@ class FreeChains(Expectation):
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
 
 
-def begin(hamiltonian: Hamiltonian, v: Tensor, chains: int, start: str, generator: torch.Generator) -> States:
-    """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases."""
+def begin(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    chains: int,
+    start: str,
+    generator: torch.Generator,
+    fields: Mapping[int, Tensor] | None = None,
+) -> Step:
+    """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases.
+
+    ``fields`` are those of hidden layers given v alone, where they are known.
+    """
     if start == "data":
-        states = complete(hamiltonian, v, generator)
+        step = completed(hamiltonian, v, generator, fields)
         if bool(v.isnan().any()):
-            states = advance(hamiltonian.given(v, len(v)), Gibbs(), states, FILLING_SWEEPS, generator)
-        return states
+            law = hamiltonian.given(v, len(v))
+            step = Step(advance(law, Gibbs(), step.states, FILLING_SWEEPS, generator), {}, {})
+        return step
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
-        return complete(hamiltonian, torch.cat(seen, -1), generator)
-    return [
+        return completed(hamiltonian, torch.cat(seen, -1), generator)
+    states = [
         hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
         for l, layer in enumerate(hamiltonian.layers)
     ]
+    return Step(states, {}, {})
 
 
 def check_states(hamiltonian: Hamiltonian, state: Any) -> None:

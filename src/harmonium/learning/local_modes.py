@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from harmonium import _checks
-from harmonium.chains import Gibbs, advance, search
+from harmonium.chains import Gibbs, search
 from harmonium.couplings import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
 from harmonium.learning.expectation import Expectation, Outcome, Task
@@ -56,7 +56,7 @@ class LocalModes(Expectation):
         row_weights = task.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
         modes, sweeps = search(hamiltonian, noise, generator)
-        start = advance(hamiltonian, Gibbs(), modes, 1, generator)
+        start = Gibbs().onward(hamiltonian, modes, generator)
         name = "clamped_" if self.clamped else ""
         diagnostics = {
             f"{name}search_sweeps": float(sweeps.double().mean()),
@@ -69,12 +69,13 @@ class LocalModes(Expectation):
         sums = Statistics(hamiltonian, free if self.marginalise else [()])
         if self.coupling is None:
             each = task.weight / chains
-            sums.add(hamiltonian, start, each if row_weights is None else each * row_weights)
+            sums.add(hamiltonian, start.states, each if row_weights is None else each * row_weights)
         else:
             meetings = run_pairs(
                 hamiltonian,
                 self.coupling,
-                start,
+                start.states,
+                fields=start.fields,
                 k=0,
                 m=0,
                 lag=1,

@@ -113,7 +113,7 @@ class MeanField(Expectation):
     ) -> Tensor | Point:
         rows = len(v) if self.solutions is None else self.solutions
         if self.start == "noise":
-            return hamiltonian.seen(begin(hamiltonian, v, rows, "noise", generator))
+            return hamiltonian.seen(begin(hamiltonian, v, rows, "noise", generator).states)
         if state is not None:
             if not isinstance(state, dict) or "means" not in state:
                 raise ValueError("state: expected what a mean-field rule returned, or None, not another's")
@@ -122,7 +122,7 @@ class MeanField(Expectation):
                 return Point(**state)
         data = v[:rows]
         if len(data) < rows:  # the same start twice would be the same solution twice
-            noise = hamiltonian.seen(begin(hamiltonian, v, rows - len(data), "noise", generator))
+            noise = hamiltonian.seen(begin(hamiltonian, v, rows - len(data), "noise", generator).states)
             data = torch.cat([data, noise])
         if state is None:
             return data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf
 from typing import Any, Literal, NamedTuple, final
 
 import torch
@@ -94,7 +94,7 @@ class Rule:
         width = machine.visible_width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
-        if not isfinite(float(v.sum())):  # one cheap pass; a sum may also just overflow
+        if not _checks.all_finite(v):
             _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
         delta = Statistics(hamiltonian)
         v, row_weights = _weighted(v, weights)
@@ -106,7 +106,7 @@ class Rule:
             state, more = self.free.add(replace(task, weight=-1.0, state=state))
         else:
             condition = hamiltonian.only(machine.check_given(self.given), v)
-            second = self._add_clamped(replace(task, v=condition, weight=-1.0))
+            second = self._add_clamped(replace(task, v=condition, weight=-1.0, fields={}))
             state, more = (
                 None,
                 {f"given_{name.removeprefix('clamped_')}": value for name, value in second.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -32,6 +32,7 @@ class Clamp:
 
     def __init__(self, hamiltonian: Hamiltonian, clamp: ClampLike, rows: int) -> None:
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
+        self._products: dict[tuple[int, int], tuple[Tensor, int, Tensor]] = {}
         if clamp is None:
             return
         values: Mapping[int, Numbers]
@@ -99,6 +100,27 @@ class Clamp:
         same = x == values
         return (same if held is None else same | ~held).all(-1)
 
+    def product(self, layer: int, x: Tensor, edge: int, J: Tensor, multiply: Callable[[], Tensor]) -> Tensor:
+        """The states x of a layer times a coupling: computed once where the whole layer is held at them.
+
+        Args:
+            layer: whose states.
+            x: (rows, width).
+            edge: of the graph, which joins the layer to another.
+            J: its coupling as it is now.
+            multiply: makes the product.
+        """
+        if not self.fixes(layer) or (torch.is_grad_enabled() and J.requires_grad):
+            return multiply()
+        values = self._held[layer][1]
+        if x is not values and not torch.equal(x, values):
+            return multiply()
+        version = -1 if J.is_inference() else J._version
+        known = self._products.get((layer, edge))
+        if known is None or known[0] is not J or known[1] != version:
+            known = self._products[layer, edge] = J, version, multiply()
+        return known[2].clone()
+
     def take(self, rows: Tensor | slice) -> Clamp:
         """The same for some of the rows, repetitions allowed."""
         if not self._held:
@@ -107,5 +129,8 @@ class Clamp:
         part._held = {
             l: (None if held is None else held[rows], values[rows])
             for l, (held, values) in self._held.items()
+        }
+        part._products = {
+            key: (J, version, product[rows]) for key, (J, version, product) in self._products.items()
         }
         return part

@@ -10,6 +10,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium import _random
+from harmonium.compiled import serving
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
@@ -72,6 +74,10 @@ class Hamiltonian:
     couplings: Couplings
     beta: float | Tensor = 1.0
     held: Clamp | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.couplings, Couplings):
+            object.__setattr__(self, "couplings", Couplings(self.couplings))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -190,7 +196,7 @@ class Hamiltonian:
             if given is not None and other not in given:
                 continue
             if columns is None:
-                part = self.couplings.factor(edge).times(states[other], transposed=above)
+                part = self._product(edge, other, above, states[other])
             else:
                 part = self.couplings.columns(edge, above, columns).times(states[other])
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
@@ -199,6 +205,14 @@ class Hamiltonian:
             width = self.layers[l].width if columns is None else len(columns)
             return torch.zeros(rows, width, dtype=self.dtype, device=self.device)
         return self.beta_times(field)
+
+    def _product(self, edge: int, other: int, above: bool, x: Tensor) -> Tensor:
+        """What a neighbour adds to a field at β = 1."""
+        factor = self.couplings.factor(edge)
+        if self.held is None:
+            return factor.times(x, transposed=above)
+        J = self.couplings[edge]
+        return self.held.product(other, x, edge, J, lambda: factor.times(x, transposed=above))
 
     def beta_times(self, x: Tensor, power: int = 1) -> Tensor:
         """β to a power times x, which has a row for each of the batch: (batch,) or (batch, width)."""
@@ -317,8 +331,11 @@ class Hamiltonian:
         self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
         """A draw of a layer or part given its field, of the field's shape."""
-        noise = self.noise(layer, len(field), generator, antithetic)
-        return self.kind(layer).sample(field, noise, self.theta(layer))
+        kind, theta = self.kind(layer), self.theta(layer)
+        if serving.half_step(field, theta, kind.two_values):
+            mirrored_from = len(field) // 2 if antithetic else 0
+            return serving.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
+        return kind.sample(field, self.noise(layer, len(field), generator, antithetic), theta)
 
     def draw(
         self,

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from math import ceil, floor, log2
 from time import perf_counter
 from typing import Final, final
 
 import torch
 
+from harmonium.compiled.serving import COMPILED
 from harmonium.products import dense, digits, sparse
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
@@ -72,11 +72,10 @@ class Choice:
     @property
     def possible(self) -> bool:
         """Whether this processor and these packages have it."""
-        compiled = find_spec("numba") is not None
         return (
             dense.works(self.library)
             and (self.digits_from is None or digits.work())
-            and (self.sparse == 0 or compiled)
+            and (self.sparse == 0 or COMPILED)
         )
 
 
@@ -154,7 +153,7 @@ def measure() -> Choice:
         known, whole = digits.Digits(y, digits.EXACT), x.to(torch.int8)
         ways["digits"] = lambda: known.times(whole)
         ways["split"] = lambda: digits.Digits(y, digits.EXACT)
-    if find_spec("numba") is not None:
+    if COMPILED:
         few, total = x * (torch.rand(x.shape, generator=generator) < 2 * _SHARE), torch.zeros(_ROWS, _OUTER)
         ways["sparse"] = lambda: sparse.add_rows(few, y, total)
     seconds = _best(ways)

@@ -13,9 +13,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-LIBRARIES: Final = ("torch", "onednn")
+from harmonium.compiled import serving
 
-_WORTHWHILE = 1 << 20  # multiplications below which a choice costs more than it saves
+LIBRARIES: Final = ("torch", "onednn")
 
 
 def large(x: Tensor, y: Tensor) -> bool:
@@ -24,7 +24,7 @@ def large(x: Tensor, y: Tensor) -> bool:
         x.dtype is torch.float32
         and x.device.type == "cpu"
         and x.dim() == 2
-        and x.shape[0] * y.numel() >= _WORTHWHILE
+        and x.shape[0] * y.numel() >= serving.WORTHWHILE
         and not (torch.is_grad_enabled() and (x.requires_grad or y.requires_grad))
     )
 

@@ -9,11 +9,13 @@ keeps 24 bits of every entry, and loses some again whenever it adds.
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 from typing import Final, final
 
 import torch
 from torch import Tensor
+
+from harmonium.compiled import serving
+from harmonium.compiled.serving import COMPILED
 
 EXACT: Final = 3
 """Digits that keep as much as float32 does: off by at most 6.1e-8 of the largest entry beside."""
@@ -32,15 +34,13 @@ class Digits:
     """
 
     def __init__(self, y: Tensor, digits: int, transposed: bool = False) -> None:
-        from harmonium.compiled import products as compiled
-
         top = 127 * 256 ** (digits - 1)  # not 127 in every digit, which rounding could exceed
         largest = y.detach().abs().amax(1 if transposed else 0).double()
         self._transposed = transposed
         self._units = largest / top
         self._digits = torch.empty((digits, *y.shape), dtype=torch.int8)
         per_unit = torch.where(largest > 0, top / largest, 0.0)
-        compiled.split(y.detach().numpy(), per_unit.numpy(), transposed, self._digits.numpy())
+        serving.over_rows("split", len(y), y, per_unit, transposed, self._digits)
 
     def times(self, x: Tensor) -> Tensor:
         """x @ y (x @ yᵀ), in float32, with an x (m, k) of int8 in [-127, 127]."""
@@ -51,19 +51,18 @@ class Digits:
         return self._joined([torch._int_mm(d.t(), x) for d in self._digits], rows=True)
 
     def _joined(self, parts: list[Tensor], rows: bool = False) -> Tensor:
-        from harmonium.compiled import products as compiled
-
         out = torch.empty(parts[0].shape)
-        compiled.join(out.numpy(), self._units.numpy(), rows, *(part.numpy() for part in parts))
+        serving.over_rows("join", len(out), out, self._units, rows, *parts)
         return out
 
 
 def whole_numbers(x: Tensor) -> Tensor | None:
-    """x as int8 where that is exact, else None."""
-    from harmonium.compiled import products as compiled
-
-    out = torch.empty(x.shape, dtype=torch.int8)
-    return out if compiled.whole(x.detach().numpy(), out.numpy()) else None
+    """x, (m, k), as int8 where that is exact, else None."""
+    if not torch.equal(x[:1].to(torch.int8).to(x.dtype), x[:1]):  # real numbers show at once
+        return None
+    out, wrong = torch.empty(x.shape, dtype=torch.int8), torch.empty(len(x), dtype=torch.int64)
+    serving.over_rows("whole", len(x), x, out, wrong)
+    return None if bool(wrong.any()) else out
 
 
 def int8_product(x: Tensor, y: Tensor) -> Tensor:
@@ -77,7 +76,7 @@ def int8_product(x: Tensor, y: Tensor) -> Tensor:
 @cache
 def work() -> bool:
     """Whether int8 products are there and right, and compiled code is."""
-    if find_spec("numba") is None:
+    if not COMPILED:
         return False
     x = torch.tensor([[127, -127, 1, 0], [-127, -127, 127, 127]], dtype=torch.int8).repeat(9, 20)
     y = torch.tensor([[127, 1, -127], [-127, 0, 127]], dtype=torch.int8).repeat(40, 6)

@@ -110,7 +110,11 @@ class RowProducts:
                 if whole is not None:
                     self._wait(swapped, whole, _weighted(others, weight))
                     return
-        self.grow(product(x.t(), _weighted(y, weight)))
+        if self._total is not None and choice().library == "torch":
+            y, each = (y, weight) if isinstance(weight, float) else (_weighted(y, weight), 1.0)
+            self._total.addmm_(x.t(), y, alpha=each)
+        else:
+            self.grow(product(x.t(), _weighted(y, weight)))
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on."""

@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from harmonium._parallel import share_out
+from harmonium.compiled import serving
 
-_SHARE = 16  # rows from which on another thread is worth its start
 _DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
 
 
 def density(x: Tensor) -> float:
-    """The share of entries that are not 0."""
-    from harmonium.compiled import products as compiled
-
-    return float(compiled.count_nonzero(x.detach().numpy())) / max(x.numel(), 1)
+    """The share of entries that are not 0, of a float32 matrix on a CPU."""
+    counts = torch.empty(len(x), dtype=torch.int64)
+    serving.over_rows("count_nonzero", len(x), x, counts)
+    return int(counts.sum()) / max(x.numel(), 1)
 
 
 def add_rows(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
@@ -30,12 +29,7 @@ def add_rows(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
         y: (k, n), rows contiguous.
         total: (m, n), rows contiguous.
     """
-    from harmonium.compiled import products as compiled
-
-    arrays = x.detach().numpy(), y.detach().numpy(), total.numpy()
-    threads = min(torch.get_num_threads(), max(len(x) // _SHARE, 1))
-    cuts = [len(x) * part // threads for part in range(threads + 1)]
-    share_out(lambda part: compiled.add_rows(cuts[part], cuts[part + 1], *arrays), threads)
+    serving.over_rows("add_rows", len(x), x, y, total)
     return total
 
 

@@ -1,0 +1,172 @@
+"""When compiled code serves, and the way from tensors to it. Nothing here needs numba."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Values = tuple[float, float] | None
+"""The lower and upper value of a kind of unit; None: it has others."""
+
+
+class Machine(Protocol):
+    """What is asked of a ``Hamiltonian``."""
+
+    @property
+    def layers(self) -> Sequence[Any]: ...
+    @property
+    def graph(self) -> Any: ...
+    @property
+    def couplings(self) -> Sequence[Tensor]: ...
+    @property
+    def beta(self) -> object: ...
+    @property
+    def held(self) -> object: ...
+
+
+COMPILED = find_spec("numba") is not None
+"""Whether compiled code can be had (the extra ``fast``)."""
+VALUES = ((0.0, 1.0), (-1.0, 1.0))
+"""What units that compiled code knows can be."""
+SHARES = 32
+"""Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay."""
+
+# Where compiled code is the faster way (docs/design_notes.md).
+SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a batch of pairs
+SMALL_CHAINS = 1 << 12  # couplings up to which a chain alone is faster than a batch of chains
+HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is faster than torch's five,
+NARROW = 8  # unless the rows are narrower
+WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
+
+
+def single(like: Tensor) -> bool:
+    """Whether compiled code is there for such tensors: float32 on a CPU."""
+    return COMPILED and like.device.type == "cpu" and like.dtype is torch.float32
+
+
+def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
+    """Whether it is there for units with these values."""
+    return single(like) and all(value in VALUES for value in values)
+
+
+def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
+    """Whether ``draw`` serves and pays; it wants the same natural parameters for all rows."""
+    worthwhile = field.dim() == 2 and field.shape[1] >= NARROW and field.numel() >= HALF_STEP
+    return worthwhile and two_valued(field, [values]) and theta[0].dim() == 1
+
+
+def small_pairs(machine: Machine, jumps: bool) -> bool:
+    """Whether pairs of Gibbs chains with the default coupling run one by one (``couplings.small``).
+
+    A state that chains may jump to is one word of bits.
+    """
+    return (
+        _two_layers(machine, SMALL_PAIRS)
+        and two_valued(machine.couplings[0], [layer.two_values for layer in machine.layers])
+        and not (jumps and machine.layers[0].n_units > 64)
+    )
+
+
+def small_chains(machine: Machine) -> bool:
+    """Whether Gibbs and Langevin chains run one by one (``chains.small``)."""
+    return (
+        _two_layers(machine, SMALL_CHAINS)
+        and machine.layers[0].gaussian
+        and two_valued(machine.couplings[0], [machine.layers[1].two_values])
+    )
+
+
+def _two_layers(machine: Machine, couplings: int) -> bool:
+    """Whether it is free, has two layers and one temperature, and is small."""
+    return (
+        len(machine.layers) == 2
+        and machine.graph.is_chain
+        and machine.held is None
+        and isinstance(machine.beta, float)
+        and machine.couplings[0].numel() <= couplings
+    )
+
+
+def differences_pay(machine: Machine, like: Tensor, multiplications: int) -> bool:
+    """Whether fields of second chains come from those of the first, from which few units differ."""
+    return multiplications >= WORTHWHILE and single(like) and isinstance(machine.beta, float)
+
+
+def whole_numbers_pay(machine: Machine, like: Tensor, rows: int) -> bool:
+    """Whether signed sums of statistics of so many rows are made of int8 products, where these work."""
+    return (
+        machine.graph.is_chain
+        and rows * sum(J.numel() for J in machine.couplings) >= WORTHWHILE
+        and two_valued(like, [layer.two_values for layer in machine.layers])
+    )
+
+
+def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
+    """Bias, gain and lower value of every unit of some layers, side by side."""
+    rows = [bias.detach().numpy() for bias in biases]
+    low, high = np.array([value or VALUES[0] for value in values], np.float32).T
+    widths = [len(row) for row in rows]
+    bias = np.ascontiguousarray(rows[0]) if len(rows) == 1 else np.concatenate(rows)
+    return bias, np.repeat(high - low, widths), np.repeat(low, widths)
+
+
+def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_from: int = 0) -> Tensor:
+    """A draw of units given their field, of its shape; row r has noise of its own, whatever the threads.
+
+    Args:
+        field: B, (rows, width).
+        bias: of the units, (width,).
+        values: theirs.
+        key: of the noise.
+        mirrored_from: if not 0, row mirrored_from + i mirrors the noise of row i.
+    """
+    x = torch.empty(field.shape)
+    over_rows("draw", len(field), field.contiguous(), *units_of([bias], [values]), key, mirrored_from, x)
+    return x
+
+
+def over_rows(name: str, rows: int, *arguments: Any) -> None:
+    """Runs a function of ``compiled.rows`` over all rows, cut among torch's threads."""
+    from harmonium.compiled import rows as functions  # needs numba, and compiles at its first call
+
+    function = getattr(functions, name)
+    arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
+    threads = min(torch.get_num_threads(), max(rows // 16, 1))
+    cuts = list(pairwise(rows * part // threads for part in range(threads + 1)))
+    share_out(lambda part: function(*cuts[part], *arrays), threads)
+
+
+_POOL: ThreadPoolExecutor
+
+
+def share_out(work: Callable[[int], object], shares: int) -> None:
+    """Runs work(0), …, work(shares - 1) on as many threads as torch uses."""
+    threads = min(torch.get_num_threads(), shares)
+
+    def several(first: int) -> None:
+        for share in range(first, shares, threads):
+            work(share)
+
+    if threads == 1:
+        several(0)
+    else:
+        list(_POOL.map(several, range(threads)))
+
+
+def _renew_pool() -> None:
+    global _POOL
+    _POOL = ThreadPoolExecutor(max_workers=64, thread_name_prefix="harmonium")
+
+
+_renew_pool()
+if hasattr(os, "register_at_fork"):
+    # A child has the pool without its threads, and would wait for them for ever.
+    os.register_at_fork(after_in_child=_renew_pool)

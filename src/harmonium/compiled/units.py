@@ -1,0 +1,167 @@
+"""One row of units with two values, in float32: probabilities, draws and their maximal coupling. Needs numba.
+
+Units are described by the log-odds s = gain · (field + bias) of their upper value 1 against ``low``, and by
+ψ(s) = ln(1 + e^s). Arrays are (width,), and noise (width + 4,) or a little longer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harmonium.compiled.noise import fill, jit, uniform
+
+_ONE = np.float32(1)
+
+
+@jit
+def row_of(width: int) -> Any:
+    """An empty row."""
+    return np.empty(width, np.float32)
+
+
+@jit
+def copy(x: Any, y: Any) -> None:
+    """y = x; for short rows a slice takes longer."""
+    for i in range(len(x)):
+        y[i] = x[i]
+
+
+@jit
+def log_odds(x: Any, J: Any, bias: Any, gain: Any, s: Any) -> None:
+    """s given the field x J."""
+    n, j = len(x), 0
+    copy(bias, s)
+    while j + 4 <= n:  # four at a time: fewer passes over the sums
+        x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+        for i in range(len(s)):
+            s[i] += (x0 * J[j, i] + x1 * J[j + 1, i]) + (x2 * J[j + 2, i] + x3 * J[j + 3, i])
+        j += 4
+    while j < n:
+        for i in range(len(s)):
+            s[i] += x[j] * J[j, i]
+        j += 1
+    for i in range(len(s)):
+        s[i] *= gain[i]
+
+
+@jit
+def _exp(x: Any) -> Any:
+    """e^x = scale · (1 + tail) for |x| ≤ 87; loops over it run in vector registers, unlike the library's."""
+    whole = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
+    r = x - whole * np.float32(0.693359375) + whole * np.float32(2.12194440e-4)
+    p = np.float32(1.0 / 5040)
+    p = p * r + np.float32(1.0 / 720)
+    p = p * r + np.float32(1.0 / 120)
+    p = p * r + np.float32(1.0 / 24)
+    p = p * r + np.float32(1.0 / 6)
+    p = p * r + np.float32(0.5)
+    p = p * r + _ONE
+    return np.int32((np.int32(127) + np.int32(whole)) << np.int32(23)).view(np.float32), p * r
+
+
+@jit
+def sigmoid(s: Any) -> Any:
+    """P(upper) and P(the rarer value) of a unit."""
+    scale, tail = _exp(-min(abs(s), np.float32(87)))
+    e = scale * (_ONE + tail)
+    large = _ONE / (_ONE + e)
+    small = e * large
+    return (large if s >= 0 else small), small
+
+
+@jit
+def probabilities(s: Any, up: Any, rare: Any) -> None:
+    """``sigmoid`` of every unit."""
+    for i in range(len(s)):
+        up[i], rare[i] = sigmoid(s[i])
+
+
+@jit
+def draw(up: Any, low: Any, noise: Any, x: Any) -> None:
+    """A state by P(upper)."""
+    for i in range(len(x)):
+        x[i] = _ONE if noise[i] < up[i] else low[i]
+
+
+@jit
+def change(s: Any, step: Any, rare: Any, factors: Any) -> float:
+    """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to all digits of the steps.
+
+    A difference of two log-partitions would have so many digits of these: laws that are nearly equal would
+    seem to have more or less weight than the other throughout, and what is left of them would be empty.
+    """
+    total, most = 0.0, np.int32(0)
+    for i in range(len(step)):  # bits of what is not negative rise with it, to infinity and NaN
+        most = max(most, np.float32(abs(s[i])).view(np.int32), np.float32(abs(step[i])).view(np.int32))
+    largest = np.int32(most).view(np.float32)
+    if not largest < 40:
+        for i in range(len(step)):
+            before, after = np.float64(s[i]), np.float64(s[i]) + np.float64(step[i])
+            total += max(after, 0.0) - max(before, 0.0)
+            total += np.log1p(np.exp(-abs(after))) - np.log1p(np.exp(-abs(before)))
+        return total
+    # With the rarer value in the place of the upper one nothing cancels: ψ(s) = s + ψ(-s).
+    for i in range(len(step)):
+        scale, tail = _exp(step[i] if s[i] < 0 else -step[i])
+        factors[i] = 1.0 + np.float64(rare[i] * (scale * tail + (scale - _ONE)))
+    for i in range(len(step)):
+        total += 0.0 if s[i] < 0 else np.float64(step[i])
+    n, lot = len(step), 32 if largest < 20 else 8  # so many factors stay in the range of doubles
+    while n > 1 and lot > 1:
+        half = (n + 1) // 2
+        for i in range(n - half):
+            factors[i] *= factors[half + i]
+        n, lot = half, lot // 2
+    for i in range(n):
+        total += np.log(factors[i])
+    return total
+
+
+@jit
+def _upper_sum(x: Any, s: Any) -> float:
+    """Σ s over the units at their upper value."""
+    total = 0.0
+    for i in range(len(x)):
+        total += np.float64(s[i]) if x[i] > 0 else 0.0
+    return total
+
+
+@jit
+def couple_row(
+    s_x: Any, s_y: Any, up: Any, rare: Any, low: Any, x: Any, y: Any, step: Any, factors: Any,
+    noise: Any, state: Any,
+) -> int:  # fmt: skip
+    """Fills x and y from the maximal coupling with common noise in the rejection loop; the proposals made.
+
+    ``up`` and ``rare`` are the ``probabilities`` of s_x; ``step``, ``factors`` (float64) and
+    ``noise`` are room, and so is ``rare`` in the end.
+    """
+    n, different = len(x), False
+    for i in range(n):
+        step[i] = s_y[i] - s_x[i]
+        different |= step[i] != 0
+    fill(noise, state)
+    draw(up, low, noise, x)
+    if not different:
+        copy(x, y)
+        return 0
+    # ln q(x) - ln p(x) = Σ_{x up} (s_y - s_x) - (ψ_y - ψ_x)
+    gap = change(s_x, step, rare, factors)
+    if np.log(uniform(noise, n)) <= _upper_sum(x, step) - gap:
+        copy(x, y)
+        return 0
+    for i in range(n):
+        rare[i] = sigmoid(s_y[i])[0]
+    open_x, open_y, tries = True, True, 0
+    while open_x or open_y:
+        tries += 1
+        fill(noise, state)
+        if open_x:
+            draw(up, low, noise, x)
+            open_x = np.log(uniform(noise, n)) <= _upper_sum(x, step) - gap
+        if open_y:
+            draw(rare, low, noise, y)
+            open_y = np.log(uniform(noise, n + 2)) <= gap - _upper_sum(y, step)
+    return tries

@@ -1,0 +1,195 @@
+"""The benchmarks' records, targets and page; nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sklearn")
+sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of the package
+
+from benchmarks import page, records, system, targets
+from benchmarks.race import Row, Table
+from benchmarks.suite import BENCHMARKS
+
+ROOT = Path(__file__).parents[2]
+
+CPUINFO = """\
+processor	: 0
+vendor_id	: {vendor}
+cpu family	: {family}
+model		: {model}
+model name	: {name}
+flags		: fpu avx2 avx512f avx512_vnni {more}
+
+processor	: 1
+vendor_id	: {vendor}
+"""
+EPYC = system.processor(CPUINFO.format(vendor="AuthenticAMD", family=25, model=17, name="AMD EPYC", more=""))
+XEON = system.processor(
+    CPUINFO.format(
+        vendor="GenuineIntel",
+        family=6,
+        model=143,
+        name="Intel(R) Xeon(R) Processor @ 2.70GHz",
+        more="amx_int8",
+    )
+)
+
+
+def record(processor: system.Processor, milliseconds: float, threads: int = 1) -> records.Record:
+    """One with two benchmarks, measured in one run."""
+    made = records.Record(processor, 2, threads)
+    rows = [
+        Row("harmonium", milliseconds, (milliseconds, milliseconds), milliseconds, 3, 1.0),
+        Row("plain torch", 3.0, (3.0, 3.0), 3.0, 3, 3.0 / milliseconds),
+    ]
+    tables = [Table("pcd-1-small", "PCD-1", rows=rows), Table("ucd-large", "UCD", rows=rows[:1])]
+    made.add(run("2026-01-01T00:00:00Z"), tables)
+    return made
+
+
+def run(date: str) -> dict[str, object]:
+    return {
+        "date": date,
+        "commit": "0000000",
+        "versions": {"torch": "2"},
+        "products": "torch:256",
+        "gflops": {"torch": 100},
+        "load": [0.0, 1.0],
+        "seconds": 300,
+        "quick": False,
+        "clock": "wall",
+    }
+
+
+def test_the_page_is_made_of_the_records_of_the_repository() -> None:
+    """Else: python -m benchmarks.page"""
+    assert page.PAGE == ROOT / "docs" / "benchmarks.md"
+    assert page.PAGE.read_text("utf-8") == page.text(records.read_all())
+
+
+def test_records_of_the_repository_are_of_whole_runs_and_named_after_their_processor() -> None:
+    for path in records.FOLDER.glob("*.json"):
+        found = records.read(path)
+        assert path.name == found.file_name
+        assert found.tables.keys() <= BENCHMARKS.keys()
+        assert all(not run["quick"] and run["clock"] == "wall" for run in found.runs.values())
+
+
+def test_every_target_is_of_a_contestant_that_there_is() -> None:
+    unknown = [
+        (target.benchmark, target.contestant)
+        for target in targets.TARGETS + targets.SPEEDUPS
+        if target.benchmark not in BENCHMARKS
+        or target.contestant not in BENCHMARKS[target.benchmark].contestants
+    ]
+    assert unknown == []
+    assert targets.REFERENCES.keys() <= BENCHMARKS.keys()
+    assert all(
+        target.benchmark in targets.REFERENCES for target in targets.TARGETS if target.measure == "reference"
+    )
+
+
+@pytest.mark.parametrize("vendor", ["Intel", "AMD", "another"])
+def test_no_plain_loop_may_be_the_faster_one(vendor: str) -> None:
+    beside = [name for name, each in BENCHMARKS.items() if targets.PLAIN in each.contestants]
+    bounds = {
+        name: [each.on(vendor) for each in targets.of(name, vendor) if each.contestant == targets.PLAIN]
+        for name in beside
+    }
+    assert len(beside) > 8
+    assert {name for name, found in bounds.items() if not found or found[0] < 1} == set()
+
+
+def test_vendors_have_targets_of_their_own() -> None:
+    def bounds(vendor: str) -> dict[str, float | None]:
+        return {each.contestant: each.on(vendor) for each in targets.of("pcd-1-small", vendor)}
+
+    assert bounds("Intel") == {"scikit-learn, fit": 1.7, "rbms 0.5.0": 2.6, "plain torch": 1.2}
+    assert bounds("AMD") == {"scikit-learn, fit": 2.0, "rbms 0.5.0": 3.0, "plain torch": 1.8}
+    assert bounds("another") == {"plain torch": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("target", "row", "met", "value"),
+    [
+        (targets.Target("pcd-1-small", "x", 2.0), Row("x", ratio=1.99), False, "1.99"),
+        (targets.Target("pcd-1-small", "x", 2.0), Row("x", ratio=2.0), True, "2.00"),
+        (targets.Target("ucd-large", "x", 300, "ms"), Row("x", median_ms=301.0), False, "301"),
+        (targets.Target("ucd-lmi-small", "x", 3.0, "reference"), Row("x", median_ms=20.0), True, "5.35"),
+        (targets.Target("ucd-lmi-small", "x", 3.0, "reference"), Row("x"), None, ""),
+    ],
+)
+def test_verdicts(target: targets.Target, row: Row, met: bool | None, value: str) -> None:
+    verdict = target.verdict(row, "AMD")
+    assert (verdict.met, verdict.value) == (met, value)
+
+
+def test_processors_are_told_apart_by_their_file_names() -> None:
+    assert (EPYC.vendor, EPYC.slug) == ("AMD", "amd-epyc-family-25-model-17-avx512-vnni")
+    assert (XEON.vendor, XEON.slug) == ("Intel", "intel-xeon-family-6-model-143-avx512-vnni-amx-int8")
+    assert system.processor("").slug  # a system that says nothing
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = record(EPYC, 2.0)
+    path = written.write(tmp_path)
+    assert path.name == "amd-epyc-family-25-model-17-avx512-vnni-1-thread.json"
+    assert records.read(path).write(tmp_path / "again").read_bytes() == path.read_bytes()
+    assert len(path.read_text("utf-8").splitlines()) < 60  # a line a row
+    rows = json.loads(path.read_text("utf-8"))["benchmarks"]["pcd-1-small"]["rows"]
+    assert rows[1]["targets"] == [{"target": "≥ 1.8", "met": False}]
+
+
+def test_some_benchmarks_are_put_into_a_record_and_the_others_stay(tmp_path: Path) -> None:
+    kept = records.read(record(EPYC, 2.0).write(tmp_path))
+    new = Table("ucd-large", "UCD", rows=[Row("harmonium", 7.0, (7.0, 7.0), 7.0, 3, 1.0)])
+    kept.add(run("2026-02-02T00:00:00Z"), [new])
+    found = records.read(kept.write(tmp_path))
+    assert found.tables["ucd-large"].rows[0].median_ms == 7.0
+    assert found.tables["pcd-1-small"].rows[0].median_ms == 2.0
+    assert list(found.runs) == ["2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z"]
+    found.add(run("2026-03-03T00:00:00Z"), list(found.tables.values()))
+    assert list(found.runs) == ["2026-03-03T00:00:00Z"]  # of the others nothing is left
+
+
+def test_a_record_of_another_processor_is_not_overwritten(tmp_path: Path) -> None:
+    before = record(EPYC, 2.0)
+    before.write(tmp_path)
+    other = replace(EPYC, flags=(*EPYC.flags, "avx512_bf16"))
+    assert other.slug == EPYC.slug
+    with pytest.raises(ValueError, match=r"amd-epyc-family-25-model-17-avx512-vnni-1-thread\.json"):
+        records.kept(tmp_path, records.Record(other, 2, 1))
+    assert records.kept(tmp_path, records.Record(EPYC, 2, 1)) is not None
+    assert records.kept(tmp_path, records.Record(EPYC, 2, 2)) is None
+    assert records.kept(tmp_path, records.Record(XEON, 2, 1)) is None
+
+
+def test_the_page_has_processors_side_by_side_and_marks_what_is_missed() -> None:
+    text = page.text([record(EPYC, 2.0), record(XEON, 2.0), record(XEON, 1.0, threads=2)])
+    line = next(line for line in text.splitlines() if line.startswith("| plain torch |"))
+    assert line.count("**1.50 ✗** ≥ 1.8") == 1  # AMD
+    assert line.count("1.50 ✓ ≥ 1.2") == 1  # Intel
+    assert "- pcd-1-small, plain torch: **1.50 ✗** ≥ 1.8" in text
+    assert "- pcd-1-small, scikit-learn, fit: ≥ 2 (not measured)" in text
+    assert "no record yet" not in text
+    assert "2.00 times as fast" not in text  # pcd-1-large was not measured
+
+
+def test_the_page_compares_threads_of_one_processor() -> None:
+    found = [record(XEON, 2.0), record(XEON, 1.0, threads=2), record(EPYC, 4.0)]
+    for each in found:
+        each.tables["pcd-1-large"] = replace(each.tables["pcd-1-small"], name="pcd-1-large")
+        each.measured["pcd-1-large"] = each.measured["pcd-1-small"]
+    assert page.text(found).count("pcd-1-large: 2.00 times as fast as one thread **✓** ≥ 1.7") == 1
+
+
+def test_without_records_the_page_says_so() -> None:
+    text = page.text([])
+    assert "There is no record yet" in text
+    assert "| `pcd-1-small` | scikit-learn, fit | Intel ≥ 1.7, AMD ≥ 2 |" in text

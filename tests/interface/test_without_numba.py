@@ -1,0 +1,34 @@
+"""Without the extra ``fast`` everything works, by eager tensor code alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+RULES = """
+import sys
+sys.modules["numba"] = None  # any import of it fails
+import torch
+import harmonium as hm
+from harmonium.compiled import serving
+
+assert not serving.COMPILED
+generator = torch.Generator().manual_seed(0)
+binary = hm.BoltzmannMachine([hm.Bernoulli(100), hm.Spin(90)])
+small = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(5)])
+real = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(6)])
+for machine in (binary, small, real):
+    with torch.no_grad():
+        machine.couplings[0].weight.mul_(0.1)
+    v = machine.random_states(200, seed=generator)[0]
+    rules = [hm.rules.pcd(chains=200), hm.rules.noise_cd(2)]
+    for rule in rules + ([] if machine is real else [hm.rules.ucd(chains=200)]):
+        estimate = rule.gradient(machine, v, seed=generator)
+        assert all(bool(g.isfinite().all()) for g in estimate.parameters.values()), rule
+assert not {"harmonium.compiled.rows", "harmonium.chains.small"} & sys.modules.keys()
+"""
+
+
+def test_rules_run_without_numba() -> None:
+    done = subprocess.run([sys.executable, "-c", RULES], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

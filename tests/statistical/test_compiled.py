@@ -1,0 +1,244 @@
+"""Compiled code has the law of the eager code beside it, whatever the number of threads.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import harmonium as hm
+from harmonium import products
+from harmonium.chains import GibbsLangevin
+from harmonium.compiled import serving
+from harmonium.couplings import Block, Gibbs, Maximal, run_pairs
+from harmonium.couplings.pairs import Place
+from harmonium.machine import Part, Statistics
+
+from .support import FAILURE_RATE, all_states, exact_states
+from .test_couplings import p_value, visible_kernel
+
+pytest.importorskip("numba")
+ROWS = 20_000
+
+
+def machine(*layers: hm.layers.Layer, scale: float = 0.8) -> hm.BoltzmannMachine:
+    made = hm.BoltzmannMachine(list(layers))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(scale * torch.randn(p.shape, generator=generator))
+    return made
+
+
+def grid(*layers: hm.layers.Layer) -> torch.Tensor:
+    """All joint states of some layers side by side, float64."""
+    whole = torch.zeros(1, 0, dtype=torch.float64)
+    for layer in layers:
+        states = all_states(layer)
+        whole = torch.cat([whole.repeat_interleave(len(states), 0), states.repeat(len(whole), 1)], 1)
+    return whole
+
+
+# Every path returns what it drew, (rows, units), with all states and their law by enumeration.
+
+
+def half_step(made, generator):
+    hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
+    field = hamiltonian.field(l, made.random_states(1, seed=generator))
+    x = hamiltonian.sample(l, field.expand(ROWS, -1), generator)
+    yield x, *conditional(made.layers[l], field)
+
+
+def mirrored_half_step(made, generator):
+    """Pairs of rows whose uniform variates are u and 1 - u."""
+    hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
+    field = hamiltonian.field(l, made.random_states(1, seed=generator))
+    x = hamiltonian.sample(l, field.expand(ROWS, -1), generator, antithetic=True)
+    layer = made.layers[l]
+    up = (layer.moments(field).mean[0].double() - layer.two_values[0]) / np.ptp(layer.two_values)
+    both, none = (2 * up - 1).clamp(min=0), (1 - 2 * up).clamp(min=0)
+    one = (1 - both - none) / 2
+    states = grid(layer, layer)
+    a, b = (states > 0).chunk(2, 1)
+    law = torch.where(a & b, both, torch.where(a | b, one, none)).prod(1)
+    yield torch.cat(x.chunk(2), 1), states, law
+
+
+def coupled_half_step(made, generator):
+    hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
+    fields = [hamiltonian.field(l, made.random_states(1, seed=generator)) for _ in range(2)]
+    p, q = (Block(hamiltonian, (Part(l),), (field.expand(ROWS, -1),)) for field in fields)
+    drawn = Maximal(common_noise=True).draw(p, q, generator)
+    laws = [conditional(made.layers[l], field) for field in fields]
+    yield drawn.x[0], *laws[0]
+    yield drawn.y[0], *laws[1]
+    overlap = torch.minimum(laws[0][1], laws[1][1]).sum()
+    together = (drawn.x[0] == drawn.y[0]).all(-1, keepdim=True)
+    yield together.double(), torch.eye(2)[:, 1:].double(), torch.stack((1 - overlap, overlap))
+
+
+def differences(made, generator):
+    """Both chains of pairs in the machine's law, after a sweep whose fields come from differences."""
+    x, y = (own_law(made, generator) for _ in range(2))
+    both = Place([torch.cat(pair) for pair in zip(x, y, strict=True)], {})
+    place, _ = Gibbs().coupled(made.hamiltonian(), both, generator)
+    exact = made.hamiltonian().to(torch.float64)
+    states = grid(*made.layers)
+    law = (-exact.energy(list(torch.split(states, [layer.width for layer in made.layers], 1)))).softmax(0)
+    for half in zip(*(x.chunk(2) for x in place.states), strict=True):
+        yield torch.cat(half, 1), states, law
+
+
+def small_pairs(made, generator, antithetic=False):
+    """The first chains after three sweeps, two of them coupled, from one state."""
+    start = made.random_states(1, seed=generator)
+    end = run_pairs(
+        made.hamiltonian(), Gibbs(), [x.repeat(ROWS, 1) for x in start], k=3, m=3, lag=1, max_steps=None,
+        generator=generator, antithetic=antithetic,
+    ).states[0]  # fmt: skip
+    v, _, P = visible_kernel(made.double())
+    here = (v == start[0].double()).all(-1).nonzero().item()
+    yield end, v, torch.linalg.matrix_power(P, 3)[here]
+
+
+def mirrored_small_pairs(made, generator):
+    ((end, v, law),) = small_pairs(made, generator, antithetic=True)
+    for half in end.chunk(2):
+        yield half, v, law
+
+
+def small_chains(made, generator):
+    """Hidden states after sweeps with a Metropolis test from the machine's own law."""
+    hamiltonian, start = made.hamiltonian(), own_law(made, generator)
+    kernel, into = GibbsLangevin(0.2, 5, "metropolis"), Statistics(hamiltonian)
+    if serving.small_chains(hamiltonian):
+        from harmonium.chains.small import advance_small
+
+        end, _ = advance_small(
+            hamiltonian, kernel, start, 6, generator, into=into, weight=1.0, burn_in=0, marginal=True
+        )
+    else:
+        end = hm.chains.advance(hamiltonian, kernel, start, 6, generator)
+    h = grid(made.layers[1])
+    free = hamiltonian.to(torch.float64).free_energy([torch.empty(0), h], (0,))
+    yield end[1], h, (-free).softmax(0)
+
+
+def rounded_means(made, generator):
+    """Every unit lies on one of two neighbouring whole numbers."""
+    hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
+    layer, field = made.layers[l], hamiltonian.field(l, made.random_states(1, seed=generator))
+    out = torch.empty(ROWS, layer.width, dtype=torch.int8)
+    units = serving.units_of(hamiltonian.thetas[l], [layer.two_values])
+    key = np.uint64(5)
+    serving.over_rows("round_means", ROWS, field.repeat(ROWS, 1), *units, key, 127, out)
+    mean = 127 * layer.moments(field).mean.double()
+    states = mean.floor() + grid(hm.Bernoulli(layer.width))
+    up = mean - mean.floor()
+    yield out, states, torch.where(states > mean, up, 1 - up).prod(1)
+
+
+def own_law(made, generator):
+    return [x.float() for x in exact_states(deepcopy(made).double(), ROWS, generator)]
+
+
+def conditional(layer, field):
+    states = all_states(layer)
+    log_p = layer.double().log_conditional(states, field.double().expand_as(states)).sum(-1)
+    return states, log_p.softmax(0)
+
+
+TWO_VALUED = {
+    "bernoulli": lambda: machine(hm.Bernoulli(4), hm.Bernoulli(3)),
+    "spin": lambda: machine(hm.Spin(4), hm.Spin(3), scale=0.5),
+    "both": lambda: machine(hm.Bernoulli(4), hm.Spin(3), scale=1.5),
+}
+GAUSSIAN = {
+    "bernoulli": lambda: machine(hm.Gaussian(2), hm.Bernoulli(4)),
+    "spin": lambda: machine(hm.Gaussian(3), hm.Spin(3), scale=0.5),
+    "natural": lambda: machine(hm.StandardisedGaussian(2), hm.Spin(4)),
+}
+PATHS = {
+    half_step: TWO_VALUED,
+    mirrored_half_step: TWO_VALUED,
+    coupled_half_step: TWO_VALUED,
+    differences: TWO_VALUED,
+    small_pairs: TWO_VALUED,
+    mirrored_small_pairs: TWO_VALUED,
+    small_chains: GAUSSIAN,
+    rounded_means: TWO_VALUED,
+}
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
+@pytest.mark.parametrize("name", range(3))
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
+def test_every_path_has_the_enumerated_law(request, monkeypatch, path, name, compiled):
+    """By χ²; compiled paths draw the same bits on one thread and on two."""
+    if "small" in path.__name__:
+        monkeypatch.setattr(serving, "WORTHWHILE", 1 << 60)
+    else:
+        request.getfixturevalue("always")
+    monkeypatch.setattr(serving, "COMPILED", compiled)
+    if not compiled:
+        products.use("torch")
+    make = list(PATHS[path].values())[name]
+    before, runs = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2) if compiled else (1,):
+            torch.set_num_threads(threads)
+            with torch.no_grad():
+                runs.append(list(path(make(), torch.Generator().manual_seed(1))))
+    finally:
+        torch.set_num_threads(before)
+    for drawn, states, law in runs[0]:
+        assert p_value(drawn.double(), states, law) > FAILURE_RATE / len(runs[0])
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(runs[0], runs[-1], strict=True))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
+def test_the_paths_are_compiled(always, monkeypatch, path):
+    """So that the test above compares what it says."""
+    if "small" in path.__name__:
+        monkeypatch.undo()
+        made = next(iter(PATHS[path].values()))().hamiltonian()
+        assert serving.small_chains(made) if path is small_chains else serving.small_pairs(made, False)
+        return
+    names, over_rows = [], serving.over_rows
+
+    def noted(name, *rest):
+        names.append(name)
+        over_rows(name, *rest)
+
+    monkeypatch.setattr(serving, "over_rows", noted)
+    with torch.no_grad():
+        list(path(TWO_VALUED["both"](), torch.Generator().manual_seed(1)))
+    expected = {
+        half_step: "draw",
+        mirrored_half_step: "draw",
+        coupled_half_step: "couple",
+        differences: "add_rows",
+        rounded_means: "round_means",
+    }
+    assert expected[path] in names
+
+
+def test_normal_noise_is_normal_to_its_tails():
+    """By its distribution function and by how many of 2^24 variates lie beyond 4.5 and 5 deviations."""
+    from harmonium.compiled.noise import fill_normal, room_for, seed, stream
+
+    n = 1 << 24
+    out, state = np.empty(n), stream()
+    seed(state, np.uint64(7), 3)
+    fill_normal(out, room_for(2 * n), state)
+    assert stats.kstest(out[: 1 << 20], "norm").pvalue > FAILURE_RATE / 4
+    for limit in (4.5, 5.0):
+        beyond = int((abs(out) > limit).sum())
+        assert stats.binomtest(beyond, n, 2 * stats.norm.sf(limit)).pvalue > FAILURE_RATE / 4
+    assert abs(np.corrcoef(out[::2], out[1::2])[0, 1]) < 4 / (n / 2) ** 0.5
