@@ -263,7 +263,7 @@ def test_objects_that_are_numbers_are_numbers():
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
-        (FRAME.assign(age=None), ValueError, "column 'age': expected at least one value.*drop the column"),
+        (FRAME.assign(age=None), ValueError, "column 'age': expected at least one value.*drop it"),
         (
             FRAME.mask(FRAME["age"] == FRAME["age"].iloc[0]),
             ValueError,

@@ -27,15 +27,14 @@ def build(sheet: Sheet) -> Any:
 
 
 def _array(sheet: Sheet) -> Any:
-    dtype = sheet.columns[0].dtype
-    if sheet.library == TEXT:
-        dtype = "float64" if sheet.numeric else "object"
-    if sheet.numeric and np.dtype(dtype).kind in "biuf":
-        return sheet.numbers().astype(np.float32 if dtype == "float32" else np.float64)
+    text = sheet.library == TEXT
+    dtype = np.dtype(object if text else sheet.columns[0].dtype)
+    if sheet.numeric and (text or dtype.kind in "biuf"):
+        return sheet.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
     array = np.empty(sheet.shape, dtype=object)
     for j, column in enumerate(sheet.columns):
         array[:, j] = column.values
-    if np.dtype(dtype).kind in "UT" and not any(column.missing.any() for column in sheet.columns):
+    if dtype.kind in "UT" and not any(column.missing.any() for column in sheet.columns):
         return array.astype("U")
     return array
 

@@ -115,13 +115,13 @@ class Table(Encoder):
     @property
     def groups(self) -> list[Group]:
         """Consecutive columns whose units make one layer."""
-        grouped = groupby((column.kind, column.n_states) for column in self.columns)
+        grouped = groupby((column.kind, column.coding.n_states) for column in self.columns)
         return [Group(kind, len(list(units)), n_states) for (kind, n_states), units in grouped]
 
     @property
     def width(self) -> int:
         """Columns of the matrix."""
-        return sum(column.width for column in self.columns)
+        return sum(column.coding.width for column in self.columns)
 
     def encode(self, X: Any) -> Any:
         """The rows as states of the visible units.
@@ -155,7 +155,7 @@ class Table(Encoder):
     def sheet(self, X: Any) -> Sheet:
         """``decode`` without the frame: the columns of cells."""
         decoded = zip(self.columns, self._decoded(X), strict=True)
-        cells = (Cells(c.name, x, c.dtype, c.values if c.declared else None, c.ordered) for c, x in decoded)
+        cells = (Cells(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded)
         return Sheet(tuple(cells), self.library)
 
     def fill(self, X: Any, states: Any) -> Any:
@@ -180,16 +180,14 @@ class Table(Encoder):
             lost = np.isnan(column.encode(cells, "missing")).any(1) & ~cells.missing
             values = cells.values.copy()
             values[lost] = np.nan if cells.numeric else None
-            full = Cells(
-                cells.name, values, cells.dtype, column.values if column.declared else None, column.ordered
-            )
+            full = Cells(cells.name, values, cells.dtype, column.categories, column.ordered)
             filled[cells.name] = full.filled(new)
         return Sheet(tuple(filled[cells.name] for cells in sheet.columns), sheet.library, sheet.index)
 
     def log_slopes(self, width: int) -> tuple[float, ...]:
         if width != len(self.columns):
             raise ValueError(f"width: expected {len(self.columns)}, received {width}")
-        return tuple(column.log_slope for column in self.columns)
+        return tuple(column.coding.log_slope for column in self.columns)
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -217,7 +215,7 @@ class Table(Encoder):
         _checks.numeric(x, "X")
         if x.ndim != 2 or x.shape[1] != self.width:
             raise ValueError(f"X: expected (rows, {self.width}) states, received shape {tuple(x.shape)}")
-        ends = np.cumsum([column.width for column in self.columns])[:-1]
+        ends = np.cumsum([column.coding.width for column in self.columns])[:-1]
         parts = np.split(np.asarray(x, dtype=np.float64), ends, axis=1)
         return [column.decode(part) for column, part in zip(self.columns, parts, strict=True)]
 

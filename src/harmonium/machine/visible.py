@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from harmonium import _checks
 from harmonium.data import Encoder, Rows, Table
 from harmonium.layers import Gaussian, Layer
@@ -60,7 +62,9 @@ def visible_layers(table: Table) -> list[Layer]:
     return [Layer.registry[group.kind].plain(group.n_units, group.n_states) for group in table.groups]
 
 
-def joined(visible: Sequence[Layer], hidden: Sequence[Layer], seed: int = 0) -> BoltzmannMachine:
+def joined(
+    visible: Sequence[Layer], hidden: Sequence[Layer], seed: int | torch.Generator = 0
+) -> BoltzmannMachine:
     """A machine whose visible layers are all joined to the first of a chain of hidden layers.
 
     Args:
