@@ -168,7 +168,7 @@ def test_csv_numbers_that_are_not_finite_are_left_to_the_reader_of_rows(tmp_path
     ("text", "reason"),
     [
         ("1,2\n3,x\n", "line 2, column 2: expected a number, received 'x'"),
-        ("a,b\n\n1,2\n,4\n", "line 4, column 1: expected a number, received ''"),
+        ("a,b\n\n1,2\nx,4\n", "line 4, column 1: expected a number, received 'x'"),
         ("1,x\n3,4\n", "line 1, column 2: expected a number, received 'x'"),
         ("1;2\n3;4\n", "line 2, column 1: expected a number, received '3;4'"),
         ("1,2\n3\n", "line 2: expected 2 columns, received 1"),

@@ -319,3 +319,27 @@ def test_off_the_saddle_from_one_row_and_above_a_variance_floor() -> None:
     floored = hm.BoltzmannMachine([hm.Gaussian(2, variance_floor=0.9), hm.Bernoulli(4)])
     from_data_(floored, Rows.of(np.random.default_rng(0).normal(size=(5000, 2)) * 1.1), generator())
     assert float((1 / floored.layers[0].natural()[1].detach()).min()) > 0.9
+
+
+def test_gaussian_units_start_off_their_saddle_beside_other_kinds() -> None:
+    """Two Gaussian layers of a table start as one layer does alone; the others are as the data say."""
+    random = np.random.default_rng(0)
+    X, coins = random.normal(size=(300, 3)) * [1.0, 2.0, 3.0] + 5, random.random((300, 2)) < 0.3
+    alone = hm.machine.joined([hm.Gaussian(3)], [hm.Bernoulli(4), hm.Bernoulli(2)])
+    table = hm.machine.joined(
+        [hm.Gaussian(2), hm.Bernoulli(2), hm.Gaussian(1)], [hm.Bernoulli(4), hm.Bernoulli(2)]
+    )
+    above = parameters(table)
+    from_data_(alone, Rows.of(X), generator())
+    from_data_(table, Rows.of(np.column_stack([X[:, :2], coins, X[:, 2:]])), generator())
+    made, expected = parameters(table), parameters(alone)
+    for name in ("mean", "log_variance"):
+        side_by_side = torch.cat([made[f"layers.0.{name}"], made[f"layers.2.{name}"]])
+        torch.testing.assert_close(side_by_side, expected[f"layers.0.{name}"])
+    weights = torch.cat([made["couplings.0.weight"], made["couplings.2.weight"]])
+    torch.testing.assert_close(weights, expected["couplings.0.weight"])
+    torch.testing.assert_close(made["layers.3.bias"], expected["layers.1.bias"])
+    assert torch.equal(made["couplings.1.weight"], above["couplings.1.weight"])
+    assert torch.equal(made["couplings.3.weight"], above["couplings.3.weight"])
+    rate = torch.sigmoid(made["layers.1.bias"])
+    assert float((rate - torch.from_numpy(coins.mean(0))).abs().max()) < 0.01

@@ -14,7 +14,7 @@ from harmonium import _checks
 from harmonium.cli import options
 from harmonium.cli.encoding import naming
 from harmonium.cli.output import check_target, show
-from harmonium.data import DataSet, Rows, read
+from harmonium.data import DataSet, Rows, Table, read
 from harmonium.data._arrays import is_sparse
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
@@ -59,6 +59,8 @@ def data(
 
 
 def _describe(dataset: DataSet) -> dict[str, Any]:
+    if dataset.samples.dtype.kind == "O":
+        return _describe_table(dataset)
     rows = Rows.of(dataset.samples, dtype=torch.float64)
     low, high, binary = float("inf"), -float("inf"), True
     for chunk in rows.chunks(max(1, _ENTRIES // rows.width)):
@@ -80,8 +82,27 @@ def _describe(dataset: DataSet) -> dict[str, Any]:
     }
 
 
+def _describe_table(dataset: DataSet) -> dict[str, Any]:
+    """What would be made of a table with text or empty cells."""
+    sheet = dataset.sheet()
+    pairs = zip(sheet.columns, Table.fit(sheet).columns, strict=True)
+    return {
+        "data": dataset.name,
+        "rows": len(sheet),
+        "columns": len(sheet.columns),
+        "different_labels": None if dataset.labels is None else len(np.unique(dataset.labels)),
+        "table": [
+            {"column": str(cells.name), "kind": column.kind, "missing": int(cells.missing.sum())}
+            for cells, column in pairs
+        ],
+    }
+
+
 def _convert(dataset: DataSet, out: Path) -> None:
     samples, buffer = dataset.samples, io.BytesIO()
+    if samples.dtype.kind == "O":
+        with naming(dataset.name):
+            samples = dataset.sheet().numbers()
     if is_sparse(samples) and out.suffix.lower() == ".npz" and dataset.labels is None:
         from scipy.sparse import save_npz
 

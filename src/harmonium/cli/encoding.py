@@ -17,18 +17,24 @@ from harmonium.data import (
     Encoder,
     Identity,
     Rows,
+    Table,
     Threshold,
     encoder_from_dict,
 )
 from harmonium.data._arrays import is_sparse
+from harmonium.data.sheet import differ_in_kind
 from harmonium.layers import Layer
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, visible_for
+from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, visible_for, visible_layers
 
 BINARISE = ("none", "threshold", "sample", "bit-planes", "gray-planes")
 
 
-def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tuple[Layer, Encoder, Any]:
-    """A visible layer for data, the encoder that makes its states, and the encoded data.
+def fit_encoding(
+    dataset: DataSet, visible: str, binarise: str, seed: int
+) -> tuple[list[Layer], Encoder, Any]:
+    """Visible layers for data, the encoder that makes their states, and the encoded data.
+
+    A table stands between the two where the data have text, missing cells or columns that differ in kind.
 
     Args:
         dataset: what to learn from.
@@ -41,6 +47,13 @@ def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tu
     """
     _checks.one_of(binarise, "binarise", BINARISE)
     _checks.one_of(visible, "visible", VISIBLE_KINDS)
+    with naming(dataset.name):
+        if _is_table(dataset, visible):
+            if binarise != "none":
+                raise ValueError(f"binarise: expected none for a table, received {binarise}")
+            sheet = dataset.sheet()
+            table = Table.fit(sheet, None if visible == "auto" else visible)
+            return visible_layers(table), table, table.encode(sheet)
     two_values = None if visible == "auto" else Layer.registry[visible].two_values
     if binarise.endswith("-planes") and visible != "auto" and two_values != (0.0, 1.0):
         raise ValueError(f"visible: expected auto or bernoulli for {binarise}, received {visible}")
@@ -62,7 +75,7 @@ def fit_encoding(dataset: DataSet, visible: str, binarise: str, seed: int) -> tu
             raise
         states = encode(second, samples)
     parts = [part for part in (first[binarise], second) if not isinstance(part, Identity)]
-    return layer, parts[0] if len(parts) == 1 else Compose(tuple(parts)) if parts else Identity(), states
+    return [layer], parts[0] if len(parts) == 1 else Compose(tuple(parts)) if parts else Identity(), states
 
 
 def encoded_rows(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
@@ -72,7 +85,18 @@ def encoded_rows(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
         ValueError: data that do not suit the machine; the message names the data.
     """
     with naming(dataset.name):
-        rows = Rows.of(encode(encoder_of(machine), dataset.samples), dtype=machine.dtype)
+        encoder = encoder_of(machine)
+        states = (
+            encoder.encode(dataset.sheet())
+            if isinstance(encoder, Table)
+            else encode(encoder, dataset.samples)
+        )
+        if isinstance(encoder, Table) and np.isnan(states).any():
+            row = int(np.isnan(states).any(1).argmax())
+            raise ValueError(
+                f"X: expected no missing cell, received one in row {row}; harmonium impute fills them in"
+            )
+        rows = Rows.of(states, dtype=machine.dtype)
         width = machine.visible_width
         if rows.width != width:
             raise ValueError(f"X: expected {width} columns for the machine's states, received {rows.width}")
@@ -92,6 +116,19 @@ def encoder_of(machine: BoltzmannMachine) -> Encoder:
         raise ValueError(f"RUN: its machine's metadata are damaged, encoder {error}") from error
 
 
+def names_of(machine: BoltzmannMachine) -> tuple[str, ...] | None:
+    """The names of the columns that a machine was trained on, where they had names.
+
+    Raises:
+        ValueError: what is stored with the machine is none.
+    """
+    about = machine.metadata.get("data") or {}
+    names = about.get("names") if isinstance(about, dict) else None
+    if names is None or (isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)):
+        return None if names is None else tuple(names)
+    raise ValueError("RUN: its machine's metadata are damaged, expected names of columns")
+
+
 def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
     """Where the data that a machine was trained on came from, or None; the shape of their images, or ().
 
@@ -105,6 +142,15 @@ def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
         if sides and isinstance(source, (str, type(None))):
             return source, tuple(shape)
     raise ValueError("RUN: its machine's metadata are damaged, expected data with source and image_shape")
+
+
+def _is_table(dataset: DataSet, visible: str) -> bool:
+    samples = dataset.samples
+    if not isinstance(samples, np.ndarray) or samples.dtype.kind not in "Of":
+        return False
+    return samples.dtype.kind == "O" or (
+        visible == "auto" and dataset.image_shape is None and differ_in_kind(samples)
+    )
 
 
 def encode(encoder: Encoder, samples: Any) -> Any:

@@ -14,11 +14,12 @@ from harmonium._random import as_generator, integers
 from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import kernels, options
-from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
+from harmonium.cli.encoding import encoded_rows, encoder_of, names_of, source_of
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
-from harmonium.data import BitPlanes, read
+from harmonium.data import BitPlanes, Table, read
+from harmonium.data.sheet import Sheet
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.tasks.impute import visible_means
 
@@ -29,7 +30,7 @@ def sample(
     run: options.Run,
     out: Annotated[
         Path,
-        typer.Option(help="File for the samples: .npy, in the data's units, or .png, a grid."),
+        typer.Option(help="File for the samples: .npy or .csv, in the data's units, or .png, a grid."),
     ],
     number: Annotated[int, typer.Option(help="How many samples, each from a chain of its own.")] = 100,
     sweeps: Annotated[int, typer.Option(help="Sweeps of every chain.")] = 1000,
@@ -69,7 +70,7 @@ def sample(
     _checks.one_of(start, "start", _STARTS)
     if data is not None and start != "data":
         raise ValueError("data: expected with --start data")
-    check_target(out, "out", (".npy", ".png"), overwrite)
+    check_target(out, "out", (".csv", ".npy", ".png"), overwrite)
     shape = options.image_shape_of(image_shape)
     mover = kernels.kernel_from(kernel, step, inner, correction) or Gibbs()
     machine, source = load_machine(run, averaged, options.as_device(device))
@@ -99,14 +100,15 @@ def sample(
         states = run_chains(machine, mover, first, sweeps, seed=generator)
         hamiltonian = machine.hamiltonian()
         v = visible_means(hamiltonian, states).detach() if means else hamiltonian.seen(states)
-        samples = encoder.decode(v.cpu().numpy())
-    write_rows(out, samples, shape, columns)
+        make = encoder.sheet if isinstance(encoder, Table) else encoder.decode
+        samples = make(v.cpu().numpy())
+    write_rows(out, samples, shape, columns, names_of(machine))
     result = {
         "machine": str(source),
         "file": str(out),
         "samples": number,
         "columns": int(samples.shape[1]),
-        "dtype": str(samples.dtype),
+        "dtype": "table" if isinstance(samples, Sheet) else str(samples.dtype),
         "kind": "means" if means else "states",
         "sweeps": sweeps,
         "kernel": repr(mover),

@@ -24,6 +24,7 @@ from harmonium.machine import (
     BoltzmannMachine,
     from_data_,
     hidden_for,
+    joined,
     normal_,
     visible_from_data_,
 )
@@ -130,11 +131,11 @@ def train(
     where = options.as_device(device)
     with working("reading the data"):
         dataset = read(data)
-        visible_layer, encoder, X = fit_encoding(dataset, visible, binarise, seed)
-        if clip_norm is None and not visible_layer.discrete:
+        visible_layers, encoder, X = fit_encoding(dataset, visible, binarise, seed)
+        if clip_norm is None and not all(layer.discrete for layer in visible_layers):
             clip_norm = 1.0  # one outlier would throw Gaussian units out of range
-        machine = BoltzmannMachine([visible_layer, *hidden_layers], seed=seed)
-        rows, generator = Rows.of(X, dtype=machine.dtype), as_generator(seed)
+        machine = joined(visible_layers, hidden_layers, seed)
+        rows, generator = Rows.of(X, dtype=machine.dtype, missing=True), as_generator(seed)
         normal_(machine, _STD if initial_std is None else initial_std, generator)
         if initial_std is None:
             from_data_(machine, rows, generator)
@@ -199,7 +200,8 @@ def _hidden_layers(hidden: list[str], kind: str, states: int) -> list[Layer]:
 
 
 def _description(dataset: DataSet, source: str) -> dict[str, Any]:
-    return {"name": dataset.name, "source": source, "image_shape": dataset.image_shape}
+    about = {"name": dataset.name, "source": source, "image_shape": dataset.image_shape}
+    return about if dataset.names is None else {**about, "names": list(dataset.names)}
 
 
 def _validation(

@@ -2,25 +2,26 @@
 
 - :func:`read` opens a file, a folder of images or a built-in name as a :class:`DataSet`.
 - :class:`Rows` hands out batches from arrays, tensors, sparse matrices and files larger than memory.
-- :class:`Encoder` and its kinds turn data into machine states, and samples back into the data's own units.
+- :class:`Encoder` and its kinds turn data into machine states, and samples back into the data's own units;
+  :class:`Table` does so for data frames, whose columns are of several kinds.
 """
 
 from harmonium.data.dataset import DataSet
+from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
     BernoulliBinarise,
     BitPlanes,
     Compose,
-    Encoder,
     Identity,
     OneHot,
     Scale,
     Standardise,
     Threshold,
-    encoder_from_dict,
 )
 from harmonium.data.files import BUILT_IN, read
 from harmonium.data.missing import missing_at_random, missing_half, missing_rectangles
 from harmonium.data.rows import Rows
+from harmonium.data.table import Table
 from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
 from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
 
@@ -36,6 +37,7 @@ __all__ = [
     "Rows",
     "Scale",
     "Standardise",
+    "Table",
     "Threshold",
     "bars_and_stripes",
     "bernoulli_binarise",

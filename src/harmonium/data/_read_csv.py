@@ -1,4 +1,4 @@
-"""Comma-separated numbers."""
+"""Comma-separated values: numbers, or tables with text and empty cells."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import math
 import warnings
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +15,95 @@ import numpy as np
 from harmonium.data._arrays import refuse_where
 
 _LABELS = ("label", "labels")
+_MISSING = ("", "na", "n/a", "<na>", "nan", "null")
 _INFINITIES = ("inf", "infinity")
 _WHOLE = 2**53  # below it every whole number is a float64 of its own
 
 
-def read_csv(path: Path) -> tuple[Any, Any]:
-    """float64 samples; a column headed ``label`` or ``labels`` is taken out as labels.
+def read_csv(path: Path) -> tuple[Any, Any, tuple[str, ...] | None]:
+    """Samples, labels and names of columns; a column headed ``label`` or ``labels`` is taken out as labels.
 
-    The first line is a header where none of its cells is a number. Empty lines are passed over.
+    The first line is a header where none of its cells is a number. Empty lines are passed over. Samples are
+    float64 where every cell is a number, else objects: numbers, text, and None in empty cells and those that
+    say NA. Of a column either all cells that are not missing are numbers, or none is.
     """
-    numbers, width, header = array("d"), 0, None
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file, strict=True)
-        for cells in lines:
-            if not cells:
+    numbers, table, width, header = array("d"), False, 0, None
+    for line, cells in _lines(path):
+        if not width:
+            width = len(cells)
+            if not any(map(_looks_like_a_number, cells)):
+                header = [cell.strip() for cell in cells]
                 continue
-            if not width:
-                width = len(cells)
-                if not any(map(_looks_like_a_number, cells)):
-                    header = [cell.strip().lower() for cell in cells]
-                    continue
-                if width > 2 and cells == [str(i) for i in range(width)]:
-                    warnings.warn(
-                        f"{path}: the first line counts from 0 to {width - 1} and is read as data; if these "
-                        "are the names of columns, name them otherwise or leave the line out",
-                        stacklevel=4,
-                    )
-            if len(cells) != width:
-                raise ValueError(f"line {lines.line_num}: expected {width} columns, received {len(cells)}")
+            if width > 2 and cells == [str(i) for i in range(width)]:
+                warnings.warn(
+                    f"{path}: the first line counts from 0 to {width - 1} and is read as data; if these "
+                    "are the names of columns, name them otherwise or leave the line out",
+                    stacklevel=4,
+                )
+        if len(cells) != width:
+            raise ValueError(f"line {line}: expected {width} columns, received {len(cells)}")
+        if not table:
             try:
                 numbers.extend(_numbers(cells))
             except ValueError:
-                column, cell = next((i, cell) for i, cell in enumerate(cells, 1) if not _is_number(cell))
-                where = f"line {lines.line_num}, column {column}"
-                raise ValueError(f"{where}: expected a number, received {cell!r}") from None
-    samples = np.array(numbers, dtype=np.float64).reshape(-1, max(width, 1))
-    columns = [i for i, cell in enumerate(header or []) if cell in _LABELS]
-    if not columns:
-        return samples, None
+                table = True
+    if table:
+        samples = _table(path, width, header is not None)
+        header = header or [f"column {j + 1}" for j in range(width)]
+    else:
+        samples = np.array(numbers, dtype=np.float64).reshape(-1, max(width, 1))
+    names = header or []
+    columns = [i for i, name in enumerate(names) if name.lower() in _LABELS]
     if len(columns) > 1:
         raise ValueError(f"expected one column of labels, received columns {[i + 1 for i in columns]}")
-    return np.delete(samples, columns[0], axis=1), _whole(samples[:, columns[0]])
+    if not columns:
+        return samples, None, tuple(names) or None
+    labels = samples[:, columns[0]]
+    rest = tuple(name for i, name in enumerate(names) if i != columns[0])
+    return np.delete(samples, columns[0], axis=1), _labels(labels), rest
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The lines that are not empty, with their numbers."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.reader(file, strict=True)
+        yield from ((lines.line_num, cells) for cells in lines if cells)
+
+
+def _table(path: Path, width: int, header: bool) -> Any:
+    """(rows, columns) objects.
+
+    Raises:
+        ValueError: a cell that is no number in a column where others are, or text in the only column.
+    """
+    lines = list(_lines(path))[header:]
+    columns = []
+    for j, column in enumerate(zip(*(cells for _, cells in lines), strict=True)):
+        given = [cell.strip().lower() not in _MISSING for cell in column]
+        number = [_is_number(cell) for cell in column]
+        strays = [
+            i for i, (is_given, ok) in enumerate(zip(given, number, strict=True)) if is_given and not ok
+        ]
+        if strays and (width == 1 or any(number)):
+            i = strays[0]
+            where = f"line {lines[i][0]}, column {j + 1}"
+            raise ValueError(
+                f"{where}: expected a number, received {column[i]!r}; a missing cell is empty, cells are "
+                "separated by commas, and no column holds both numbers and text"
+            )
+        read = str.strip if strays else _number
+        columns.append([read(cell) if there else None for cell, there in zip(column, given, strict=True)])
+    samples = np.empty((len(lines), width), dtype=object)
+    for j, values in enumerate(columns):
+        samples[:, j] = values
+    return samples
+
+
+def _number(cell: str) -> int | float:
+    try:
+        return int(cell)
+    except ValueError:
+        return float(cell)
 
 
 def _numbers(cells: list[str]) -> list[float]:
@@ -91,8 +140,16 @@ def _looks_like_a_number(cell: str) -> bool:
     return True
 
 
-def _whole(labels: Any) -> Any:
-    """Labels as int64 where all are whole numbers."""
+def _labels(labels: Any) -> Any:
+    """Labels as text, or as int64 where all are whole numbers."""
+    if labels.dtype.kind == "O":
+        lacking = [i for i, label in enumerate(labels) if label is None]
+        if lacking:
+            raise ValueError(f"labels: expected one in every row, row {lacking[0]} has none")
+        labels = np.array(labels.tolist())
+    if labels.dtype.kind == "U":
+        return labels
+    labels = labels.astype(np.float64)
     known = np.abs(labels) < _WHOLE  # not so for NaN
     refuse_where(~known, labels, "numbers between -2**53 and 2**53", "labels")
     return labels.astype(np.int64) if (labels == np.round(labels)).all() else labels

@@ -1,16 +1,14 @@
-"""Encoders: how data become the states of a machine, and how samples come back in the data's own units.
+"""Encoders of arrays: how data become the states of a machine, and how samples come back in the data's units.
 
-An encoder is a small immutable value that is stored with the model (``to_dict``, ``encoder_from_dict``). All
-take NumPy arrays and torch tensors of shape (rows, columns) and return the kind they were given.
+All take NumPy arrays and torch tensors of shape (rows, columns) and return the kind they were given.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -27,6 +25,7 @@ from harmonium.data._arrays import (
     like,
     refuse_where,
 )
+from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.rows import Rows
 from harmonium.data.transforms import (
     bernoulli_binarise,
@@ -34,34 +33,6 @@ from harmonium.data.transforms import (
     threshold,
     to_bit_planes,
 )
-
-
-class Encoder(ABC):
-    """A map from data to machine states with a way back."""
-
-    draws: ClassVar[bool] = False
-    """Whether ``encode`` draws noise, so that a row's states depend on its place among the others."""
-
-    @abstractmethod
-    def encode(self, X: Values) -> Values:
-        """Data (rows, columns) as machine states."""
-
-    @abstractmethod
-    def decode(self, X: Values) -> Values:
-        """Machine states in the units of the data; each encoder says what is restored and what is lost."""
-
-    @abstractmethod
-    def log_abs_det(self, width: int) -> float:
-        """ln |det| of ``encode`` on rows of ``width`` columns.
-
-        Add it to a log-likelihood of encoded rows to have it in the units of the data. It is 0 for encoders
-        into binary states, where probabilities are of the binary states themselves.
-        """
-
-    def to_dict(self) -> dict[str, Any]:
-        """The encoder in plain JSON types, for :func:`encoder_from_dict`."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return {"kind": type(self).__name__, **{name: _plain(value) for name, value in values.items()}}
 
 
 @dataclass(frozen=True)
@@ -76,8 +47,8 @@ class Identity(Encoder):
         _checks.numeric(X, "X")
         return X
 
-    def log_abs_det(self, width: int) -> float:
-        return 0.0
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        return (0.0,) * width
 
 
 @dataclass(frozen=True)
@@ -137,12 +108,11 @@ class Standardise(Encoder):
         values = self._floating(X)
         return _float_like(values * like(self.scale, values) + like(self.mean, values), X)
 
-    def log_abs_det(self, width: int) -> float:
-        if isinstance(self.scale, float):
-            return -width * math.log(self.scale)
-        if width != len(self.scale):
-            raise ValueError(f"width: expected {len(self.scale)}, received {width}")
-        return -math.fsum(map(math.log, self.scale))
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        scales = (self.scale,) * width if isinstance(self.scale, float) else self.scale
+        if width != len(scales):
+            raise ValueError(f"width: expected {len(scales)}, received {width}")
+        return tuple(-math.log(scale) for scale in scales)
 
     def _floating(self, X: Any) -> Any:
         _checks.numeric(X, "X")
@@ -173,8 +143,8 @@ class Scale(Encoder):
         levels: Values = cast((values.clip(0, 1) * 255).round(), library(X).uint8)
         return levels
 
-    def log_abs_det(self, width: int) -> float:
-        return -width * math.log(255)
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        return (-math.log(255),) * width
 
 
 @dataclass(frozen=True)
@@ -203,8 +173,8 @@ class Threshold(Encoder):
         _checks.numeric(X, "X")
         return X
 
-    def log_abs_det(self, width: int) -> float:
-        return 0.0
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        return (0.0,) * width
 
 
 @dataclass(frozen=True)
@@ -237,8 +207,8 @@ class BernoulliBinarise(Encoder):
         _checks.numeric(X, "X")
         return X
 
-    def log_abs_det(self, width: int) -> float:
-        return 0.0
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        return (0.0,) * width
 
 
 @dataclass(frozen=True)
@@ -259,8 +229,8 @@ class BitPlanes(Encoder):
     def decode(self, X: Values) -> Values:
         return from_bit_planes(X, self.gray)
 
-    def log_abs_det(self, width: int) -> float:
-        return 0.0
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        return (0.0,) * width
 
 
 @dataclass(frozen=True)
@@ -307,8 +277,8 @@ class OneHot(Encoder):
         largest: Values = blocks.argmax(-1)
         return largest
 
-    def log_abs_det(self, width: int) -> float:
-        return 0.0
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        return (0.0,) * width
 
 
 @dataclass(frozen=True)
@@ -346,48 +316,13 @@ class Compose(Encoder):
             X = encoder.decode(X)
         return X
 
-    def log_abs_det(self, width: int) -> float:
-        return math.fsum(encoder.log_abs_det(width) for encoder in self.encoders)
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        each = [encoder.log_slopes(width) for encoder in self.encoders]
+        return tuple(math.fsum(slopes) for slopes in zip(*each, strict=True))
 
-
-_KINDS: dict[str, type[Encoder]] = {
-    kind.__name__: kind
-    for kind in (Identity, Standardise, Scale, Threshold, BernoulliBinarise, BitPlanes, OneHot, Compose)
-}
-
-
-def encoder_from_dict(description: Mapping[str, Any]) -> Encoder:
-    """The encoder that ``to_dict`` described, also after a round trip through JSON.
-
-    Raises:
-        TypeError: not a mapping.
-        ValueError: an unknown kind, or fields that are missing, unknown or out of range.
-    """
-    if not isinstance(description, Mapping):
-        raise TypeError(f"description: expected a mapping, received {type(description).__name__}")
-    values = dict(description)
-    kind = _KINDS.get(str(values.pop("kind", None)))
-    if kind is None:
-        raise ValueError(
-            f"description: expected a kind among {', '.join(_KINDS)}, received {description.get('kind')!r}"
-        )
-    expected = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    if set(values) != expected:
-        raise ValueError(
-            f"description: expected {kind.__name__} with fields {sorted(expected)}, received {sorted(values)}"
-        )
-    try:
-        if kind is Compose:
-            values["encoders"] = tuple(encoder_from_dict(item) for item in values["encoders"])
-        return kind(**values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"description: {kind.__name__}: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Encoder):
-        return value.to_dict()
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        return cls(tuple(encoder_from_dict(item) for item in values["encoders"]))
 
 
 def _float_like(result: Any, X: Values) -> Values:

@@ -17,12 +17,12 @@ from harmonium.data._read_idx import read_idx
 from harmonium.data._read_images import read_images
 from harmonium.data.dataset import DataSet
 
-Reader = Callable[[Path], tuple[Any, Any]]
+Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names of columns where there are any
 
 _FORMATS: list[tuple[str, str, Reader]] = [
     (r"\.npy", "a NumPy array", read_npy),
     (r"\.npz", "a NumPy or scipy sparse archive", read_npz),
-    (r"\.csv", "comma-separated numbers", read_csv),
+    (r"\.csv", "comma-separated numbers or text", read_csv),
     (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),
     (r"\.(h5|hdf5)", "HDF5", read_hdf5),
 ]
@@ -34,8 +34,8 @@ def read(source: str | os.PathLike[str]) -> DataSet:
     - ``.npy``: mapped from the file, not read.
     - ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the only array; labels under
       ``labels`` or ``y``. Or a matrix written by ``scipy.sparse.save_npz``.
-    - ``.csv``: decimal numbers with an optional header line; a column headed ``label`` or ``labels`` becomes
-      labels.
+    - ``.csv``: decimal numbers, text and empty cells, with an optional header line; a column
+      headed ``label`` or ``labels`` becomes labels.
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
       ``labels`` for ``images`` (and ``idx1`` for ``idx3``).
     - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
@@ -67,8 +67,8 @@ def read(source: str | os.PathLike[str]) -> DataSet:
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")
-        samples, labels = reader(path)
-        return DataSet.of(samples, labels, path.name)
+        samples, labels, *names = reader(path)
+        return DataSet.of(samples, labels, path.name, *names)
     except ImportError:
         raise
     except Exception as error:  # decoders of damaged files raise almost anything

@@ -16,7 +16,7 @@ from harmonium import _checks
 from harmonium.data._arrays import is_sparse
 
 if TYPE_CHECKING:
-    from harmonium.data.encoders import Encoder
+    from harmonium.data.encoder import Encoder
 
 Index = NDArray[np.int64] | slice
 Fetch = Callable[[Any, Index], Any]

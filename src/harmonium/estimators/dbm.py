@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, final
 
@@ -11,26 +11,24 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from harmonium.data import Rows
-from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.data.table import UNKNOWN
+from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._hidden_layers import hidden_layers
+from harmonium.estimators._intake import Array, dtype_of, floating, refuse_blank, validated
+from harmonium.estimators._posterior import hidden_means, posterior
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES, centred, pcd
-from harmonium.likelihood import variational_bound
 from harmonium.machine import (
-    BoltzmannMachine,
     logistic_biases_,
     orthogonal_,
     visible_from_data_,
 )
-from harmonium.meanfield import naive
+from harmonium.tasks.impute import unobserved
 from harmonium.training import SCHEDULES, Schedule, pretrain
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
-
-_TOLERANCE = 1e-5  # of the posterior: what it still moves changes the bound in the second order
 
 
 @final
@@ -43,7 +41,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     Args:
         n_hidden: units of the hidden layers from the lowest up, each at least 1; two or more for a deep
             machine.
-        visible: kind of the visible units, see ``RBM``.
+        visible: kind of the visible units, or kinds of columns, see ``RBM``.
+        unknown: of a table, see ``RBM``.
         hidden: kind of the hidden units, see ``RBM``: "bernoulli", or "spin", whose two values weigh alike in
             the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side by side.
         hidden_states: states of each hidden unit, see ``RBM``.
@@ -93,7 +92,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": ["array-like"],
-        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys())],  # units of users too
+        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys()), Mapping],  # units of users too
+        "unknown": [StrOptions(set(UNKNOWN))],
         "hidden": [StrOptions(Layer.registry.keys())],
         "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
@@ -122,7 +122,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         self,
         n_hidden: Sequence[int] = (500, 1000),
         *,
-        visible: str = "auto",
+        visible: str | Mapping[Any, str] = "auto",
+        unknown: str = "error",
         hidden: str = "bernoulli",
         hidden_states: int = 2,
         rule: str | Rule = "mean_field_pcd",
@@ -148,6 +149,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     ) -> None:
         self.n_hidden = n_hidden
         self.visible = visible
+        self.unknown = unknown
         self.hidden = hidden
         self.hidden_states = hidden_states
         self.rule = rule
@@ -174,7 +176,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     # Hidden layers
     # ----------------------------------------------------------------------------
 
-    def _hidden_layers(self, visible: Layer) -> list[Layer]:
+    def _hidden_layers(self, visible: Sequence[Layer]) -> list[Layer]:
         sizes = list(self.n_hidden)
         if not sizes or not all(isinstance(size, Integral) and size >= 1 for size in sizes):
             raise ValueError(f"n_hidden: expected sizes of at least 1, received {self.n_hidden!r}")
@@ -189,7 +191,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             visible_from_data_(self.machine_, rows)
 
     def _pretrain(self, states: Any) -> None:
-        if self.pretraining and len(self.machine_.layers) > 2:
+        if self.pretraining and len(self.machine_.hidden) > 1:
             runs = pretrain(
                 self.machine_,
                 states,
@@ -208,10 +210,10 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return sum(layer.width for layer in self.machine_.layers[1:])
+        return sum(self.machine_.layers[l].width for l in self.machine_.hidden)
 
     def transform(self, X: Any) -> Any:
-        """The hidden units' means given every row, by naive mean field: all layers side by side.
+        """The hidden units' means given what every row shows, by naive mean field: all layers side by side.
 
         Args:
             X: (rows, columns), dense or sparse.
@@ -220,19 +222,21 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             (rows, sum of n_hidden), the lowest hidden layer first; float32 for float32 data, else float64.
 
         Raises:
-            ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
+            ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
+                units do not take.
         """
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        X = validated(self, X, reset=False)
         machine = self._double()
-        return floating(torch.cat([_posterior_means(machine, v) for v in self._states(X)]), X.dtype)
+        means = [hidden_means(machine, v) for v in self._states(X)]
+        return floating(torch.cat(means), dtype_of(X))
 
     # Likelihood
     # ----------------------------------------------------------------------------
 
     def score_samples(self, X: Any) -> Array:
         """A lower bound on ln p of every row in nats, not ln p itself: the variational bound of naive mean
-        field.
+        field. Where cells are missing, of what the row shows.
 
         A probability for discrete units, a density in the data's units else. As good a bound as ln Z is
         known, which ``log_partition_`` tells; it is found at the first call, which may take much longer than
@@ -248,15 +252,10 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             ValueError: as ``transform``, or ``log_partition="exact"`` for a machine too large to enumerate.
         """
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        X = validated(self, X, reset=False)
         machine, constant = self._double(), self.log_partition_
-        bounds = [variational_bound(machine, v, constant, tolerance=_TOLERANCE) for v in self._states(X)]
-        scores = torch.cat(bounds)
-        if not machine.layers[0].discrete:
-            scores += self.encoder_.log_abs_det(self.n_features_in_)
-        return floating(scores, np.float64)
-
-
-@torch.no_grad()
-def _posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
-    return torch.cat(naive(machine, v, v, tolerance=_TOLERANCE).means[1:], dim=-1)
+        bounds = [
+            self._log_slopes(~unobserved(machine, v)) - posterior(machine, refuse_blank(v)).free_energy
+            for v in self._states(X)
+        ]
+        return floating(torch.cat(bounds) - constant.value, np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, final
 
@@ -14,13 +15,25 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium.data import Rows
-from harmonium.estimators._estimator import Array, BoltzmannEstimator, floating
+from harmonium.data.table import UNKNOWN
+from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._hidden_layers import hidden_layers
+from harmonium.estimators._intake import (
+    Array,
+    decoded,
+    dtype_of,
+    floating,
+    refuse_blank,
+    validated,
+)
+from harmonium.estimators._posterior import hidden_means
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import RECIPES
-from harmonium.likelihood import log_likelihood
+from harmonium.likelihood import LogPartition, log_likelihood
+from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine
+from harmonium.tasks.impute import unobserved, visible_means
 from harmonium.training import SCHEDULES, Schedule
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 
@@ -29,15 +42,20 @@ from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     """A restricted Boltzmann machine: a density of the rows and a transformer to its hidden units.
 
-    Rows go in and come out in the data's own units: an encoder, chosen with the visible units, stands between
-    them and the machine. ``harmonium.train`` offers more settings on the machine itself.
+    Rows go in and come out in the data's own units, a frame as a frame: an encoder, chosen with the visible
+    units, stands between them and the machine. Cells may be missing. ``harmonium.train`` offers more settings
+    on the machine itself.
 
     Args:
         n_hidden: hidden units, at least 1.
         visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, Spin where every
             value is -1 or +1, else Gaussian on standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and
             +1, or 0 and 1; "categorical" integers 0..q-1; "binomial" counts; "gaussian" any numbers; see
-            ``harmonium.machine.visible_for`` for all kinds.
+            ``harmonium.machine.visible_for`` for all kinds. Of a data frame, of text, and of an array that
+            holds columns of 0 and 1 beside fractions, each column has a kind of its own: "auto" looks at it
+            (``harmonium.data.Table``), {"age": "gaussian", …} says it for some, by name or number.
+        unknown: of a table, what a later cell is taken as that its column has no state for, such as a new
+            category: "error" refuses it, "missing" takes it as missing.
         hidden: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
             "relu", need visible units with one.
         hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
@@ -83,7 +101,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": [Interval(Integral, 1, None, closed="left")],
-        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys())],  # units of users too
+        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys()), Mapping],  # units of users too
+        "unknown": [StrOptions(set(UNKNOWN))],
         "hidden": [StrOptions(Layer.registry.keys())],
         "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
@@ -110,7 +129,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         self,
         n_hidden: int = 100,
         *,
-        visible: str = "auto",
+        visible: str | Mapping[Any, str] = "auto",
+        unknown: str = "error",
         hidden: str = "bernoulli",
         hidden_states: int = 2,
         rule: str | Rule = "pcd",
@@ -134,6 +154,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     ) -> None:
         self.n_hidden = n_hidden
         self.visible = visible
+        self.unknown = unknown
         self.hidden = hidden
         self.hidden_states = hidden_states
         self.rule = rule
@@ -158,7 +179,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     # Hidden units and reconstructions
     # ----------------------------------------------------------------------------
 
-    def _hidden_layers(self, visible: Layer) -> list[Layer]:
+    def _hidden_layers(self, visible: Sequence[Layer]) -> list[Layer]:
         return hidden_layers(visible, self.hidden, [self.n_hidden], self.hidden_states)
 
     def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
@@ -169,27 +190,32 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return self.machine_.layers[1].width
+        return self.machine_.layers[-1].width
 
     def transform(self, X: Any) -> Any:
         """The hidden units' means given every row, E[h | v].
 
+        Of a row with missing cells by naive mean field over these and the hidden units, which is no longer
+        exact; ``transform(impute(X))`` is the other way.
+
         Args:
-            X: (rows, columns), dense or sparse.
+            X: (rows, columns), a frame, dense or sparse.
 
         Returns:
             (rows, n_hidden), or (rows, n_hidden * hidden_states) for categorical hidden units; float32 for
             float32 data, else float64. Computed in float64, so that the split into batches does not show.
 
         Raises:
-            ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
+            ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
+                units do not take.
         """
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        X = validated(self, X, reset=False)
         machine = self._double()
-        return floating(torch.cat([_hidden_means(machine, v) for v in self._states(X)]), X.dtype)
+        means = [_hidden_means(machine, v) for v in self._states(X)]
+        return floating(torch.cat(means), dtype_of(X))
 
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: Any) -> Any:
         """The visible units' means given hidden values, E[v | h], in the units of the data.
 
         Args:
@@ -209,9 +235,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
                 f"X: expected {self._n_features_out} columns of hidden values, received {X.shape[1]}"
             )
         h = torch.from_numpy(X.astype(np.float64)).to(self.machine_.device)
-        return floating(self.encoder_.decode(_visible_means(self._double(), h)), X.dtype)
+        return decoded(_visible_means(self._double(), h), self.encoder_, dtype_of(X))
 
-    def reconstruct(self, X: Any) -> Array:
+    def reconstruct(self, X: Any) -> Any:
         """The rows after one mean-field pass up and down, E[v | h = E[h | v]], in the units of the data.
 
         Args:
@@ -219,16 +245,17 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
 
         Returns:
             (rows, columns), dense; float32 for float32 data, else float64. For 0/1 data a probability; of
-            categorical units the most probable label.
+            categorical units the most probable label. Of a table what its rows are, a frame for a frame: of
+            labels the most probable ones.
 
         Raises:
             ValueError: as ``transform``.
         """
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        X = validated(self, X, reset=False)
         machine = self._double()
         parts = [_visible_means(machine, _hidden_means(machine, v)) for v in self._states(X)]
-        return floating(self.encoder_.decode(torch.cat(parts)), X.dtype)
+        return decoded(torch.cat(parts), self.encoder_, dtype_of(X))
 
     # Likelihood
     # ----------------------------------------------------------------------------
@@ -236,8 +263,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     def score_samples(self, X: Any) -> Array:
         """ln p of every row in nats: a probability for discrete units, a density in the data's units else.
 
-        Relative to each other the rows are exact; ``log_partition_`` tells how well their common constant
-        ln Z is known. It is found at the first call, which may take much longer than the others.
+        Of a row with missing cells it is ln p of what the row shows, by a sum over what these may be or over
+        all hidden states. Relative to each other the rows are exact; ``log_partition_`` tells how well their
+        common constant ln Z is known. It is found at the first call, which may take much longer than the
+        others.
 
         Args:
             X: (rows, columns), dense or sparse.
@@ -246,24 +275,44 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             (rows,), float64.
 
         Raises:
-            ValueError: as ``transform``, or ``log_partition="exact"`` for a machine too large to enumerate.
+            ValueError: as ``transform``, ``log_partition="exact"`` for a machine too large to enumerate, or
+                missing cells with too many states to sum over, or real ones beside more than 26 hidden units.
         """
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        X = validated(self, X, reset=False)
         machine, constant = self._double(), self.log_partition_
-        scores = torch.cat([log_likelihood(machine, v, constant) for v in self._states(X)])
-        if not machine.layers[0].discrete:
-            scores += self.encoder_.log_abs_det(self.n_features_in_)
-        return floating(scores, np.float64)
+        scores = [self._scores(machine, v, constant) for v in self._states(X)]
+        return floating(torch.cat(scores), np.float64)
+
+    @torch.no_grad()
+    def _scores(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
+        hole = unobserved(machine, refuse_blank(v))
+        whole = ~hole.any(1)
+        scores = torch.empty(len(v), dtype=torch.float64, device=v.device)
+        if bool(whole.any()):
+            scores[whole] = log_likelihood(machine, v[whole], constant)
+        if not bool(whole.all()):
+            try:
+                scores[~whole] = log_weight_of(machine.hamiltonian(), v[~whole]) - constant.value
+            except ValueError as error:
+                raise ValueError(
+                    "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 "
+                    "states to sum over; score rows without missing cells, or impute(X)"
+                ) from error
+        return scores + self._log_slopes(~hole)
 
 
 @torch.no_grad()
 def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     hamiltonian = machine.hamiltonian()
-    return hamiltonian.mean(1, hamiltonian.field(1, hamiltonian.split(v)))
+    (hidden,) = machine.hidden
+    means = hamiltonian.mean(hidden, hamiltonian.field(hidden, hamiltonian.split(v)))
+    holed = refuse_blank(v).isnan().any(1)
+    if bool(holed.any()):
+        means[holed] = hidden_means(machine, v[holed])
+    return means
 
 
 @torch.no_grad()
 def _visible_means(machine: BoltzmannMachine, h: Tensor) -> Tensor:
-    hamiltonian = machine.hamiltonian()
-    return hamiltonian.mean(0, hamiltonian.field(0, [h, h]))
+    return visible_means(machine.hamiltonian(), [h] * len(machine.layers))

@@ -1,4 +1,4 @@
-"""What kinds of units ask of data before they take them."""
+"""What kinds of units ask of data before they take them; what was not observed (NaN) says nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ROWS = 4096
 def first_other(rows: Rows, values: tuple[float, float]) -> float | None:
     """The first entry that is neither of two values; None where there is none."""
     for chunk in rows.chunks(_ROWS):
-        bad = (chunk != values[0]) & (chunk != values[1])
+        bad = (chunk != values[0]) & (chunk != values[1]) & ~chunk.isnan()
         if bool(bad.any()):
             return float(chunk[bad][0])
     return None
@@ -18,7 +18,8 @@ def first_other(rows: Rows, values: tuple[float, float]) -> float | None:
 
 def value_range(rows: Rows) -> tuple[float, float]:
     """The smallest and the largest entry."""
-    ends = [(float(chunk.min()), float(chunk.max())) for chunk in rows.chunks(_ROWS)]
+    seen = [chunk[~chunk.isnan()] for chunk in rows.chunks(_ROWS)]
+    ends = [(float(x.min()), float(x.max())) for x in seen if len(x)]
     return min(low for low, _ in ends), max(high for _, high in ends)
 
 
@@ -30,10 +31,10 @@ def largest_count(rows: Rows, expected: str, kind: str) -> int:
     """
     largest = 1.0
     for chunk in rows.chunks(_ROWS):
-        bad = (chunk < 0) | (chunk != chunk.floor())
+        bad = (chunk < 0) | ((chunk != chunk.floor()) & ~chunk.isnan())
         if bool(bad.any()):
             raise ValueError(
                 f'X: expected {expected} for visible="{kind}", received {float(chunk[bad][0]):g}'
             )
-        largest = max(largest, float(chunk.max()))
+        largest = max(largest, float(chunk.nan_to_num(nan=0.0).max()))
     return int(largest)

@@ -15,7 +15,14 @@ from harmonium.machine.initialisation import (
 )
 from harmonium.machine.loading import current_names, load, rebuilt
 from harmonium.machine.statistics import Statistics
-from harmonium.machine.visible import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for, visible_for
+from harmonium.machine.visible import (
+    HIDDEN_KINDS,
+    VISIBLE_KINDS,
+    hidden_for,
+    joined,
+    visible_for,
+    visible_layers,
+)
 
 __all__ = [
     "HIDDEN_KINDS",
@@ -33,6 +40,7 @@ __all__ = [
     "fit_states_",
     "from_data_",
     "hidden_for",
+    "joined",
     "load",
     "logistic_biases_",
     "normal_",
@@ -42,4 +50,5 @@ __all__ = [
     "taken",
     "visible_for",
     "visible_from_data_",
+    "visible_layers",
 ]

@@ -146,11 +146,12 @@ def from_data_(
     Visible means make up for what the hidden units add (docs/design_notes.md, "Where to start").
 
     Args:
-        machine: layers and couplings above the first hidden layer stay as they are.
+        machine: layers and couplings above the first hidden layer, and those of visible layers of other kinds
+            beside Gaussian ones, stay as they are.
         rows: the data, as in ``visible_from_data_``; what a row does not observe is taken to be at the mean
             of its column.
-        seed: draws directions and rows; not read for other visible or hidden units, nor where the layers
-            are no chain.
+        seed: draws directions and rows; not read for other visible or hidden units, nor where Gaussian
+            visible layers are joined to anything but one hidden layer.
         weights: of the rows, as in ``visible_from_data_``.
 
     Raises:
@@ -159,16 +160,16 @@ def from_data_(
     rows = _as_rows(machine, rows)
     visible_from_data_(machine, rows, weights)
     generator = _random.as_generator(seed, machine.device)
-    if not machine.graph.is_chain:
+    gaussian, above = _saddle(machine)
+    if above is None:
         return
-    visible, hidden = machine.layers[:2]
-    if not visible.gaussian or not hidden.discrete:
-        return
+    layers, hidden = [machine.layers[l] for l in gaussian], machine.layers[above]
     weights = _checks.weights(weights, "weights", len(rows))
-    mean, variance = (x.to(machine.device) for x in rows.mean_variance(weights))
+    mean, variance = (_columns(machine, gaussian, x).to(machine.device) for x in rows.mean_variance(weights))
     mean, variance = mean.nan_to_num(nan=0.0), torch.where(variance > 0, variance, 1.0)
-    kept = min(_OWN, _CROWDED * visible.n_units / hidden.n_units)
-    floor = float(getattr(visible, "variance_floor", 0.0))
+    kept = min(_OWN, _CROWDED * len(mean) / hidden.n_units)
+    floors = [torch.full((layer.width,), float(getattr(layer, "variance_floor", 0.0))) for layer in layers]
+    floor = torch.cat(floors).to(mean)
     own = floor + kept * (variance - floor)
     unit = hidden.moments(torch.zeros_like(hidden.reference()[0]), theta=hidden.reference()).variance.double()
 
@@ -177,11 +178,11 @@ def from_data_(
             indices = _random.integers(len(rows), (count,), generator)
         else:
             indices = _random.weighted(weights.to(machine.device), count, generator)
-        v = rows.take(indices.cpu()).to(machine.device, torch.float64)
+        v = _columns(machine, gaussian, rows.take(indices.cpu())).to(machine.device, torch.float64)
         return torch.where(v.isnan(), mean, v)
 
     seen = drawn(_SEEN) - mean
-    J = _random.normal((visible.width, hidden.width), generator, torch.float64) / variance.sqrt().unsqueeze(1)
+    J = _random.normal((len(mean), hidden.width), generator, torch.float64) / variance.sqrt().unsqueeze(1)
     spread = (seen @ J).std(0)
     J *= _SLOPE / (torch.where(spread > 0, spread, 1.0) * unit.sqrt())
     explained = float(((J * own.unsqueeze(1)).square() @ unit / variance).mean())
@@ -193,8 +194,30 @@ def from_data_(
     location = getattr(hidden, hidden.location)
     location.copy_(thresholds.view_as(location))
     response = hidden.moments((seen + mean) @ J, theta=(thresholds,)).mean.mean(0)
-    visible.fit_((mean - own * (J @ response),), own)
-    machine.couplings[0].fill_(J if visible.scale is None else J / visible.scale.unsqueeze(1))
+    widths = [layer.width for layer in layers]
+    parts = (torch.split(x, widths) for x in (mean - own * (J @ response), own, J))
+    for l, layer, centre, spread, weight in zip(gaussian, layers, *parts, strict=True):
+        layer.fit_((centre,), spread)
+        coupling = machine.couplings[machine.edges.index((l, above))]
+        coupling.fill_(weight if layer.scale is None else weight / layer.scale.unsqueeze(1))
+
+
+def _saddle(machine: BoltzmannMachine) -> tuple[list[int], int | None]:
+    """The Gaussian visible layers, and the one discrete hidden layer that they are joined to, if so."""
+    gaussian = [l for l in machine.visible if machine.layers[l].gaussian]
+    edges = [(l, m) for l, m in machine.edges if l in gaussian or m in gaussian]
+    above = {m for _, m in edges}
+    if len(above) != 1 or sorted(gaussian) != [l for l, _ in edges]:
+        return gaussian, None
+    (hidden,) = above
+    usable = hidden not in machine.visible and machine.layers[hidden].discrete
+    return gaussian, hidden if usable else None
+
+
+def _columns(machine: BoltzmannMachine, layers: list[int], x: Tensor) -> Tensor:
+    """The columns of some visible layers, (..., width)."""
+    parts = machine.split(x.view(-1, machine.visible_width))
+    return torch.cat([parts[l] for l in layers], -1).view(*x.shape[:-1], -1)
 
 
 @torch.no_grad()

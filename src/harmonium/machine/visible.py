@@ -1,13 +1,16 @@
-"""Kinds of units by name: visible ones that suit data, and hidden ones."""
+"""Kinds of units by name: visible ones that suit data, and hidden ones, and how the two are joined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from harmonium import _checks
-from harmonium.data import Encoder, Rows
+from harmonium.data import Encoder, Rows, Table
 from harmonium.layers import Gaussian, Layer
 from harmonium.layers._columns import first_other
+from harmonium.machine.boltzmann import BoltzmannMachine
 
 HIDDEN_KINDS = tuple(Layer.registry)
 VISIBLE_KINDS = ("auto", *HIDDEN_KINDS)
@@ -52,3 +55,23 @@ def hidden_for(kind: str, sizes: Sequence[int], n_states: int = 2, name: str = "
     """
     cls = Layer.registry[_checks.one_of(kind, name, Layer.registry)]
     return [cls.plain(size, n_states) for size in sizes]
+
+
+def visible_layers(table: Table) -> list[Layer]:
+    """The visible layers of a table, one for every group of its columns, side by side in their order."""
+    return [Layer.registry[group.kind].plain(group.n_units, group.n_states) for group in table.groups]
+
+
+def joined(
+    visible: Sequence[Layer], hidden: Sequence[Layer], seed: int | torch.Generator = 0
+) -> BoltzmannMachine:
+    """A machine whose visible layers are all joined to the first of a chain of hidden layers.
+
+    Args:
+        visible: at least one, the columns of the data side by side.
+        hidden: at least one, from the lowest up.
+        seed: of the first couplings, see ``BoltzmannMachine``.
+    """
+    count, total = len(visible), len(visible) + len(hidden)
+    edges = [(l, max(l + 1, count)) for l in range(total - 1)]
+    return BoltzmannMachine([*visible, *hidden], edges=edges, visible=range(count), seed=seed)

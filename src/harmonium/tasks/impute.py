@@ -180,3 +180,11 @@ def by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
         )
     spread = missing.expand(rows, units)
     return spread.repeat_interleave(torch.tensor(columns, device=machine.device), -1)
+
+
+def unobserved(machine: BoltzmannMachine, v: Tensor) -> Tensor:
+    """Which units are missing from states: (rows, units), bool."""
+    parts = machine.split(v).items()
+    return torch.cat(
+        [x[:, :: machine.layers[l].width // machine.layers[l].n_units].isnan() for l, x in parts], 1
+    )

@@ -1,0 +1,66 @@
+"""Sheets as the frames and arrays that they came from."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet
+
+
+def build(sheet: Sheet) -> Any:
+    """A frame of the sheet's library with its names, dtypes and categories, or an array, for a file too.
+
+    A dtype that has no place for missing cells gives way where there are any.
+    """
+    if sheet.library in (NUMPY, TEXT):
+        return _array(sheet)
+    if sheet.library == "pandas":
+        pandas = import_module("pandas")
+        columns = {column.name: _pandas_series(pandas, column, sheet.index) for column in sheet.columns}
+        return pandas.DataFrame(columns, index=sheet.index)
+    narwhals = import_module("narwhals")
+    series = [_series(narwhals, column, sheet.library) for column in sheet.columns]
+    return narwhals.from_dict({s.name: s for s in series}).to_native()
+
+
+def _array(sheet: Sheet) -> Any:
+    text = sheet.library == TEXT
+    dtype = np.dtype(object if text else sheet.columns[0].dtype)
+    if sheet.numeric and (text or dtype.kind in "biuf"):
+        return sheet.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
+    array = np.empty(sheet.shape, dtype=object)
+    for j, column in enumerate(sheet.columns):
+        array[:, j] = column.values
+    if dtype.kind in "UT" and not any(column.missing.any() for column in sheet.columns):
+        return array.astype("U")
+    return array
+
+
+def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
+    if column.dtype == "category":
+        values = pandas.Categorical(
+            list(column.values), categories=list(column.categories or ()), ordered=column.ordered
+        )
+        return pandas.Series(values, index=index)
+    series = pandas.Series(column.values, index=index)
+    if column.missing.any() and column.dtype in _WITHOUT_MISSING:
+        return series
+    return series.astype(column.dtype)
+
+
+def _series(narwhals: Any, column: Cells, library: str) -> Any:
+    values = [
+        None if hole else value for hole, value in zip(column.missing, column.values.tolist(), strict=True)
+    ]
+    kind: Any = getattr(narwhals, column.dtype, None)
+    if column.categories is not None:
+        kind = narwhals.Enum(list(column.categories))
+    elif kind is not None and kind().is_integer():
+        values = [None if value is None else round(value) for value in values]
+    return narwhals.new_series(str(column.name), values, kind, backend=library)
+
+
+_WITHOUT_MISSING = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}

@@ -1,0 +1,314 @@
+"""Codings: how the cells of one column become the states of one unit, and how they come back."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from harmonium import _checks
+from harmonium.data._arrays import Array
+from harmonium.data.sheet import Cells
+
+
+class Coding(ABC):
+    """A map from cells to states of a unit with a way back; a small immutable value, a dataclass."""
+
+    registry: ClassVar[dict[str, type[Coding]]] = {}
+    """Every coding by name."""
+    values: tuple[Any, ...] = ()
+    """What the states stand for, where they stand for labels."""
+    log_slope: float = 0.0
+    """ln |slope| where states are real."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Coding.registry[cls.__name__] = cls
+
+    @property
+    def n_states(self) -> int:
+        """Of the unit; 2 where there is no choice."""
+        return 2
+
+    @property
+    def width(self) -> int:
+        """Columns of the unit's state."""
+        return 1
+
+    @property
+    @abstractmethod
+    def expected(self) -> str:
+        """What cells there are states for, in words."""
+
+    @abstractmethod
+    def encode(self, cells: Cells) -> Array:
+        """(rows, width) float64, NaN in the whole of a unit where a cell is missing or has no state."""
+
+    @abstractmethod
+    def decode(self, states: Array) -> Array:
+        """Cells (rows,) from states or means (rows, width), missing where NaN."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """In plain JSON types, for :func:`coding_from_dict`."""
+        values = asdict(self)  # type: ignore[call-overload]
+        return {
+            "coding": type(self).__name__,
+            **{n: list(v) if n == "values" else v for n, v in values.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Labels(Coding):
+    """Cells that are one of some values.
+
+    Args:
+        values: in the order of the states, at least one.
+    """
+
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(self.values))
+        if not self.values:
+            raise ValueError("values: expected at least one, received none")
+
+    @property
+    def expected(self) -> str:
+        return f"one of {few(self.values)} as in fit"
+
+    def indices(self, cells: Cells) -> Array:
+        """The state of every cell, (rows,) float64; NaN where it is missing or has none."""
+        index = {value: i for i, value in enumerate(self.values)}
+        return np.array([index.get(value, math.nan) for value in cells.values.tolist()], dtype=np.float64)
+
+    def cells(self, indices: Array, hole: Array) -> Array:
+        """The values of states (rows,), missing where there is a hole."""
+        if all(type(value) is float for value in self.values):
+            return np.where(hole, np.nan, np.array(self.values)[indices])
+        cells = np.empty(len(indices), dtype=object)
+        cells[:] = [None if absent else self.values[i] for i, absent in zip(indices, hole, strict=True)]
+        return cells
+
+
+@final
+@dataclass(frozen=True)
+class Pair(Labels):
+    """At most two values as two states.
+
+    Args:
+        values: one or two.
+        low: the state of the first; that of the second is 1.
+    """
+
+    low: float = 0.0
+
+    @classmethod
+    def fit(cls, cells: Cells, low: float) -> Self:
+        values = values_of(cells)
+        if len(values) > 2:
+            raise ValueError(
+                f"expected at most two values, received {len(values)}, {few(values)}; "
+                '"categorical" takes them'
+            )
+        return cls(values, low)
+
+    def encode(self, cells: Cells) -> Array:
+        states: Array = self.low + (1 - self.low) * self.indices(cells)
+        return np.expand_dims(states, 1)
+
+    def decode(self, states: Array) -> Array:
+        upper = states[:, 0] > (1 + self.low) / 2
+        return self.cells(np.minimum(upper.astype(int), len(self.values) - 1), np.isnan(states[:, 0]))
+
+
+@final
+@dataclass(frozen=True)
+class OneOf(Labels):
+    """Values as one-hot states."""
+
+    @classmethod
+    def fit(cls, cells: Cells) -> Self:
+        return cls(values_of(cells))
+
+    @property
+    def n_states(self) -> int:
+        return max(2, len(self.values))
+
+    @property
+    def width(self) -> int:
+        return self.n_states
+
+    def encode(self, cells: Cells) -> Array:
+        index = self.indices(cells)
+        states: Array = np.equal(index[:, None], np.arange(self.n_states)).astype(np.float64)
+        states[np.isnan(index)] = np.nan
+        return states
+
+    def decode(self, states: Array) -> Array:
+        hole = np.isnan(states[:, 0])
+        largest: Any = np.where(hole[:, None], 0.0, states).argmax(1)
+        return self.cells(np.minimum(largest, len(self.values) - 1), hole)
+
+
+@final
+@dataclass(frozen=True)
+class Counts(Coding):
+    """Whole numbers from 0 as they are; means are rounded.
+
+    Args:
+        largest: at least 1.
+    """
+
+    largest: int
+
+    def __post_init__(self) -> None:
+        _checks.positive_int(self.largest, "largest")
+
+    @classmethod
+    def fit(cls, cells: Cells) -> Self:
+        seen = numbers_of(cells)
+        wrong = seen[(seen < 0) | (seen != np.round(seen))]
+        if len(wrong):
+            raise ValueError(f"expected counts from 0, received {wrong[0]:g}")
+        return cls(max(1, int(seen.max())))
+
+    @property
+    def n_states(self) -> int:
+        return self.largest + 1
+
+    @property
+    def expected(self) -> str:
+        return f"a count from 0 to {self.largest} as in fit"
+
+    def encode(self, cells: Cells) -> Array:
+        x = as_numbers(cells)
+        return np.where((x >= 0) & (x <= self.largest) & (np.round(x) == x), x, np.nan)[:, None]
+
+    def decode(self, states: Array) -> Array:
+        return np.round(states[:, 0])
+
+
+@final
+@dataclass(frozen=True)
+class Affine(Coding):
+    """``(x - offset) / scale``, within bounds.
+
+    Args:
+        offset: finite.
+        scale: finite and positive.
+        low: of the states; None: no bound.
+        high: of the states; None: no bound.
+    """
+
+    offset: float
+    scale: float
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        _checks.real(self.offset, "offset")
+        if _checks.real(self.scale, "scale") <= 0:
+            raise ValueError(f"scale: expected a positive number, received {self.scale}")
+
+    @classmethod
+    def standardised(cls, cells: Cells) -> Self:
+        seen = numbers_of(cells)
+        return cls(float(seen.mean()), float(seen.std()) or 1.0)
+
+    @classmethod
+    def scaled(cls, cells: Cells) -> Self:
+        seen = numbers_of(cells)
+        if seen.min() < 0:
+            raise ValueError(f"expected numbers from 0, received {seen.min():g}")
+        return cls(0.0, float(np.sqrt(np.mean(seen**2))) or 1.0, 0.0)
+
+    @classmethod
+    def interval(cls, cells: Cells, moved: bool) -> Self:
+        """Numbers in [0, 1] as they are; others, where these may be moved, by their range."""
+        seen = numbers_of(cells)
+        low, high = float(seen.min()), float(seen.max())
+        if low >= 0 and high <= 1:
+            return cls(0.0, 1.0, 0.0, 1.0)
+        if not moved:
+            raise ValueError(f"expected numbers in [0, 1], received {low:g} to {high:g}")
+        return cls(low, (high - low) or 1.0, 0.0, 1.0)
+
+    @property
+    def log_slope(self) -> float:  # type: ignore[override]
+        return -math.log(self.scale)
+
+    @property
+    def expected(self) -> str:
+        if self.high is not None:
+            return f"a number in [{self.offset:g}, {self.offset + self.scale:g}] as in fit"
+        return "a number" if self.low is None else "a number from 0"
+
+    def encode(self, cells: Cells) -> Array:
+        x = (as_numbers(cells) - self.offset) / self.scale
+        low, high = (b if b is not None else s * math.inf for b, s in ((self.low, -1), (self.high, 1)))
+        return np.where((x >= low) & (x <= high), x, np.nan)[:, None]
+
+    def decode(self, states: Array) -> Array:
+        x: Array = states[:, 0] * self.scale + self.offset
+        return x
+
+
+_GAUSSIAN = ("gaussian", "natural_gaussian", "standardised_gaussian", "double_relu")
+
+CODINGS: dict[str, Callable[[Cells], Coding]] = {
+    "bernoulli": partial(Pair.fit, low=0.0),
+    "spin": partial(Pair.fit, low=-1.0),
+    "categorical": OneOf.fit,
+    "binomial": Counts.fit,
+    **dict.fromkeys(_GAUSSIAN, Affine.standardised),
+    "relu": Affine.scaled,
+    "truncated_gaussian": partial(Affine.interval, moved=True),
+    "truncated_gauss_bernoulli": partial(Affine.interval, moved=False),
+}
+"""How cells are coded for every kind of unit."""
+
+
+def coding_from_dict(description: dict[str, Any]) -> Coding:
+    """What ``to_dict`` described.
+
+    Raises:
+        TypeError, ValueError: fields out of range, or no coding.
+    """
+    values = dict(description)
+    name = _checks.one_of(values.pop("coding", None), "coding", Coding.registry)
+    return Coding.registry[name](**values)
+
+
+def values_of(cells: Cells) -> tuple[Any, ...]:
+    """All that a column's type says it may hold, or else what it holds, in order."""
+    seen = set(cells.values[~cells.missing].tolist())
+    return cells.categories or tuple(sorted(seen, key=lambda value: (isinstance(value, str), value)))
+
+
+def numbers_of(cells: Cells) -> Array:
+    """The cells that are not missing, of a column of numbers.
+
+    Raises:
+        ValueError: another column.
+    """
+    seen: Array = cells.values[~cells.missing]
+    if not cells.numeric:
+        raise ValueError(f'expected numbers, received {seen[0]!r}; "categorical" takes labels')
+    return seen
+
+
+def as_numbers(cells: Cells) -> Array:
+    """(rows,) float64, NaN where a cell is no number."""
+    if cells.numeric:
+        return cells.values
+    return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], dtype=np.float64)
+
+
+def few(values: tuple[Any, ...]) -> str:
+    """The first of some values, in words."""
+    return ", ".join(repr(value) for value in values[:5]) + (", …" if len(values) > 5 else "")

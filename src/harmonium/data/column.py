@@ -1,0 +1,149 @@
+"""One column of a table: its name and type, the kind of its unit, and the coding between the two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from harmonium import _checks
+from harmonium.data._arrays import Array
+from harmonium.data.codings import CODINGS, Coding, coding_from_dict, few, values_of
+from harmonium.data.sheet import Cells
+
+COLUMN_KINDS = tuple(CODINGS)
+
+_FEW = 10  # different whole numbers at most, and rows for each at least _REPEATED, to be taken for labels
+_REPEATED = 5
+_TEXTS = 20  # more different texts than these, in more than half of the rows, are names and no categories
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        name: of the column, or its number.
+        dtype: what the column's library calls its type.
+        kind: of its unit, one of ``COLUMN_KINDS``.
+        coding: between cells and states.
+        declared: whether the column's type names the values.
+        ordered: whether their order means something.
+    """
+
+    name: str | int
+    dtype: str
+    kind: str
+    coding: Coding
+    declared: bool = False
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        _checks.one_of(self.kind, "kind", COLUMN_KINDS)
+        _checks.instance(self.coding, "coding", Coding, "a Coding")
+
+    @classmethod
+    def fit(cls, cells: Cells, kind: str | None = None) -> Column:
+        """What a column's cells say about it.
+
+        Args:
+            cells: at least one that is not missing.
+            kind: of its unit; None chooses: Bernoulli for at most two values, Categorical for other text,
+                booleans, categories and few repeated whole numbers, else Gaussian.
+
+        Raises:
+            ValueError: no cell, cells that the kind does not take, or texts that are names of rows; the
+                message names the column.
+        """
+        where = f"X: column {cells.name!r}"
+        if cells.missing.all():
+            raise ValueError(f"{where}: expected at least one value, every cell is missing (NaN); drop it")
+        try:
+            chosen = kind or _kind(cells)
+            coding = CODINGS[chosen](cells)
+        except ValueError as error:
+            asked = f' for "{kind}"' if kind else ""
+            raise ValueError(f"{where}{asked}: {error}") from error
+        name = cells.name if isinstance(cells.name, str) else _number(cells.name)
+        return cls(name, cells.dtype, chosen, coding, cells.categories is not None, cells.ordered)
+
+    @property
+    def categories(self) -> tuple[Any, ...] | None:
+        """The values that the column's type names, if it does."""
+        return self.coding.values if self.declared else None
+
+    def encode(self, cells: Cells, unknown: str) -> Array:
+        """(rows, width) float64, NaN in the whole of a row's unit where the cell is missing.
+
+        Args:
+            cells: of this column.
+            unknown: "error" or "missing", what a cell that the unit has no state for is taken as.
+
+        Raises:
+            ValueError: such a cell with "error"; the message names the column, the value and the row.
+        """
+        states = self.coding.encode(cells)
+        wrong = np.isnan(states[:, 0]) & ~cells.missing
+        if wrong.any() and unknown == "error":
+            row = int(wrong.argmax())
+            received = cells.values[row : row + 1].tolist()[0]
+            raise ValueError(
+                f"X: column {self.name!r}: expected {self.coding.expected}, received {received!r} "
+                f'at row {row}; correct it, or unknown="missing" takes such cells as missing'
+            )
+        return states
+
+    def decode(self, states: Array) -> Array:
+        """Cells (rows,) from states or means; columns of whole numbers are rounded."""
+        cells = self.coding.decode(states)
+        return np.round(cells) if "int" in self.dtype.lower() and cells.dtype.kind == "f" else cells
+
+    def to_dict(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        return {**vars(self), "coding": self.coding.to_dict()}
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+        """What ``to_dict`` described.
+
+        Raises:
+            TypeError, ValueError: fields that are missing or out of range.
+        """
+        values = dict(description)
+        return cls(coding=coding_from_dict(values.pop("coding", {})), **values)
+
+
+def _kind(cells: Cells) -> str:
+    values, rows = values_of(cells), int((~cells.missing).sum())
+    if len(values) <= 2:
+        return "bernoulli"
+    if cells.numeric:
+        few_repeated = len(values) <= _FEW and rows >= _REPEATED * len(values)
+        return "categorical" if few_repeated and all(x == round(x) for x in values) else "gaussian"
+    if cells.categories is None and len(values) > max(_TEXTS, rows / 2):
+        numbers = [value for value in values if _is_number(value)]
+        remedy = 'drop the column if they name rows, or ask for "categorical"'
+        if 2 * len(numbers) > len(values):
+            stray = [value for value in values if not _is_number(value)]
+            remedy = "most are numbers; turn the column into numbers" + (
+                f" with missing cells where it says {stray[0]!r}" if stray else ""
+            )
+        raise ValueError(
+            f"expected text that repeats, received {len(values)} different ones in {rows} rows, "
+            f"{few(values)}; {remedy}"
+        )
+    return "categorical"
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _number(name: Any) -> str | int:
+    return int(name) if hasattr(name, "__index__") else str(name)

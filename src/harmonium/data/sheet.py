@@ -1,0 +1,269 @@
+"""Columns of cells: what data frames, arrays of objects and text files have in common."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from harmonium.data._arrays import Array
+
+NUMPY = "numpy"
+TEXT = "text"
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """One column.
+
+    Attributes:
+        name: of the column, or its number where there are no names.
+        values: (rows,), float64 with NaN where a cell is missing; or objects (text, booleans, whole numbers
+            that are labels) with None there.
+        dtype: what the column's own library calls its type.
+        categories: all that it may hold, in their order, where its type says so.
+        ordered: whether their order means something.
+    """
+
+    name: Hashable
+    values: Array
+    dtype: str
+    categories: tuple[Any, ...] | None = None
+    ordered: bool = False
+
+    @property
+    def numeric(self) -> bool:
+        return self.values.dtype.kind == "f"
+
+    @property
+    def missing(self) -> Array:
+        """(rows,), bool."""
+        if self.numeric:
+            return np.isnan(self.values)
+        return np.array([value is None for value in self.values], dtype=bool)
+
+    def filled(self, other: Array) -> Cells:
+        """The column with the cells of ``other`` where its own are missing."""
+        hole = self.missing
+        if self.numeric and other.dtype.kind == "f":
+            return replace(self, values=np.where(hole, other, self.values))
+        values = self.values.astype(object)
+        values[hole] = other[hole]
+        return replace(self, values=values)
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """Columns of equal length, at least one, with at least one row.
+
+    Attributes:
+        columns: in their order.
+        library: where they come from: "pandas", "polars", another name that narwhals knows, "numpy", or
+            "text" for a file with names.
+        index: of the rows of a pandas frame, else None.
+    """
+
+    columns: tuple[Cells, ...]
+    library: str = NUMPY
+    index: Any = None
+
+    def __post_init__(self) -> None:
+        rows = len(self.columns[0].values) if self.columns else 0
+        if not rows:
+            raise ValueError(
+                "X: expected at least one row (0 sample(s) or columns are too few), "
+                f"received {len(self)} rows of {len(self.columns)} columns"
+            )
+
+    def __len__(self) -> int:
+        return len(self.columns[0].values) if self.columns else 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), len(self.columns)
+
+    @property
+    def numeric(self) -> bool:
+        return all(column.numeric for column in self.columns)
+
+    def numbers(self) -> Array:
+        """(rows, columns) float64, NaN where a cell is missing.
+
+        Raises:
+            ValueError: a column of something else; the message names it.
+        """
+        for column in self.columns:
+            if not column.numeric:
+                value = column.values[~column.missing][:1].tolist()
+                raise ValueError(
+                    f"X: expected numbers in column {column.name!r}, received {value[0] if value else None!r}"
+                )
+        return np.column_stack([column.values for column in self.columns])
+
+
+def is_sheet(X: object) -> bool:
+    """Whether something is a data frame, or an array of objects or of text."""
+    if isinstance(X, np.ndarray):
+        return X.dtype.kind in "OUT"
+    return isinstance(X, Sheet) or _is_frame(X)
+
+
+def differ_in_kind(X: Array) -> bool:
+    """Whether some columns of an array hold 0 and 1 and others numbers that are not whole.
+
+    Whole numbers alone may be grey levels, which are of one kind however few a column shows.
+    """
+    given = ~np.isnan(X) if X.dtype.kind == "f" else np.ones(X.shape, dtype=bool)
+    bits = (((X == 0) | (X == 1)) | ~given).all(0) & ((X == 0) & given).any(0) & ((X == 1) & given).any(0)
+    fractions = ((np.round(X) != X) & given).any(0)
+    return bool(bits.any() and fractions.any())
+
+
+def _is_frame(X: object) -> bool:
+    return (
+        hasattr(X, "__dataframe__")
+        or hasattr(X, "__arrow_c_stream__")
+        or hasattr(X, "__narwhals_dataframe__")
+    )
+
+
+def sheet_of(X: Any) -> Sheet:
+    """The cells of a data frame (pandas, polars and whatever narwhals knows) or of an array (rows, columns).
+
+    None, NaN, pandas.NA, NaT and empty text are missing. Of an array of text, columns of numbers are numbers.
+
+    Raises:
+        TypeError: something else, or cells that are neither numbers, text nor booleans.
+        ValueError: no rows, no columns, not two-dimensional, two columns of one name, or infinity.
+    """
+    if isinstance(X, Sheet):
+        return X
+    if isinstance(X, Tensor):
+        X = X.detach().cpu().numpy()
+    if not isinstance(X, np.ndarray):
+        return _from_frame(X)
+    if X.ndim != 2:
+        raise ValueError(
+            f"X: expected two dimensions (rows, columns), received shape {X.shape}; reshape your data, "
+            "X.reshape(-1, 1) for one column"
+        )
+    if X.dtype.kind in "biuf":
+        return Sheet(tuple(_number(j, X[:, j], str(X.dtype)) for j in range(X.shape[1])))
+    if X.dtype.kind not in "OUT":
+        raise TypeError(f"X: expected numbers, text or objects, received dtype {X.dtype}")
+    text = X.dtype.kind != "O"
+    return Sheet(tuple(cells_of(j, X[:, j].tolist(), str(X.dtype), parse=text) for j in range(X.shape[1])))
+
+
+def _from_frame(X: Any) -> Sheet:
+    try:
+        import narwhals as nw
+    except ImportError as error:
+        raise ImportError(
+            "X: a data frame needs narwhals: pip install 'harmonium[tables]', or give X.to_numpy()"
+        ) from error
+    if hasattr(X, "collect") and not hasattr(X, "shape"):
+        raise TypeError(f"X: expected a frame that is in memory, received {type(X).__name__}; .collect() it")
+    if hasattr(X, "to_frame"):
+        raise ValueError(
+            f"X: expected two dimensions, received a {type(X).__name__}; .to_frame() makes it a table"
+        )
+    if hasattr(X, "columns") and len(set(X.columns)) < len(X.columns):
+        twice = [name for name in X.columns if list(X.columns).count(name) > 1]
+        raise ValueError(f"X: expected columns of different names, received {twice[0]!r} twice; rename one")
+    try:
+        frame = nw.from_native(X, eager_only=True)
+    except TypeError as error:
+        raise TypeError(
+            f"X: expected a data frame or a numpy array (rows, columns), received {type(X).__name__}"
+        ) from error
+    library = str(
+        frame.implementation.value if hasattr(frame.implementation, "value") else frame.implementation
+    )
+    native = X.dtypes if frame.implementation.is_pandas_like() else None
+    columns = []
+    for series in frame.iter_columns():
+        name: Any = series.name  # pandas takes any
+        dtype, own = series.dtype, str(native[name] if native is not None else series.dtype)
+        if dtype.is_numeric():
+            columns.append(_number(name, series.to_numpy(), own))
+            continue
+        if dtype.is_temporal() or dtype.is_nested():
+            raise TypeError(
+                f"X: expected numbers, text or booleans in column {name!r}, received {own}; drop it, or "
+                "turn it into numbers such as days since a date"
+            )
+        if native is not None and own == "category":
+            kind = X[name].cat
+            cells = cells_of(name, series.to_list(), own, objects=True)
+            columns.append(
+                replace(cells, categories=tuple(kind.categories.tolist()), ordered=bool(kind.ordered))
+            )
+            continue
+        categories = tuple(dtype.categories) if dtype == nw.Enum else None
+        own = own.partition("(")[0]
+        text = dtype in (nw.Categorical, nw.Enum) or categories is not None
+        columns.append(replace(cells_of(name, series.to_list(), own, objects=text), categories=categories))
+    return Sheet(tuple(columns), library, getattr(X, "index", None) if native is not None else None)
+
+
+def cells_of(
+    name: Hashable, values: Sequence[Any], dtype: str, *, parse: bool = False, objects: bool = False
+) -> Cells:
+    """A column from a list of Python values.
+
+    Args:
+        name: of the column.
+        values: numbers, text, booleans, and what stands for a missing cell.
+        dtype: see ``Cells``.
+        parse: whether a column of text that are numbers is a column of numbers.
+        objects: whether numbers are labels.
+
+    Raises:
+        TypeError: cells of another type; the message names the column and the value.
+    """
+    plain = [_plain(value, name) for value in values]
+    seen = [value for value in plain if value is not None]
+    if parse and seen:
+        try:
+            return _number(name, np.array([np.nan if v is None else float(v) for v in plain]), dtype)
+        except ValueError:
+            pass
+    if not objects and seen and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in seen):
+        return _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
+    array = np.empty(len(plain), dtype=object)
+    array[:] = plain
+    return Cells(name, array, dtype)
+
+
+def _number(name: Hashable, values: Any, dtype: str) -> Cells:
+    values = np.asarray(values, dtype=np.float64)
+    if np.isinf(values).any():
+        raise ValueError(
+            f"X: expected finite numbers in column {name!r}, received infinity at row "
+            f"{int(np.isinf(values).argmax())}; a missing value is NaN"
+        )
+    return Cells(name, values, dtype)
+
+
+def _plain(value: Any, name: Hashable) -> Any:
+    """A cell as Python's own str, bool, int or float; None where it is missing."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return str(value) if value.strip() else None
+    if isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, numbers.Real):
+        value = float(value)
+        return None if value != value else value
+    raise TypeError(
+        f"X: expected numbers, text or booleans in column {name!r}, received {value!r} "
+        f"({type(value).__name__}); an argument must be a string or a real number in every cell"
+    )

@@ -1,0 +1,224 @@
+"""Tables: columns of several kinds, names and missing cells, as the states of a machine's visible layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.data._arrays import Array
+from harmonium.data._build import build
+from harmonium.data.column import COLUMN_KINDS, Column
+from harmonium.data.encoder import Encoder
+from harmonium.data.sheet import NUMPY, Cells, Sheet, sheet_of
+
+UNKNOWN = ("error", "missing")
+
+
+class Group(NamedTuple):
+    """Consecutive columns whose units make one visible layer.
+
+    Attributes:
+        kind: of the units.
+        n_units: columns of the table.
+        n_states: of each unit; 2 where there is no choice.
+    """
+
+    kind: str
+    n_units: int
+    n_states: int
+
+
+@final
+@dataclass(frozen=True)
+class Table(Encoder):
+    """What is known of a table's columns: the map between its rows and the states of visible units.
+
+    A row has one unit for each column, in their order; consecutive columns of a kind, and of as many states,
+    make one layer (``groups``, ``harmonium.machine.visible_layers``). Make one with :meth:`fit`.
+
+    Args:
+        columns: at least one, of different names.
+        library: what ``decode`` makes: a frame of "pandas", "polars" or another library that narwhals knows,
+            or with "numpy" an array.
+        unknown: what a cell that its column has no state for is taken as in ``encode``: "error" refuses it by
+            name and value, "missing" takes it as missing. Such are new categories, and numbers beyond the
+            range of counts and of units in an interval.
+
+    Raises:
+        TypeError, ValueError: something else.
+    """
+
+    columns: tuple[Column, ...]
+    library: str = NUMPY
+    unknown: str = "error"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        _checks.one_of(self.unknown, "unknown", UNKNOWN)
+        if not self.columns or not all(isinstance(column, Column) for column in self.columns):
+            raise TypeError("columns: expected at least one Column, received something else")
+        if len(set(self.names)) < len(self.columns):
+            raise ValueError(f"columns: expected different names, received {list(self.names)}")
+
+    @classmethod
+    def fit(cls, X: Any, kinds: str | Mapping[Any, str] | None = None, *, unknown: str = "error") -> Table:
+        """Looks at each column of a table.
+
+        Without a kind a column of at most two values is Bernoulli; of text, categories or few repeated whole
+        numbers (at most 10, each in five rows on average) Categorical; of other numbers Gaussian, on
+        standardised values.
+
+        Args:
+            X: a data frame of pandas, polars or whatever narwhals knows, or an array (rows, columns) of
+                numbers, objects or text; None, NaN, pandas.NA, NaT and empty text are missing cells.
+            kinds: of the columns, by name (by number in an array), for those that are not to be chosen; or
+                one for all: "bernoulli", "spin", "categorical", "gaussian" or another real kind, "binomial"
+                for counts, "truncated_gaussian" for numbers in an interval.
+            unknown: see ``Table``.
+
+        Raises:
+            TypeError: not a table, or cells that are neither numbers, text nor booleans.
+            ValueError: a column without values or with others than its kind takes; kinds of columns that are
+                not there.
+        """
+        sheet = sheet_of(X)
+        names = [cells.name for cells in sheet.columns]
+        if isinstance(kinds, Mapping):
+            for name in kinds:
+                if name not in names:
+                    raise ValueError(f"kinds: expected columns among {_list(names)}, received {name!r}")
+        chosen = {name: kinds for name in names} if isinstance(kinds, str) else dict(kinds or {})
+        for name, kind in chosen.items():
+            if kind not in COLUMN_KINDS:
+                raise ValueError(
+                    f"kinds: expected one of {', '.join(COLUMN_KINDS)} for column {name!r}, received {kind!r}"
+                )
+        columns = tuple(Column.fit(cells, chosen.get(cells.name)) for cells in sheet.columns)
+        return cls(columns, sheet.library, unknown)
+
+    @property
+    def names(self) -> tuple[str | int, ...]:
+        """Of the columns; their numbers where they have none."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def kinds(self) -> dict[str | int, str]:
+        """Of the columns, by name."""
+        return {column.name: column.kind for column in self.columns}
+
+    @property
+    def groups(self) -> list[Group]:
+        """Consecutive columns whose units make one layer."""
+        grouped = groupby((column.kind, column.coding.n_states) for column in self.columns)
+        return [Group(kind, len(list(units)), n_states) for (kind, n_states), units in grouped]
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix."""
+        return sum(column.coding.width for column in self.columns)
+
+    def encode(self, X: Any) -> Any:
+        """The rows as states of the visible units.
+
+        Args:
+            X: a table with these columns: by name, in any order, where it has names, else by number.
+
+        Returns:
+            (rows, width) float64, NaN in the whole of a unit whose cell is missing.
+
+        Raises:
+            ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
+        """
+        cells = self._matched(sheet_of(X))
+        return np.hstack([c.encode(x, self.unknown) for c, x in zip(self.columns, cells, strict=True)])
+
+    def decode(self, X: Any) -> Any:
+        """States or means of the visible units as rows of the table.
+
+        Of labels the most probable ones, counts and columns of whole numbers rounded, other numbers up to
+        rounding; missing where a unit's entries are NaN.
+
+        Args:
+            X: (rows, width), array or tensor.
+
+        Returns:
+            A frame of ``library`` with the names, dtypes and categories that ``fit`` saw, or an array.
+        """
+        return build(self.sheet(X))
+
+    def sheet(self, X: Any) -> Sheet:
+        """``decode`` without the frame: the columns of cells."""
+        decoded = zip(self.columns, self._decoded(X), strict=True)
+        cells = (Cells(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded)
+        return Sheet(tuple(cells), self.library)
+
+    def fill(self, X: Any, states: Any) -> Any:
+        """A table with its missing cells taken from states or means of the visible units.
+
+        A cell that ``encode`` took as missing is one of them.
+
+        Args:
+            X: as in ``encode``.
+            states: (rows, width), array or tensor.
+
+        Returns:
+            What X is, a frame or an array, its other cells as they were.
+        """
+        return build(self.filled(X, states))
+
+    def filled(self, X: Any, states: Any) -> Sheet:
+        """``fill`` without the frame: the columns of cells."""
+        sheet = sheet_of(X)
+        filled = {}
+        for column, cells, new in zip(self.columns, self._matched(sheet), self._decoded(states), strict=True):
+            lost = np.isnan(column.encode(cells, "missing")).any(1) & ~cells.missing
+            values = cells.values.copy()
+            values[lost] = np.nan if cells.numeric else None
+            full = Cells(cells.name, values, cells.dtype, column.categories, column.ordered)
+            filled[cells.name] = full.filled(new)
+        return Sheet(tuple(filled[cells.name] for cells in sheet.columns), sheet.library, sheet.index)
+
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        if width != len(self.columns):
+            raise ValueError(f"width: expected {len(self.columns)}, received {width}")
+        return tuple(column.coding.log_slope for column in self.columns)
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        columns = tuple(Column.from_dict(column) for column in values["columns"])
+        return cls(columns, str(values["library"]), values["unknown"])
+
+    def _matched(self, sheet: Sheet) -> list[Cells]:
+        """The cells of each column."""
+        names = [cells.name for cells in sheet.columns]
+        if NUMPY in (self.library, sheet.library) and len(names) != len(self.columns):
+            raise ValueError(f"X: expected {len(self.columns)} columns, received {len(names)}")
+        if NUMPY in (self.library, sheet.library):
+            return list(sheet.columns)
+        lacking = [name for name in self.names if name not in names]
+        more = [name for name in names if name not in self.names]
+        if lacking or more:
+            complaint = f"lacks {_list(lacking)}" if lacking else f"has {_list(more)} beside them"
+            raise ValueError(
+                f"X: expected columns {_list(list(self.names))} as in fit; the frame {complaint}"
+            )
+        return [sheet.columns[names.index(name)] for name in self.names]
+
+    def _decoded(self, X: Any) -> list[Array]:
+        x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        _checks.numeric(x, "X")
+        if x.ndim != 2 or x.shape[1] != self.width:
+            raise ValueError(f"X: expected (rows, {self.width}) states, received shape {tuple(x.shape)}")
+        ends = np.cumsum([column.coding.width for column in self.columns])[:-1]
+        parts = np.split(np.asarray(x, dtype=np.float64), ends, axis=1)
+        return [column.decode(part) for column, part in zip(self.columns, parts, strict=True)]
+
+
+def _list(names: list[Any]) -> str:
+    return ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")

@@ -1,0 +1,218 @@
+"""What every fitted estimator does to rows: it draws, completes and cleans them, in the units of the data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from harmonium import _checks, chains, tasks
+from harmonium._random import as_generator
+from harmonium.data import Encoder
+from harmonium.estimators._intake import decoded, dtype_of, filled, validated
+from harmonium.machine import BoltzmannMachine
+from harmonium.tasks.impute import unobserved
+from harmonium.training.seeds import stream_seed
+
+SAMPLERS: dict[str, chains.Kernel | None] = {
+    "gibbs": chains.Gibbs(),
+    "tempered": chains.Tempering(),
+    "local_mode": None,
+    "local_mode_metropolis": chains.Metropolis("state"),
+}
+
+
+class Generative(ABC):
+    """Rows from a trained machine; a subclass has the machine, the encoder and the seed."""
+
+    machine_: BoltzmannMachine
+    encoder_: Encoder
+    random_state: Any
+
+    @abstractmethod
+    def _states(self, X: Any) -> Iterator[Tensor]:
+        """Validated rows as visible states in float64, a block at a time."""
+
+    # Samples
+    # ----------------------------------------------------------------------------
+
+    def sample(
+        self, n_samples: int = 1, *, method: str = "gibbs", sweeps: int = 1000, random_state: Any = None
+    ) -> Any:
+        """Rows drawn from the machine, in the units of the data.
+
+        Each comes from pure noise of its own, so that the rows are independent.
+
+        Args:
+            n_samples: rows, at least 1.
+            method: "gibbs": chains, which follow the machine's law as far as ``sweeps`` sweeps have mixed
+                them. "tempered": the same by parallel tempering, ten replicas a chain. "local_mode": the
+                local mode that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which
+                do not follow the law. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of
+                the whole state.
+            sweeps: of every chain, at least 0; not read for "local_mode".
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (n_samples, columns), float64; a frame with the same names and dtypes where ``fit`` saw one.
+        """
+        check_is_fitted(self)
+        _checks.positive_int(n_samples, "n_samples")
+        _checks.one_of(method, "method", SAMPLERS)
+        random = check_random_state(self.random_state if random_state is None else random_state)
+        machine = self.machine_
+        seed = stream_seed(int(random.randint(2**31 - 1)), "sample")
+        generator = as_generator(seed, machine.device)
+        states = machine.random_states(n_samples, seed=generator)
+        if method.startswith("local_mode"):
+            states, _ = chains.local_search(machine, states, seed=generator)
+        kernel = SAMPLERS[method]
+        if kernel is not None:
+            states = chains.run(machine, kernel, states, sweeps, seed=generator)
+        return decoded(machine.hamiltonian().seen(states), self.encoder_)
+
+    # Missing values
+    # ----------------------------------------------------------------------------
+
+    def impute(
+        self,
+        X: Any,
+        *,
+        method: str = "gibbs",
+        value: str = "mode",
+        draws: int = 5,
+        sweeps: int = 100,
+        random_state: Any = None,
+    ) -> Any:
+        """The rows with every missing cell filled in, given what each row has.
+
+        Args:
+            X: (rows, columns), dense, NaN or None where a value is missing.
+            method: "gibbs", "tempered", "local_search" or "tap"; see ``harmonium.tasks.impute``.
+            value: "mode": one completion, of discrete units the most probable states, of real ones the means;
+                "mean": means, but of labels the most probable one; "draw": one draw given the rest of the
+                row. "best" is an older name of "mode".
+            draws: chains or searches of every row, at least 1.
+            sweeps: of every chain, at least 2.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            What X is: a frame with the same names and dtypes, or an array (rows, columns), float32 for
+            float32 data, else float64. What was given comes back as it was.
+
+        Raises:
+            ValueError: other columns than in ``fit``, or given values that the visible units do not take.
+        """
+        _checks.one_of(value, "value", ("best", "mode", "mean", "draw"))
+        X, done = self._completions(X, method, draws, sweeps, random_state)
+        chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
+        return filled(X, chosen, self.encoder_)
+
+    def imputations(
+        self,
+        X: Any,
+        draws: int = 5,
+        *,
+        method: str = "gibbs",
+        sweeps: int = 100,
+        random_state: Any = None,
+    ) -> list[Any]:
+        """Several completions of the rows, each a draw given what each row has (multiple imputation).
+
+        Args:
+            X: as in ``impute``.
+            draws: completions, at least 1; each from a chain of its own.
+            method: as in ``impute``.
+            sweeps: of every chain, at least 2.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            ``draws`` of what ``impute`` returns.
+
+        Raises:
+            ValueError: as ``impute``.
+        """
+        X, done = self._completions(X, method, draws, sweeps, random_state)
+        return [filled(X, states, self.encoder_) for states in done.draws]
+
+    def _completions(
+        self, X: Any, method: str, draws: int, sweeps: int, random_state: Any
+    ) -> tuple[Any, tasks.Imputation]:
+        check_is_fitted(self)
+        X = validated(self, X, reset=False, sparse=False)
+        random = check_random_state(self.random_state if random_state is None else random_state)
+        seed = stream_seed(int(random.randint(2**31 - 1)), "impute")
+        v = torch.cat([v.to(self.machine_.dtype) for v in self._states(X)])
+        return X, tasks.impute(
+            self.machine_,
+            v,
+            unobserved(self.machine_, v),
+            method,
+            draws=draws,
+            sweeps=sweeps,
+            seed=as_generator(seed, self.machine_.device),
+        )
+
+    # Noisy values
+    # ----------------------------------------------------------------------------
+
+    def denoise(
+        self,
+        X: Any,
+        flip_probability: float | None = None,
+        *,
+        noise_deviation: float | None = None,
+        method: str = "tap",
+        value: str = "decision",
+        clean: Any = None,
+        sweeps: int = 200,
+        random_state: Any = None,
+    ) -> Any:
+        """Clean rows from noisy ones, with the machine as what is known of clean rows.
+
+        Args:
+            X: (rows, columns), dense; NaN is an erasure.
+            flip_probability: that a unit is seen in another of its states, for discrete units.
+            noise_deviation: of normal noise, in the units of the data.
+            method: "tap", "gibbs", "pointwise" or "neighbours"; see ``harmonium.tasks.denoise``.
+            value: "decision": the most probable states, of real units the means; "mean": posterior means.
+            clean: clean rows such as the training set, for the two baselines and as a start for the others.
+            sweeps: of every chain; of TAP the largest number.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (rows, columns); float32 for float32 data, else float64; a frame where ``fit`` saw one.
+
+        Raises:
+            ValueError: as ``harmonium.tasks.denoise``, or other columns than in ``fit``.
+        """
+        check_is_fitted(self)
+        _checks.one_of(value, "value", ("decision", "mean"))
+        X = validated(self, X, reset=False, sparse=False)
+        random = check_random_state(self.random_state if random_state is None else random_state)
+        seed = stream_seed(int(random.randint(2**31 - 1)), "denoise")
+        machine = self.machine_
+        noisy = torch.cat([v.to(machine.dtype) for v in self._states(X)])
+        data = None
+        if clean is not None:
+            clean = validated(self, clean, reset=False)
+            data = torch.cat(list(self._states(clean)))
+        found = tasks.denoise(
+            machine,
+            noisy,
+            flip_probability,
+            noise_deviation=(
+                None if noise_deviation is None else tasks.noise_in_states(noise_deviation, self.encoder_)
+            ),
+            method=method,
+            data=data,
+            sweeps=sweeps,
+            seed=as_generator(seed, machine.device),
+        )
+        chosen = found.decision if value == "decision" else found.mean
+        return decoded(chosen, self.encoder_, dtype_of(X))

@@ -1,0 +1,160 @@
+"""From what an estimator is given to the states of its machine, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from harmonium.data import Encoder, Rows, Table
+from harmonium.data._arrays import is_sparse
+from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine, visible_for, visible_layers
+
+Array = NDArray[Any]
+
+_ROWS = 4096
+
+
+def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> Any:
+    """The rows that an estimator is given, looked at as scikit-learn does.
+
+    Args:
+        estimator: of which ``visible`` is read where it is being fitted, and else ``encoder_``.
+        X: a data frame, an array, a sparse matrix or a list of rows.
+        reset: whether it is being fitted, so that the names and the number of columns are taken from X.
+        sparse: whether a sparse matrix is taken.
+
+    Returns:
+        A ``Sheet`` where a table stands between rows and machine: for data frames, text and objects, kinds
+        by column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing
+        cell is NaN or None in either.
+
+    Raises:
+        TypeError, ValueError: something else, other columns than in ``fit``, or text where it saw
+            numbers.
+    """
+    if isinstance(X, (list, tuple)) and np.asarray(X, dtype=object).ndim == 2:
+        objects = np.asarray(X, dtype=object)
+        X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X
+    by_table = isinstance(estimator.visible, Mapping) if reset else isinstance(estimator.encoder_, Table)
+    if is_sheet(X):
+        sheet = sheet_of(X)
+        if not (isinstance(X, np.ndarray) and sheet.numeric and not by_table):
+            validate_data(estimator, X, reset=reset, skip_check_array=True)
+            return sheet if by_table or reset else sheet.numbers()
+        X = sheet.numbers()
+    X = validate_data(
+        estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
+    )
+    if by_table or (reset and estimator.visible == "auto" and not is_sparse(X) and differ_in_kind(X)):
+        return sheet_of(X.toarray() if is_sparse(X) else X)
+    return X
+
+
+def units_for(X: Any, visible: str | Mapping[Any, str], unknown: str) -> tuple[list[Layer], Encoder]:
+    """Visible layers for validated rows, and the encoder between the two.
+
+    Raises:
+        ValueError: rows that the units do not take, or a column without any value.
+    """
+    if isinstance(X, Sheet):
+        table = Table.fit(
+            X, None if isinstance(visible, str) and visible == "auto" else visible, unknown=unknown
+        )
+        return visible_layers(table), table
+    rows = Rows.of(X, torch.float64, missing=True)
+    empty = rows.mean_variance()[0].isnan()
+    if bool(empty.any()):
+        raise ValueError(
+            f"X: expected at least one value in every column, all of column {int(empty.int().argmax())} is "
+            "missing (NaN); drop it"
+        )
+    assert isinstance(visible, str)
+    layer, encoder = visible_for(rows, visible)
+    return [layer], encoder
+
+
+def states_of(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
+    """Validated rows as visible states in float64, a block at a time; NaN where a cell is missing.
+
+    Args:
+        X: the rows.
+        encoder: between rows and machine.
+        machine: whose states they are to be.
+
+    Raises:
+        ValueError: rows that the machine does not take.
+    """
+    start = 0
+    for rows in _blocks(X, encoder, machine):
+        v = rows.to(machine.device, torch.float64)
+        name = f"X[{start}:]" if start else "X"
+        machine.check_rows(v, name, missing=True)
+        start += len(v)
+        yield v
+
+
+def refuse_blank(v: Tensor) -> Tensor:
+    """The states as they are, each row with something observed.
+
+    Raises:
+        ValueError: a row of missing cells only.
+    """
+    blank = v.isnan().all(1)
+    if bool(blank.any()):
+        raise ValueError(
+            f"X: expected at least one value in every row, all of row {int(blank.int().argmax())} is missing "
+            "(NaN); drop such rows"
+        )
+    return v
+
+
+def _blocks(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
+    if isinstance(encoder, Table):
+        yield from torch.split(torch.from_numpy(encoder.encode(X)), _ROWS)
+        return
+    layer = machine.layers[machine.visible[0]]
+    for rows in Rows.of(X, torch.float64, missing=True).chunks(_ROWS):
+        hole = rows.isnan()
+        if bool(hole.any()):  # encoded as some value that the units do take, which is not read
+            rows = torch.where(hole, encoder.decode(_any_state(layer)).to(rows), rows)
+        states = encoder.encode(rows)
+        yield states.masked_fill(hole.repeat_interleave(layer.width // layer.n_units, 1), torch.nan)
+
+
+@torch.no_grad()
+def _any_state(layer: Layer) -> Tensor:
+    layer = deepcopy(layer).double().cpu()
+    return layer.mode(torch.zeros(1, layer.width, dtype=torch.float64), layer.reference())
+
+
+def decoded(states: Tensor, encoder: Encoder, dtype: Any = np.float64) -> Any:
+    """Visible states or means as rows: what a table makes of them, else an array, float32 or float64."""
+    rows = encoder.decode(states.double())
+    return rows if isinstance(encoder, Table) else floating(rows, dtype)
+
+
+def filled(X: Any, states: Tensor, encoder: Encoder) -> Any:
+    """Validated rows with their missing cells taken from visible states or means."""
+    if isinstance(encoder, Table):
+        return encoder.fill(X, states.double())
+    dtype = dtype_of(X)
+    return np.where(np.isnan(X), decoded(states, encoder, dtype), X.astype(dtype))
+
+
+def dtype_of(X: Any) -> Any:
+    """float32 for float32 rows, else float64."""
+    return np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
+
+
+def floating(x: Tensor, dtype: Any) -> Array:
+    """As a NumPy array: float32 for float32, else float64."""
+    return x.cpu().numpy().astype(np.float32 if dtype == np.float32 else np.float64, copy=False)

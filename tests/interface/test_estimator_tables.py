@@ -1,0 +1,302 @@
+"""The estimators on tables: frames in, frames out, columns of several kinds, and missing cells."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from harmonium.data import Identity, Table
+from harmonium.estimators import DBM, RBM
+from harmonium.likelihood import exact_log_likelihood, log_likelihood
+
+pandas = pytest.importorskip("pandas")
+torch.set_num_threads(1)
+
+ROWS = 90
+RANDOM = np.random.default_rng(0)
+GROUP = RANDOM.integers(0, 3, ROWS)
+FRAME = pandas.DataFrame(
+    {
+        "age": 20 * GROUP + RANDOM.integers(18, 30, ROWS),
+        "height": RANDOM.normal(170.0 + 10 * GROUP, 3.0),
+        "member": RANDOM.random(ROWS) < 0.1 + 0.4 * GROUP,
+        "city": np.array(["Ulm", "Rom", "Bern"])[GROUP],
+        "size": pandas.Categorical(
+            np.array(["S", "M", "L"])[GROUP], categories=["S", "M", "L"], ordered=True
+        ),
+    }
+).set_axis([f"row {i}" for i in range(ROWS)])
+GAPS = np.random.default_rng(1).random(FRAME.shape) < 0.25
+GAPS[GAPS.all(1), 0] = False
+HOLED = FRAME.mask(GAPS)
+
+
+def small(**settings):
+    return RBM(
+        **{"n_hidden": 5, "epochs": 40, "batch_size": 30, "learning_rate": 0.3, "random_state": 0, **settings}
+    )
+
+
+@pytest.fixture(scope="module")
+def rbm():
+    return small().fit(HOLED)
+
+
+def test_a_frame_with_holes_is_learnt_from(rbm):
+    assert isinstance(rbm.encoder_, Table) and rbm.n_features_in_ == 5
+    assert [layer.kind for layer in rbm.machine_.layers] == [
+        "gaussian",
+        "bernoulli",
+        "categorical",
+        "bernoulli",
+    ]
+    assert list(rbm.feature_names_in_) == list(FRAME)
+    assert rbm.score(FRAME) > small(initial_std=0.0, learning_rate=0.0).fit(HOLED).score(FRAME) + 1.0
+
+
+def test_samples_are_rows_of_the_table(rbm):
+    rows = rbm.sample(20, sweeps=5)
+    assert isinstance(rows, pandas.DataFrame) and len(rows) == 20
+    assert list(rows) == list(FRAME) and (rows.dtypes == HOLED.dtypes).all()
+    assert set(rows["city"]) <= {"Ulm", "Rom", "Bern"} and not rows.isna().any().any()
+    assert (small().fit(FRAME).sample(3, sweeps=5).dtypes == FRAME.dtypes).all()
+
+
+@pytest.mark.parametrize("value", ["mean", "mode", "draw", "best"])
+def test_holes_are_filled(rbm, value):
+    full = rbm.impute(HOLED, value=value, sweeps=20)
+    assert full.index.equals(FRAME.index) and (full.dtypes == HOLED.dtypes).all()
+    assert not full.isna().any().any()
+    given = ~HOLED.isna()
+    assert (full.where(given) == HOLED.where(given)).to_numpy()[given.to_numpy()].all()
+    if value != "draw":
+        hole = HOLED["city"].isna()
+        assert (full["city"][hole] == FRAME["city"][hole]).mean() > 0.6  # a third by chance
+
+
+def test_several_imputations_differ_where_cells_are_missing(rbm):
+    several = rbm.imputations(HOLED, 3, sweeps=10)
+    assert len(several) == 3 and all((x.dtypes == HOLED.dtypes).all() for x in several)
+    ages = np.stack([x["age"] for x in several])
+    missing = HOLED["age"].isna().to_numpy()
+    assert (ages[:, ~missing].std(0) == 0).all() and (ages[:, missing].std(0) > 0).all()
+
+
+def test_scores_are_of_what_a_row_shows(rbm):
+    """Against enumeration of machine states, with the slopes of the real columns that are given."""
+    table, machine = rbm.encoder_, rbm._double()
+    states = torch.from_numpy(table.encode(HOLED))
+    slopes = np.where(HOLED.isna(), 0.0, table.log_slopes(5)).sum(1)
+    np.testing.assert_allclose(
+        rbm.score_samples(HOLED), exact_log_likelihood(machine, states).numpy() + slopes
+    )
+    both = rbm.score_samples(FRAME)
+    states = torch.from_numpy(table.encode(FRAME))
+    np.testing.assert_allclose(
+        both, log_likelihood(machine, states, rbm.log_partition_) + sum(table.log_slopes(5))
+    )
+
+
+def test_hidden_means_of_rows_with_holes(rbm):
+    whole, holed = rbm.transform(FRAME), rbm.transform(HOLED)
+    same = ~GAPS.any(1)
+    np.testing.assert_array_equal(holed[same], whole[same])
+    assert holed.shape == (ROWS, 5) and (holed[~same] != whole[~same]).any()
+    np.testing.assert_allclose(rbm.transform(HOLED.iloc[7:9]), holed[7:9], atol=1e-4)
+    frame = clone(rbm).set_output(transform="pandas").fit(HOLED).transform(HOLED)
+    assert list(frame) == [f"rbm{j}" for j in range(5)] and frame.index.equals(FRAME.index)
+    assert isinstance(rbm.reconstruct(HOLED), pandas.DataFrame)
+
+
+def test_columns_may_come_in_the_order_of_fit_only(rbm):
+    with pytest.raises(ValueError, match="in the same order as they were in fit"):
+        rbm.transform(FRAME[list(FRAME)[::-1]])
+    with pytest.raises(ValueError, match="seen at fit time, yet now missing:\n- city"):
+        rbm.transform(FRAME.drop(columns="city"))
+
+
+def test_kinds_by_column():
+    rbm = small(visible={"age": "binomial", "height": "truncated_gaussian"}, epochs=2).fit(FRAME)
+    assert list(rbm.encoder_.kinds.values()) == [
+        "binomial",
+        "truncated_gaussian",
+        "bernoulli",
+        "categorical",
+        "categorical",
+    ]
+    assert set(small(visible="categorical", epochs=1).fit(FRAME[["city"]]).encoder_.kinds.values()) == {
+        "categorical"
+    }
+    assert (
+        small(visible={1: "binomial"}, epochs=1).fit([[0, 3], [1, 4], [1, 5]]).encoder_.kinds[1] == "binomial"
+    )
+    with pytest.raises(ValueError, match=r"kinds: expected columns among 'age'.* received 'ages'"):
+        small(visible={"ages": "gaussian"}).fit(FRAME)
+
+
+def test_new_categories_are_refused_or_missing(rbm):
+    frame = FRAME.iloc[:3].assign(city=["Ulm", "Oslo", "Bern"])
+    for method in ("transform", "score_samples", "impute", "reconstruct", "partial_fit"):
+        with pytest.raises(
+            ValueError, match=r"column 'city': expected one of 'Bern', 'Rom', 'Ulm'.*'Oslo' at row 1"
+        ):
+            getattr(rbm, method)(frame)
+    lenient = small(unknown="missing", epochs=2).fit(HOLED)
+    assert lenient.impute(frame, sweeps=5)["city"].iloc[1] in ("Ulm", "Rom", "Bern")
+    holed = frame.assign(city=["Ulm", None, "Bern"])
+    np.testing.assert_array_equal(lenient.score_samples(frame), lenient.score_samples(holed))
+
+
+def test_pickle_clone_search_and_pipeline(rbm):
+    again = pickle.loads(pickle.dumps(rbm))
+    np.testing.assert_array_equal(again.score_samples(HOLED), rbm.score_samples(HOLED))
+    pandas.testing.assert_frame_equal(again.sample(3, sweeps=2), rbm.sample(3, sweeps=2))
+    copy = clone(small(visible={"age": "binomial"}, unknown="missing"))
+    assert copy.visible == {"age": "binomial"} and copy.unknown == "missing"
+    search = GridSearchCV(small(epochs=5), {"n_hidden": [1, 3]}, cv=2).fit(HOLED)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    pipeline = make_pipeline(small(), LogisticRegression()).fit(HOLED, GROUP)
+    assert pipeline.score(HOLED, GROUP) > 0.6
+
+
+def test_partial_fit_goes_on_with_the_same_table():
+    rbm = small().partial_fit(HOLED.iloc[:45]).partial_fit(HOLED.iloc[45:])
+    assert rbm.n_updates_ == 4 and len(rbm.encoder_.columns) == 5
+
+
+def test_polars():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({name: HOLED[name].tolist() for name in FRAME}, strict=False)
+    frame = frame.with_columns(polars.col("age", "height").fill_nan(None))
+    frame = frame.with_columns(
+        polars.when(polars.col(name).is_in(["nan"])).then(None).otherwise(polars.col(name)).alias(name)
+        for name in ("city", "size")
+    )
+    rbm = small(epochs=2).fit(frame)
+    assert isinstance(rbm.sample(2, sweeps=2), polars.DataFrame)
+    full = rbm.impute(frame, sweeps=5)
+    assert full.schema == frame.schema and sum(full.null_count().row(0)) == 0
+    out = rbm.set_output(transform="polars").transform(frame)
+    assert isinstance(out, polars.DataFrame)
+
+
+def test_a_deep_machine_on_a_table():
+    deep = DBM((4, 3), epochs=5, batch_size=30, random_state=0).fit(HOLED)
+    assert deep.transform(HOLED).shape == (ROWS, 7)
+    assert deep.impute(HOLED, sweeps=5).notna().all().all()
+    exact = exact_log_likelihood(deep._double(), torch.from_numpy(deep.encoder_.encode(HOLED)))
+    slopes = np.where(HOLED.isna(), 0.0, deep.encoder_.log_slopes(5)).sum(1)
+    assert (deep.score_samples(HOLED) <= exact.numpy() + slopes + 1e-8).all()
+
+
+# Arrays
+# --------------------------------------------------------------------------------
+
+
+def test_one_kind_of_column_is_as_ever():
+    pictures = (RANDOM.random((30, 6)) < 0.5).astype(float)
+    assert isinstance(small(epochs=1).fit(pictures).encoder_, Identity)
+    grey = RANDOM.integers(0, 17, (30, 6)).astype(float)
+    grey[:, 0] = grey[:, 0] > 8  # a pixel that is 0 or 1 in every picture
+    machine = small(epochs=1).fit(grey).machine_
+    assert [layer.kind for layer in machine.layers] == ["gaussian", "bernoulli"]
+    framed = small().fit(pandas.DataFrame(pictures)).machine_
+    for one, other in zip(framed.parameters(), small().fit(pictures).machine_.parameters(), strict=True):
+        assert torch.equal(one, other)  # nor does a frame of them differ
+
+
+def test_columns_of_an_array_that_differ_in_kind():
+    X = np.column_stack([FRAME["height"], FRAME["member"]])
+    rbm = small(epochs=2).fit(X)
+    assert rbm.encoder_.kinds == {0: "gaussian", 1: "bernoulli"}
+    rows = rbm.sample(10, sweeps=2)
+    assert isinstance(rows, np.ndarray) and set(rows[:, 1]) <= {0.0, 1.0}
+    assert np.isfinite(rbm.score_samples(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("visible", "X"),
+    [
+        ("auto", RANDOM.integers(0, 2, (40, 4)).astype(float)),
+        ("auto", RANDOM.normal(size=(40, 4))),
+        ("categorical", RANDOM.integers(0, 3, (40, 4)).astype(float)),
+        ("binomial", RANDOM.integers(0, 3, (40, 4)).astype(float)),
+        ("spin", RANDOM.integers(0, 2, (40, 4)).astype(float)),
+        ("relu", RANDOM.random((40, 4))),
+        ("truncated_gaussian", 3 * RANDOM.random((40, 4))),
+    ],
+    ids=str,
+)
+def test_arrays_with_holes(visible, X):
+    holed = np.where(np.random.default_rng(2).random(X.shape) < 0.2, np.nan, X)
+    holed[np.isnan(holed).all(1), 0] = X[np.isnan(holed).all(1), 0]
+    rbm = small(visible=visible, epochs=3, clip_norm=0.1).fit(holed)
+    assert np.isfinite(rbm.score_samples(holed)).all() and np.isfinite(rbm.transform(holed)).all()
+    full = rbm.impute(holed, sweeps=5)
+    np.testing.assert_array_equal(full[~np.isnan(holed)], holed[~np.isnan(holed)])
+    assert not np.isnan(full).any()
+    missing = exact_log_likelihood(rbm._double(), torch.cat(list(rbm._states(holed))))
+    real = not rbm.machine_.layers[0].discrete
+    slopes = np.where(np.isnan(holed), 0.0, rbm.encoder_.log_slopes(4)).sum(1) if real else 0.0
+    np.testing.assert_allclose(rbm.score_samples(holed), missing.numpy() + slopes)
+
+
+def test_objects_that_are_numbers_are_numbers():
+    X = RANDOM.integers(0, 2, (30, 4)).astype(object)
+    assert isinstance(small(epochs=1).fit(X).encoder_, Identity)
+    X[0, 0], X[1, 1], X[2, 2] = None, np.nan, pandas.NA
+    rbm = small(epochs=1).fit(X)
+    assert not np.isnan(rbm.impute(X, sweeps=2)).any()
+
+
+# What a new user tries
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (FRAME.assign(age=None), ValueError, "column 'age': expected at least one value.*drop it"),
+        (
+            FRAME.mask(FRAME["age"] == FRAME["age"].iloc[0]),
+            ValueError,
+            r"all of row \d+ is missing.*drop such rows",
+        ),
+        (FRAME["age"], ValueError, r"received a Series; \.to_frame\(\) makes it a table"),
+        (FRAME.assign(name=FRAME.index), ValueError, "'name'.*drop the column if they name rows"),
+        (np.array([["a"], [{}]], dtype=object), TypeError, "column 0, received {}"),
+        (
+            np.where(np.arange(4) == 2, np.nan, np.ones((5, 4))),
+            ValueError,
+            "all of column 2 is missing.*drop it",
+        ),
+        (np.where(np.arange(5)[:, None] == 2, np.nan, np.eye(5)), ValueError, "all of row 2 is missing"),
+        (FRAME.assign(age=np.inf), ValueError, "column 'age', received infinity at row 0"),
+    ],
+    ids=range(8),
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_data_that_cannot_be_learnt_from_say_why(X, error, message, method):
+    with pytest.raises(error, match=message):
+        getattr(small(), method)(X)
+
+
+def test_text_for_an_estimator_of_numbers():
+    rbm = small(epochs=1).fit(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    for text in (np.array([["a", "1"]]), [["a", 1.0]], pandas.DataFrame({"x": ["a"], "y": [1.0]})):
+        with pytest.raises(ValueError, match=r"X: expected numbers in column (0|'x'), received 'a'"):
+            rbm.transform(text)
+
+
+def test_missing_cells_with_too_many_states_to_sum_over():
+    X = RANDOM.normal(size=(40, 3))
+    rbm = small(n_hidden=30, epochs=1, log_partition="ais", ais_temperatures=5).fit(X)
+    with pytest.raises(ValueError, match=r"X: expected rows whose missing cells .* impute\(X\)"):
+        rbm.score_samples(np.where(np.eye(40, 3) > 0, np.nan, X))

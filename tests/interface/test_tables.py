@@ -1,0 +1,337 @@
+"""Tables: what each kind and type of column becomes, that rows come back, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from harmonium.data import Table, encoder_from_dict
+from harmonium.data.codings import Affine
+from harmonium.data.column import COLUMN_KINDS
+from harmonium.layers import Bernoulli, Layer
+from harmonium.machine import joined, load, visible_layers
+
+pandas = pytest.importorskip("pandas")
+
+ROWS = 60
+RANDOM = np.random.default_rng(0)
+FRAME = pandas.DataFrame(
+    {
+        "age": RANDOM.integers(18, 80, ROWS),
+        "income": RANDOM.normal(3.0, 2.0, ROWS).astype(np.float32),
+        "member": RANDOM.random(ROWS) < 0.5,
+        "grade": RANDOM.integers(1, 4, ROWS),
+        "city": RANDOM.choice(["Ulm", "Rom", "Bern"], ROWS),
+        "answer": RANDOM.choice(["yes", "no"], ROWS),
+        "size": pandas.Categorical(RANDOM.choice(["M", "L"], ROWS), categories=["S", "M", "L"], ordered=True),
+        "code": pandas.Categorical(RANDOM.choice([3, 5, 7], ROWS)),
+        "whole": pandas.array(RANDOM.integers(0, 100, ROWS), dtype="Int64"),
+        "flag": pandas.array(RANDOM.random(ROWS) < 0.5, dtype="boolean"),
+        "object": pandas.Series(RANDOM.choice(["p", "q", "r"], ROWS), dtype=object),
+        "string": pandas.Series(RANDOM.choice(["p", "q", "r"], ROWS), dtype="string"),
+        "count": RANDOM.poisson(2.0, ROWS).astype(np.int8),
+        "share": RANDOM.random(ROWS),
+    }
+).set_axis(np.arange(ROWS) + 1000)
+KINDS = {"count": "binomial", "share": "truncated_gaussian", "answer": "spin"}
+TABLE = Table.fit(FRAME, KINDS)
+MISSING = [None, np.nan, pandas.NA, pandas.NaT, "", "  "]
+
+
+def holed(share: float = 0.3):
+    """The frame with cells missing from every column."""
+    return FRAME.mask(np.random.default_rng(1).random(FRAME.shape) < share)
+
+
+def test_kinds_are_chosen_by_what_the_columns_hold():
+    chosen = dict(Table.fit(FRAME).kinds)
+    assert chosen == {
+        "age": "gaussian",
+        "income": "gaussian",
+        "member": "bernoulli",
+        "grade": "categorical",
+        "city": "categorical",
+        "answer": "bernoulli",
+        "size": "categorical",
+        "code": "categorical",
+        "whole": "gaussian",
+        "flag": "bernoulli",
+        "object": "categorical",
+        "string": "categorical",
+        "count": "categorical",
+        "share": "gaussian",
+    }
+    assert {**chosen, **KINDS} == TABLE.kinds
+    assert set(Table.fit(FRAME[["age", "income"]], "double_relu").kinds.values()) == {"double_relu"}
+
+
+def test_consecutive_columns_of_a_kind_make_one_layer_in_their_order():
+    assert [tuple(group) for group in TABLE.groups] == [
+        ("gaussian", 2, 2),
+        ("bernoulli", 1, 2),
+        ("categorical", 2, 3),
+        ("spin", 1, 2),
+        ("categorical", 2, 3),
+        ("gaussian", 1, 2),
+        ("bernoulli", 1, 2),
+        ("categorical", 2, 3),
+        ("binomial", 1, int(FRAME["count"].max()) + 1),
+        ("truncated_gaussian", 1, 2),
+    ]
+    machine = joined(visible_layers(TABLE), [Bernoulli(3), Bernoulli(2)])
+    assert machine.visible_width == TABLE.width == TABLE.encode(FRAME).shape[1]
+    assert machine.graph.edges == (*((l, 10) for l in range(10)), (10, 11))
+    machine.check_rows(torch.from_numpy(TABLE.encode(FRAME)), "X")
+    machine.check_rows(torch.from_numpy(TABLE.encode(holed())), "X", missing=True)
+    order = TABLE.encode(FRAME[["city", "grade"] + [n for n in FRAME if n not in ("city", "grade")]])
+    np.testing.assert_array_equal(order, TABLE.encode(FRAME))  # by name, whatever the order
+
+
+def test_one_layer_for_columns_of_one_kind_is_a_chain():
+    machine = joined(visible_layers(Table.fit(FRAME[["age", "income"]])), [Bernoulli(3)])
+    assert machine.graph.is_chain and machine.visible == (0,)
+
+
+@pytest.mark.parametrize("kind", COLUMN_KINDS)
+def test_every_kind_is_a_kind_of_layer_and_goes_there_and_back(kind):
+    values = pandas.DataFrame({"x": [0.0, 1.0, 1.0, 0.0], "y": [1, 0, 0, 1]})
+    table = Table.fit(values, kind)
+    (layer,) = visible_layers(table)
+    assert type(layer) is Layer.registry[kind]
+    states = torch.from_numpy(table.encode(values))
+    layer.check_rows(states, "X")
+    pandas.testing.assert_frame_equal(table.decode(states), values)
+
+
+def test_rows_come_back_with_names_dtypes_and_categories():
+    back = TABLE.decode(TABLE.encode(FRAME))
+    pandas.testing.assert_frame_equal(back.set_index(FRAME.index), FRAME)
+    assert list(back["size"].cat.categories) == ["S", "M", "L"] and back["size"].cat.ordered
+
+
+def test_missing_cells_are_nan_in_the_whole_of_their_unit():
+    frame = holed()
+    states = TABLE.encode(frame)
+    ends = np.cumsum([column.coding.width for column in TABLE.columns])
+    for name, part in zip(frame, np.split(states, ends[:-1], axis=1), strict=True):
+        np.testing.assert_array_equal(np.isnan(part).all(1), frame[name].isna())
+        np.testing.assert_array_equal(np.isnan(part).any(1), frame[name].isna())
+    back = TABLE.decode(states)
+    np.testing.assert_array_equal(back.isna(), frame.isna())
+    assert back["size"].dtype == FRAME["size"].dtype and back["whole"].dtype == "Int64"
+
+
+@pytest.mark.parametrize("missing", MISSING, ids=repr)
+def test_what_is_missing(missing):
+    cells = pandas.DataFrame(
+        {"t": pandas.Series(["a", missing, "b", "c"], dtype=object), "x": [1.0, 2, 3, 4.5]}
+    )
+    table = Table.fit(cells)
+    assert table.columns[0].coding.values == ("a", "b", "c")
+    assert np.isnan(table.encode(cells)[1, :3]).all()
+    array = np.array([["a", 1.5], [missing, 2.5], ["b", missing], ["c", 3.5]], dtype=object)
+    table = Table.fit(array)
+    np.testing.assert_array_equal(np.isnan(table.encode(array))[:, [0, 3]], [[0, 0], [1, 0], [0, 1], [0, 0]])
+    assert table.decode(table.encode(array))[1, 0] is None
+
+
+def test_fill_leaves_what_was_given_and_the_index():
+    frame = holed()
+    full = TABLE.fill(frame, TABLE.encode(FRAME))
+    assert full.index.equals(FRAME.index) and not full.isna().any().any()
+    for name in FRAME:
+        assert full[name].astype(FRAME[name].dtype).tolist() == pytest.approx(FRAME[name].tolist()), name
+
+
+def test_means_become_whole_cells():
+    """Never a half-set one-hot group, half a count or a fraction of a year."""
+    means = TABLE.encode(FRAME)[:2]
+    means[0] = means.mean(0) + np.linspace(-0.1, 0.1, means.shape[1])
+    back = TABLE.decode(means)
+    assert (back.dtypes == FRAME.dtypes).all()
+    for column in TABLE.columns:
+        if column.coding.values:
+            assert back[column.name][0] in column.coding.values
+
+
+def test_a_table_is_stored_as_json_and_with_a_machine(tmp_path):
+    assert encoder_from_dict(json.loads(json.dumps(TABLE.to_dict()))) == TABLE
+    machine = joined(visible_layers(TABLE), [Bernoulli(3)])
+    machine.metadata["encoder"] = TABLE.to_dict()
+    machine.save(tmp_path / "machine.safetensors")
+    again = encoder_from_dict(load(tmp_path / "machine.safetensors").metadata["encoder"])
+    assert again == TABLE
+    pandas.testing.assert_frame_equal(again.decode(TABLE.encode(FRAME)).set_index(FRAME.index), FRAME)
+
+
+def test_slopes_are_those_of_real_columns():
+    slopes = TABLE.log_slopes(14)
+    states = TABLE.encode(FRAME)
+    assert slopes[0] == pytest.approx(np.log(states[:, 0].std() / FRAME["age"].std(ddof=0)))
+    real = [isinstance(column.coding, Affine) for column in TABLE.columns]
+    assert all(slope == 0 for slope, is_real in zip(slopes, real, strict=True) if not is_real)
+    assert TABLE.log_abs_det(14) == pytest.approx(sum(slopes))
+
+
+def test_polars_there_and_back():
+    polars = pytest.importorskip("polars")
+    testing = pytest.importorskip("polars.testing")
+    text = ["x", "y", "z"] * 20
+    frame = polars.DataFrame(
+        {
+            "real": RANDOM.normal(size=ROWS),
+            "whole": RANDOM.integers(0, 100, ROWS),
+            "text": text,
+            "flag": RANDOM.random(ROWS) < 0.5,
+            "small": polars.Series(RANDOM.normal(size=ROWS), dtype=polars.Float32),
+        }
+    ).with_columns(
+        polars.col("text").cast(polars.Categorical).alias("category"),
+        polars.col("text").cast(polars.Enum(["y", "x", "z"])).alias("enum"),
+    )
+    table = Table.fit(frame)
+    assert table.columns[-1].coding.values == ("y", "x", "z") and table.columns[-1].declared
+    testing.assert_frame_equal(table.decode(table.encode(frame)), frame)
+    gaps = frame.with_columns(polars.when(polars.col("whole") > 50).then(polars.col("text")).alias("text"))
+    back = table.decode(table.encode(gaps))
+    testing.assert_frame_equal(back, gaps)
+    testing.assert_frame_equal(table.fill(gaps, table.encode(frame)), frame)
+    again = encoder_from_dict(json.loads(json.dumps(table.to_dict())))
+    testing.assert_frame_equal(again.decode(table.encode(frame)), frame)
+    with pytest.raises(TypeError, match=r"in memory, received LazyFrame; \.collect\(\) it"):
+        Table.fit(frame.lazy())
+
+
+def test_arrays_of_text_and_of_numbers():
+    text = np.array([["red", "1.5"], ["blue", "2"], ["green", "nan"], ["red", "4"]])
+    table = Table.fit(text)
+    assert table.kinds == {0: "categorical", 1: "gaussian"} and table.columns[1].coding.offset == 2.5
+    numbers = np.column_stack([RANDOM.normal(size=40), np.arange(40) % 2])
+    table = Table.fit(numbers)
+    assert table.kinds == {0: "gaussian", 1: "bernoulli"}
+    np.testing.assert_allclose(table.decode(table.encode(numbers)), numbers)
+
+
+# What it refuses
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "city",
+            "Oslo",
+            "column 'city': expected one of 'Bern', 'Rom', 'Ulm' as in fit, received 'Oslo' at row 2",
+        ),
+        ("grade", 9, r"column 'grade': expected one of 1.0, 2.0, 3.0 as in fit, received 9.0 at row 2"),
+        ("count", 99, r"column 'count': expected a count from 0 to \d+ as in fit, received 99.0"),
+        ("share", 2.0, r"column 'share': expected a number in \[0, 1\] as in fit, received 2.0"),
+        ("age", "old", "column 'age': expected a number, received 'old' at row 2"),
+        ("age", np.inf, "column 'age', received infinity at row 2; a missing value is NaN"),
+    ],
+)
+def test_what_a_column_has_no_state_for(name, value, message):
+    frame = FRAME.copy()
+    frame[name] = frame[name].astype(object)
+    frame.loc[frame.index[2], name] = value
+    if value != np.inf:
+        lenient = Table.fit(FRAME, KINDS, unknown="missing").encode(frame)
+        assert np.isnan(lenient[2]).any()
+        filled = Table.fit(FRAME, KINDS, unknown="missing").fill(frame, TABLE.encode(FRAME))
+        assert filled[name].iloc[2] == FRAME[name].iloc[2]
+    with pytest.raises(ValueError, match=message):
+        TABLE.encode(frame)
+
+
+def test_columns_must_be_those_of_fit():
+    with pytest.raises(ValueError, match="as in fit; the frame lacks 'city'"):
+        TABLE.encode(FRAME.drop(columns="city"))
+    with pytest.raises(ValueError, match="as in fit; the frame has 'more' beside them"):
+        TABLE.encode(FRAME.assign(more=1))
+    with pytest.raises(ValueError, match="expected 14 columns, received 2"):
+        TABLE.encode(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"expected \(rows, \d+\) states"):
+        TABLE.decode(np.zeros((3, 2)))
+
+
+NAMES = [f"person {i}" for i in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "kinds", "error", "message"),
+    [
+        (
+            {"name": NAMES},
+            None,
+            ValueError,
+            "'name': expected text that repeats.*drop the column if they name rows",
+        ),
+        (
+            {"x": [str(i) for i in range(ROWS - 1)] + ["?"]},
+            None,
+            ValueError,
+            r"'x'.*most are numbers; turn the column into numbers with missing cells where it says '\?'",
+        ),
+        (
+            {"x": [np.nan] * 3, "y": [1, 2, 3]},
+            None,
+            ValueError,
+            "'x'.*every cell is missing.*drop it",
+        ),
+        (
+            {"when": pandas.to_datetime(["2020-01-01"] * 3)},
+            None,
+            TypeError,
+            "'when'.*datetime.*days since a date",
+        ),
+        ({"x": [[1], [2], [3]]}, None, TypeError, "'x', received"),
+        (
+            {"x": ["a", "b", "c"]},
+            {"x": "gaussian"},
+            ValueError,
+            "'x' for \"gaussian\": expected numbers.*'a'",
+        ),
+        (
+            {"x": ["a", "b", "c"]},
+            {"x": "bernoulli"},
+            ValueError,
+            "'x' for .*: expected at most two values.*categorical",
+        ),
+        ({"x": [1, 2, 3]}, {"z": "gaussian"}, ValueError, "kinds: expected columns among 'x', received 'z'"),
+        (
+            {"x": [1, 2, 3]},
+            {"x": "normal"},
+            ValueError,
+            "kinds: expected one of.*gaussian.*'x', received 'normal'",
+        ),
+        ({"x": [1.5, 2, 3]}, {"x": "binomial"}, ValueError, "'x' for .*: expected counts.*received 1.5"),
+        ({"x": [-1, 2, 3]}, {"x": "relu"}, ValueError, "'x' for .*: expected numbers from 0"),
+        (
+            {"x": [-1, 2]},
+            {"x": "truncated_gauss_bernoulli"},
+            ValueError,
+            r"'x' for .*: expected numbers in \[0, 1\]",
+        ),
+        ({"x": []}, None, ValueError, "at least one row"),
+    ],
+)
+def test_tables_that_are_refused_say_what_to_do(columns, kinds, error, message):
+    with pytest.raises(error, match=message):
+        Table.fit(pandas.DataFrame(columns), kinds)
+
+
+def test_what_is_no_table():
+    with pytest.raises(ValueError, match=r"received a Series; \.to_frame\(\)"):
+        Table.fit(FRAME["age"])
+    with pytest.raises(TypeError, match="expected a data frame or a numpy array"):
+        Table.fit([[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="different names, received 'age' twice"):
+        Table.fit(pandas.concat([FRAME[["age"]], FRAME[["age"]]], axis=1))
+    with pytest.raises(ValueError, match=r"received shape \(3,\)"):
+        Table.fit(np.zeros(3))
+    with pytest.raises(ValueError, match="unknown: expected one of error, missing"):
+        Table.fit(FRAME, unknown="ignore")
