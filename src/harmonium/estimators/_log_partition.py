@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from harmonium.likelihood import LogPartition, ais, exact_log_partition
+from harmonium.likelihood.exact import log2_states
 from harmonium.machine import BoltzmannMachine
 
 # Up to here enumeration takes seconds.
@@ -17,7 +18,7 @@ def find_log_partition(
     """By enumeration ("exact"), by annealing ("ais"), or by the former where it is quick ("auto").
 
     Args:
-        machine: of any depth.
+        machine: on any graph.
         method: "auto", "exact" or "ais".
         chains: of annealing.
         temperatures: of annealing.
@@ -30,8 +31,8 @@ def find_log_partition(
         ValueError: "exact" for a machine too large to enumerate.
     """
     if method == "auto":
-        parities = [sum(layer.log2_states for layer in machine.layers[first::2]) for first in (0, 1)]
-        method = "exact" if min(parities) <= _EXACT_LOG2_STATES else "ais"
+        states = log2_states(machine.graph, machine.layers, range(len(machine.layers)))
+        method = "exact" if states <= _EXACT_LOG2_STATES else "ais"
     if method == "exact":
         return LogPartition.exact(exact_log_partition(deepcopy(machine).double()))
     return ais(machine, chains, temperatures, seed=seed)
