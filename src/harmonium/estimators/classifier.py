@@ -33,6 +33,7 @@ from harmonium.training.seeds import stream_seed
 
 _DATA, _LABEL, _HIDDEN = range(3)
 _ROWS = 4096
+_UPDATES, _EPOCHS = 1000, 20  # at least, by default
 
 
 @final
@@ -56,7 +57,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, by
             which there are ``batch_size`` chains, or a ``Rule``.
         batch_size: rows of every update, at least 1.
-        epochs: passes over the rows, at least 1.
+        epochs: passes over the rows, at least 1; None: as many as make 1,000 updates, and no fewer than 20.
         learning_rate: of the named optimisers, >= 0.
         optimizer: "adam", "sgd", or a callable ``parameters -> torch.optim.Optimizer`` with its own rates.
         schedule: of the learning rate: "constant", "cosine", "linear", "inverse_sqrt", or a callable
@@ -103,7 +104,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "epochs": [Interval(Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, None, closed="left")],
         "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
         "schedule": [StrOptions(set(SCHEDULES)), callable],
@@ -127,7 +128,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         hidden_states: int = 2,
         rule: str | Rule = "pcd",
         batch_size: int = 100,
-        epochs: int = 100,
+        epochs: int | None = None,
         learning_rate: float = 0.01,
         optimizer: str | OptimizerFactory = "adam",
         schedule: str | Schedule = "linear",
@@ -198,12 +199,13 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         )
         normal_(self.machine_, self.initial_std, as_generator(self._stream("couplings")))
         visible_from_data_(self.machine_, v, weights)
+        rows = len(v) if weights is None else int((weights > 0).sum())
         run = train(
             self.machine_,
             v,
             rule=rule,
             sample_weight=weights,
-            epochs=self.epochs,
+            epochs=self.epochs or max(_EPOCHS, -(-_UPDATES * min(self.batch_size, rows) // rows)),
             batch_size=self.batch_size,
             optimizer=self.optimizer,
             learning_rate=self.learning_rate,
@@ -215,7 +217,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
             progress=self.verbose > 0,
         )
         self.history_, self.n_updates_ = run.history, run.updates
-        self._generative = self.objective == "joint" or (self.objective == "hybrid" and self.joint > 0)
+        self._generative = rule.generative
         self._log_partition: LogPartition | None = None
         if run.status == "interrupted":
             raise KeyboardInterrupt

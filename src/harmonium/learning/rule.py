@@ -110,8 +110,9 @@ class Rule:
             second = self._add_clamped(replace(task, v=condition, weight=self.joint - 1.0))
             diagnostics |= {f"given_{name.removeprefix('clamped_')}": x for name, x in second.items()}
         kept = None
-        if self._share:
-            kept, more = self.free.add(replace(task, weight=-self._share, state=state))
+        if self.generative:
+            share = 1.0 if self.given is None else self.joint
+            kept, more = self.free.add(replace(task, weight=-share, state=state))
             diagnostics |= more
         if self.centred:
             direction = centred_pullback(machine, delta, centre, hamiltonian)
@@ -120,9 +121,9 @@ class Rule:
         return Estimate(direction, diagnostics, kept)
 
     @property
-    def _share(self) -> float:
-        """Of the free expectation in the second side."""
-        return 1.0 if self.given is None else self.joint
+    def generative(self) -> bool:
+        """Whether it is the law of all visible layers that is learned, and not p(y | x) alone."""
+        return self.given is None or self.joint > 0
 
     def _add_clamped(self, task: Task) -> dict[str, float]:
         diagnostics: dict[str, float] = {}
@@ -136,7 +137,7 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        if self._share:
+        if self.generative:
             self.free.check_state(machine.hamiltonian(), state)
         elif state is not None:
             raise ValueError(f"state: expected None, as {self} keeps none, received {type(state).__name__}")
