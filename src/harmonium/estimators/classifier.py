@@ -64,6 +64,8 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
             ``(step, total) -> factor``.
         clip_norm: largest norm of the gradient, above 0; None: any.
         weight_decay: >= 0, of the couplings.
+        averaging: decay in (0, 1) of the running average of the parameters that ``machine_`` is, as in
+            ``harmonium.train``; None: the last ones.
         initial_std: standard deviation of the first couplings, >= 0.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
@@ -110,6 +112,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         "schedule": [StrOptions(set(SCHEDULES)), callable],
         "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "averaging": [Interval(Real, 0, 1, closed="neither"), None],
         "initial_std": [Interval(Real, 0, None, closed="left")],
         "missing_label": [str, Integral, Real, None],
         "verbose": ["verbose"],
@@ -122,18 +125,19 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         n_hidden: int = 100,
         *,
         objective: str = "hybrid",
-        joint: float = 0.01,
+        joint: float = 0.03,
         visible: str = "auto",
         hidden: str = "bernoulli",
         hidden_states: int = 2,
         rule: str | Rule = "pcd",
         batch_size: int = 100,
         epochs: int | None = None,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.05,
         optimizer: str | OptimizerFactory = "adam",
         schedule: str | Schedule = "linear",
         clip_norm: float | None = 1.0,
         weight_decay: float = 0.0,
+        averaging: float | None = 0.99,
         initial_std: float = 0.03,
         missing_label: Any = None,
         verbose: int = 0,
@@ -154,6 +158,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         self.schedule = schedule
         self.clip_norm = clip_norm
         self.weight_decay = weight_decay
+        self.averaging = averaging
         self.initial_std = initial_std
         self.missing_label = missing_label
         self.verbose = verbose
@@ -186,6 +191,8 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, accept_sparse="csr")
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(X, there)
+        if sample_weight is not None and not np.any(sample_weight):
+            raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
         weights = _checks.weights(sample_weight, "sample_weight", len(there))
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
@@ -212,10 +219,13 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
             schedule=self.schedule,
             clip_norm=self.clip_norm,
             weight_decay=self.weight_decay,
+            averaging=self.averaging,
             seed=self._stream("train"),
             device=self.device,
             progress=self.verbose > 0,
         )
+        if run.averaged_machine is not None:
+            self.machine_ = run.averaged_machine
         self.history_, self.n_updates_ = run.history, run.updates
         self._generative = rule.generative
         self._log_partition: LogPartition | None = None
@@ -256,8 +266,9 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
         """
-        best: Array = self.classes_[self._log_weights(X).argmax(1).cpu().numpy()]
-        return best
+        best = self._log_weights(X).argmax(1).cpu().numpy()
+        labels: Array = self.classes_[best]
+        return labels
 
     def predict_proba(self, X: Any) -> Array:
         """p(y | x), exact: (rows, classes), float64, in the order of ``classes_``. Else as ``predict``."""
@@ -306,8 +317,9 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: as ``predict``, a label that ``fit`` has not met, or a discriminative machine.
         """
-        log_weights = self._log_weights(X)
+        check_is_fitted(self)
         self._check_generative("score_samples")
+        log_weights = self._log_weights(X)
         if y is not None:
             labels, there = observed_labels(y, self.missing_label)
             check_consistent_length(log_weights, there)
