@@ -49,7 +49,6 @@ __version__ = "0.2.0"
 __all__ = [
     "DBM",
     "RBM",
-    "RBMClassifier",
     "Bernoulli",
     "Binomial",
     "BoltzmannMachine",
@@ -60,6 +59,7 @@ __all__ = [
     "Local",
     "Masked",
     "NaturalGaussian",
+    "RBMClassifier",
     "ReLU",
     "Spin",
     "StandardisedGaussian",

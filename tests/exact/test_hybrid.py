@@ -35,9 +35,7 @@ def test_centring_is_of_the_sum(name: str) -> None:
     machine = machine_of(name)
     v, given = data_for(machine, 5), [machine.visible[0]]
     rule = hm.rules.centred(hm.rules.exact())
-    one, other = (
-        gradient(each, machine, v) for each in (hm.rules.conditional(rule, given), rule)
-    )
+    one, other = (gradient(each, machine, v) for each in (hm.rules.conditional(rule, given), rule))
     found = gradient(hm.rules.hybrid(rule, given, 0.3), machine, v)
     close(found, {name: 0.7 * one[name] + 0.3 * other[name] for name in one})
 

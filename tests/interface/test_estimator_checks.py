@@ -15,7 +15,7 @@ torch.set_num_threads(1)
         RBM(n_hidden=4, epochs=20),
         RBM(n_hidden=100, epochs=5, ais_temperatures=20),
         DBM(n_hidden=(4, 3), epochs=10),
-        RBMClassifier(n_hidden=4, epochs=60, learning_rate=0.05),
+        RBMClassifier(n_hidden=4, epochs=20, learning_rate=0.1),
     ]
 )
 def test_scikit_learn_check(estimator, check):

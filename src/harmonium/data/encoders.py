@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-
 from torch import Tensor
 
 from harmonium import _checks

@@ -52,8 +52,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         objective: "hybrid", with w = ``joint``; "discriminative", w = 0; "joint", w = 1.
         joint: w, in [0, 1]; read only with ``objective="hybrid"``.
         visible: kind of the data's units, see ``RBM``.
-        hidden: kind of the hidden units, see ``RBM``.
-        hidden_states: states of each hidden unit, see ``RBM``.
+        hidden: kind of the hidden units, see ``RBM``; of "categorical" and "binomial" ones with two states.
         rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, by
             which there are ``batch_size`` chains, or a ``Rule``.
         batch_size: rows of every update, at least 1.
@@ -103,7 +102,6 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         "joint": [Interval(Real, 0, 1, closed="both")],
         "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys())],  # units of users too
         "hidden": [StrOptions(Layer.registry.keys())],
-        "hidden_states": [Interval(Integral, 2, None, closed="left")],
         "rule": [StrOptions(set(RECIPES)), Rule],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "epochs": [Interval(Integral, 1, None, closed="left"), None],
@@ -128,7 +126,6 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         joint: float = 0.03,
         visible: str = "auto",
         hidden: str = "bernoulli",
-        hidden_states: int = 2,
         rule: str | Rule = "pcd",
         batch_size: int = 100,
         epochs: int | None = None,
@@ -149,7 +146,6 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         self.joint = joint
         self.visible = visible
         self.hidden = hidden
-        self.hidden_states = hidden_states
         self.rule = rule
         self.batch_size = batch_size
         self.epochs = epochs
@@ -199,11 +195,10 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y: expected at least two classes, received one class, {self.classes_[0]!r}")
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         y_states = one_hot(labels, there, self.classes_)
-        self._build(X, weights)
+        self.machine_ = self._machine(X, weights)
         dtype = self.machine_.dtype
-        v = torch.cat(
-            [torch.cat([x.to(dtype) for x in self._states(X)]), y_states.to(self.machine_.device, dtype)], 1
-        )
+        x_states = torch.cat([x.to(dtype) for x in self._states(X)])
+        v = torch.cat([x_states, y_states.to(x_states)], 1)
         normal_(self.machine_, self.initial_std, as_generator(self._stream("couplings")))
         visible_from_data_(self.machine_, v, weights)
         rows = len(v) if weights is None else int((weights > 0).sum())
@@ -238,21 +233,16 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         share = {"discriminative": 0.0, "joint": 1.0}.get(self.objective, self.joint)
         return rules.hybrid(rules.from_options(self.rule, **chained), [_DATA], float(share))
 
-    def _build(self, X: Any, weights: Tensor | None) -> None:
+    def _machine(self, X: Any, weights: Tensor | None) -> BoltzmannMachine:
         rows = Rows.of(X if weights is None else X[(weights > 0).numpy()], torch.float64)
         visible, self.encoder_ = visible_for(rows, self.visible)
         if weights is not None and isinstance(self.encoder_, Standardise):
             self.encoder_ = Standardise.fit(rows, weights=weights[weights > 0])
-        machine = BoltzmannMachine(
-            [
-                visible,
-                Categorical(1, len(self.classes_)),
-                *hidden_layers(visible, self.hidden, [self.n_hidden], self.hidden_states),
-            ],
-            edges=[(_DATA, _HIDDEN), (_LABEL, _HIDDEN)],
-            visible=[_DATA, _LABEL],
-        )
-        self.machine_ = machine.double() if X.dtype == np.float64 else machine
+        label = Categorical(1, len(self.classes_))
+        hidden = hidden_layers(visible, self.hidden, [self.n_hidden], 2)
+        edges = [(_DATA, _HIDDEN), (_LABEL, _HIDDEN)]
+        machine = BoltzmannMachine([visible, label, *hidden], edges=edges, visible=[_DATA, _LABEL])
+        return machine.double() if X.dtype == np.float64 else machine
 
     # Labels of rows
     # ----------------------------------------------------------------------------
@@ -332,8 +322,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def log_partition_(self) -> LogPartition:
-        """ln Z of ``machine_``, found at the first use: by enumeration up to 2^20 states, with standard error 0;
-        else by annealing."""
+        """ln Z of ``machine_``, found at the first use: exact up to 2^20 states, else annealed."""
         check_is_fitted(self)
         if self._log_partition is None:
             self._log_partition = find_log_partition(

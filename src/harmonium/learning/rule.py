@@ -49,8 +49,8 @@ class Rule:
         given: visible layers on which the likelihood is conditional, ∇ log p(y | x) = E[S | x, y] - E[S | x]:
             both sides are clamped expectations then, the second with x alone, and ``free`` is not used. None:
             the likelihood of all visible layers.
-        joint: with ``given``, how much log p(x, y) counts in what is learned, log p(y | x) the rest to 1; above
-            0 the second side is (1 - joint) E[S | x] + joint E[S], and ``free`` is used for it.
+        joint: with ``given``, how much log p(x, y) counts in what is learned, log p(y | x) the rest to 1. The
+            second side is (1 - joint) E[S | x] + joint E[S], and above 0 ``free`` is used for it.
     """
 
     name: str
