@@ -44,8 +44,8 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
     What is learned is (1 - w) ln p(y | x) + w ln p(x, y), by ``harmonium.rules.hybrid``. The hidden units are
     summed out, so that p(y | x) is exact, in training and afterwards.
 
-    **Missing labels** make it semi-supervised: a row without its label teaches ln p(x) in place of ln p(x, y).
-    Missing are NaN, None and pandas' NA, and what ``missing_label`` names.
+    **Missing labels** make it semi-supervised: a row without its label teaches ln p(x) in its place. Missing
+    are NaN, None and pandas' NA, and what ``missing_label`` names.
 
     Args:
         n_hidden: hidden units, at least 1.
