@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         training,
     )
     from harmonium.edges import Dense, Local, Masked
-    from harmonium.estimators import DBM, RBM
+    from harmonium.estimators import DBM, RBM, RBMClassifier
     from harmonium.layers import (
         Bernoulli,
         Binomial,
@@ -59,6 +59,7 @@ __all__ = [
     "Local",
     "Masked",
     "NaturalGaussian",
+    "RBMClassifier",
     "ReLU",
     "Spin",
     "StandardisedGaussian",
@@ -86,7 +87,7 @@ __all__ = [
 # A package is imported when it, or a name that it holds, is first asked for: torch alone takes seconds.
 _HOLDS = {
     "edges": ("Dense", "Local", "Masked"),
-    "estimators": ("DBM", "RBM"),
+    "estimators": ("DBM", "RBM", "RBMClassifier"),
     "layers": (
         *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),
         *("Spin", "StandardisedGaussian", "TruncatedGaussBernoulli", "TruncatedGaussian"),

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium._checks import positive_int
@@ -84,17 +85,18 @@ class Standardise(Encoder):
             object.__setattr__(self, name, tuple(value.tolist()) if value.ndim else float(value))
 
     @classmethod
-    def fit(cls, X: Any, per_column: bool = True) -> Standardise:
+    def fit(cls, X: Any, per_column: bool = True, weights: Tensor | None = None) -> Standardise:
         """Mean and standard deviation of data; a deviation of zero becomes a scale of 1.
 
         Args:
             X: whatever :meth:`Rows.of` takes, or a :class:`Rows`; read once, in bounded memory.
             per_column: one mean and scale per column, or one of each for all columns together.
+            weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
 
         Raises:
             TypeError, ValueError: as :meth:`Rows.of`.
         """
-        mean, variance = (X if isinstance(X, Rows) else Rows.of(X)).mean_variance()
+        mean, variance = (X if isinstance(X, Rows) else Rows.of(X)).mean_variance(weights)
         if not per_column:
             mean, variance = mean.mean(), variance.mean() + mean.var(correction=0)
         scale = torch.where(variance > 0, variance.sqrt(), 1.0)

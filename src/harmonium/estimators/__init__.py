@@ -1,6 +1,7 @@
 """Estimators: the scikit-learn face."""
 
+from harmonium.estimators.classifier import RBMClassifier
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
 
-__all__ = ["DBM", "RBM"]
+__all__ = ["DBM", "RBM", "RBMClassifier"]

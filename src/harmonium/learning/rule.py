@@ -49,6 +49,8 @@ class Rule:
         given: visible layers on which the likelihood is conditional, ∇ log p(y | x) = E[S | x, y] - E[S | x]:
             both sides are clamped expectations then, the second with x alone, and ``free`` is not used. None:
             the likelihood of all visible layers.
+        joint: with ``given``, how much log p(x, y) counts in what is learned, log p(y | x) the rest to 1. The
+            second side is (1 - joint) E[S | x] + joint E[S], and above 0 ``free`` is used for it.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Rule:
     bias: Bias
     centred: bool = False
     given: tuple[int, ...] | None = None
+    joint: float = 0.0
 
     @_checks.renamed("generator", "seed")
     @torch.no_grad()
@@ -102,20 +105,25 @@ class Rule:
         task = Task(hamiltonian, v, generator, delta, row_weights=row_weights)
         diagnostics = self._add_clamped(task)
         centre = offsets(task) if self.centred else []
-        if self.given is None:
-            state, more = self.free.add(replace(task, weight=-1.0, state=state))
-        else:
+        if self.given is not None:
             condition = hamiltonian.only(machine.check_given(self.given), v)
-            second = self._add_clamped(replace(task, v=condition, weight=-1.0, fields={}))
-            state, more = (
-                None,
-                {f"given_{name.removeprefix('clamped_')}": value for name, value in second.items()},
-            )
+            second = self._add_clamped(replace(task, v=condition, weight=self.joint - 1.0, fields={}))
+            diagnostics |= {f"given_{name.removeprefix('clamped_')}": x for name, x in second.items()}
+        kept = None
+        if self.generative:
+            share = 1.0 if self.given is None else self.joint
+            kept, more = self.free.add(replace(task, weight=-share, state=state))
+            diagnostics |= more
         if self.centred:
             direction = centred_pullback(machine, delta, centre, hamiltonian)
         else:
             direction = pullback(machine, delta, hamiltonian)
-        return Estimate(direction, {**diagnostics, **more}, state)
+        return Estimate(direction, diagnostics, kept)
+
+    @property
+    def generative(self) -> bool:
+        """Whether it is the law of all visible layers that is learned, and not p(y | x) alone."""
+        return self.given is None or self.joint > 0
 
     def _add_clamped(self, task: Task) -> dict[str, float]:
         diagnostics: dict[str, float] = {}
@@ -129,7 +137,7 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        if self.given is None:
+        if self.generative:
             self.free.check_state(machine.hamiltonian(), state)
         elif state is not None:
             raise ValueError(f"state: expected None, as {self} keeps none, received {type(state).__name__}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -13,6 +13,7 @@ from harmonium.chains import Kernel, Tempering
 from harmonium.couplings import Metropolis, PairKernel
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
+from harmonium.learning.discriminative import conditional, hybrid
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Start
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
@@ -26,6 +27,7 @@ __all__ = [
     "centred",
     "conditional",
     "exact",
+    "hybrid",
     "mean_field",
     "mean_field_pcd",
     "noise_cd",
@@ -301,38 +303,6 @@ def centred(rule: Rule) -> Rule:
     if rule.centred:
         return rule
     return replace(rule, name=f"centred({rule.name})", centred=True)
-
-
-def conditional(rule: Rule, given: Iterable[int]) -> Rule:
-    """∇ log p(y | x) = E[S | x, y] - E[S | x]: some visible layers are learned given the others.
-
-    With a label for y this is discriminative training (Larochelle & Bengio 2008).
-
-    Both sides are the rule's clamped expectation, once with the whole row and once with the given layers
-    alone; its free expectation, and with it k sweeps of free chains, is not used. Where all hidden layers can
-    be summed out and y has few states (at most 256, ``likelihood.exact.FEW_STATES``), such as a label, both
-    sides are exact whatever the rule.
-
-    Args:
-        rule: any rule, centred or not. The result is "exact" where the rule enumerates its clamped side,
-            "unbiased" where the rule is, and "biased" for all others, as chains that start anew for every
-            row are no longer right in the limit.
-        given: x, some of the machine's visible layers but not all; y are the others.
-    """
-    _checks.instance(rule, "rule", Rule, "a Rule")
-    _checks.instance(given, "given", Iterable, "a list of visible layers")
-    layers = tuple(given)
-    if rule.given is not None:
-        raise ValueError(f"rule: expected one that is not conditional yet, received {rule}")
-    if not layers or not all(type(l) is int and l >= 0 for l in layers) or len(set(layers)) < len(layers):
-        raise ValueError(f"given: expected different visible layers, at least one, received {list(layers)}")
-    sure = rule.bias == "unbiased" or isinstance(rule.clamped, Enumeration)
-    return replace(
-        rule,
-        name=f"conditional({rule.name}, given={list(layers)})",
-        bias=rule.bias if sure else "biased",
-        given=layers,
-    )
 
 
 _GENERAL: tuple[Callable[..., Rule], ...] = (

@@ -243,7 +243,8 @@ def train(
                 v = v.to(machine.device)
                 if transform is not None or not rows.in_memory:
                     check_batch(machine, v, indices, "X")
-                guard.see(v)
+                if rule.generative:  # p(y | x) may be good where the machine finds x all but impossible
+                    guard.see(v)
                 if state.step == 0:
                     warn_of_saddle(machine, v)
 

@@ -1,0 +1,71 @@
+"""Labels of any kind and the one-hot states of a label layer; a missing label is NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+from torch import Tensor
+
+Array = NDArray[Any]
+
+
+def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_]]:
+    """The labels that are there, and of which rows they are.
+
+    Args:
+        y: (rows,), text or numbers; NaN, None and pandas' NA are missing.
+        missing_label: one more value that says so; None: none.
+
+    Returns:
+        (observed,) and (rows,).
+
+    Raises:
+        ValueError: labels that are no classes, such as real numbers, or none that is there.
+        TypeError: text beside numbers.
+    """
+    if isinstance(y, list | tuple) and any(_missing(value) for value in y):
+        listed = list(y)  # NumPy makes text of a NaN beside text
+        y = np.empty(len(listed), dtype=object)
+        y[:] = listed
+    y = column_or_1d(y, warn=True)
+    values = y.tolist()
+    there = np.fromiter(
+        (not (_missing(v) or (missing_label is not None and v == missing_label)) for v in values),
+        dtype=bool,
+        count=len(values),
+    )
+    if not there.any():
+        raise ValueError(f"y: expected a label in at least one row, received {len(y)} missing ones")
+    labels = y[there]
+    if labels.dtype == object:
+        texts = {isinstance(value, str) for value in labels}
+        if len(texts) > 1:
+            raise TypeError("y: expected labels that are all text or all numbers, received both")
+        if texts == {False}:
+            labels = np.asarray(labels.tolist())
+    check_classification_targets(labels)
+    return labels, there
+
+
+def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array) -> Tensor:
+    """States of a label layer, (rows, classes), float64: NaN where the label is missing.
+
+    Raises:
+        ValueError: a label that is none of the classes.
+    """
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        raise ValueError(f"y: expected the classes {list(classes)}, received {labels[unknown][0]!r}")
+    states = torch.full((len(there), len(classes)), torch.nan, dtype=torch.float64)
+    codes = torch.from_numpy(np.searchsorted(classes, labels))
+    states[torch.from_numpy(there)] = torch.nn.functional.one_hot(codes, len(classes)).double()
+    return states
+
+
+def _missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)

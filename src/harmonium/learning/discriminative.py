@@ -1,0 +1,65 @@
+"""Rules that learn some visible layers given the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from harmonium import _checks
+from harmonium.learning.expectations import Enumeration
+from harmonium.learning.rule import Rule
+
+
+def conditional(rule: Rule, given: Iterable[int]) -> Rule:
+    """∇ log p(y | x) = E[S | x, y] - E[S | x]: some visible layers are learned given the others.
+
+    With a label for y this is discriminative training (Larochelle & Bengio 2008).
+
+    Both sides are the rule's clamped expectation, once with the whole row and once with the given layers
+    alone; its free expectation, and with it k sweeps of free chains, is not used. Where all hidden layers can
+    be summed out and y has few states (at most 256, ``likelihood.exact.FEW_STATES``), such as a label, both
+    sides are exact whatever the rule.
+
+    Args:
+        rule: any rule, centred or not. The result is "exact" where the rule enumerates its clamped side,
+            "unbiased" where the rule is, and "biased" for all others, as chains that start anew for every
+            row are no longer right in the limit.
+        given: x, some of the machine's visible layers but not all; y are the others.
+    """
+    layers = _layers(rule, given)
+    return _given(rule, f"conditional({rule.name}, given={list(layers)})", layers, 0.0)
+
+
+def hybrid(rule: Rule, given: Iterable[int], joint: float) -> Rule:
+    """Learns (1 - joint) log p(y | x) + joint log p(x, y): a classifier that also models its input.
+
+    Hybrid training (Larochelle & Bengio 2008, §4.3, who weigh log p(y | x) by 1 and log p(x, y) by α =
+    joint / (1 - joint)). A row without its y, all NaN, teaches p(x) alone and so makes it semi-supervised.
+    The gradient is E[S | x, y] - (1 - joint) E[S | x] - joint E[S], the last by the rule's free expectation.
+
+    Args:
+        rule: as in ``conditional``, and its label of bias too.
+        given: x, as in ``conditional``.
+        joint: in [0, 1]: 0 is ``conditional``, 1 the rule itself.
+    """
+    layers = _layers(rule, given)
+    joint = _checks.real(joint, "joint", low=0.0, high=1.0)
+    if joint == 1:
+        return rule
+    return _given(rule, f"hybrid({rule.name}, given={list(layers)}, joint={joint:g})", layers, joint)
+
+
+def _layers(rule: Rule, given: Iterable[int]) -> tuple[int, ...]:
+    _checks.instance(rule, "rule", Rule, "a Rule")
+    _checks.instance(given, "given", Iterable, "a list of visible layers")
+    layers = tuple(given)
+    if rule.given is not None:
+        raise ValueError(f"rule: expected one that is not conditional yet, received {rule}")
+    if not layers or not all(type(l) is int and l >= 0 for l in layers) or len(set(layers)) < len(layers):
+        raise ValueError(f"given: expected different visible layers, at least one, received {list(layers)}")
+    return layers
+
+
+def _given(rule: Rule, name: str, layers: tuple[int, ...], joint: float) -> Rule:
+    sure = rule.bias == "unbiased" or isinstance(rule.clamped, Enumeration)
+    return replace(rule, name=name, bias=rule.bias if sure else "biased", given=layers, joint=joint)
