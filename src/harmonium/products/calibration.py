@@ -165,7 +165,7 @@ def measure() -> Choice:
     rows, share = None, 0.0
     if "digits" in seconds and seconds["digits"] * _CLEAR < seconds[library]:
         saved = (seconds[library] - seconds["digits"]) / _ROWS
-        rows = 1 << max(ceil(log2(2 * seconds["split"] / saved)), 6)  # a power of two: the same every time
+        rows = 1 << max(ceil(log2(seconds["split"] / saved)), 6)  # a power of two: the same every time
     if "sparse" in seconds:
         other = seconds["digits"] if rows is not None and rows <= _ROWS else seconds[library]
         share = min(floor(_STEPS * _SHARE * other / (seconds["sparse"] * _CLEAR)) / _STEPS, 1.0)

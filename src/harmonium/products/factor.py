@@ -14,7 +14,7 @@ from harmonium.products.digits import EXACT, MEANS, Digits, whole_numbers
 from harmonium.products.product import product
 from harmonium.products.sparse import add_rows, density, few_rows
 
-_TRANSPOSED = 128  # rows from which on a transposed copy is worth its time
+_TRANSPOSED = 256  # rows from which on a transposed copy is worth its time
 _LOT = 1000  # rows from which on a product gains nothing from more of them
 
 
@@ -23,8 +23,8 @@ class Factor:
     """A matrix that many others are going to multiply, from either side.
 
     Where these are zero in most places the rows that they pick are summed. Where they are whole numbers it is
-    split into digits, once, as soon as enough rows have come or are likely to come, which is twice as many as
-    come now.
+    split into digits, once for either side, as soon as enough rows have come to it or are likely to: as many
+    again as come now.
 
     Args:
         y: (k, n).
@@ -34,7 +34,7 @@ class Factor:
     def __init__(self, y: Tensor, sparse: bool = False) -> None:
         self._y = y
         self._few_rows = few_rows(y) if sparse else None
-        self._met = 0
+        self._met = {False: 0, True: 0}
         self._kept: dict[tuple[str, bool], tuple[int, Any]] = {}
 
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
@@ -44,8 +44,8 @@ class Factor:
         y = self._y.t() if transposed else self._y
         if not large(x, y):
             return product(x, y)
-        self._met += len(x)
-        expected = self._met + 2 * len(x)
+        self._met[transposed] += len(x)
+        expected = self._met[transposed] + len(x)
         if (
             choice().sparse > 0
             and (not transposed or expected >= _TRANSPOSED)
