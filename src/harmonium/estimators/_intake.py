@@ -41,6 +41,10 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         TypeError, ValueError: something else, other columns than in ``fit``, or text where it saw
             numbers.
     """
+    if isinstance(X, Mapping) or (isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping)):
+        raise TypeError(
+            f"X: expected a table, received a {type(X).__name__}; pandas.DataFrame(X) makes it one"
+        )
     if isinstance(X, (list, tuple)) and np.asarray(X, dtype=object).ndim == 2:
         objects = np.asarray(X, dtype=object)
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X
