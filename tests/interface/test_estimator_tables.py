@@ -293,6 +293,7 @@ def test_data_that_cannot_be_learnt_from_say_why(X, error, message, method):
         getattr(small(), method)(X)
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names")
 def test_text_for_an_estimator_of_numbers():
     rbm = small(epochs=1).fit(np.array([[0.0, 1.0], [1.0, 0.0]]))
     for text in (np.array([["a", "1"]]), [["a", 1.0]], pandas.DataFrame({"x": ["a"], "y": [1.0]})):

@@ -98,7 +98,7 @@ def states_of(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[T
         ValueError: rows that the machine does not take.
     """
     start = 0
-    for rows in _blocks(X, encoder, machine):
+    for rows in encoded(X, encoder, machine):
         v = rows.to(machine.device, torch.float64)
         name = f"X[{start}:]" if start else "X"
         machine.check_rows(v, name, missing=True)
@@ -121,7 +121,8 @@ def refuse_blank(v: Tensor) -> Tensor:
     return v
 
 
-def _blocks(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
+def encoded(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
+    """``states_of`` without a look at whether the machine takes them: noise may leave the support."""
     if isinstance(encoder, Table):
         yield from torch.split(torch.from_numpy(encoder.encode(X)), _ROWS)
         return
