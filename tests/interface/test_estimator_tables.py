@@ -185,6 +185,8 @@ def test_polars():
     assert full.schema == frame.schema and sum(full.null_count().row(0)) == 0
     out = rbm.set_output(transform="polars").transform(frame)
     assert isinstance(out, polars.DataFrame)
+    with pytest.raises(TypeError, match=r"received LazyFrame; \.collect\(\) it"):
+        small().fit(frame.lazy())
 
 
 def test_a_deep_machine_on_a_table():
@@ -279,8 +281,11 @@ def test_objects_that_are_numbers_are_numbers():
         ),
         (np.where(np.arange(5)[:, None] == 2, np.nan, np.eye(5)), ValueError, "all of row 2 is missing"),
         (FRAME.assign(age=np.inf), ValueError, "column 'age', received infinity at row 0"),
+        ({"age": [1, 2]}, TypeError, r"received a dict; pandas\.DataFrame\(X\) makes it one"),
+        ([{"age": 1}, {"age": 2}], TypeError, r"received a list; pandas\.DataFrame\(X\) makes it one"),
+        (FRAME.assign(when=pandas.Timestamp("2020-01-01")), TypeError, "'when'.*days since a date"),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_data_that_cannot_be_learnt_from_say_why(X, error, message, method):
@@ -288,6 +293,7 @@ def test_data_that_cannot_be_learnt_from_say_why(X, error, message, method):
         getattr(small(), method)(X)
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names")
 def test_text_for_an_estimator_of_numbers():
     rbm = small(epochs=1).fit(np.array([[0.0, 1.0], [1.0, 0.0]]))
     for text in (np.array([["a", "1"]]), [["a", 1.0]], pandas.DataFrame({"x": ["a"], "y": [1.0]})):

@@ -83,6 +83,11 @@ class Labels(Coding):
 
     def indices(self, cells: Cells) -> Array:
         """The state of every cell, (rows,) float64; NaN where it is missing or has none."""
+        if cells.numeric and all(type(value) is float for value in self.values):
+            known = np.array(self.values)
+            order = np.argsort(known)
+            nearest = order[np.searchsorted(known, cells.values, sorter=order).clip(max=len(known) - 1)]
+            return np.where(known[nearest] == cells.values, nearest, np.nan)
         index = {value: i for i, value in enumerate(self.values)}
         return np.array([index.get(value, math.nan) for value in cells.values.tolist()], dtype=np.float64)
 
@@ -286,8 +291,12 @@ def coding_from_dict(description: dict[str, Any]) -> Coding:
 
 def values_of(cells: Cells) -> tuple[Any, ...]:
     """All that a column's type says it may hold, or else what it holds, in order."""
-    seen = set(cells.values[~cells.missing].tolist())
-    return cells.categories or tuple(sorted(seen, key=lambda value: (isinstance(value, str), value)))
+    if cells.categories:
+        return cells.categories
+    seen = cells.values[~cells.missing]
+    if cells.numeric:
+        return tuple(np.unique(seen).tolist())
+    return tuple(sorted(set(seen.tolist()), key=lambda value: (isinstance(value, str), value)))
 
 
 def numbers_of(cells: Cells) -> Array:

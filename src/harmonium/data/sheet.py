@@ -124,6 +124,8 @@ def differ_in_kind(X: Array) -> bool:
 
 
 def _is_frame(X: object) -> bool:
+    if hasattr(X, "collect_schema"):  # a lazy frame, which is refused with a word of what to do
+        return True
     return (
         hasattr(X, "__dataframe__")
         or hasattr(X, "__arrow_c_stream__")

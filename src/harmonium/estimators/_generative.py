@@ -14,7 +14,7 @@ from torch import Tensor
 from harmonium import _checks, chains, tasks
 from harmonium._random import as_generator
 from harmonium.data import Encoder
-from harmonium.estimators._intake import decoded, dtype_of, filled, validated
+from harmonium.estimators._intake import decoded, dtype_of, encoded, filled, validated
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import unobserved
 from harmonium.training.seeds import stream_seed
@@ -197,7 +197,7 @@ class Generative(ABC):
         random = check_random_state(self.random_state if random_state is None else random_state)
         seed = stream_seed(int(random.randint(2**31 - 1)), "denoise")
         machine = self.machine_
-        noisy = torch.cat([v.to(machine.dtype) for v in self._states(X)])
+        noisy = torch.cat([v.to(machine.device, machine.dtype) for v in encoded(X, self.encoder_, machine)])
         data = None
         if clean is not None:
             clean = validated(self, clean, reset=False)

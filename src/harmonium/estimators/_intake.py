@@ -41,6 +41,10 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         TypeError, ValueError: something else, other columns than in ``fit``, or text where it saw
             numbers.
     """
+    if isinstance(X, Mapping) or (isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping)):
+        raise TypeError(
+            f"X: expected a table, received a {type(X).__name__}; pandas.DataFrame(X) makes it one"
+        )
     if isinstance(X, (list, tuple)) and np.asarray(X, dtype=object).ndim == 2:
         objects = np.asarray(X, dtype=object)
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X
@@ -94,7 +98,7 @@ def states_of(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[T
         ValueError: rows that the machine does not take.
     """
     start = 0
-    for rows in _blocks(X, encoder, machine):
+    for rows in encoded(X, encoder, machine):
         v = rows.to(machine.device, torch.float64)
         name = f"X[{start}:]" if start else "X"
         machine.check_rows(v, name, missing=True)
@@ -117,7 +121,8 @@ def refuse_blank(v: Tensor) -> Tensor:
     return v
 
 
-def _blocks(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
+def encoded(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
+    """``states_of`` without a look at whether the machine takes them: noise may leave the support."""
     if isinstance(encoder, Table):
         yield from torch.split(torch.from_numpy(encoder.encode(X)), _ROWS)
         return

@@ -18,7 +18,7 @@ def find_log_partition(
     """By enumeration ("exact"), by annealing ("ais"), or by the former where it is quick ("auto").
 
     Args:
-        machine: any graph of layers.
+        machine: on any graph.
         method: "auto", "exact" or "ais".
         chains: of annealing.
         temperatures: of annealing.
@@ -31,8 +31,8 @@ def find_log_partition(
         ValueError: "exact" for a machine too large to enumerate.
     """
     if method == "auto":
-        enumerated = log2_states(machine.graph, machine.layers, range(len(machine.layers)))
-        method = "exact" if enumerated <= _EXACT_LOG2_STATES else "ais"
+        states = log2_states(machine.graph, machine.layers, range(len(machine.layers)))
+        method = "exact" if states <= _EXACT_LOG2_STATES else "ais"
     if method == "exact":
         return LogPartition.exact(exact_log_partition(deepcopy(machine).double()))
     return ais(machine, chains, temperatures, seed=seed)
