@@ -187,7 +187,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, accept_sparse="csr")
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(X, there)
-        if sample_weight is not None and not np.any(sample_weight):
+        if sample_weight is not None and not np.any(np.asarray(sample_weight)):
             raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
         weights = _checks.weights(sample_weight, "sample_weight", len(there))
         self.classes_ = np.unique(labels)
