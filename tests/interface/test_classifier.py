@@ -285,5 +285,5 @@ def test_digits_beside_a_linear_classifier() -> None:
     images, labels = hm.data.digits()
     X = hm.data.threshold(images).astype(np.float32)
     linear = LogisticRegression(max_iter=1000).fit(X[:1000], labels[:1000]).score(X[1000:], labels[1000:])
-    ours = RBMClassifier(40, epochs=15, random_state=0).fit(X[:1000], labels[:1000])
+    ours = RBMClassifier(60, epochs=30, random_state=0).fit(X[:1000], labels[:1000])
     assert ours.score(X[1000:], labels[1000:]) > linear
