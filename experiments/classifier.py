@@ -65,7 +65,6 @@ def split(seed: int, note) -> None:
         some[kept] = known[kept]
         semi = {
             "RBMClassifier": hm.RBMClassifier(missing_label=-1, random_state=seed),
-            "RBMClassifier, joint": hm.RBMClassifier(objective="joint", missing_label=-1, random_state=seed),
             "label spreading": make_pipeline(StandardScaler(), LabelSpreading(kernel="knn")),
         }
         for arm, model in semi.items():

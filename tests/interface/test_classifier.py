@@ -37,7 +37,10 @@ def flags(rows: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def small(**settings) -> RBMClassifier:
-    return RBMClassifier(**{"n_hidden": 5, "epochs": 20, "averaging": None, "random_state": 0} | settings)
+    return RBMClassifier(
+        **{"n_hidden": 5, "epochs": 20, "averaging": None, "learning_rate": 0.05, "random_state": 0}
+        | settings
+    )
 
 
 def by_hand(classifier: RBMClassifier, X: np.ndarray) -> np.ndarray:
@@ -172,7 +175,7 @@ def test_rows_without_a_label_teach_a_generative_machine_only() -> None:
     # The first layer starts at the marginals of all rows, which p(y | x) does not read.
     without.fit(X[:40], y[:40])
     np.testing.assert_allclose(with_others.predict_proba(X), without.predict_proba(X), atol=1e-5)
-    hybrid = small(joint=0.5, learning_rate=0.02, epochs=30, batch_size=40)
+    hybrid = small(joint=0.5, learning_rate=0.02, epochs=20, batch_size=40)
     mean = [hybrid.fit(X[:rows], y[:rows]).score_samples(flags(400, 1)[0]).mean() for rows in (40, 400)]
     assert mean[1] > mean[0]
 

@@ -34,6 +34,7 @@ from harmonium.training.seeds import stream_seed
 _DATA, _LABEL, _HIDDEN = range(3)
 _ROWS = 4096
 _UPDATES, _EPOCHS = 1000, 20  # at least, by default
+_RATES = (0.05, 0.01)  # chains that teach all there is want a slower one
 
 
 @final
@@ -57,7 +58,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
             which there are ``batch_size`` chains, or a ``Rule``.
         batch_size: rows of every update, at least 1.
         epochs: passes over the rows, at least 1; None: as many as make 1,000 updates, and no fewer than 20.
-        learning_rate: of the named optimisers, >= 0.
+        learning_rate: of the named optimisers, >= 0; None: 0.05, and 0.01 with ``objective="joint"``.
         optimizer: "adam", "sgd", or a callable ``parameters -> torch.optim.Optimizer`` with its own rates.
         schedule: of the learning rate: "constant", "cosine", "linear", "inverse_sqrt", or a callable
             ``(step, total) -> factor``.
@@ -105,7 +106,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         "rule": [StrOptions(set(RECIPES)), Rule],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "epochs": [Interval(Integral, 1, None, closed="left"), None],
-        "learning_rate": [Interval(Real, 0, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="left"), None],
         "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
         "schedule": [StrOptions(set(SCHEDULES)), callable],
         "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
@@ -129,7 +130,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         rule: str | Rule = "pcd",
         batch_size: int = 100,
         epochs: int | None = None,
-        learning_rate: float = 0.05,
+        learning_rate: float | None = None,
         optimizer: str | OptimizerFactory = "adam",
         schedule: str | Schedule = "linear",
         clip_norm: float | None = 1.0,
@@ -187,7 +188,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, accept_sparse="csr")
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(X, there)
-        if sample_weight is not None and not np.any(sample_weight):
+        if sample_weight is not None and not np.any(np.asarray(sample_weight)):
             raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
         weights = _checks.weights(sample_weight, "sample_weight", len(there))
         self.classes_ = np.unique(labels)
@@ -201,6 +202,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         v = torch.cat([x_states, y_states.to(x_states)], 1)
         normal_(self.machine_, self.initial_std, as_generator(self._stream("couplings")))
         visible_from_data_(self.machine_, v, weights)
+        rate = _RATES[self.objective == "joint"] if self.learning_rate is None else self.learning_rate
         rows = len(v) if weights is None else int((weights > 0).sum())
         run = train(
             self.machine_,
@@ -210,7 +212,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
             epochs=self.epochs or max(_EPOCHS, -(-_UPDATES * min(self.batch_size, rows) // rows)),
             batch_size=self.batch_size,
             optimizer=self.optimizer,
-            learning_rate=self.learning_rate,
+            learning_rate=rate,
             schedule=self.schedule,
             clip_norm=self.clip_norm,
             weight_decay=self.weight_decay,
