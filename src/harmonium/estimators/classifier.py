@@ -18,8 +18,8 @@ from torch import Tensor
 from harmonium import _checks, chains
 from harmonium._random import as_generator
 from harmonium.data import Rows, Standardise
-from harmonium.estimators._estimator import Array, floating
 from harmonium.estimators._hidden_layers import hidden_layers
+from harmonium.estimators._intake import Array, floating
 from harmonium.estimators._labels import observed_labels, one_hot
 from harmonium.estimators._log_partition import find_log_partition
 from harmonium.layers import Categorical, Layer
@@ -241,7 +241,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         if weights is not None and isinstance(self.encoder_, Standardise):
             self.encoder_ = Standardise.fit(rows, weights=weights[weights > 0])
         label = Categorical(1, len(self.classes_))
-        hidden = hidden_layers(visible, self.hidden, [self.n_hidden], 2)
+        hidden = hidden_layers([visible], self.hidden, [self.n_hidden], 2)
         edges = [(_DATA, _HIDDEN), (_LABEL, _HIDDEN)]
         machine = BoltzmannMachine([visible, label, *hidden], edges=edges, visible=[_DATA, _LABEL])
         return machine.double() if X.dtype == np.float64 else machine
