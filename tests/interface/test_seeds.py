@@ -37,6 +37,7 @@ def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) ->
 STATES = machine().random_states(12, seed=1)
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
+    "joined": lambda **s: list(hm.machine.joined([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
     "random_states": lambda **s: machine().random_states(7, **s),
     "normal_": lambda **s: filled(hm.machine.normal_, 0.3, **s),
     "orthogonal_": lambda **s: filled(hm.machine.orthogonal_, 0.3, **s),
@@ -161,6 +162,7 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         "harmonium.chains.advance",
         "harmonium.chains.begin",
         "harmonium.chains.complete",
+        "harmonium.chains.completed",
         "harmonium.chains.search",
         "harmonium.couplings.run_pairs",
     }
