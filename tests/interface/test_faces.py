@@ -110,7 +110,9 @@ def test_rules_complete_to_recipes_only() -> None:
     made = {
         name
         for name, value in vars(hm.rules).items()
-        if isfunction(value) and value.__module__ == hm.rules.__name__ and not name.startswith("_")
+        if isfunction(value)
+        and value.__module__ in (hm.rules.__name__, "harmonium.learning.discriminative")
+        and not name.startswith("_")
     }
     assert set(dir(hm.rules)) == made - {"from_options", "options"}
     assert set(RECIPES) <= set(dir(hm.rules))

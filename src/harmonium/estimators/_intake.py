@@ -41,7 +41,8 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         TypeError, ValueError: something else, other columns than in ``fit``, or text where it saw
             numbers.
     """
-    if isinstance(X, Mapping) or (isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping)):
+    rows = X[:1] if isinstance(X, (list, tuple)) else [X]
+    if any(isinstance(each, Mapping) and not is_sparse(each) for each in rows):
         raise TypeError(
             f"X: expected a table, received a {type(X).__name__}; pandas.DataFrame(X) makes it one"
         )

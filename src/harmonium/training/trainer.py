@@ -243,7 +243,7 @@ def train(
                 v = v.to(machine.device)
                 if transform is not None or not rows.in_memory:
                     check_batch(machine, v, indices, "X")
-                if rule.generative:  # p(y | x) may be good where the machine finds x all but impossible
+                if getattr(rule, "generative", True):  # p(y | x) may be good where p(x) is all but 0
                     guard.see(v)
                 if state.step == 0:
                     warn_of_saddle(machine, v)
