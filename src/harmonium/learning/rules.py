@@ -271,8 +271,8 @@ def ucd_lmi(
     Both phases start one Gibbs sweep from local modes, and coupled chains correct them. In a large machine
     Metropolis pairs nearly always meet in one step, and what makes the mean right are corrections so rare and
     so large that a run may never see one: it is then local-mode contrastive divergence (``coupling=None``).
-    ``centred(ucd_lmi())``, from ``machine.visible_from_data_``, learns far better modes than either alone; the
-    page on experiments compares them. Discrete layers only, but ``coupling=None`` and Gibbs pairs take
+    ``centred(ucd_lmi())``, from ``machine.visible_from_data_``, learns far better modes than either alone;
+    the page on experiments compares them. Discrete layers only, but ``coupling=None`` and Gibbs pairs take
     real units in one colour. For graphs that two colours suffice for.
 
     Args:
