@@ -180,7 +180,7 @@ def test_pairs_that_met_stay_together(name):
                     assert torch.equal(place.states[l][:500], place.states[l][500:])
 
 
-def estimates(made, kernel, k, m, lag, replicates=60, pairs=200, antithetic=False) -> torch.Tensor:
+def estimates(made, kernel, k, m, lag, replicates=24, pairs=500, antithetic=False) -> torch.Tensor:
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(7)
     rows = []
@@ -225,7 +225,7 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
     z, limit = largest_z(estimates(made, Gibbs(), 1, 2, 1, antithetic=True), exact)
     assert z < limit
     if name == "bernoulli-spin":
-        rows, plain = (estimates(made, Gibbs(), 1, 1, 1, 200, antithetic=option) for option in (True, False))
+        rows, plain = (estimates(made, Gibbs(), 1, 1, 1, 200, 200, antithetic=option) for option in (True, False))
         # The ratio of two sums of some ten variances, each from 200 replicates, is off by some 0.05.
         assert float(rows.var(0).sum() / plain.var(0).sum()) < 0.7
 
