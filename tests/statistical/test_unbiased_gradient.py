@@ -17,8 +17,8 @@ import harmonium as hm
 
 from .support import FAILURE_RATE
 
-ROWS = 300
-REPLICATES = 30
+ROWS = 600
+REPLICATES = 15
 VISIBLE = {
     "bernoulli": lambda: hm.Bernoulli(6),
     "spin": lambda: hm.Spin(4),
