@@ -225,7 +225,9 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
     z, limit = largest_z(estimates(made, Gibbs(), 1, 2, 1, antithetic=True), exact)
     assert z < limit
     if name == "bernoulli-spin":
-        rows, plain = (estimates(made, Gibbs(), 1, 1, 1, 200, 200, antithetic=option) for option in (True, False))
+        rows, plain = (
+            estimates(made, Gibbs(), 1, 1, 1, 200, 200, antithetic=option) for option in (True, False)
+        )
         # The ratio of two sums of some ten variances, each from 200 replicates, is off by some 0.05.
         assert float(rows.var(0).sum() / plain.var(0).sum()) < 0.7
 
