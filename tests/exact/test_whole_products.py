@@ -169,3 +169,17 @@ def test_sums_of_the_rows_that_states_pick(monkeypatch, share: float, transposed
         assert float((sums.total - 0.5 * x.double().t() @ y.double()).abs().max()) < 2e-5
     finally:
         products.use(before)
+
+
+@pytest.mark.parametrize("summed", ["units", "rows"])
+def test_sums_that_32_bits_do_not_hold_are_left_to_real_numbers(digits_always, summed: str) -> None:
+    """140,000 counts of 127 times the largest digit pass 2^31."""
+    many, few = torch.full((8, 140_000), 127.0), torch.ones(140_000, 8)
+    if summed == "units":
+        actual = Factor(few).times(many)
+    else:
+        sums = RowProducts(torch.zeros(8, 8))
+        sums.add(many.t(), few)
+        actual = sums.total
+    # float32 itself loses half a thousandth where it adds 127 to more than 2^24.
+    torch.testing.assert_close(actual, torch.full((8, 8), 127.0 * 140_000), rtol=1e-3, atol=0)
