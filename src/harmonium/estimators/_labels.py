@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-Array = NDArray[Any]
+from harmonium.estimators._intake import Array
 
 
 def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_]]:

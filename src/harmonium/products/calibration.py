@@ -17,7 +17,7 @@ from harmonium.compiled.serving import COMPILED
 from harmonium.products import dense, digits, sparse
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
-"""Environment variable that says what to use and spares the measurement: "torch", "onednn:256", ..."""
+"""Environment variable that says what to use and spares the measurement: "torch", "onednn,digits=256", ..."""
 
 _ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
 _SHARE = 0.125  # of nonzero entries where sums of rows are timed

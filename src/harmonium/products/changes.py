@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from harmonium.products.product import product
-
-_DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
+from harmonium.products.sparse import DENSE
 
 
 class Changes:
@@ -39,7 +38,7 @@ class Changes:
         Below an eighth of nonzero entries the rows of y that they touch are summed.
         """
         x = self._dense
-        if x.device.type != "cpu" or len(self.rows) * _DENSE > x.numel():
+        if x.device.type != "cpu" or len(self.rows) * DENSE > x.numel():
             return product(x, y)
         starts, values = self._bags
         return embedding_bag(self._columns, y, starts, mode="sum", per_sample_weights=values)

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag
 
 from harmonium.compiled import serving
 
-_DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
+DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
 
 
 def density(x: Tensor) -> float:
@@ -36,7 +36,7 @@ def add_rows(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
 def few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
     """The product x @ y with a y (k, n) of which at most an eighth differs from zero, else None."""
     known = y.device.type == "cpu" and y.dtype in (torch.float32, torch.float64)
-    if not known or int(y.count_nonzero()) * _DENSE > y.numel():
+    if not known or int(y.count_nonzero()) * DENSE > y.numel():
         return None
     columns, rows = y.t().nonzero(as_tuple=True)
     starts = torch.searchsorted(columns, torch.arange(y.shape[1]))
