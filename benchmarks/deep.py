@@ -12,6 +12,7 @@ from benchmarks.targets import HARMONIUM, PLAIN
 
 SIZES = (784, 500, 500)
 BATCH = 100
+UPDATES = 40
 TOLERANCE, MAX_SWEEPS = 1e-4, 50
 
 
@@ -20,11 +21,11 @@ def mean_field_pcd(quick: bool) -> Table:
     table = Table("mean-field-pcd", f"Mean-field PCD-1, {sizes}, batch and chains {BATCH}: one update")
     X = peers.rows(10_000, SIZES[0])
     machine = hm.BoltzmannMachine([hm.Bernoulli(size) for size in SIZES], seed=0)
-    plain = _plain_torch(X, machine, 10)
+    plain = _plain_torch(X, machine, UPDATES)
     rule = hm.rules.mean_field_pcd(1, BATCH, tolerance=TOLERANCE, max_sweeps=MAX_SWEEPS)
-    contestants = {HARMONIUM: peers.training(machine, X, rule, BATCH, 10), PLAIN: plain}
+    contestants = {HARMONIUM: peers.training(machine, X, rule, BATCH, UPDATES), PLAIN: plain}
     table.notes.append("the plain loop ends its mean field once the whole batch has converged")
-    return compare(table, contestants, 3 if quick else 15)
+    return compare(table, contestants, 3 if quick else 9)
 
 
 def _plain_torch(X: Tensor, machine: hm.BoltzmannMachine, updates: int) -> Contestant:

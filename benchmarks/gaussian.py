@@ -11,16 +11,17 @@ from benchmarks.race import Contestant, Table, compare, repeat
 from benchmarks.targets import HARMONIUM, PLAIN
 
 VISIBLE, HIDDEN, BATCH = 784, 500, 100
+UPDATES = 80
 
 
 def gaussian_cd(quick: bool) -> Table:
     table = Table("gaussian-cd", f"CD-1, {VISIBLE} Gaussian × {HIDDEN}, batch {BATCH}: one update")
     X = torch.randn(10_000, VISIBLE, generator=torch.Generator().manual_seed(0))
     machine = hm.BoltzmannMachine([hm.Gaussian(VISIBLE), hm.Bernoulli(HIDDEN)], seed=0)
-    plain = _plain_torch(X, machine, 20)
-    contestants = {HARMONIUM: peers.training(machine, X, hm.rules.cd(1), BATCH, 20), PLAIN: plain}
+    plain = _plain_torch(X, machine, UPDATES)
+    contestants = {HARMONIUM: peers.training(machine, X, hm.rules.cd(1), BATCH, UPDATES), PLAIN: plain}
     table.notes.append("couplings, biases, means and variances are learned")
-    return compare(table, contestants, 3 if quick else 15)
+    return compare(table, contestants, 3 if quick else 9)
 
 
 def _plain_torch(X: Tensor, machine: hm.BoltzmannMachine, updates: int) -> Contestant:

@@ -10,15 +10,15 @@ VISIBLE, HIDDEN = 784, 500
 
 
 def pcd_1_small(quick: bool) -> Table:
-    return _pcd("pcd-1-small", quick, batch=100, chains=100, k=1, updates=25)
+    return _pcd("pcd-1-small", quick, batch=100, chains=100, k=1, updates=100)
 
 
 def pcd_1_large(quick: bool) -> Table:
-    return _pcd("pcd-1-large", quick, batch=1000, chains=1000, k=1, updates=4)
+    return _pcd("pcd-1-large", quick, batch=1000, chains=1000, k=1, updates=16)
 
 
 def pcd_10(quick: bool) -> Table:
-    return _pcd("pcd-10", quick, batch=100, chains=1000, k=10, updates=2)
+    return _pcd("pcd-10", quick, batch=100, chains=1000, k=10, updates=6)
 
 
 def _pcd(name: str, quick: bool, *, batch: int, chains: int, k: int, updates: int) -> Table:
@@ -35,4 +35,4 @@ def _pcd(name: str, quick: bool, *, batch: int, chains: int, k: int, updates: in
     contestants[PLAIN] = peers.plain_torch(X, *size)
     products = peers.update_products(VISIBLE, HIDDEN, batch, chains, k)
     contestants[PRODUCTS] = repeat(products, updates)
-    return peers.with_missing(compare(table, contestants, 3 if quick else 15))
+    return peers.with_missing(compare(table, contestants, 3 if quick else 9))

@@ -143,6 +143,11 @@ def all_finite(x: Tensor) -> bool:
     return math.isfinite(float(x.detach().sum()))
 
 
+def observed(x: Tensor) -> bool:
+    """Whether no entry is NaN."""
+    return all_finite(x) or not bool(x.isnan().any())
+
+
 def finite(x: Tensor, name: str) -> None:
     """Refuses NaN and infinity, naming the first place."""
     if all_finite(x):

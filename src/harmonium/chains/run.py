@@ -127,7 +127,7 @@ def completed(
     known = known or {}
     states, fields = hamiltonian.split(v), dict[int, Tensor]()
     given = set(hamiltonian.graph.visible)
-    if bool(v.isnan().any()):
+    if not _checks.observed(v):
         for l in hamiltonian.graph.visible:
             alone = hamiltonian.sample(l, torch.zeros_like(states[l]), generator)
             states[l] = torch.where(states[l].isnan(), alone, states[l])

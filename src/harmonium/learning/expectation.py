@@ -62,7 +62,7 @@ class Task:
     @cached_property
     def complete(self) -> bool:
         """Whether every entry of the data is observed."""
-        return _checks.all_finite(self.v) or not bool(self.v.isnan().any())
+        return _checks.observed(self.v)
 
     @cached_property
     def exact(self) -> bool:

@@ -189,7 +189,7 @@ def begin(
     """
     if start == "data":
         step = completed(hamiltonian, v, generator, fields)
-        if bool(v.isnan().any()):
+        if not _checks.observed(v):
             law = hamiltonian.given(v, len(v))
             step = Step(advance(law, Gibbs(), step.states, FILLING_SWEEPS, generator), {}, {})
         return step

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import ceil, floor, log2
-from time import perf_counter
+from math import floor, log
+from time import get_clock_info, perf_counter, thread_time
 from typing import Final, final
 
 import torch
@@ -22,7 +22,7 @@ VARIABLE: Final = "HARMONIUM_PRODUCTS"
 _ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
 _SHARE = 0.125  # of nonzero entries where sums of rows are timed
 _STEPS = 16  # in which the share is told up to which they serve
-_ROUNDS = 5
+_ROUNDS = 7
 _CLEAR = 1.1  # a lead that measurements on a busy machine do not turn around
 
 
@@ -36,7 +36,8 @@ class Choice:
         digits_from: rows of states that have to meet a matrix for it to be worth splitting into digits; None:
             never.
         sparse: share of nonzero entries of a state up to which the rows that it picks are summed; 0: never.
-        gflops: what was measured, in 10⁹ multiplications and additions a second; empty where nothing was.
+        gflops: what was measured on one thread, in 10⁹ multiplications and additions a second; empty where
+            nothing was.
     """
 
     library: str
@@ -160,12 +161,12 @@ def measure() -> Choice:
     work = 2e-9 * x.numel() * _OUTER
     amount = {name: _SHARE if name == "sparse" else 1.0 for name in seconds if name != "split"}
     library = "torch"
-    if "onednn" in seconds and seconds["onednn"] * _CLEAR < seconds["torch"]:
+    if "onednn" in seconds and seconds["onednn"] < seconds["torch"] * _CLEAR:
         library = "onednn"
     rows, share = None, 0.0
     if "digits" in seconds and seconds["digits"] * _CLEAR < seconds[library]:
         saved = (seconds[library] - seconds["digits"]) / _ROWS
-        rows = 1 << max(ceil(log2(seconds["split"] / saved)), 6)  # a power of two: the same every time
+        rows = 4 ** max(round(log(seconds["split"] / saved, 4)), 3)  # a power of four: the same every time
     if "sparse" in seconds:
         other = seconds["digits"] if rows is not None and rows <= _ROWS else seconds[library]
         share = min(floor(_STEPS * _SHARE * other / (seconds["sparse"] * _CLEAR)) / _STEPS, 1.0)
@@ -173,11 +174,20 @@ def measure() -> Choice:
 
 
 def _best(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """The shortest of a few times each, taken in turn: what disturbs a machine makes none of them shorter."""
+    """The shortest of a few times each, taken in turn: what disturbs a machine makes none of them shorter.
+
+    In CPU time of one thread: several that wait for each other on a busy machine are all disturbed.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(_ROUNDS + 1):
-        for name, way in ways.items():
-            start = perf_counter()
-            way()
-            seconds[name].append(perf_counter() - start)
+    clock = thread_time if get_clock_info("thread_time").resolution < 1e-5 else perf_counter
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(_ROUNDS + 1):
+            for name, way in ways.items():
+                start = clock()
+                way()
+                seconds[name].append(clock() - start)
+    finally:
+        torch.set_num_threads(threads)
     return {name: min(times[1:]) for name, times in seconds.items()}

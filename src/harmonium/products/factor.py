@@ -12,7 +12,7 @@ from harmonium.products.calibration import choice
 from harmonium.products.dense import large
 from harmonium.products.digits import EXACT, MEANS, Digits, whole_numbers
 from harmonium.products.product import product
-from harmonium.products.sparse import add_rows, density, few_rows
+from harmonium.products.sparse import add_rows, few, few_rows
 
 _TRANSPOSED = 256  # rows from which on a transposed copy is worth its time
 _LOT = 1000  # rows from which on a product gains nothing from more of them
@@ -46,11 +46,7 @@ class Factor:
             return product(x, y)
         self._met[transposed] += len(x)
         expected = self._met[transposed] + len(x)
-        if (
-            choice().sparse > 0
-            and (not transposed or expected >= _TRANSPOSED)
-            and density(x) <= choice().sparse
-        ):
+        if (not transposed or expected >= _TRANSPOSED) and few(x, choice().sparse):
             return add_rows(x, self._made("rows", transposed), torch.zeros(len(x), y.shape[1]))
         if expected >= (choice().digits_from or inf):
             whole = whole_numbers(x)
@@ -76,8 +72,8 @@ class Factor:
 class RowProducts:
     """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
 
-    Where x is zero in most places the rows of y that it picks are summed. Where x or y are whole numbers, the
-    other is split into ``MEANS`` digits, and small batches wait for each other.
+    Where x is zero in most places the rows of y that it picks are summed. Elsewhere small batches wait for
+    each other, and where x or y are whole numbers the other is split into ``MEANS`` digits.
 
     Args:
         like: a tensor of the shape (k, n), type and device of the sum.
@@ -86,7 +82,7 @@ class RowProducts:
     def __init__(self, like: Tensor) -> None:
         self._like = like
         self._total: Tensor | None = None
-        self._waiting: list[tuple[bool, Tensor, Tensor]] = []
+        self._waiting: list[tuple[str, Tensor, Tensor]] = []
 
     def add(self, x: Tensor, y: Tensor, weight: float | Tensor = 1.0) -> None:
         """Adds Σ_rows weight · x ⊗ y.
@@ -99,22 +95,19 @@ class RowProducts:
         if not large(x.t(), y):
             self.grow(product(x.t(), _weighted(y, weight)))
             return
-        if choice().sparse > 0 and density(x) <= choice().sparse:
+        if few(x, choice().sparse):
             if self._total is None:
                 self._total = torch.zeros_like(self._like)
             add_rows(x.t(), _weighted(y, weight), self._total)
             return
         if choice().digits_from is not None:
-            for swapped, states, others in ((False, x, y), (True, y, x)):
+            for way, states, others in (("digits", x, y), ("swapped", y, x)):
                 whole = whole_numbers(states)
                 if whole is not None:
-                    self._wait(swapped, whole, _weighted(others, weight))
+                    self._wait(way, whole, _weighted(others, weight))
                     return
-        if self._total is not None and choice().library == "torch":
-            y, each = (y, weight) if isinstance(weight, float) else (_weighted(y, weight), 1.0)
-            self._total.addmm_(x.t(), y, alpha=each)
-        else:
-            self.grow(product(x.t(), _weighted(y, weight)))
+        # States may change in place while they wait.
+        self._wait("real", x.clone() if len(x) < _LOT else x, _weighted(y, weight))
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on."""
@@ -126,29 +119,27 @@ class RowProducts:
         self._flush()
         return torch.zeros_like(self._like) if self._total is None else self._total
 
-    def _wait(self, swapped: bool, whole: Tensor, others: Tensor) -> None:
-        if self._waiting and self._waiting[0][0] != swapped:
+    def _wait(self, way: str, x: Tensor, y: Tensor) -> None:
+        if self._waiting and self._waiting[0][0] != way:
             self._flush()
-        self._waiting.append((swapped, whole, others))
+        self._waiting.append((way, x, y))
         if sum(len(each[1]) for each in self._waiting) >= _LOT:
             self._flush()
 
     def _flush(self) -> None:
         if not self._waiting:
             return
-        swapped = self._waiting[0][0]
-        whole = _together([states for _, states, _ in self._waiting])
-        known = Digits(_together([others for _, _, others in self._waiting]), MEANS)
+        ways, *parts = zip(*self._waiting, strict=True)
+        x, y = map(_together, parts)
         self._waiting = []
-        self.grow(known.under(whole) if swapped else known.times(whole.t()))
+        if ways[0] == "real":
+            self.grow(product(x.t(), y))
+        else:
+            known = Digits(y, MEANS)
+            self.grow(known.under(x) if ways[0] == "swapped" else known.times(x.t()))
 
 
-def _few(x: Tensor) -> bool:
-    share = choice().sparse
-    return share > 0 and density(x) <= share
-
-
-def _together(parts: list[Tensor]) -> Tensor:
+def _together(parts: tuple[Tensor, ...]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 

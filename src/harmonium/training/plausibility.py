@@ -15,6 +15,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 
 _ROWS = 8
@@ -63,7 +64,7 @@ def useless(machine: BoltzmannMachine, v: Tensor) -> bool:
     either layer, and where the layers are no chain.
     """
     hamiltonian = machine.hamiltonian()
-    if not hamiltonian.graph.is_chain or bool(v.isnan().any()):
+    if not hamiltonian.graph.is_chain or not _checks.observed(v):
         return False
     visible, hidden = hamiltonian.layers[:2]
     if not (visible.discrete and hidden.discrete):

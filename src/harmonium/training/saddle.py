@@ -7,6 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
 
 # Deviation of the hidden fields over a batch, typical of the units: 0.014 in a new machine of two
@@ -22,7 +23,7 @@ def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
         machine: before its first update.
         v: (batch, visible_width), a batch of the data.
     """
-    if not machine.graph.is_chain or bool(v.isnan().any()):
+    if not machine.graph.is_chain or not _checks.observed(v):
         return
     visible, hidden = machine.layers[:2]
     if not visible.gaussian or not hidden.discrete or len(v) < 2:
