@@ -25,7 +25,8 @@ class Encoder(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        Encoder.registry[cls.__name__] = cls
+        if ABC not in cls.__bases__:
+            Encoder.registry[cls.__name__] = cls
 
     @abstractmethod
     def encode(self, X: Values) -> Values:

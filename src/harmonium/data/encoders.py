@@ -6,6 +6,7 @@ All take NumPy arrays and torch tensors of shape (rows, columns) and return the 
 from __future__ import annotations
 
 import math
+from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -36,13 +37,8 @@ from harmonium.data.transforms import (
 )
 
 
-@dataclass(frozen=True)
-class Identity(Encoder):
-    """The data as they are. ``decode`` restores everything."""
-
-    def encode(self, X: Values) -> Values:
-        _checks.numeric(X, "X")
-        return X
+class _Plain(Encoder, ABC):
+    """Encoders that stretch nothing and whose states are in the units of the data, as far as they go."""
 
     def decode(self, X: Values) -> Values:
         _checks.numeric(X, "X")
@@ -50,6 +46,15 @@ class Identity(Encoder):
 
     def log_slopes(self, width: int) -> tuple[float, ...]:
         return (0.0,) * width
+
+
+@dataclass(frozen=True)
+class Identity(_Plain):
+    """The data as they are. ``decode`` restores everything."""
+
+    def encode(self, X: Values) -> Values:
+        _checks.numeric(X, "X")
+        return X
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ class Scale(Encoder):
 
 
 @dataclass(frozen=True)
-class Threshold(Encoder):
+class Threshold(_Plain):
     """1 above the cut, else 0, as :func:`harmonium.data.threshold` does.
 
     ``decode`` returns its argument: which side of the cut is known, the intensity is lost.
@@ -171,16 +176,9 @@ class Threshold(Encoder):
     def encode(self, X: Values) -> Values:
         return threshold(X, self.at)
 
-    def decode(self, X: Values) -> Values:
-        _checks.numeric(X, "X")
-        return X
-
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        return (0.0,) * width
-
 
 @dataclass(frozen=True)
-class BernoulliBinarise(Encoder):
+class BernoulliBinarise(_Plain):
     """1 with the intensity as its probability, as :func:`harmonium.data.bernoulli_binarise` does.
 
     Every call starts from the seed, so the same data give the same bits, and two batches encoded apart share
@@ -205,16 +203,9 @@ class BernoulliBinarise(Encoder):
     def encode(self, X: Values) -> Values:
         return bernoulli_binarise(X, self.seed)
 
-    def decode(self, X: Values) -> Values:
-        _checks.numeric(X, "X")
-        return X
-
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        return (0.0,) * width
-
 
 @dataclass(frozen=True)
-class BitPlanes(Encoder):
+class BitPlanes(_Plain):
     """The eight bit-planes of uint8 grey levels, (rows, d) -> (rows, 8 * d), most significant plane first.
 
     ``decode`` restores every level exactly, from values 0 and 1 only.
@@ -231,12 +222,9 @@ class BitPlanes(Encoder):
     def decode(self, X: Values) -> Values:
         return from_bit_planes(X, self.gray)
 
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        return (0.0,) * width
-
 
 @dataclass(frozen=True)
-class OneHot(Encoder):
+class OneHot(_Plain):
     """Integers 0..q-1 as one-hot blocks, (rows, d) -> (rows, d * q), the states of a Categorical layer.
 
     ``decode`` returns the place of the largest entry of each block, as int64, so that it also takes
@@ -278,9 +266,6 @@ class OneHot(Encoder):
         blocks: Any = X.reshape(len(X), -1, self.n_states)
         largest: Values = blocks.argmax(-1)
         return largest
-
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        return (0.0,) * width
 
 
 @dataclass(frozen=True)

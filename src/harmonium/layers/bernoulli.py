@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
-from harmonium import _random
 from harmonium.data import Encoder, Identity, Rows
 from harmonium.layers._columns import first_other
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.discrete_units import DiscreteUnits
+from harmonium.layers.layer import Moments, Theta
 
 
 @final
-class Bernoulli(Layer):
+class Bernoulli(DiscreteUnits):
     """Units with states 0 and 1; θ = bias, t(x) = x, ψ = softplus(bias + B - A/2).
 
     Args:
@@ -27,13 +26,8 @@ class Bernoulli(Layer):
     """
 
     kind: ClassVar[str] = "bernoulli"
-    location: ClassVar[str] = "bias"
     two_values = (0.0, 1.0)
     square = (-0.5,)
-
-    def __init__(self, n_units: int) -> None:
-        super().__init__(n_units)
-        self.bias = nn.Parameter(torch.zeros(self.n_units))
 
     @classmethod
     def for_data(cls, rows: Rows) -> tuple[Bernoulli, Encoder]:
@@ -45,12 +39,6 @@ class Bernoulli(Layer):
             )
         return cls(rows.width), Identity()
 
-    def natural(self) -> Theta:
-        return (self.bias,)
-
-    def reference(self) -> Theta:
-        return (torch.zeros_like(self.bias),)
-
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
         return softplus(self._logit(B, A, theta), threshold=40)
 
@@ -61,12 +49,6 @@ class Bernoulli(Layer):
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
         return (torch.sigmoid(self._logit(B, A, theta)),)
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x,)
-
-    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
-        return _random.uniform(shape, generator, self.bias.dtype)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         probability = self._logit(field, 0.0, theta).sigmoid_()
@@ -90,6 +72,5 @@ class Bernoulli(Layer):
         return (x != 0) & (x != 1), "values in {0, 1}"
 
     def _logit(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
-        (bias,) = theta or self.natural()
-        logit = B + bias
+        logit = self._local(B, theta)
         return logit if isinstance(A, float) and A == 0.0 else torch.sub(logit, A, alpha=0.5)

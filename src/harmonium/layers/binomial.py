@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from harmonium import _checks, _random
+from harmonium import _checks
 from harmonium.data import Encoder, Identity, Rows
 from harmonium.layers._columns import largest_count
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.discrete_units import DiscreteUnits
+from harmonium.layers.layer import Moments, Theta
 
 
 @final
-class Binomial(Layer):
+class Binomial(DiscreteUnits):
     """Counts 0..N with the base measure C(N, x); θ = bias, t(x) = x, ψ = N softplus(bias + B) for A = 0.
 
     Given its field a unit counts the successes of N trials, each with probability σ(bias + B): the sum of N
@@ -31,12 +31,10 @@ class Binomial(Layer):
     """
 
     kind: ClassVar[str] = "binomial"
-    location: ClassVar[str] = "bias"
 
     def __init__(self, n_units: int, trials: int) -> None:
         super().__init__(n_units)
         self.trials = _checks.positive_int(trials, "trials")
-        self.bias = nn.Parameter(torch.zeros(self.n_units))
 
     @classmethod
     def for_data(cls, rows: Rows) -> tuple[Binomial, Encoder]:
@@ -56,23 +54,17 @@ class Binomial(Layer):
     def config(self) -> dict[str, Any]:
         return {"n_units": self.n_units, "trials": self.trials}
 
-    def natural(self) -> Theta:
-        return (self.bias,)
-
-    def reference(self) -> Theta:
-        return (torch.zeros_like(self.bias),)
-
     def log_measure(self, x: Tensor) -> Tensor:
         return self._log_choices().to(x)[x.long()]
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        logit = self._logit(B, theta)
+        logit = self._local(B, theta)
         if isinstance(A, float) and A == 0.0:
             return self.trials * softplus(logit, threshold=40)
         return torch.logsumexp(self._log_weights(logit, A), -1)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        logit = self._logit(B, theta)
+        logit = self._local(B, theta)
         if isinstance(A, float) and A == 0.0:
             mean = self.trials * torch.sigmoid(logit)
             return Moments(mean, mean * torch.sigmoid(-logit))
@@ -81,18 +73,9 @@ class Binomial(Layer):
         mean = (probability * counts).sum(-1)
         return Moments(mean, (probability * (counts - mean.unsqueeze(-1)).square()).sum(-1))
 
-    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        return (self.moments(B, A, theta).mean,)
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x,)
-
-    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
-        return _random.uniform(shape, generator, self.bias.dtype)
-
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         """The count at which the distribution function passes the noise; one pass over the counts."""
-        logit = self._logit(field, theta)
+        logit = self._local(field, theta)
         success, failure = logsigmoid(logit), logsigmoid(-logit)
         below = torch.zeros_like(logit)
         count, likely = torch.zeros_like(logit), torch.zeros_like(logit)
@@ -105,11 +88,11 @@ class Binomial(Layer):
         return torch.minimum(count, likely)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        mean = (self.trials + 1) * torch.sigmoid(self._logit(field, theta))
+        mean = (self.trials + 1) * torch.sigmoid(self._local(field, theta))
         return mean.floor().clamp(max=self.trials)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        logit = self._logit(field, theta)
+        logit = self._local(field, theta)
         return self.log_measure(x) + x * logsigmoid(logit) + (self.trials - x) * logsigmoid(-logit)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
@@ -121,10 +104,6 @@ class Binomial(Layer):
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x < 0) | (x > self.trials) | (x != x.floor()), f"counts 0..{self.trials}"
-
-    def _logit(self, B: Tensor, theta: Theta | None) -> Tensor:
-        (bias,) = theta or self.natural()
-        return B + bias
 
     def _log_weights(self, logit: Tensor, A: Tensor | float) -> Tensor:
         """ln of the weight of every count, (..., n_units, n_states)."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks, _random
+from harmonium import _checks
 from harmonium.data import Encoder, OneHot, Rows
 from harmonium.layers._columns import largest_count
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.discrete_units import DiscreteUnits
+from harmonium.layers.layer import Moments, Theta
 
 
 @final
-class Categorical(Layer):
+class Categorical(DiscreteUnits):
     """Units with q states; θ = bias, t(x) = x one-hot, ψ = logsumexp(bias + B - A/2) over a unit's states.
 
     A state matrix has n_units · n_states columns, unit by unit; ``from_digits`` makes it from integer labels.
@@ -29,13 +29,11 @@ class Categorical(Layer):
     """
 
     kind: ClassVar[str] = "categorical"
-    location: ClassVar[str] = "bias"
     square = (-0.5,)
 
     def __init__(self, n_units: int, n_states: int) -> None:
         self._n_states = _checks.positive_int(n_states, "n_states", minimum=2)
         super().__init__(n_units, columns=self._n_states)
-        self.bias = nn.Parameter(torch.zeros(self.n_units, self._n_states))
 
     @classmethod
     def for_data(cls, rows: Rows) -> tuple[Categorical, Encoder]:
@@ -56,27 +54,12 @@ class Categorical(Layer):
     def config(self) -> dict[str, Any]:
         return {"n_units": self.n_units, "n_states": self.n_states}
 
-    def natural(self) -> Theta:
-        return (self.bias.flatten(),)
-
-    def reference(self) -> Theta:
-        return (torch.zeros_like(self.bias).flatten(),)
-
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
         return torch.logsumexp(self._logits(B, A, theta), -1)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         mean = torch.softmax(self._logits(B, A, theta), -1).flatten(-2)
         return Moments(mean, mean * (1 - mean))
-
-    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        return (self.moments(B, A, theta).mean,)
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x,)
-
-    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
-        return _random.uniform((*shape[:-1], self.n_units), generator, self.bias.dtype)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         cumulative = torch.softmax(self._logits(field, 0.0, theta), -1).cumsum(-1)

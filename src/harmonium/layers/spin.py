@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
-from harmonium import _random
 from harmonium.data import Encoder, Identity, Rows, Standardise
 from harmonium.layers._columns import first_other
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.discrete_units import DiscreteUnits
+from harmonium.layers.layer import Moments, Theta
 
 
 @final
-class Spin(Layer):
+class Spin(DiscreteUnits):
     """Units with states -1 and +1; θ = bias, t(x) = x, ψ = ln 2cosh(bias + B) - A/2.
 
     P(x = +1 | B) = σ(2(bias + B)).
@@ -29,13 +28,8 @@ class Spin(Layer):
     """
 
     kind: ClassVar[str] = "spin"
-    location: ClassVar[str] = "bias"
     two_values = (-1.0, 1.0)
     square = (0.0,)
-
-    def __init__(self, n_units: int) -> None:
-        super().__init__(n_units)
-        self.bias = nn.Parameter(torch.zeros(self.n_units))
 
     @classmethod
     def for_data(cls, rows: Rows) -> tuple[Spin, Encoder]:
@@ -48,12 +42,6 @@ class Spin(Layer):
             )
         return cls(rows.width), Identity()
 
-    def natural(self) -> Theta:
-        return (self.bias,)
-
-    def reference(self) -> Theta:
-        return (torch.zeros_like(self.bias),)
-
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
         local = self._local(B, theta)
         return softplus(2 * local, threshold=40) - local - A / 2
@@ -64,12 +52,6 @@ class Spin(Layer):
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
         return (torch.tanh(self._local(B, theta)),)
-
-    def statistics(self, x: Tensor) -> Theta:
-        return (x,)
-
-    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
-        return _random.uniform(shape, generator, self.bias.dtype)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         probability = torch.sigmoid(2 * self._local(field, theta))
@@ -92,7 +74,3 @@ class Spin(Layer):
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x != -1) & (x != 1), "values in {-1, +1}"
-
-    def _local(self, B: Tensor, theta: Theta | None) -> Tensor:
-        (bias,) = theta or self.natural()
-        return B + bias
