@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,21 +10,16 @@ from typing import Any
 
 import pytest
 from campaigns import damaged
+from campaigns.__main__ import main
 from campaigns._honest import Kind, kinds
 
 import harmonium as hm
 from harmonium.layers import Layer
 
-ROOT = Path(__file__).parents[2]
 
-
-def test_a_short_campaign_finds_nothing() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.campaigns", "damaged", "--cases", "250", "--seed", "3"],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " 0 failures" in done.stdout
+def test_a_short_campaign_finds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["damaged", "--cases", "250", "--seed", "3"]) == 0
+    assert "250 cases in" in (out := capsys.readouterr().out) and " 0 failures" in out
 
 
 def test_it_has_machines_of_every_kind_of_unit(tmp_path: Path) -> None:

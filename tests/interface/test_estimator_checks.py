@@ -12,9 +12,9 @@ torch.set_num_threads(1)
 
 @parametrize_with_checks(
     [
-        RBM(n_hidden=4, epochs=20),
-        RBM(n_hidden=100, epochs=5, ais_temperatures=20),
-        DBM(n_hidden=(4, 3), epochs=10),
+        RBM(n_hidden=4, epochs=3),
+        RBM(n_hidden=100, epochs=2, ais_temperatures=20),
+        DBM(n_hidden=(4, 3), epochs=3),
         RBMClassifier(n_hidden=4, epochs=20, learning_rate=0.1),
     ]
 )

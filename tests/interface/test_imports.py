@@ -24,46 +24,39 @@ SLOW = {
 }
 
 
-def loaded_by(code: str) -> set[str]:
-    """The slow modules that a program loads."""
-    code += f"\nimport sys; print('\\n', *({SLOW!r} & sys.modules.keys()))"
+def loaded_by(*steps: str) -> list[set[str]]:
+    """The slow modules that a program has loaded after each of its steps."""
+    told = f"import sys; print('\\nloaded', *({SLOW!r} & sys.modules.keys()))"
+    code = "\n".join(f"{step}\n{told}" for step in steps)
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return set(done.stdout.splitlines()[-1].split())
+    return [set(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("loaded")]
 
 
-def loaded_by_command(*arguments: object) -> set[str]:
-    return loaded_by(f"from harmonium.cli import main; assert main({[str(a) for a in arguments]!r}) == 0")
+def command(*arguments: object) -> str:
+    return f"from harmonium.cli import main; assert main({[str(a) for a in arguments]!r}) == 0"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_the_list_of_commands_needs_no_torch(arguments: list[str]) -> None:
-    assert loaded_by_command(*arguments) == set()
+def test_the_package_and_the_list_of_commands_need_no_torch() -> None:
+    assert loaded_by("import harmonium", command("--help"), command("--version")) == [set()] * 3
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("import harmonium", set()),
-        ("import harmonium as hm; hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)])", {"torch"}),
-        ("from harmonium import rules; import harmonium.tasks", {"torch"}),
-        ("import harmonium as hm; hm.data.digits()", {"torch"}),
-    ],
-)
-def test_a_name_imports_what_it_needs(code: str, expected: set[str]) -> None:
-    assert loaded_by(code) == expected
-
-
-def test_evaluating_imports_what_it_needs(tmp_path: Path) -> None:
+def test_a_name_imports_what_it_needs_and_evaluating_too(tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(5)], seed=0)
     machine.save(tmp_path / "machine.safetensors")
-    assert loaded_by_command("evaluate", tmp_path / "machine.safetensors", "bars-and-stripes") == {"torch"}
+    steps = [
+        "import harmonium as hm; hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)])",
+        "from harmonium import rules; import harmonium.tasks",
+        "hm.data.digits()",
+        command("evaluate", tmp_path / "machine.safetensors", "bars-and-stripes"),
+    ]
+    assert loaded_by(*steps) == [{"torch"}] * 4
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_training_does_not_import_the_compiler(optimizer: str, tmp_path: Path) -> None:
-    arguments = ["train", "digits", tmp_path / "run", "--hidden", 5, "--binarise", "threshold"]
-    found = loaded_by_command(*arguments, "--updates", 3, "--optimizer", optimizer)
-    assert not found & {"torch._dynamo", "sklearn", "sympy"}
+def test_training_does_not_import_the_compiler(tmp_path: Path) -> None:
+    arguments = ["--hidden", 5, "--binarise", "threshold", "--updates", 3, "--optimizer"]
+    steps = [command("train", "digits", tmp_path / name, *arguments, name) for name in ("sgd", "adam")]
+    for found in loaded_by(*steps):
+        assert not found & {"torch._dynamo", "sklearn", "sympy"}
 
 
 def test_names_are_the_same_for_the_interpreter_and_for_type_checkers() -> None:

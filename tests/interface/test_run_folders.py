@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from campaigns.__main__ import main
 
 import harmonium as hm
 from harmonium.training import TrainingRun, Update, lock, train
 
-ROOT = Path(__file__).parents[2]
 WIDTHS = (6, 4)
 DATA = np.random.default_rng(1).integers(0, 2, (23, WIDTHS[0])).astype(np.float32)
 
@@ -318,10 +316,6 @@ def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
     "campaign",
     ["kills --cases 2 --seed 5", "kills --cases 2 --seed 6 --signal TERM", "writers --cases 2 --seed 7"],
 )
-def test_a_short_campaign_finds_nothing(campaign: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.campaigns", *campaign.split()],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert " 0 failures" in done.stdout
+def test_a_short_campaign_finds_nothing(campaign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(campaign.split()) == 0
+    assert " 0 failures" in capsys.readouterr().out

@@ -170,16 +170,17 @@ def test_a_healthy_run_is_not_blamed(run: str) -> None:
 
 
 def test_a_machine_that_freezes_on_its_data_is_not_blamed() -> None:
-    """Learnt to the end: large fields, and a likelihood near the best, ln 1/30 with two rows twice."""
-    made = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(10)]).double()
+    """Learnt to the end: large fields, and a likelihood near the best, -2.60 for 14 pictures, two twice."""
+    few = torch.from_numpy(hm.data.bars_and_stripes(3)).double()
+    made = hm.BoltzmannMachine([hm.Bernoulli(9), hm.Bernoulli(8)]).double()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        train(made, PICTURES.double(), rule=hm.rules.exact(), updates=3000, learning_rate=0.5, batch_size=32)
+        train(made, few, rule=hm.rules.exact(), updates=1500, learning_rate=0.5, batch_size=16)
         single = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(10)])
         train(single, PICTURES[3:4], rule=hm.rules.cd(), updates=300, learning_rate=10.0)
     best = hm.likelihood.exact_log_likelihood(single.double(), PICTURES[3:4].double())
     assert float(best) > -1e-3
-    assert float(hm.likelihood.exact_log_likelihood(made, PICTURES.double()).mean()) > -4.0
+    assert float(hm.likelihood.exact_log_likelihood(made, few).mean()) > -3.2
 
 
 @pytest.mark.parametrize("record_every", [1, 7, 1000])

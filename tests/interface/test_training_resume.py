@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import resource
 import signal
-import subprocess
-import sys
 import threading
 import warnings
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from campaigns._runs import ended, forked
 
 import harmonium as hm
 from harmonium.training import STOP, TrainingRun, Update, callbacks, train
@@ -214,43 +215,36 @@ def test_resume_with_other_threads_warns(tmp_path: Path) -> None:
 
 # Kill and Ctrl-C -------------------------------------------------------------------------------------------
 
-PROCESS = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, {folder!r})
-import test_training_resume as this
-import torch
-torch.set_num_threads(1)
 
-def callback(update):
-    if update.step == {step}:
-        os.kill(os.getpid(), signal.{signal})
+def process(run_dir: Path, step: int, *signals: signal.Signals) -> int:
+    """How a process that runs the run of these tests and sends itself signals after an update ended.
 
-outcome = this.run(Path({run_dir!r}), callbacks=[callback])
-print(outcome.status, outcome.updates)
-"""
+    Its status is 0 where the run was interrupted after that update.
+    """
 
+    def callback(update: Update) -> None:
+        if update.step == step:
+            for each in signals:
+                os.kill(os.getpid(), each)
 
-def process(run_dir: Path, step: int, name: str) -> subprocess.CompletedProcess[str]:
-    """The run of these tests in a process that sends itself a signal after an update."""
-    code = PROCESS.format(folder=str(Path(__file__).parent), run_dir=str(run_dir), step=step, signal=name)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    def work() -> int:
+        outcome = run(run_dir, callbacks=[callback])
+        return int((outcome.status, outcome.updates) != ("interrupted", step))
+
+    return ended(forked(work))
 
 
 def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
-    killed = process(tmp_path, 37, "SIGKILL")
-    assert killed.returncode == -signal.SIGKILL
+    assert process(tmp_path, 37, signal.SIGKILL) == -signal.SIGKILL
     assert (tmp_path / "checkpoint.pt").exists() and not (tmp_path / "machine.safetensors").exists()
     (tmp_path / ".checkpoint.pt.left").write_bytes(b"what a kill in the middle of a checkpoint leaves")
     assert_same(run(None), run(tmp_path, resume=True))
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_finishes_the_update_saves_and_returns(name: str, tmp_path: Path) -> None:
-    interrupted = process(tmp_path, 37, name)
-    assert interrupted.returncode == 0, interrupted.stderr
-    assert interrupted.stdout.split() == ["interrupted", "37"]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_update_saves_and_returns(number: signal.Signals, tmp_path: Path) -> None:
+    assert process(tmp_path, 37, number) == 0
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 37
     assert not (tmp_path / "machine.safetensors").exists()
     assert_same(run(None), run(tmp_path, resume=True))
@@ -304,8 +298,7 @@ def test_a_run_names_the_signal_that_interrupted_it() -> None:
 
 
 def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path) -> None:
-    twice = process(tmp_path, 37, "SIGTERM), os.kill(os.getpid(), signal.SIGTERM")
-    assert twice.returncode == -signal.SIGTERM
+    assert process(tmp_path, 37, signal.SIGTERM, signal.SIGTERM) == -signal.SIGTERM
     assert_same(run(None), run(tmp_path, resume=True))
 
 
@@ -384,15 +377,17 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
 
 @pytest.mark.parametrize(("size", "name"), [(4000, "checkpoint.pt"), (0, "config.json")])
 def test_a_disk_that_fills_within_a_file(size: int, name: str, tmp_path: Path) -> None:
-    # A limit on the size of files is the closest to a full disk that needs no privileges.
-    code = PROCESS.format(folder=str(Path(__file__).parent), run_dir=str(tmp_path), step=0, signal="SIGTERM")
-    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, -1))\n"
-    limit += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-    failed = subprocess.run(
-        [sys.executable, "-B", "-c", limit + code], capture_output=True, text=True, timeout=120
-    )
-    assert failed.returncode == 1
-    assert f"{name} could not be written (File too large); no checkpoint had been written" in failed.stderr
+    message = f"{name} could not be written (File too large); no checkpoint had been written"
+
+    def work() -> int:
+        # A limit on the size of files is the closest to a full disk that needs no privileges.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        with pytest.raises(OSError, match=re.escape(message)):
+            run(tmp_path)
+        return 0
+
+    assert ended(forked(work)) == 0
     assert all(path.name in FILES - {name} for path in tmp_path.iterdir())
 
 

@@ -78,12 +78,12 @@ def test_a_wrong_kernel_is_caught(name):
     "kernel", [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(5)], ids=repr
 )
 def test_chains_reach_the_law_from_noise(kernel):
-    """60 sweeps from noise on a machine that mixes fast: the bias left is far below the Monte-Carlo error."""
+    """20 sweeps from noise on a machine that mixes fast: the bias left is far below the Monte-Carlo error."""
     made = machine("spin-bernoulli-categorical", scale=0.4)
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(3)
     states = made.random_states(ROWS, seed=generator)
-    states = hm.chains.run(made, kernel, states, 60, seed=generator)
+    states = hm.chains.run(made, kernel, states, 20, seed=generator)
     z, limit = largest_z(row_statistics(hamiltonian, states), exact_statistics(hamiltonian))
     assert z < limit
 
@@ -102,7 +102,7 @@ def test_clamped_chains_follow_the_conditional_law(kernel):
     clamp = torch.full((ROWS, 4), torch.nan, dtype=torch.float64)
     clamp[:, 0], clamp[:, 1] = 1, 0
     states = made.random_states(ROWS, seed=generator)
-    states = hm.chains.run(made, kernel, states, 60, clamp, seed=generator)
+    states = hm.chains.run(made, kernel, states, 30, clamp, seed=generator)
     assert bool((states[0][:, 0] == 1).all() and (states[0][:, 1] == 0).all())
     drawn = row_statistics(hamiltonian, states)
     error = (drawn.var(0) / len(drawn) + reference.var(0) / len(reference)).sqrt()

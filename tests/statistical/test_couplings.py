@@ -153,10 +153,10 @@ def test_each_chain_of_a_pair_alone_stays_in_the_machines_law(name):
     hamiltonian = made.hamiltonian()
     truth = exact_statistics(hamiltonian)
     rows, kernels = 4 * ROWS, kernels_for(name)
+    generator = torch.Generator().manual_seed(5)
+    start = exact_states(made, 2 * rows, generator)
     for kernel in kernels:
-        generator = torch.Generator().manual_seed(5)
-        x, y = (exact_states(made, rows, generator) for _ in range(2))
-        place = Place([torch.cat(pair) for pair in zip(x, y, strict=True)], {})
+        place = Place(start, {})
         with torch.no_grad():
             for _ in range(4):
                 place, _ = kernel.coupled(hamiltonian, place, generator)
@@ -180,7 +180,9 @@ def test_pairs_that_met_stay_together(name):
                     assert torch.equal(place.states[l][:500], place.states[l][500:])
 
 
-def estimates(made, kernel, k, m, lag, replicates=24, pairs=500, antithetic=False) -> torch.Tensor:
+def estimates(
+    made, kernel, k, m, lag, replicates=12, pairs=1700, antithetic=False, max_steps=None
+) -> torch.Tensor:
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(7)
     rows = []
@@ -191,15 +193,19 @@ def estimates(made, kernel, k, m, lag, replicates=24, pairs=500, antithetic=Fals
         with torch.no_grad():
             run_pairs(
                 hamiltonian, kernel, start, k=k, m=m, lag=lag,
-                max_steps=None, generator=generator, into=total,
+                max_steps=max_steps, generator=generator, into=total,
                 weight=1 / pairs, antithetic=antithetic,
             )  # fmt: skip
         rows.append(flat(total))
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)], ids=str)
-@pytest.mark.parametrize("name", MACHINES)
+HORIZONS = [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)]
+IN_TURN = [(name, HORIZONS[(i + j) % 5]) for i, name in enumerate(MACHINES) for j in (0, 2)]
+"""Two horizons for every machine, three machines or more for every horizon: their weights know no machine."""
+
+
+@pytest.mark.parametrize(("name", "horizon"), IN_TURN, ids=str)
 def test_the_mean_of_the_estimate_is_the_enumerated_expectation(name, horizon):
     made = machine(name)
     z, limit = largest_z(estimates(made, Gibbs(), *horizon), exact_statistics(made.hamiltonian()))
@@ -225,15 +231,17 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
     z, limit = largest_z(estimates(made, Gibbs(), 1, 2, 1, antithetic=True), exact)
     assert z < limit
     if name == "bernoulli-spin":
+        # Eager pairs, which are slow, do the first sweep alone: the one in which they mirror each other.
+        last = None if fast else 1
         rows, plain = (
-            estimates(made, Gibbs(), 1, 1, 1, 200, 200, antithetic=option) for option in (True, False)
+            estimates(made, Gibbs(), 1, 1, 1, 200, 200, antithetic=option, max_steps=last)
+            for option in (True, False)
         )
         # The ratio of two sums of some ten variances, each from 200 replicates, is off by some 0.05.
         assert float(rows.var(0).sum() / plain.var(0).sum()) < 0.7
 
 
-@pytest.mark.parametrize("fast", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("scale", [0.7, 2.0])
+@pytest.mark.parametrize(("scale", "fast"), [(0.7, False), (1.2, False), (0.7, True), (2.0, True)])
 def test_jumps_leave_the_law_where_it_is_and_the_estimate_unbiased(monkeypatch, scale, fast):
     if fast:
         pytest.importorskip("numba")

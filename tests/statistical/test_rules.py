@@ -42,11 +42,11 @@ def exact(made: hm.BoltzmannMachine, v: torch.Tensor) -> torch.Tensor:
 
 
 LONG = {
-    "pcd": hm.rules.pcd(20, CHAINS),
-    "pcd metropolis": hm.rules.pcd(40, CHAINS, kernel=Metropolis()),
-    "tempered_pcd": hm.rules.tempered_pcd(20, CHAINS, replicas=4),
-    "noise_cd": hm.rules.noise_cd(40, burn_in=20, chains=CHAINS),
-    "cd": hm.rules.cd(25),
+    "pcd": hm.rules.pcd(8, CHAINS),
+    "pcd metropolis": hm.rules.pcd(20, CHAINS, kernel=Metropolis()),
+    "tempered_pcd": hm.rules.tempered_pcd(8, CHAINS, replicas=4),
+    "noise_cd": hm.rules.noise_cd(16, burn_in=8, chains=CHAINS),
+    "cd": hm.rules.cd(8),
 }
 
 
@@ -64,7 +64,7 @@ def test_long_chains_give_the_exact_gradient(name, rule):
 def test_long_chains_in_both_phases_of_a_deep_machine(name):
     made = machine(name, scale=0.4)
     v = data_for(made)
-    rule = Rule("long", ClampedChains(20), FreeChains(sweeps=20, chains=CHAINS), "asymptotic")
+    rule = Rule("long", ClampedChains(10), FreeChains(sweeps=10, chains=CHAINS), "asymptotic")
     z, limit = largest_z(replicates(made, rule, v), exact(made, v))
     assert z < limit
 

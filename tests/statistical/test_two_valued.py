@@ -114,7 +114,10 @@ def test_numbers_of_threads_do_not_change_the_bits(always):
 @pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 4, 2)], ids=str)
 def test_the_estimate_is_unbiased(always, horizon):
     made = deep_machine()
-    z, limit = largest_z(estimates(made, Gibbs(), *horizon).double(), exact_statistics(made.hamiltonian()))
+    z, limit = largest_z(
+        estimates(made, Gibbs(), *horizon, replicates=24, pairs=500).double(),
+        exact_statistics(made.hamiltonian()),
+    )
     assert z < limit
 
 
@@ -122,7 +125,10 @@ def test_the_estimate_is_unbiased(always, horizon):
 def test_the_estimate_of_small_pairs_is_unbiased(horizon):
     made = TWO_VALUED["spin"]()
     assert serving.small_pairs(made.hamiltonian(), False)
-    z, limit = largest_z(estimates(made, Gibbs(), *horizon).double(), exact_statistics(made.hamiltonian()))
+    z, limit = largest_z(
+        estimates(made, Gibbs(), *horizon, replicates=24, pairs=500).double(),
+        exact_statistics(made.hamiltonian()),
+    )
     assert z < limit
 
 
