@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harmonium.report._figure import new_figure, save_figure
+from harmonium.training.history import RESERVED
 
 
 def learning_curve(
@@ -33,7 +34,7 @@ def learning_curve(
     if not history:
         raise ValueError("history: expected at least one record, received none")
     known = list(dict.fromkeys(name for record in history for name in record))
-    names = [name for name in known if name not in _NOT_METRICS] if metrics is None else list(metrics)
+    names = [name for name in known if name not in RESERVED] if metrics is None else list(metrics)
     for name in names:
         if name not in known:
             raise ValueError(f"metrics: expected some of {', '.join(known)}; received {name!r}")
@@ -52,5 +53,3 @@ def learning_curve(
     lower.set(xlabel="update", ylabel="gradient norm")
     save_figure(figure, path)
 
-
-_NOT_METRICS = ("step", "seconds", "learning_rate", "gradient_norm")

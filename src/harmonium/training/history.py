@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-RESERVED = ("step", "seconds", "learning_rate", "gradient_norm")
+RESERVED = ("step", "seconds", "learning_rate", "gradient_norm", "weight_norm")
 
 Record = dict[str, Any]
 
@@ -42,7 +42,8 @@ def from_lines(lines: list[bytes], step: int) -> list[Record]:
 
 
 class History:
-    """Records of a run: flat dicts of step, seconds, learning rate, means since the last record, and metrics.
+    """Records of a run: flat dicts of step, seconds, learning rate, means since the last record, and what is
+    measured when it is made: the norm of the weights, and metrics.
 
     Attributes:
         records: what was recorded, in order.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
+import shlex
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +19,7 @@ import torch
 
 from harmonium import products
 from harmonium.machine.storage import CHECKPOINT, MACHINE, replace_file
+from harmonium.products.processor import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.fingerprint import require_same
 from harmonium.training.history import Record, as_line, from_lines
@@ -147,9 +151,9 @@ class RunDirectory:
                 warnings.warn(f"{error}: the run goes on, but not bit for bit", stacklevel=4)
 
     def write_config(self) -> None:
-        """Write ``config.json``: the settings, and the versions of what runs them."""
+        """Write ``config.json``: the settings, the versions of what runs them, and the process."""
         versions = {name: version(name) for name in ("harmonium", "torch")}
-        text = json.dumps({**self._settings, "versions": versions}, indent=2)
+        text = json.dumps({**self._settings, "versions": versions, "process": _process()}, indent=2)
         with self._writing(self._config):
             replace_file(self._config, f"{text}\n".encode())
 
@@ -242,6 +246,17 @@ class RunDirectory:
         content = b"".join(map(as_line, state.history.records))
         replace_file(self._history, content)
         self._length = len(content)
+
+
+def _process() -> dict[str, Any]:
+    """What this process is. The time is that of the file, so that a resumed run leaves the same bytes."""
+    program, *arguments = sys.argv or ["python"]
+    return {
+        "command": shlex.join([Path(program).name, *arguments]),
+        "python": platform.python_version(),
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+    }
 
 
 def remove_leftovers(path: Path) -> None:

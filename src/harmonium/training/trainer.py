@@ -212,7 +212,9 @@ def train(
         require_sound(guard.parameter_fault(state.step))
         values = evaluate(machine) if evaluating else {}
         state.metrics.update(values)
-        state.history.record(state.step, time.perf_counter() - started, rate, values)
+        couplings = [W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")]
+        measured = {"weight_norm": global_norm(couplings), **values}
+        state.history.record(state.step, time.perf_counter() - started, rate, measured)
         if directory:
             directory.append(state)
         return values
