@@ -26,6 +26,7 @@ COMMANDS = {
     "denoise": "Estimate clean rows from noisy ones, with a machine as what is known of clean rows.",
     "impute": "Fill in missing values given the rest of each row, and write the completed rows to a file.",
     "landscape": "Find the TAP solutions that rows of DATA flow to, and draw them.",
+    "report": "Tell of a run in one HTML page: how it went, how good the machine is, what it has learned.",
     "data": "Describe DATA; convert them, draw them.",
     "info": "Say what harmonium runs on here, and what multiplies: measured now, in tens of milliseconds.",
 }

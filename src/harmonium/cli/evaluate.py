@@ -34,6 +34,7 @@ from harmonium.likelihood import (
 )
 from harmonium.likelihood.exact import log2_states
 from harmonium.machine import BoltzmannMachine
+from harmonium.report import mixing_curve
 
 _METHODS = ("auto", "exact", "ais")
 _AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
@@ -94,6 +95,56 @@ def evaluate(
         base_rows: Rows | None = encoded_rows(machine, read(base))
     else:
         base_rows = sets[0][1] if sets else None
+    base = base or (sets[0][0] if sets else None)
+    settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures, "reverse": reverse}
+    log_partition, table, notes = estimate(machine, base_rows, base, seed, method=method, **settings)
+    layers = [str(layer) for layer in machine.layers]
+    result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
+    tap = None
+    if with_tap:
+        starts = None if base_rows is None else spread(base_rows, STARTS).to(machine.device)
+        with working("solving the TAP equations"):
+            tap, result["tap"] = tap_partition(machine, starts)
+        notes += notes_on(tap)
+    results = []
+    for name, rows in sets:
+        with working(f"evaluating {name}"):
+            results.append({"data": name, **evaluate_rows(machine, rows, log_partition, seed, notes)})
+            if tap is not None:
+                results[-1]["tap_log_likelihood"] = _tap_mean(machine, rows, tap)
+    if with_mixing or mixing_plot is not None:
+        with working("running coupled chains until they meet"):
+            result["mixing"], remarks, meetings = mixing(machine, mixing_steps, seed)
+        notes += remarks
+        if mixing_plot is not None:
+            mixing_curve(meetings, mixing_plot)
+            result["mixing"]["plot"] = mixing_plot
+    if results:
+        result["results"] = results
+    if notes:
+        result["notes"] = list(dict.fromkeys(notes))
+    show(result, as_json)
+
+
+def estimate(
+    machine: BoltzmannMachine,
+    base_rows: Rows | None,
+    base: str | None,
+    seed: int,
+    *,
+    method: str = "auto",
+    chains: int = 100,
+    temperatures: int = 1000,
+    reverse: bool = True,
+) -> tuple[LogPartition, dict[str, Any], list[str]]:
+    """ln Z by the ``method``, what is to be said of it in a table, and notes.
+
+    Args:
+        machine: any machine.
+        base_rows: states for the base of AIS, or None for a pilot run of the machine.
+        base: what these rows are called.
+        seed: of AIS, which the other arguments describe as the command's options.
+    """
     exact = method == "exact" or (
         method == "auto" and _cost(machine, range(len(machine.layers))) <= _AFFORDABLE
     )
@@ -105,7 +156,7 @@ def evaluate(
             log_partition = LogPartition.exact(exact_log_partition(machine))
         table = {"method": "exact", "value": log_partition.value, "standard_error": 0.0}
     else:
-        visible = None if base_rows is None else _spread(base_rows, _BASE_ROWS).to(machine.device)
+        visible = None if base_rows is None else spread(base_rows, _BASE_ROWS).to(machine.device)
         annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
         with annealing, warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always")
@@ -119,38 +170,13 @@ def evaluate(
         numbers = log_partition._asdict()
         table = {"method": "ais", "lower": numbers.pop("lower"), "upper": numbers.pop("upper"), **numbers}
         table.update(chains=chains, temperatures=temperatures)
-        table["base"] = base or (sets[0][0] if sets else "pilot run of the machine")
+        table["base"] = base or "pilot run of the machine"
         if not reverse:
             table["upper"] = None
-
-    layers = [str(layer) for layer in machine.layers]
-    result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
-    tap = None
-    if with_tap:
-        starts = None if base_rows is None else _spread(base_rows, STARTS).to(machine.device)
-        with working("solving the TAP equations"):
-            tap, result["tap"] = tap_partition(machine, starts)
-        notes += notes_on(tap)
-    results = []
-    for name, rows in sets:
-        with working(f"evaluating {name}"):
-            results.append({"data": name, **_evaluate(machine, rows, log_partition, seed, notes)})
-            if tap is not None:
-                results[-1]["tap_log_likelihood"] = _tap_mean(machine, rows, tap)
-    if with_mixing or mixing_plot is not None:
-        with working("running coupled chains until they meet"):
-            result["mixing"], remarks = mixing(machine, mixing_steps, seed, mixing_plot)
-        notes += remarks
-        if mixing_plot is not None:
-            result["mixing"]["plot"] = mixing_plot
-    if results:
-        result["results"] = results
-    if notes:
-        result["notes"] = list(dict.fromkeys(notes))
-    show(result, as_json)
+    return log_partition, table, notes
 
 
-def _evaluate(
+def evaluate_rows(
     machine: BoltzmannMachine, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
 ) -> dict[str, Any]:
     likelihoods: list[Tensor] = []
@@ -238,7 +264,7 @@ def _cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
     return width * exp2(min(log2_states(machine.graph, machine.layers, free), 1000.0))
 
 
-def _spread(rows: Rows, most: int) -> Tensor:
+def spread(rows: Rows, most: int) -> Tensor:
     """At most so many rows, evenly spaced, since data are often sorted."""
     if len(rows) <= most:
         return rows.take(torch.arange(len(rows)))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from harmonium._random import as_generator
-from harmonium.couplings import Gibbs, meet, mixing_bound, mixing_limit
+from harmonium.couplings import Gibbs, Meetings, meet, mixing_bound, mixing_limit
 from harmonium.machine import BoltzmannMachine
-from harmonium.report import mixing_curve
 
 PAIRS = 400  # enough for a confidence limit below the least of the distances
 CONFIDENCE = 0.95
@@ -18,8 +16,8 @@ _DISTANCES = (0.5, 0.1, 0.01)
 
 
 def mixing(
-    machine: BoltzmannMachine, max_steps: int, seed: int, plot: Path | None
-) -> tuple[dict[str, Any], list[str]]:
+    machine: BoltzmannMachine, max_steps: int, seed: int
+) -> tuple[dict[str, Any], list[str], Meetings]:
     """Meeting times of pairs of Gibbs chains from noise, and the sweeps that bring chains near their law.
 
     A first run with lag 1 tells the lag of the second, which bounds the total variation distance (Biswas et
@@ -29,10 +27,9 @@ def mixing(
         machine: any machine.
         max_steps: sweeps after which a pair is given up; with such pairs nothing is bounded.
         seed: of starts and chains.
-        plot: PNG file for the bound over the sweeps, or None.
 
     Returns:
-        A table, and notes on it.
+        A table, notes on it, and the meetings that bound the mixing, or else the capped ones.
     """
     generator = as_generator(seed, machine.device)
     start = machine.random_states(PAIRS, seed=generator)
@@ -46,12 +43,11 @@ def mixing(
         "flip_rate": first.flip_rate,
     }
     if bool(first.capped.any()):
-        if plot is not None:
-            mixing_curve(first, plot)
-        return table, [
+        remarks = [
             f"mixing: {table['given_up']:.0%} of the pairs had not met after {max_steps} sweeps: the mean is "
             "too small, and nothing is bounded; raise --mixing-steps"
         ]
+        return table, remarks, first
     lag = int(first.times.max())
     second = meet(machine, Gibbs(), start, lag=lag, seed=generator)
     steps = range(int(second.times.max()) + 1)
@@ -61,9 +57,8 @@ def mixing(
         for distance in _DISTANCES:
             reached = torch.nonzero(curve <= distance)
             table[f"sweeps_to_distance_{distance:g}{name}"] = int(reached[0]) if len(reached) else None
-    if plot is not None:
-        mixing_curve(second, plot)
-    return table, [
+    remarks = [
         "mixing: the sweeps with confidence assume that pairs still apart never meet less readily than these "
         "did; a mode that no pair has found is not seen"
     ]
+    return table, remarks, second

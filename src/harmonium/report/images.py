@@ -90,13 +90,18 @@ def write_png(picture: NDArray[np.uint8], path: str | os.PathLike[str]) -> None:
         ValueError: the path does not end in .png.
         OSError: it cannot be written; a file already there stays as it was.
     """
-    from PIL import Image  # slow to import, and only needed here
-
     if Path(path).suffix.lower() != ".png":
         raise ValueError(f"path: expected a name that ends in .png, received {path}")
+    replace_file(Path(path), png(picture))
+
+
+def png(picture: NDArray[np.uint8]) -> bytes:
+    """A picture, (h, w) or (h, w, 3) bytes, as a PNG file's content."""
+    from PIL import Image  # slow to import, and only needed here
+
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(picture)).save(buffer, format="PNG")
-    replace_file(Path(path), buffer.getvalue())
+    return buffer.getvalue()
 
 
 def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import torch
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium.couplings import Meetings, mixing_bound, mixing_limit
@@ -33,18 +34,11 @@ def mixing_curve(meetings: Meetings, path: str | os.PathLike[str]) -> None:
     _checks.instance(meetings, "meetings", Meetings, "the meetings of pairs of chains")
     figure = new_figure("mixing_curve", (6.4, 4.4))
     axis = figure.subplots()
-    times, capped = meetings.times, meetings.capped
-    bounded = not bool(capped.any())
-    last = int(times.max()) - (meetings.lag if bounded else 0)
-    steps = torch.linspace(0, last, min(last + 1, _POINTS), dtype=torch.float64).round().long()
-    if bounded:
-        heights, label = mixing_bound(meetings, steps), "bound on the total variation"
-    else:
-        apart = (times > steps.to(times.device).unsqueeze(-1)) | capped
-        heights, label = apart.double().mean(-1), "pairs still apart (some never met: no bound)"
-    axis.plot(steps, heights.cpu(), drawstyle="steps-post", label="estimate" if bounded else None)
-    if bounded:
-        limits = mixing_limit(meetings, steps).cpu()
+    times, bounded = meetings.times, not bool(meetings.capped.any())
+    steps, heights, limits = mixing_heights(meetings)
+    label = "bound on the total variation" if bounded else "pairs still apart (some never met: no bound)"
+    axis.plot(steps, heights, drawstyle="steps-post", label="estimate" if bounded else None)
+    if limits is not None:
         axis.plot(steps, limits, "--", drawstyle="steps-post", label="its upper 95 % limit")
         axis.legend(fontsize="small")
     axis.set(xlabel="sweeps", ylabel=label, yscale="log", ylim=(0.5 / len(times), 1.2))
@@ -52,3 +46,18 @@ def mixing_curve(meetings: Meetings, path: str | os.PathLike[str]) -> None:
         f"{len(times)} pairs, lag {meetings.lag}; a sweep changes {meetings.flip_rate:.2%} of the units"
     )
     save_figure(figure, path)
+
+
+def mixing_heights(meetings: Meetings) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Sweeps, the bound on the total variation there, and its upper 95 % limit.
+
+    With capped pairs the fraction of pairs still apart, and None.
+    """
+    times, capped = meetings.times, meetings.capped
+    bounded = not bool(capped.any())
+    last = int(times.max()) - (meetings.lag if bounded else 0)
+    steps = torch.linspace(0, last, min(last + 1, _POINTS), dtype=torch.float64).round().long()
+    if bounded:
+        return steps, mixing_bound(meetings, steps).cpu(), mixing_limit(meetings, steps).cpu()
+    apart = (times > steps.to(times.device).unsqueeze(-1)) | capped
+    return steps, apart.double().mean(-1).cpu(), None

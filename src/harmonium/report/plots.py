@@ -52,4 +52,3 @@ def learning_curve(
     lower.plot(steps, [record["gradient_norm"] for record in history], color="0.3")
     lower.set(xlabel="update", ylabel="gradient norm")
     save_figure(figure, path)
-

@@ -20,8 +20,8 @@ class TrainingRun:
         machine: the trained machine, the object that was passed in.
         averaged_machine: a machine with the running average of the parameters; None without ``averaging``.
         history: records in order, dicts with ``step``, ``seconds``, ``learning_rate``, the means since the
-            record before of ``gradient_norm`` and of the rule's diagnostics, ``weight_norm`` (of all couplings
-            together), and the metrics where they were evaluated.
+            record before of ``gradient_norm`` and of the rule's diagnostics, ``weight_norm`` (of all
+            couplings together), and the metrics where they were evaluated.
         status: "completed"; "stopped" by a callback; "interrupted" by Ctrl-C or SIGTERM.
         updates: updates made, those before a resume included.
         seconds: time in training, likewise.

@@ -1,0 +1,216 @@
+"""``harmonium report``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from harmonium import _checks
+from harmonium.chains import Gibbs
+from harmonium.chains import run as run_chains
+from harmonium.cli import options
+from harmonium.cli.encoding import encoded_rows, encoder_of, names_of, naming, source_of
+from harmonium.cli.evaluate import estimate, evaluate_rows, spread
+from harmonium.cli.mixing import mixing
+from harmonium.cli.output import check_target, show, working
+from harmonium.cli.runs import load_machine
+from harmonium.data import DataSet, Rows, Table, read
+from harmonium.machine import BoltzmannMachine
+from harmonium.machine.storage import replace_file
+from harmonium.report.mixing_curve import mixing_heights
+from harmonium.report.page import html, sections, verdict
+from harmonium.report.page.charts import chart
+from harmonium.report.page.record import RunRecord, curves
+from harmonium.report.page.sections import Grid, Section, Subject
+
+_ROWS = 10_000  # of the data, evenly spaced: what they show of the whole is then known to a percent
+
+
+def report(
+    run: options.Run,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the page; report.html in the run's folder if not given.")
+    ] = None,
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Another run for the curves and settings; repeatable."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Rows to judge the machine by; its training data if not given."),
+    ] = None,
+    sweeps: Annotated[int, typer.Option(help="Sweeps of the chains whose samples are shown.")] = 1000,
+    temperatures: Annotated[int, typer.Option(help="Temperatures of AIS, where ln Z is not exact.")] = 1000,
+    mixing_steps: Annotated[
+        int, typer.Option(help="Sweeps after which a pair of coupled chains is given up.")
+    ] = 1000,
+    averaged: options.Averaged = False,
+    seed: options.Seed = 0,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Tell of a run in one HTML page: how it went, how good the machine is, what it has learned.
+
+    The page needs no other file and no network. What cannot be shown is left out with a sentence that says
+    why.
+    """
+    options.set_threads(threads)
+    _checks.positive_int(sweeps, "sweeps", minimum=0)
+    out = out or (run / "report.html" if run.is_dir() else run.with_suffix(".html"))
+    records = [RunRecord.read(each) for each in (run, *(compare or ()))]
+    check_target(out, "out", (".html",), overwrite)
+    machine, source = load_machine(run, averaged, options.as_device(device))
+    machine.requires_grad_(False)
+    rows, name, lacking = _rows(machine, data)
+    with working("sampling"):
+        number = 200 if source_of(machine)[1] else 1000
+        noise = machine.random_states(number, seed=seed)
+        samples = run_chains(machine, Gibbs(), noise, sweeps, seed=seed)
+    subject = Subject(
+        machine, encoder_of(machine), source_of(machine)[1], names_of(machine), name,
+        None if rows is None else spread(rows, _ROWS).to(machine.device), lacking, samples, sweeps, seed,
+    )  # fmt: skip
+
+    record = records[0]
+    parts = [Section("curves", "Curves of the training")]
+    parts[0].charts = list(curves(records))
+    parts[0].absent = "" if record.history else "There is no history.jsonl: RUN is a machine without its run."
+    facts = {
+        "machine": ", ".join(map(str, machine.layers)),
+        "updates": f"{record.updates}",
+        "date": record.date,
+    }
+    with working("estimating likelihoods"):
+        parts.append(_section("likelihood", "Likelihood", _likelihood, subject, temperatures, facts))
+    with working("running coupled chains"):
+        parts.append(_section("mixing", "Mixing", _mixing, subject, mixing_steps))
+    for id, title, make in (
+        ("samples", "Samples beside data", sections.samples),
+        ("filters", "Receptive fields", sections.filters),
+        ("activity", "Hidden activity", sections.activity),
+        ("columns", "Columns of data and samples", sections.columns),
+        ("completion", "Completion", sections.completion),
+        ("denoising", "Denoising", sections.denoising),
+    ):
+        with working(title.lower()):
+            parts.append(_section(id, title, make, subject))
+    parts.append(_settings(records))
+    first = Section("verdict", "Verdict", remarks=verdict.training_remarks(record))
+    first.remarks += [remark for part in parts for remark in part.remarks]
+    title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
+    replace_file(out, html(title, facts, [first, *parts]).encode())
+    cautions = [remark.text for remark in first.remarks if remark.level == "caution"]
+    show({"machine": str(source), "file": str(out), "notes": cautions}, as_json)
+
+
+def _section(id: str, title: str, make: Callable[..., Section], *arguments: Any) -> Section:
+    """A section, or the sentence that says why it is left out."""
+    try:
+        return make(*arguments)
+    except ValueError as error:
+        return Section(id, title, absent=f"Left out: {error}")
+
+
+def _rows(machine: BoltzmannMachine, source: str | None) -> tuple[Rows | None, str, str]:
+    """The rows without gaps of DATA or of the training data, what they are called, or why there are none."""
+    named = source or source_of(machine)[0]
+    if named is None:
+        return None, "", "This needs data, and the machine names none; --data FILE gives some."
+    try:
+        dataset = read(named)
+        return _complete(machine, dataset), dataset.name, ""
+    except (ValueError, OSError, ImportError) as error:
+        if source is not None:
+            raise
+        return (
+            None,
+            "",
+            f"This needs the training data, which are not at hand ({error}); --data FILE gives some.",
+        )
+
+
+def _complete(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
+    encoder = encoder_of(machine)
+    if not isinstance(encoder, Table):
+        return encoded_rows(machine, dataset)
+    with naming(dataset.name):
+        states = torch.from_numpy(encoder.encode(dataset.sheet()))
+        whole = states[~states.isnan().any(1)]
+        if not len(whole):
+            raise ValueError("X: expected at least one row without missing cells, received none")
+        return Rows.of(whole, dtype=machine.dtype)
+
+
+def _likelihood(subject: Subject, temperatures: int, facts: dict[str, str]) -> Section:
+    section = Section("likelihood", "Likelihood")
+    rows = None if subject.rows is None else Rows.of(subject.rows.cpu())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what it says of few runs is a remark of the page
+        log_partition, table, notes = estimate(
+            subject.machine, rows, subject.data or None, subject.seed, temperatures=temperatures
+        )
+    row = None
+    if rows is not None:
+        row = {
+            "data": subject.data,
+            **evaluate_rows(subject.machine, rows, log_partition, subject.seed, notes),
+        }
+        for name in ("log_likelihood", "variational_bound"):
+            if row.get(name) is not None:
+                facts[name.replace("_", " ")] = (
+                    f"{row[name]:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
+                )
+    section.remarks = verdict.likelihood_remarks(table, row)
+    section.lead = " ".join(dict.fromkeys(notes)) or "In nats, natural logarithms."
+    if row is None:
+        section.lead += " " + subject.lacking
+    section.tables = [_table("ln Z", table), *([] if row is None else [_table("mean over rows", row)])]
+    return section
+
+
+def _mixing(subject: Subject, most: int) -> Section:
+    table, notes, meetings = mixing(subject.machine, most, subject.seed)
+    steps, heights, limits = mixing_heights(meetings)
+    lines = {"bound" if limits is not None else "pairs still apart": _points(steps, heights)}
+    if limits is not None:
+        lines["its upper 95 % limit"] = _points(steps, limits)
+    label = "total variation" if limits is not None else "fraction"
+    drawn = chart(
+        "How far chains may be from the law", lines, "sweeps", label, dashed=["its upper 95 % limit"]
+    )
+    remarks = verdict.mixing_remarks(table, subject.sweeps, most)
+    return Section(
+        "mixing", "Mixing", " ".join(notes), remarks, [drawn], tables=[_table("pairs of chains", table)]
+    )
+
+
+def _settings(records: Sequence[RunRecord]) -> Section:
+    """Settings, side by side where there are several runs, with the rows marked that differ."""
+    each = [record.settings() for record in records]
+    names = list(dict.fromkeys(name for settings in each for name in settings))
+    texts = [[settings.get(name, "none") for settings in each] for name in names]
+    marked = [len(set(row)) > 1 for row in texts]
+    head = ["", *(f"{record.name} ({i + 1})" for i, record in enumerate(records))] if len(records) > 1 else []
+    lead = "As recorded when training began, or last went on."
+    if head:
+        lead += " Rows that differ are marked ≠."
+    table = Grid(head, [[name, *row] for name, row in zip(names, texts, strict=True)], marked)
+    return Section("settings", "Settings", lead, tables=[table])
+
+
+def _table(title: str, values: dict[str, Any]) -> Grid:
+    def text(value: Any) -> str:
+        return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+    return Grid([title, ""], [[name.replace("_", " "), text(value)] for name, value in values.items()])
+
+
+def _points(x: torch.Tensor, y: torch.Tensor) -> list[tuple[float, float]]:
+    return list(zip(x.tolist(), y.tolist(), strict=True))

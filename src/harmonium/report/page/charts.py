@@ -1,0 +1,163 @@
+"""Charts as what an inline SVG needs; the template draws them, in the page's own colours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from math import ceil, floor, isfinite, log10
+from typing import Any, NamedTuple
+
+import numpy as np
+
+WIDTH, HEIGHT = 380, 230
+LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 40
+_WIDE = 100.0  # from this ratio of the largest to the smallest on, heights are drawn on a logarithmic axis
+_CATEGORIES = 12  # different values that are drawn one by one; more are put into so many bins
+_BINS = 20
+
+Points = Sequence[tuple[float, float]]
+
+
+class Line(NamedTuple):
+    """A line of a chart: its name, its corners, those of the band around it, and how it is drawn."""
+
+    name: str
+    path: str
+    band: str
+    dashed: bool
+    filled: bool
+
+
+class Chart(NamedTuple):
+    """A chart: ticks are pairs of a place in the picture and a text."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: list[Line]
+    x_ticks: list[tuple[float, str]]
+    y_ticks: list[tuple[float, str]]
+
+
+def chart(
+    title: str,
+    lines: Mapping[str, Points],
+    x_label: str,
+    y_label: str,
+    *,
+    errors: Mapping[str, Points] | None = None,
+    dashed: Collection[str] = (),
+    filled: bool = False,
+    x_ticks: Sequence[tuple[float, str]] | None = None,
+) -> Chart | None:
+    """Lines over one another; None where no point is finite.
+
+    Args:
+        title: what is shown.
+        lines: for each name its points (x, y), in order.
+        x_label: of the axis.
+        y_label: of the axis.
+        errors: for names of lines, points (x, standard error) that make a band of two of them either side.
+        dashed: names of lines that are drawn so.
+        filled: whether the space below is tinted, down to 0.
+        x_ticks: places and texts, or None for round numbers.
+    """
+    kept = {name: [p for p in points if isfinite(p[0]) and isfinite(p[1])] for name, points in lines.items()}
+    kept = {name: points for name, points in kept.items() if points}
+    if not kept:
+        return None
+    bands: dict[str, list[tuple[float, float]]] = {}
+    for name, points in kept.items():
+        known = dict((errors or {}).get(name, ()))
+        both = [(x, y, 2 * known[x]) for x, y in points if x in known]
+        bands[name] = [(x, y - error) for x, y, error in both] + [
+            (x, y + error) for x, y, error in both[::-1]
+        ]
+    xs = [x for points in kept.values() for x, _ in points]
+    ys = [y for points in (*kept.values(), *bands.values()) for _, y in points]
+    wide = not filled and min(ys) > 0 and max(ys) > _WIDE * min(ys)
+    across = _Axis(xs, LEFT, WIDTH - RIGHT, False, False)
+    up = _Axis([*ys, 0.0] if filled else ys, HEIGHT - BOTTOM, TOP, True, wide)
+
+    def path(points: Points) -> str:
+        return " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in points)
+
+    drawn = []
+    for name, points in kept.items():
+        closed = [(points[0][0], 0.0), *points, (points[-1][0], 0.0)] if filled else points
+        drawn.append(Line(name, path(closed), path(bands[name]), name in dashed, filled))
+    placed = across.ticks(5) if x_ticks is None else [(across.at(x), text) for x, text in x_ticks]
+    return Chart(title, x_label, y_label, drawn, placed, up.ticks(5))
+
+
+def histogram(
+    title: str, groups: Mapping[str, Any], x_label: str = "", y_label: str = "share"
+) -> Chart | None:
+    """How often values occur in each group: in 20 bins, or one by one where they are text or few.
+
+    Args:
+        title: what is shown.
+        groups: for each name values, (n,) numbers or objects; NaN and None are left out.
+        x_label: of the axis.
+        y_label: of the axis.
+    """
+    values = {
+        name: np.array([v for v in x.tolist() if v is not None and v == v]) for name, x in groups.items()
+    }
+    values = {name: x for name, x in values.items() if len(x)}
+    if not values:
+        return None
+    together = np.concatenate([x.astype(object) for x in values.values()])
+    numeric = all(isinstance(value, int | float) for value in together.tolist())
+    different = sorted(set(together.tolist()), key=None if numeric else str)
+    if not numeric or len(different) <= _CATEGORIES:
+        shown = different[:_CATEGORIES]
+        steps = {name: [float((x == value).mean()) for value in shown] for name, x in values.items()}
+        edges = np.arange(len(shown) + 1.0)
+        ticks = [(i + 0.5, _number(v) if numeric else str(v)[:9]) for i, v in enumerate(shown)]
+        ticks = ticks[:: ceil(len(ticks) / 6)]
+        more = "" if len(shown) == len(different) else f" (first {len(shown)} of {len(different)})"
+        lines = {name: _steps(edges, heights) for name, heights in steps.items()}
+        return chart(title + more, lines, x_label, y_label, filled=True, x_ticks=ticks)
+    edges = np.histogram_bin_edges(together.astype(float), _BINS)
+    lines = {name: _steps(edges, np.histogram(x, edges)[0] / len(x)) for name, x in values.items()}
+    return chart(title, lines, x_label, y_label, filled=True)
+
+
+class _Axis:
+    """Numbers to places, from ``start`` to ``end``."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float, padded: bool, log: bool) -> None:
+        low, high = (log10(v) if log else v for v in (min(values), max(values)))
+        if padded:
+            margin = 0.05 * (high - low) or 0.5 * abs(high) or 0.5
+            low, high = low - margin * (low != 0 or high == 0), high + margin
+        self._low, self._high, self._log = low, high if high > low else low + 1.0, log
+        self._start, self._end = start, end
+
+    def at(self, value: float) -> float:
+        share = ((log10(value) if self._log else value) - self._low) / (self._high - self._low)
+        return self._start + share * (self._end - self._start)
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        if self._log:
+            decades = range(ceil(self._low), floor(self._high) + 1)
+            values = [10.0**d for d in decades[:: max(1, ceil(len(decades) / most))]]
+        else:
+            rough = (self._high - self._low) / most
+            unit = 10.0 ** floor(log10(rough))
+            step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)
+            first, last = ceil(self._low / step - 1e-9), floor(self._high / step + 1e-9)
+            values = [i * step for i in range(first, last + 1)]
+        return [(self.at(value), _number(value)) for value in values]
+
+
+def _steps(edges: Any, heights: Any) -> list[tuple[float, float]]:
+    sides = zip(pairwise(edges.tolist()), heights, strict=True)
+    return [(x, float(height)) for pair, height in sides for x in pair]
+
+
+def _number(value: float) -> str:
+    if value and abs(value) < 1e-3:
+        return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{round(value, 9):g}"

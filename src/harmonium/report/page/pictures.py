@@ -1,0 +1,81 @@
+"""Pictures inside a page: strips of small images as data URIs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harmonium.report.images import image_grid, png
+
+_WARM, _COOL = np.array([178, 24, 43]), np.array([33, 102, 172])
+_HIDDEN = np.array([120, 120, 190])  # of pixels that a model was not given
+
+
+class Strip(NamedTuple):
+    """Images under one label.
+
+    Attributes:
+        label: what they are.
+        uri: the picture.
+    """
+
+    label: str
+    uri: str
+
+
+class Picture(NamedTuple):
+    """Strips below one another.
+
+    Attributes:
+        title: of them all.
+        caption: how to read them.
+        strips: in order.
+    """
+
+    title: str
+    caption: str
+    strips: list[Strip]
+
+
+class Greys:
+    """Images of one shape, drawn with the black and white of ``reference``.
+
+    Args:
+        shape: (h, w) or (h, w, channels) with 1 or 3 channels.
+        reference: numbers whose range is that of the greys, such as the data; [0, 1] where they fit in.
+    """
+
+    def __init__(self, shape: Sequence[int], reference: NDArray[Any]) -> None:
+        low, high = float(reference.min()), float(reference.max())
+        self._low, self._span = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high - low or 1.0)
+        self._shape = (*shape, 1)[:3]
+
+    def strip(
+        self, label: str, rows: NDArray[Any], columns: int = 10, hidden: NDArray[Any] | None = None
+    ) -> Strip:
+        """Rows as images, ``columns`` beside each other; where ``hidden`` is true a colour stands instead."""
+        levels = np.clip((np.asarray(rows, dtype=np.float64) - self._low) / self._span, 0, 1) * 255
+        pixels = np.repeat(levels.reshape(len(rows), *self._shape), 3 // self._shape[2], axis=3)
+        if hidden is not None:
+            mask = np.repeat(hidden.reshape(len(rows), *self._shape), 3 // self._shape[2], axis=3)
+            pixels = np.where(mask, _HIDDEN, pixels)
+        return Strip(label, _uri(pixels, columns))
+
+
+def signed(label: str, rows: NDArray[Any], shape: Sequence[int], columns: int = 10) -> Strip:
+    """Images of signed numbers, each on its own scale: white is 0, red positive, blue negative."""
+    size = np.abs(rows).max(axis=1, keepdims=True)
+    share = (rows / np.where(size > 0, size, 1)).reshape(len(rows), *shape[:2], -1)
+    if share.shape[3] == 3:
+        return Strip(label, _uri(127.5 * (share + 1), columns))
+    tint = np.where(share > 0, _WARM, _COOL)
+    return Strip(label, _uri(255 + np.abs(share) * (tint - 255), columns))
+
+
+def _uri(pixels: NDArray[Any], columns: int) -> str:
+    picture = image_grid(np.rint(pixels).clip(2, 255).astype(np.uint8), None, columns)
+    return "data:image/png;base64," + base64.b64encode(png(picture)).decode()

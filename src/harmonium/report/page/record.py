@@ -1,0 +1,155 @@
+"""What the folder of a run says about it: settings, numbers, and the charts of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harmonium.machine.storage import MACHINE
+from harmonium.report.page.charts import Chart, chart
+from harmonium.training.history import RESERVED, Record, from_lines
+
+_ERROR = "_standard_error"
+# Numbers that belong into one chart, by the ends of their names; others get a chart each.
+_FAMILIES = (
+    ("Meeting times of coupled chains", "sweeps", ("meeting_time",)),
+    ("Pairs of chains cut before they met", "fraction", ("capped",)),
+    ("Sweeps of an update", "sweeps", ("sweeps", "burn_in", "longest_search")),
+    ("Rows whose mean field converged", "fraction", ("converged", "unbounded")),
+    ("Proposals accepted", "fraction", ("acceptance", "swap_rate")),
+    ("Units that a sweep changes", "fraction", ("flip_rate",)),
+)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The record of a run.
+
+    Attributes:
+        name: of the folder.
+        config: of ``config.json``; empty where there is none.
+        history: the lines of ``history.jsonl``.
+        date: when training began, or last went on: the time of ``config.json``.
+        finished: whether the run has written its machine.
+    """
+
+    name: str
+    config: dict[str, Any]
+    history: list[Record]
+    date: str
+    finished: bool
+
+    @classmethod
+    def read(cls, run: Path) -> RunRecord:
+        """The record in a folder; of a machine's file one that is empty.
+
+        Raises:
+            FileNotFoundError: no such folder or file, or a folder that holds no run.
+            ValueError: a damaged file, which the message names.
+        """
+        if not run.exists():
+            raise FileNotFoundError(f"RUN: there is no file or folder {run}")
+        config, history = run / "config.json", run / "history.jsonl"
+        if run.is_file():
+            return cls(run.stem, {}, [], _date(run), True)
+        if not config.exists() and not (run / MACHINE).exists():
+            raise FileNotFoundError(f"RUN: {run} holds no run: neither config.json nor {MACHINE}")
+        try:
+            settings = json.loads(config.read_text("utf-8")) if config.exists() else {}
+            if not isinstance(settings, dict):
+                raise ValueError(f"expected settings by name, received {type(settings).__name__}")
+        except ValueError as error:
+            raise ValueError(f"RUN: {config} is damaged ({error})") from error
+        lines = history.read_bytes().splitlines(keepends=True) if history.exists() else []
+        try:
+            records = from_lines([line for line in lines if line.endswith(b"\n")], step=1 << 63)
+        except ValueError as error:
+            raise ValueError(f"RUN: {history} is damaged ({error})") from error
+        dated = config if config.exists() else run / MACHINE
+        return cls(run.resolve().name, settings, records, _date(dated), (run / MACHINE).exists())
+
+    @property
+    def updates(self) -> int:
+        return int(self.history[-1]["step"]) if self.history else 0
+
+    @property
+    def metrics(self) -> list[str]:
+        """What was measured as training went on, beside the numbers of the rule: a record has it last."""
+        names: dict[str, None] = {}
+        for record in self.history:
+            keys = list(record)
+            if "weight_norm" in keys:
+                names |= dict.fromkeys(keys[keys.index("weight_norm") + 1 :])
+        return [name for name in names if not name.endswith(_ERROR)]
+
+    def points(self, name: str) -> list[tuple[float, float]]:
+        """A number of the records over the updates."""
+        return [(record["step"], record[name]) for record in self.history if name in record]
+
+    def late(self, name: str) -> float | None:
+        """The mean of a number over the last third of training."""
+        last = [y for x, y in self.points(name) if 3 * x >= 2 * self.updates]
+        return sum(last) / len(last) if last else None
+
+    def settings(self) -> dict[str, str]:
+        """Everything of ``config.json`` but what tells data apart, in words."""
+        plain: dict[str, str] = {}
+        for name, value in self.config.items():
+            if name in ("versions", "process"):
+                plain |= {inner: str(text) for inner, text in value.items()}
+            elif name == "X":
+                plain["data"] = f"{value[0]} rows of {value[1]} columns"
+            elif name == "machine":
+                plain["layers"] = ", ".join(map(str, value))
+            elif name != "requires_grad":
+                plain[name] = "none" if value is None else str(value)
+        return {name.replace("_", " "): text for name, text in {**plain, "date": self.date}.items()}
+
+
+def curves(runs: Sequence[RunRecord]) -> list[Chart]:
+    """The charts of the numbers that runs recorded, one line for each run and number."""
+    names = list(dict.fromkeys(name for run in runs for record in run.history for name in record))
+    metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
+    rest = [name for name in names if name not in (*RESERVED, *metrics) and not name.endswith(_ERROR)]
+    plan = [(_words(name), "nats" if "likelihood" in name else "value", [name]) for name in metrics]
+    plan += [
+        ("Norm of the gradient", "norm", ["gradient_norm"]),
+        ("Norm of the weights", "norm", ["weight_norm"]),
+    ]
+    for title, unit, ends in _FAMILIES:
+        family = [name for name in rest if name.endswith(ends)]
+        rest = [name for name in rest if name not in family]
+        plan.append((title, unit, family))
+    plan += [(_words(name), "value", [name]) for name in rest]
+    plan.append(("Learning rate", "rate", ["learning_rate"]))
+    made = [_curve(runs, title, unit, names) for title, unit, names in plan]
+    return [each for each in made if each is not None]
+
+
+def _curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequence[str]) -> Chart | None:
+    lines, errors = {}, {}
+    for number, run in enumerate(runs):
+        for name in names:
+            parts = [
+                f"{run.name} ({number + 1})" if len(runs) > 1 else "",
+                _words(name) if len(names) > 1 else "",
+            ]
+            label = ": ".join(filter(None, parts)) or _words(name)
+            lines[label] = run.points(name)
+            errors[label] = run.points(name + _ERROR)
+    return chart(title, lines, "updates", unit, errors=errors)
+
+
+def _words(name: str) -> str:
+    text = name.replace("_", " ")
+    return text[:1].upper() + text[1:]
+
+
+def _date(path: Path) -> str:
+    return (
+        datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(" ", "minutes").replace("+00:00", " UTC")
+    )

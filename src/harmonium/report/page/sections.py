@@ -1,0 +1,354 @@
+"""The sections of a page that look at the machine and its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harmonium._random import as_generator
+from harmonium.chains import Gibbs
+from harmonium.chains import run as run_chains
+from harmonium.data import Encoder, Table
+from harmonium.data.missing import missing_half
+from harmonium.machine import BoltzmannMachine
+from harmonium.report.page.charts import Chart, histogram
+from harmonium.report.page.pictures import Greys, Picture, Strip, signed
+from harmonium.report.page.verdict import Remark, activity_remarks, copy_remarks
+from harmonium.report.sample_quality import nearest_neighbours
+from harmonium.tasks import denoise, impute
+from harmonium.tasks.channel import GaussianChannel, SymmetricChannel, noise_in_states
+from harmonium.tasks.impute import visible_means
+
+_SHOWN = 10  # images of a strip
+_FILTERS = 50
+_COLUMNS = 24  # whose histograms are drawn
+_WIDE = 512  # columns of a matrix that is drawn whole
+_SURE = 0.01  # a unit that is active on fewer rows is never active
+_SETTLING = 50  # sweeps of hidden layers that are joined to each other, given the data
+_FLIPS, _NOISE = (
+    0.1,
+    0.5,
+)  # what examples of denoising suffer: flipped units, or a share of the data's deviation
+
+
+@dataclass
+class Section:
+    """A part of the page; ``absent`` says why there is nothing to show."""
+
+    id: str
+    title: str
+    lead: str = ""
+    remarks: list[Remark] = field(default_factory=list)
+    charts: list[Chart | None] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    tables: list[Grid] = field(default_factory=list)
+    absent: str = ""
+
+
+class Grid(NamedTuple):
+    """A table: the head of its columns, or none; rows of texts; the rows that are marked."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    marked: Sequence[bool] = ()
+
+
+@dataclass
+class Subject:
+    """A machine with its data and samples.
+
+    Attributes:
+        machine: any machine.
+        encoder: of its data.
+        shape: of an image, or ().
+        names: of the columns where there is no table.
+        data: name of the data.
+        rows: states of complete rows, (rows, visible_width), or None where no data are at hand.
+        lacking: why there are none.
+        samples: states for each layer, of chains from noise.
+        sweeps: of these chains.
+        seed: of what is drawn here.
+    """
+
+    machine: BoltzmannMachine
+    encoder: Encoder
+    shape: tuple[int, ...]
+    names: Sequence[str] | None
+    data: str
+    rows: Tensor | None
+    lacking: str
+    samples: list[Tensor]
+    sweeps: int
+    seed: int
+
+    @cached_property
+    def seen(self) -> Tensor:
+        return self.machine.hamiltonian().seen(self.samples)
+
+    @property
+    def some(self) -> Tensor:
+        """A strip of rows, evenly spaced.
+
+        Raises:
+            ValueError: no data are at hand.
+        """
+        rows = self.given
+        return rows[torch.linspace(0, len(rows) - 1, min(_SHOWN, len(rows))).long()]
+
+    @property
+    def given(self) -> Tensor:
+        """The rows of the data.
+
+        Raises:
+            ValueError: none are at hand.
+        """
+        if self.rows is None:
+            raise ValueError(self.lacking)
+        return self.rows
+
+    def decoded(self, v: Tensor) -> NDArray[Any]:
+        return np.asarray(self.encoder.decode(v.cpu().numpy()))
+
+    def greys(self) -> Greys:
+        """How its images are drawn.
+
+        Raises:
+            ValueError: its rows are no images.
+        """
+        if isinstance(self.encoder, Table):
+            raise ValueError("The rows are those of a table, not images.")
+        like = self.decoded(self.seen if self.rows is None else self.rows)
+        good = len(self.shape) in (2, 3) and (*self.shape, 1)[2] in (1, 3)
+        if not good or prod(self.shape) != like.shape[1]:
+            raise ValueError("The rows are no images: the data have no image shape.")
+        return Greys(self.shape, like)
+
+
+def samples(subject: Subject) -> Section:
+    """Samples, the rows nearest to them, and rows."""
+    section = Section("samples", "Samples beside data")
+    count, sweeps = len(subject.seen), subject.sweeps
+    section.lead = f"{count} chains from noise, {sweeps} Gibbs sweeps each."
+    index = None
+    if subject.rows is not None and not bool(subject.rows.isnan().any()):
+        distances, index = nearest_neighbours(subject.seen, subject.rows)
+        probe = torch.linspace(0, len(subject.rows) - 1, min(100, len(subject.rows) // 2)).long()
+        rest = torch.ones(len(subject.rows), dtype=torch.bool)
+        rest[probe] = False
+        if len(probe):
+            own, _ = nearest_neighbours(subject.rows[probe], subject.rows[rest])
+            section.remarks = copy_remarks(float(distances.median()), float(own.median()))
+    greys = subject.greys()
+    means = visible_means(subject.machine.hamiltonian(), subject.samples)
+    strips: list[Strip] = []
+    for first in range(0, min(3 * _SHOWN, count), _SHOWN):
+        some = slice(first, first + _SHOWN)
+        strips.append(greys.strip("samples", subject.decoded(subject.seen[some])))
+        strips.append(greys.strip("their means", subject.decoded(means[some])))
+        if index is not None:
+            strips.append(greys.strip("nearest rows", subject.decoded(subject.given[index[some]])))
+    about = "Drawn states, and their means given the hidden units, which are smoother than anything drawn."
+    if index is not None:
+        about += f" Below them the nearest of {len(subject.given)} rows: copies would be the same."
+    section.pictures.append(Picture("Samples", about, strips))
+    if subject.rows is None:
+        section.lead += " " + subject.lacking
+    else:
+        rows = subject.given[torch.linspace(0, len(subject.given) - 1, min(60, len(subject.given))).long()]
+        about = f"Evenly spaced rows of {subject.data}, in the same greys."
+        section.pictures.append(Picture("Data", about, [greys.strip("", subject.decoded(rows))]))
+    return section
+
+
+def filters(subject: Subject) -> Section:
+    """The weights between each hidden unit and the data's columns."""
+    machine = subject.machine
+    section = Section("filters", "Receptive fields")
+    fields = _fields(machine)
+    try:
+        subject.greys()
+        image = prod(subject.shape) == machine.visible_width
+    except ValueError:
+        image = False
+    for l, weights in fields.items():
+        W = weights.detach().cpu().numpy()
+        largest = np.argsort(-np.abs(W).sum(1), kind="stable")[:_FILTERS]
+        name = f"Layer {l}: {len(W)} units"
+        if image and l in machine.hidden:
+            about = "Weights to every pixel, red positive and blue negative, each unit on its own scale"
+            about += f"; the {len(largest)} of largest weights." if len(largest) < len(W) else "."
+            if all(l not in edge or not set(edge) & set(machine.visible) for edge in machine.edges):
+                about += " A layer further off is seen through the layers between: products of weights."
+            section.pictures.append(Picture(name, about, [signed("", W[largest], subject.shape)]))
+        elif max(W.shape) <= _WIDE:
+            about = "Units of the layer downwards, columns of the data across; red positive, blue negative."
+            whole = signed("", W.reshape(1, -1), W.shape, 1)
+            section.pictures.append(Picture(name, about, [whole]))
+    if not section.pictures:
+        section.absent = (
+            "No weights can be drawn: there are too many columns for a matrix, and they are no image."
+        )
+    return section
+
+
+def _fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
+    """For each hidden layer (units, visible_width): couplings, or their products on the shortest ways.
+
+    Of a machine without hidden layers the couplings of its visible ones.
+    """
+    edges = list(machine.hamiltonian().edges)
+    eye = torch.eye(machine.visible_width, dtype=machine.dtype, device=machine.device)
+    own = {l: x.T for l, x in machine.split(eye).items()}  # (units, visible_width)
+    if not machine.hidden:
+        found = {l: torch.zeros_like(x) for l, x in own.items()}
+        for l, m, J in edges:
+            found[l] += J @ own[m]
+            found[m] += J.T @ own[l] if l != m else 0
+        return found
+    reached, frontier = dict(own), set(own)
+    while frontier:
+        following: dict[int, Tensor] = {}
+        for l, m, J in edges:
+            for near, far, W in ((l, m, J.T), (m, l, J)):
+                if near in frontier and far not in reached:
+                    following[far] = following.get(far, 0) + W @ reached[near]
+        reached |= following
+        frontier = set(following)
+    return {l: reached[l] for l in machine.hidden}
+
+
+def activity(subject: Subject) -> Section:
+    """What hidden units do on the data."""
+    machine, rows = subject.machine, subject.given
+    section = Section("activity", "Hidden activity")
+    if not machine.hidden:
+        section.absent = "The machine has no hidden units."
+        return section
+    generator = as_generator(subject.seed, machine.device)
+    start = machine.random_states(len(rows), seed=generator)
+    sweeps = 1 if machine.graph.independent else _SETTLING
+    states = run_chains(machine, Gibbs(), start, sweeps, rows, seed=generator)
+    hamiltonian = machine.hamiltonian()
+    section.lead = f"Means of the hidden units given {len(rows)} rows of {subject.data}."
+    if sweeps > 1:
+        section.lead += (
+            f" The hidden layers are drawn in turns, {sweeps} sweeps long, as none is known alone."
+        )
+    never = always = units = 0
+    sure = []
+    for l in machine.hidden:
+        means = hamiltonian.mean(l, hamiltonian.field(l, states)).double()
+        label = "mean over the rows"
+        if (two := machine.layers[l].two_values) is not None:
+            means = (means - two[0]) / (two[1] - two[0])
+            label = "share of rows on which a unit is active"
+            each = means.mean(0)
+            never, always = never + int((each < _SURE).sum()), always + int((each > 1 - _SURE).sum())
+            units += means.shape[1]
+            sure.append(((means < 0.01) | (means > 0.99)).double().mean().item())
+        title = f"Layer {l}: {machine.layers[l]}"
+        section.charts.append(
+            histogram(title, {"units": means.mean(0).cpu().numpy()}, label, "share of units")
+        )
+    if units:
+        section.remarks = activity_remarks(never, always, max(sure), units)
+    else:
+        section.lead += (
+            " Its units have more than two values: which are never active is not a question for them."
+        )
+    return section
+
+
+def columns(subject: Subject) -> Section:
+    """Histograms of columns, of data and of samples."""
+    section = Section("columns", "Columns of data and samples")
+    try:
+        subject.greys()
+        section.absent = "The rows are images, which stand above; histograms are drawn for tables."
+        return section
+    except ValueError:
+        pass
+    sets = {"data": subject.given, "samples": subject.seen}
+    cells = {name: _cells(subject, v) for name, v in sets.items()}
+    names = list(cells["data"])
+    section.lead = f"{len(subject.given)} complete rows of {subject.data}, and {len(subject.seen)} samples."
+    if len(names) > _COLUMNS:
+        section.lead += f" The first {_COLUMNS} of {len(names)} columns."
+    for name in names[:_COLUMNS]:
+        section.charts.append(histogram(name, {group: cells[group][name] for group in sets}))
+    return section
+
+
+def _cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
+    if isinstance(subject.encoder, Table):
+        return {str(c.name): c.values for c in subject.encoder.sheet(v.cpu().numpy()).columns}
+    values = subject.decoded(v)
+    names = subject.names or [f"column {i}" for i in range(values.shape[1])]
+    return dict(zip(names, values.T, strict=True))
+
+
+def completion(subject: Subject) -> Section:
+    """Rows with their lower half hidden: given, truth, result."""
+    section = Section("completion", "Completion")
+    greys, machine, rows = subject.greys(), subject.machine, subject.some
+    h, w, channels = (*subject.shape, 1)[:3]
+    mask = missing_half(len(rows), (h, w * channels), "lower")
+    units = sum(machine.layers[l].n_units for l in machine.visible)
+    absent = mask.repeat(1, units // mask.shape[1])
+    found = impute(machine, rows, absent, draws=5, sweeps=200, seed=subject.seed)
+    truth = subject.decoded(rows)
+    result = np.where(mask.numpy(), subject.decoded(found.mean), truth)
+    section.lead = (
+        "The lower half of each image was hidden and filled in by Gibbs chains given the rest: the means of "
+        "5 chains of 200 sweeps, probabilities where units have two values. The rows are of "
+        f"{subject.data}, on which the machine may have been trained."
+    )
+    strips = [
+        greys.strip("given", truth, hidden=mask.numpy()),
+        greys.strip("truth", truth),
+        greys.strip("result", result),
+    ]
+    section.pictures.append(Picture("The lower half from the upper", "Violet is what was hidden.", strips))
+    return section
+
+
+def denoising(subject: Subject) -> Section:
+    """Rows with noise on them: given, truth, result."""
+    section = Section("denoising", "Denoising")
+    greys, machine, rows = subject.greys(), subject.machine, subject.some
+    if len(machine.visible) > 1:
+        section.absent = "Denoising wants one visible layer, whose units share one kind of noise."
+        return section
+    layer = machine.layers[machine.visible[0]]
+    generator = as_generator(subject.seed, machine.device)
+    truth = subject.decoded(rows)
+    if layer.discrete:
+        noisy = SymmetricChannel(_FLIPS).corrupt(layer, rows, generator)
+        found = denoise(machine, noisy, _FLIPS, data=subject.given, seed=generator)
+        noise = f"{_FLIPS:.0%} of the units were flipped"
+    else:
+        size = _NOISE * float(subject.decoded(subject.given).std())
+        deviation = noise_in_states(size, subject.encoder)
+        noisy = GaussianChannel(deviation).corrupt(layer, rows, generator)
+        found = denoise(machine, noisy, noise_deviation=deviation, data=subject.given, seed=generator)
+        noise = f"Normal noise of deviation {size:.3g} was added, half that of the data"
+    section.lead = (
+        f"{noise}; the result is the posterior mean by TAP under the machine, which knows the noise."
+    )
+    if not bool(found.converged.all()):
+        lost = int((~found.converged).sum())
+        section.remarks.append(
+            Remark("note", f"TAP had not converged for {lost} of {len(rows)} noisy images.")
+        )
+    named = {"given": subject.decoded(noisy), "truth": truth, "result": subject.decoded(found.mean)}
+    strips = [greys.strip(name, values) for name, values in named.items()]
+    section.pictures.append(Picture("Noisy images made clean", "", strips))
+    return section

@@ -1,0 +1,188 @@
+"""A run in plain words, with the caveats that its numbers carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harmonium.report.page.record import RunRecord
+
+_FEW = 10  # annealing runs that carry the estimate of ln Z
+_GAP = 1.0  # nats between two bounds that are still close
+
+
+class Remark(NamedTuple):
+    """One sentence, "good", a "note" or a "caution"."""
+
+    level: str
+    text: str
+
+
+def training_remarks(run: RunRecord) -> list[Remark]:
+    """What the record says of the training itself."""
+    if not run.history:
+        return [Remark("note", "There is no history of the training: only the machine is judged.")]
+    total, seconds = run.config.get("updates", run.updates), run.history[-1]["seconds"]
+    took = f"in {seconds:.0f} s" if seconds >= 2 else f"in {seconds:.2g} s"
+    if not run.finished:
+        text = f"The run is unfinished: {run.updates} of {total} updates. This is its last checkpoint."
+        remarks = [Remark("caution", text)]
+    elif run.updates < total:
+        remarks = [Remark("note", f"The run was stopped after {run.updates} of {total} updates, {took}.")]
+    else:
+        remarks = [Remark("good", f"The run made all of its {total} updates, {took}.")]
+    for name in run.metrics:
+        remarks.append(_trend(name.replace("_", " "), run.points(name)))
+    if not run.metrics:
+        remarks.append(
+            Remark(
+                "note",
+                "No measure was followed on held-out data (train --validation --metric), "
+                "so the record cannot tell whether the machine still improved.",
+            )
+        )
+    return remarks + _rule_remarks(run)
+
+
+def _trend(name: str, points: list[tuple[float, float]]) -> Remark:
+    """Whether a number still moved in its last third: a slope of more than three of its standard errors."""
+    last = np.array(points[-max(len(points) // 3, 1) :])
+    if len(last) < 4:
+        return Remark("note", f"{len(points)} values of {name} are too few to tell whether it still moved.")
+    x, y = last[:, 0] - last[:, 0].mean(), last[:, 1]
+    slope = float(x @ y / (x @ x))
+    scatter = y - y.mean() - slope * x
+    error = float(np.sqrt(scatter @ scatter / (len(x) - 2) / (x @ x)))
+    change = slope * float(x[-1] - x[0])
+    spread = float(np.ptp([value for _, value in points])) or 1.0
+    if abs(slope) <= 3 * error or abs(change) < 0.005 * spread:
+        return Remark("good", f"At the end the {name} had levelled off, at {y[-1]:.4g}.")
+    direction = "rose" if change > 0 else "fell"
+    advice = "more updates may still change it"
+    if "likelihood" in name:
+        advice = (
+            "more updates would raise it" if change > 0 else "too many updates, or too high a learning rate"
+        )
+    return Remark(
+        "caution",
+        f"At the end the {name} still {direction}, by {abs(change):.3g} in a third of the run: {advice}.",
+    )
+
+
+def _rule_remarks(run: RunRecord) -> list[Remark]:
+    """What the rule's own numbers say, as means over the last third of training."""
+    remarks = []
+    for name in dict.fromkeys(name for record in run.history for name in record):
+        value = run.late(name)
+        if value is None:
+            continue
+        if name.endswith("capped") and value > 0:
+            text = f"{value:.1%} of the pairs of chains were cut before they met: that biased the gradient."
+            remarks.append(Remark("caution", text))
+        elif name.endswith("capped"):
+            remarks.append(Remark("good", "All pairs of chains met: no gradient was cut short."))
+        elif name.endswith("mean_field_converged") and value < 0.99:
+            text = f"Mean field had not converged for {1 - value:.0%} of the rows of an update."
+            remarks.append(Remark("caution", text))
+        elif name.endswith("acceptance") and value < 0.2:
+            text = (
+                f"Only {value:.0%} of the proposals were accepted: a smaller step moves the chains further."
+            )
+            remarks.append(Remark("caution", text))
+    limit, norm = run.config.get("clip_norm"), run.late("gradient_norm")
+    if limit is not None and norm is not None and norm > limit:
+        text = (
+            f"The gradient's norm, {norm:.3g}, was above its limit of {limit:g}: most updates were clipped."
+        )
+        remarks.append(Remark("note", text))
+    return remarks
+
+
+def likelihood_remarks(table: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[Remark]:
+    """What ln Z and the likelihood are worth.
+
+    Args:
+        table: of ``harmonium evaluate``, on ln Z.
+        row: of ``harmonium evaluate``, on the data, or None.
+    """
+    remarks = []
+    if row is not None:
+        name = "log_likelihood" if row.get("log_likelihood") is not None else "variational_bound"
+        if row.get(name) is not None:
+            error = row.get("rows_standard_error") or 0.0
+            what = (
+                "a lower bound of the mean log-likelihood"
+                if name == "variational_bound"
+                else "the mean log-likelihood"
+            )
+            text = f"On {row['data']}, {what} is {row[name]:.2f} ± {error:.2f} nats a row."
+            remarks.append(Remark("good", text))
+    if table["method"] == "exact":
+        return [*remarks, Remark("good", "ln Z is exact: all states were counted.")]
+    few = table["ess"] < max(_FEW, 0.05 * table["chains"])
+    text = f"ln Z is estimated: {table['ess']:.0f} of {table['chains']} annealing runs carry the estimate"
+    remarks.append(Remark("caution" if few else "good", text + (", too few to trust it." if few else ".")))
+    upper = table.get("upper")
+    if upper is not None:
+        gap = upper - table["lower"]
+        level = "good" if gap < _GAP else "caution"
+        text = f"Two bounds enclose ln Z within {gap:.2g} nats."
+        if gap < 0:
+            level, text = "caution", "The bounds of ln Z cross: by chance, or as chains have not mixed."
+        remarks.append(Remark(level, text))
+    return remarks
+
+
+def mixing_remarks(table: Mapping[str, Any], sweeps: int, most: int) -> list[Remark]:
+    """Whether the samples of a page can be trusted.
+
+    Args:
+        table: of ``harmonium evaluate --mixing``.
+        sweeps: of the chains whose samples the page shows.
+        most: sweeps after which pairs were given up.
+    """
+    if table["given_up"] > 0:
+        text = (
+            f"{table['given_up']:.0%} of {table['pairs']} pairs of chains had not met after {most} sweeps: "
+        )
+        return [Remark("caution", text + "nothing bounds how far the samples are from the machine's law.")]
+    bound = table["sweeps_to_distance_0.1_with_confidence"] or table["sweeps_to_distance_0.1"]
+    if bound is None:
+        return [Remark("note", "All pairs of chains met, but they bound no distance below 0.1.")]
+    text = f"Chains from noise are within 0.1 (total variation) of the machine's law after {bound} sweeps; "
+    enough = sweeps >= bound
+    text += f"the samples here took {sweeps}{'' if enough else ', too few'}."
+    return [Remark("good" if enough else "caution", text)]
+
+
+def activity_remarks(never: int, always: int, saturated: float, units: int) -> list[Remark]:
+    """What two-valued hidden units do on the data: how many are constant, and how sure they are."""
+    remarks = []
+    for count, how in ((never, "never"), (always, "always")):
+        if count:
+            text = f"{count} of {units} hidden units are {how} active on the data"
+            remarks.append(
+                Remark(
+                    "caution" if count > units / 10 else "note", text + ": they tell rows apart by nothing."
+                )
+            )
+    if not remarks:
+        remarks.append(Remark("good", f"All {units} hidden units are active on some rows and not on others."))
+    if saturated > 0.9:
+        text = f"The hidden units are saturated: {saturated:.0%} of their probabilities are below 1 % or above 99 %."
+        remarks.append(Remark("note", text))
+    return remarks
+
+
+def copy_remarks(samples: float, data: float) -> list[Remark]:
+    """Whether samples are copies of rows: median distances to the nearest row, of samples and of rows."""
+    if data == 0:
+        return []
+    text = f"The median sample lies {samples:.3g} from the nearest row, rows {data:.3g} from another: "
+    if samples < 0.5 * data:
+        return [Remark("caution", text + "many samples are near copies of rows.")]
+    if samples > 2 * data:
+        return [Remark("caution", text + "samples lie far off the data.")]
+    return [Remark("good", text + "samples are neither copies nor far off.")]
