@@ -3,7 +3,7 @@
 The digits are those that come with scikit-learn, 8 by 8 pixels, cut at half intensity. A part is held out;
 the machine is judged by its log-likelihood there, with ln Z from annealed importance sampling, against a
 baseline of independent pixels. Results go to demo/ in the current folder, where a repeated run replaces its
-own files.
+own files; demo/run/report.html tells of the run in one page.
 
     python examples/demo.py [--budget full|small]        (or DEMO_BUDGET=small)
 """
@@ -19,9 +19,11 @@ import numpy as np
 import torch
 
 import harmonium as hm
+from harmonium.cli import main as command
 from harmonium.report import image_grid, learning_curve, write_png, write_summary
 
 FOLDER = Path("demo")
+RUN = FOLDER / "run"
 HIDDEN, HELD_OUT = 100, 297
 BUDGETS = {  # updates, annealing runs and temperatures of AIS, sweeps before a sample
     "full": (20_000, 500, 2000, 5000),
@@ -68,6 +70,8 @@ def main(budget: str) -> None:
         validation=test,
         metrics={"held-out log-likelihood": held_out_log_likelihood},
         evaluate_every=updates // 15,
+        run_dir=RUN,
+        overwrite=True,
     )
 
     print(f"estimating ln Z with {ais_chains} annealing runs over {temperatures} temperatures ...")
@@ -82,7 +86,6 @@ def main(budget: str) -> None:
     noise = machine.random_states(40, seed=generator)
     samples = hm.chains.run(machine, hm.chains.Gibbs(), noise, sweeps=sweeps, seed=generator)[0]
 
-    machine.save(FOLDER / "machine.safetensors", overwrite=True)
     above, below = (image_grid(rows, (8, 8), columns=10) for rows in (test[:40], samples))
     band = np.full((12, above.shape[1]), 255, dtype=np.uint8)
     write_png(np.concatenate([above, band, below]), FOLDER / "samples.png")
@@ -117,12 +120,17 @@ def main(budget: str) -> None:
         },
     )
 
+    print("writing the report ...")
+    if command(["report", str(RUN), "--overwrite", "--sweeps", str(sweeps)]):
+        raise SystemExit("the report could not be written")
+
     print()
     for name, value in results.items():
         print(f"  {name:38s}{value}")
     print(f"\nin {time.perf_counter() - started:.0f} s, written to {FOLDER.resolve()}:")
-    for file in ("summary.md", "samples.png", "learning_curve.png", "machine.safetensors"):
+    for file in ("summary.md", "samples.png", "learning_curve.png", RUN.name + "/machine.safetensors"):
         print(f"  {file}")
+    print(f"\nOpen {(RUN / 'report.html').resolve()} in a browser: curves, samples and a verdict on the run.")
 
 
 if __name__ == "__main__":

@@ -213,11 +213,11 @@ def evaluate_rows(
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
     mean, error = _mean(likelihoods)
     if mean is not None and _density(machine):
-        mean += encoder_of(machine).log_abs_det(rows.width)
+        mean += encoder_of(machine).log_abs_det(visible_units(machine))
         notes.append("log_likelihood: a density in the units of the data")
     bound, bound_error = _mean(bounds)
     if bound is not None and _density(machine):
-        bound += encoder_of(machine).log_abs_det(rows.width)
+        bound += encoder_of(machine).log_abs_det(visible_units(machine))
         notes.append("variational_bound: of a density in the units of the data")
     enumerated = deep and not unavailable
     limits: dict[str, float | None] = {}
@@ -242,7 +242,7 @@ def evaluate_rows(
 def _tap_mean(machine: BoltzmannMachine, rows: Rows, partition: TapPartition) -> float:
     chunks = (chunk.to(machine.device) for chunk in rows.chunks(_CHUNK_ROWS))
     mean = float(torch.cat([tap_log_likelihood(machine, v, partition) for v in chunks]).mean())
-    return mean + encoder_of(machine).log_abs_det(rows.width) if _density(machine) else mean
+    return mean + encoder_of(machine).log_abs_det(visible_units(machine)) if _density(machine) else mean
 
 
 def _density(machine: BoltzmannMachine) -> bool:

@@ -103,7 +103,9 @@ def report(
             parts.append(_section(id, title, make, subject))
     parts.append(_settings(records))
     first = Section("verdict", "Verdict", remarks=verdict.training_remarks(record))
-    first.remarks += [remark for part in parts for remark in part.remarks]
+    for part in parts:
+        first.remarks += part.remarks
+        part.remarks = []
     title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
     replace_file(out, html(title, facts, [first, *parts]).encode())
     cautions = [remark.text for remark in first.remarks if remark.level == "caution"]
@@ -168,7 +170,7 @@ def _likelihood(subject: Subject, temperatures: int, facts: dict[str, str]) -> S
                     f"{row[name]:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
                 )
     section.remarks = verdict.likelihood_remarks(table, row)
-    section.lead = " ".join(dict.fromkeys(notes)) or "In nats, natural logarithms."
+    section.lead = ". ".join([*dict.fromkeys(notes), ""]).strip() or "In nats, natural logarithms."
     if row is None:
         section.lead += " " + subject.lacking
     section.tables = [_table("ln Z", table), *([] if row is None else [_table("mean over rows", row)])]
@@ -187,7 +189,12 @@ def _mixing(subject: Subject, most: int) -> Section:
     )
     remarks = verdict.mixing_remarks(table, subject.sweeps, most)
     return Section(
-        "mixing", "Mixing", " ".join(notes), remarks, [drawn], tables=[_table("pairs of chains", table)]
+        "mixing",
+        "Mixing",
+        ". ".join([*notes, ""]).strip(),
+        remarks,
+        [drawn],
+        tables=[_table("pairs of chains", table)],
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WIDTH, HEIGHT = 380, 230
-LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 40
+LEFT, RIGHT, TOP, BOTTOM = 54, 20, 10, 40
 _WIDE = 100.0  # from this ratio of the largest to the smallest on, heights are drawn on a logarithmic axis
 _CATEGORIES = 12  # different values that are drawn one by one; more are put into so many bins
 _BINS = 20
@@ -93,7 +93,7 @@ def chart(
 def histogram(
     title: str, groups: Mapping[str, Any], x_label: str = "", y_label: str = "share"
 ) -> Chart | None:
-    """How often values occur in each group: in 20 bins, or one by one where they are text or few.
+    """How often values occur in each group: in 20 bins, or one by one where text or few whole numbers.
 
     Args:
         title: what is shown.
@@ -110,7 +110,7 @@ def histogram(
     together = np.concatenate([x.astype(object) for x in values.values()])
     numeric = all(isinstance(value, int | float) for value in together.tolist())
     different = sorted(set(together.tolist()), key=None if numeric else str)
-    if not numeric or len(different) <= _CATEGORIES:
+    if not numeric or (len(different) <= _CATEGORIES and all(v == round(v) for v in different)):
         shown = different[:_CATEGORIES]
         steps = {name: [float((x == value).mean()) for value in shown] for name, x in values.items()}
         edges = np.arange(len(shown) + 1.0)
@@ -130,8 +130,8 @@ class _Axis:
     def __init__(self, values: Sequence[float], start: float, end: float, padded: bool, log: bool) -> None:
         low, high = (log10(v) if log else v for v in (min(values), max(values)))
         if padded:
-            margin = 0.05 * (high - low) or 0.5 * abs(high) or 0.5
-            low, high = low - margin * (low != 0 or high == 0), high + margin
+            margin = 0.05 * (high - low) or 0.5 * abs(high) or 1.0
+            low, high = low - margin * (low != 0), high + margin
         self._low, self._high, self._log = low, high if high > low else low + 1.0, log
         self._start, self._end = start, end
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from harmonium.report.images import image_grid, png
 
+_ACROSS = 480  # pixels of a strip, about
 _WARM, _COOL = np.array([178, 24, 43]), np.array([33, 102, 172])
 _HIDDEN = np.array([120, 120, 190])  # of pixels that a model was not given
 
@@ -77,5 +78,7 @@ def signed(label: str, rows: NDArray[Any], shape: Sequence[int], columns: int = 
 
 
 def _uri(pixels: NDArray[Any], columns: int) -> str:
-    picture = image_grid(np.rint(pixels).clip(2, 255).astype(np.uint8), None, columns)
+    bytes_ = np.rint(pixels).clip(2, 255).astype(np.uint8)  # all 0 and 1 would be taken for black and white
+    side = max(pixels.shape[1:3])
+    picture = image_grid(bytes_, None, columns, enlarge=-(-_ACROSS // columns // side))
     return "data:image/png;base64," + base64.b64encode(png(picture)).decode()

@@ -104,7 +104,10 @@ class RunRecord:
             elif name == "X":
                 plain["data"] = f"{value[0]} rows of {value[1]} columns"
             elif name == "machine":
-                plain["layers"] = ", ".join(map(str, value))
+                plain["layers"] = ", ".join(each for each in value if isinstance(each, str))
+                edges = next((each for each in value if isinstance(each, list)), [])
+                joins = (f"{'–'.join(map(str, edge['layers']))} {edge['kind']}" for edge in edges)
+                plain["edges"] = ", ".join(joins) or "a chain, dense"
             elif name != "requires_grad":
                 plain[name] = "none" if value is None else str(value)
         return {name.replace("_", " "): text for name, text in {**plain, "date": self.date}.items()}
@@ -125,7 +128,8 @@ def curves(runs: Sequence[RunRecord]) -> list[Chart]:
         rest = [name for name in rest if name not in family]
         plan.append((title, unit, family))
     plan += [(_words(name), "value", [name]) for name in rest]
-    plan.append(("Learning rate", "rate", ["learning_rate"]))
+    if len({record["learning_rate"] for run in runs for record in run.history}) > 1:
+        plan.append(("Learning rate", "rate", ["learning_rate"]))
     made = [_curve(runs, title, unit, names) for title, unit, names in plan]
     return [each for each in made if each is not None]
 

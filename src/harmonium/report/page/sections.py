@@ -146,10 +146,16 @@ def samples(subject: Subject) -> Section:
         if len(probe):
             own, _ = nearest_neighbours(subject.rows[probe], subject.rows[rest])
             section.remarks = copy_remarks(float(distances.median()), float(own.median()))
-    greys = subject.greys()
+    try:
+        greys = subject.greys()
+    except ValueError:
+        sets = {"samples": subject.seen[:_SHOWN], "data": None if subject.rows is None else subject.some}
+        section.tables = [_table(name, _cells(subject, v)) for name, v in sets.items() if v is not None]
+        section.lead += f" {subject.lacking}"
+        return section
     means = visible_means(subject.machine.hamiltonian(), subject.samples)
     strips: list[Strip] = []
-    for first in range(0, min(3 * _SHOWN, count), _SHOWN):
+    for first in range(0, min(2 * _SHOWN, count), _SHOWN):
         some = slice(first, first + _SHOWN)
         strips.append(greys.strip("samples", subject.decoded(subject.seen[some])))
         strips.append(greys.strip("their means", subject.decoded(means[some])))
@@ -190,6 +196,8 @@ def filters(subject: Subject) -> Section:
             section.pictures.append(Picture(name, about, [signed("", W[largest], subject.shape)]))
         elif max(W.shape) <= _WIDE:
             about = "Units of the layer downwards, columns of the data across; red positive, blue negative."
+            names = _cells(subject, subject.seen[:1])
+            about += f" Columns: {', '.join(names)}." if len(names) <= _COLUMNS else ""
             whole = signed("", W.reshape(1, -1), W.shape, 1)
             section.pictures.append(Picture(name, about, [whole]))
     if not section.pictures:
@@ -293,6 +301,13 @@ def _cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
     values = subject.decoded(v)
     names = subject.names or [f"column {i}" for i in range(values.shape[1])]
     return dict(zip(names, values.T, strict=True))
+
+
+def _table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
+    """Rows of a table, with as many columns as are drawn elsewhere."""
+    shown = dict(list(cells.items())[:_COLUMNS])
+    texts = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in x.tolist()] for x in shown.values()]
+    return Grid([title, *shown], [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)])
 
 
 def completion(subject: Subject) -> Section:

@@ -118,7 +118,7 @@ def likelihood_remarks(table: Mapping[str, Any], row: Mapping[str, Any] | None) 
                 else "the mean log-likelihood"
             )
             text = f"On {row['data']}, {what} is {row[name]:.2f} ± {error:.2f} nats a row."
-            remarks.append(Remark("good", text))
+            remarks.append(Remark("note", text))
     if table["method"] == "exact":
         return [*remarks, Remark("good", "ln Z is exact: all states were counted.")]
     few = table["ess"] < max(_FEW, 0.05 * table["chains"])
@@ -171,7 +171,9 @@ def activity_remarks(never: int, always: int, saturated: float, units: int) -> l
     if not remarks:
         remarks.append(Remark("good", f"All {units} hidden units are active on some rows and not on others."))
     if saturated > 0.9:
-        text = f"The hidden units are saturated: {saturated:.0%} of their probabilities are below 1 % or above 99 %."
+        text = (
+            f"The hidden units are saturated, {saturated:.0%} of their probabilities below 1 % or above 99 %."
+        )
         remarks.append(Remark("note", text))
     return remarks
 
@@ -183,6 +185,6 @@ def copy_remarks(samples: float, data: float) -> list[Remark]:
     text = f"The median sample lies {samples:.3g} from the nearest row, rows {data:.3g} from another: "
     if samples < 0.5 * data:
         return [Remark("caution", text + "many samples are near copies of rows.")]
-    if samples > 2 * data:
-        return [Remark("caution", text + "samples lie far off the data.")]
+    if samples > 1.5 * data:
+        return [Remark("note", text + "samples lie farther off than rows do.")]
     return [Remark("good", text + "samples are neither copies nor far off.")]
