@@ -3,7 +3,7 @@
 The digits are those that come with scikit-learn, 8 by 8 pixels, cut at half intensity. A part is held out;
 the machine is judged by its log-likelihood there, with ln Z from annealed importance sampling, against a
 baseline of independent pixels. Results go to demo/ in the current folder, where a repeated run replaces its
-own files; demo/run/report.html tells of the run in one page.
+own files; demo/digits/report.html tells of the run in one page.
 
     python examples/demo.py [--budget full|small]        (or DEMO_BUDGET=small)
 """
@@ -23,7 +23,7 @@ from harmonium.cli import main as command
 from harmonium.report import image_grid, learning_curve, write_png, write_summary
 
 FOLDER = Path("demo")
-RUN = FOLDER / "run"
+RUN = FOLDER / "digits"
 HIDDEN, HELD_OUT = 100, 297
 BUDGETS = {  # updates, annealing runs and temperatures of AIS, sweeps before a sample
     "full": (20_000, 500, 2000, 5000),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harmonium.report.page.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from harmonium.report.page.charts import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from harmonium.report.page.sections import Section
 
 
@@ -28,6 +28,6 @@ def html(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     sides = {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "low": HEIGHT - BOTTOM}
-    frame = {"width": WIDTH, "height": HEIGHT, **sides}
+    frame = {"width": WIDTH, "height": HEIGHT, "colours": COLOURS, **sides}
     page = environment.get_template("page.html")
     return page.render(title=title, facts=facts, sections=sections, frame=frame)

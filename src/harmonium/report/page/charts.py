@@ -11,6 +11,7 @@ import numpy as np
 
 WIDTH, HEIGHT = 380, 230
 LEFT, RIGHT, TOP, BOTTOM = 54, 20, 10, 40
+COLOURS = 8
 _WIDE = 100.0  # from this ratio of the largest to the smallest on, heights are drawn on a logarithmic axis
 _CATEGORIES = 12  # different values that are drawn one by one; more are put into so many bins
 _BINS = 20
@@ -24,6 +25,7 @@ class Line(NamedTuple):
     name: str
     path: str
     band: str
+    colour: int
     dashed: bool
     filled: bool
 
@@ -46,6 +48,7 @@ def chart(
     y_label: str,
     *,
     errors: Mapping[str, Points] | None = None,
+    colours: Mapping[str, int] | None = None,
     dashed: Collection[str] = (),
     filled: bool = False,
     x_ticks: Sequence[tuple[float, str]] | None = None,
@@ -58,6 +61,7 @@ def chart(
         x_label: of the axis.
         y_label: of the axis.
         errors: for names of lines, points (x, standard error) that make a band of two of them either side.
+        colours: of lines by name; None: each its own.
         dashed: names of lines that are drawn so.
         filled: whether the space below is tinted, down to 0.
         x_ticks: places and texts, or None for round numbers.
@@ -83,9 +87,10 @@ def chart(
         return " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in points)
 
     drawn = []
-    for name, points in kept.items():
+    for number, (name, points) in enumerate(kept.items()):
+        colour = (colours or {}).get(name, number) % COLOURS
         closed = [(points[0][0], 0.0), *points, (points[-1][0], 0.0)] if filled else points
-        drawn.append(Line(name, path(closed), path(bands[name]), name in dashed, filled))
+        drawn.append(Line(name, path(closed), path(bands[name]), colour, name in dashed, filled))
     placed = across.ticks(5) if x_ticks is None else [(across.at(x), text) for x, text in x_ticks]
     return Chart(title, x_label, y_label, drawn, placed, up.ticks(5))
 

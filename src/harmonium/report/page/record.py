@@ -135,17 +135,17 @@ def curves(runs: Sequence[RunRecord]) -> list[Chart]:
 
 
 def _curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequence[str]) -> Chart | None:
-    lines, errors = {}, {}
+    several = len(runs) > 1
+    lines, errors, colours, dashed = {}, {}, {}, []
     for number, run in enumerate(runs):
-        for name in names:
-            parts = [
-                f"{run.name} ({number + 1})" if len(runs) > 1 else "",
-                _words(name) if len(names) > 1 else "",
-            ]
-            label = ": ".join(filter(None, parts)) or _words(name)
-            lines[label] = run.points(name)
-            errors[label] = run.points(name + _ERROR)
-    return chart(title, lines, "updates", unit, errors=errors)
+        for rank, name in enumerate(names):
+            label = _words(name)
+            if several:  # a run has its colour, and the numbers of a family its dashes
+                label = f"{run.name} ({number + 1})" + (f": {label.lower()}" if len(names) > 1 else "")
+                colours[label] = number
+                dashed += [label] if rank else []
+            lines[label], errors[label] = run.points(name), run.points(name + _ERROR)
+    return chart(title, lines, "updates", unit, errors=errors, colours=colours, dashed=dashed)
 
 
 def _words(name: str) -> str:

@@ -1,0 +1,253 @@
+"""harmonium report: one page for every kind of machine, that asks nothing of the network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.cli import main
+from harmonium.report.page.charts import chart, histogram
+from harmonium.report.page.record import RunRecord
+from harmonium.report.page.verdict import (
+    activity_remarks,
+    copy_remarks,
+    likelihood_remarks,
+    mixing_remarks,
+    training_remarks,
+)
+
+from .command_line import TINY, CommandLine
+
+QUICK = ("--sweeps", "5", "--temperatures", "10", "--mixing-steps", "200", "--threads", "1")
+BARS = "bars-and-stripes"
+SECTIONS = [
+    *("verdict", "curves", "likelihood", "mixing", "samples", "filters", "activity", "columns"),
+    *("completion", "denoising", "settings"),
+]
+TABLE_HAS_NO = {"completion", "denoising"}
+VOID = {"meta", "img", "line", "polyline", "polygon"}  # polyline and polygon close themselves
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a page holds; a tag that is not closed, or an address, is an error at once."""
+
+    ids: list[str] = field(default_factory=list)
+    absent: set[str] = field(default_factory=set)
+    text: str = ""
+    open: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    @classmethod
+    def read(cls, path: Path) -> Page:
+        page = cls()
+        content = path.read_text("utf-8")
+        assert "url(" not in content and "@import" not in content and "<script" not in content
+        page.feed(content)
+        page.close()
+        assert page.open == []
+        return page
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if (name := given.get("id")) is not None:
+            assert name not in self.ids
+            self.ids.append(name)
+        if given.get("class") == "absent":
+            self.absent.add(self.ids[-1])
+        assert (given.get("href") or "#").startswith("#")
+        assert (given.get("src") or "data:image/png;base64,").startswith("data:image/png;base64,")
+        assert not any("//" in (value or "") for name, value in given.items() if name != "src")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of tiny runs of every kind, and a machine that knows no data."""
+    folder = tmp_path_factory.mktemp("runs")
+    generator = np.random.default_rng(0)
+    towns = generator.choice(["Oslo", "Rome", "Lima"], 60)
+    lines = [f"{generator.normal():.3f},{town},{i % 2}" for i, town in enumerate(towns)]
+    (folder / "people.csv").write_text("\n".join(["age,town,smoker", *lines, ",Oslo,1"]) + "\n")
+    np.save(folder / "grey.npy", generator.normal(size=(40, 4, 4)).astype(np.float32))
+    kinds = {
+        "ucd": (BARS, "--rule", "ucd", "--validation", BARS, "--evaluate-every", "2"),
+        "gaussian": (str(folder / "grey.npy"),),
+        "deep": (BARS, "--hidden", "5,3", "--rule", "mean_field_pcd"),
+        "modes": (BARS, "--rule", "ucd_lmi"),
+        "table": (str(folder / "people.csv"),),
+    }
+    for name, (data, *options) in kinds.items():
+        hidden = [] if "--hidden" in options else TINY[:2]
+        assert main(["train", data, str(folder / name), *hidden, *TINY[2:], *options]) == 0
+    ising = hm.BoltzmannMachine([hm.Spin(6)], edges=[(0, 0)], seed=0)
+    ising.save(folder / "ising.safetensors")
+    return folder
+
+
+NEEDS_DATA = {"activity", "columns", "completion", "denoising"}
+
+
+@pytest.mark.parametrize(
+    ("name", "absent"),
+    [
+        ("ucd", {"columns"}),
+        ("gaussian", {"columns"}),
+        ("deep", {"columns"}),
+        ("modes", {"columns"}),
+        ("table", TABLE_HAS_NO),
+        ("ising.safetensors", {"curves"} | NEEDS_DATA),
+    ],
+)
+def test_every_machine_has_every_section(
+    name: str, absent: set[str], cli: CommandLine, runs: Path, tmp_path: Path
+) -> None:
+    answer = cli.succeed("report", runs / name, "--out", tmp_path / "page.html", *QUICK, "--json").json
+    assert answer["file"] == str(tmp_path / "page.html")
+    page = Page.read(tmp_path / "page.html")
+    assert page.ids == SECTIONS
+    assert page.absent == absent
+    if name == "ising.safetensors":
+        assert "the machine names none; --data FILE gives some" in page.text
+    else:
+        config = json.loads((runs / name / "config.json").read_text())
+        assert config["process"].keys() == {"command", "python", "processor", "threads"}
+        for told in (config["rule"], config["versions"]["torch"], config["process"]["processor"]):
+            assert told in page.text
+
+
+def test_runs_side_by_side(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
+    compared = ("--compare", runs / "modes", "--compare", runs / "deep")
+    cli.succeed("report", runs / "ucd", *compared, "--out", tmp_path / "page.html", *QUICK)
+    page = Page.read(tmp_path / "page.html")
+    assert all(f"{name} ({i})" in page.text for i, name in enumerate(("ucd", "modes", "deep"), start=1))
+    content = (tmp_path / "page.html").read_text()
+    rows = {row.split("</th>")[0].split("<th>")[1]: row for row in content.split("<tr")[1:] if "</th>" in row}
+    assert 'class="marked"' in rows["rule"] and 'class="marked"' not in rows["batch size"]
+
+
+def test_a_table_whose_data_are_gone(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "table", tmp_path / "run")
+    (runs / "people.csv").rename(runs / "moved.csv")
+    try:
+        cli.succeed("report", tmp_path / "run", *QUICK)
+        page = Page.read(tmp_path / "run" / "report.html")
+        assert page.absent >= NEEDS_DATA and "not at hand" in page.text
+        cli.succeed("report", tmp_path / "run", "--overwrite", "--data", runs / "moved.csv", *QUICK)
+        page = Page.read(tmp_path / "run" / "report.html")
+        assert page.absent == TABLE_HAS_NO and "60 complete rows of moved.csv" in page.text
+    finally:
+        (runs / "moved.csv").rename(runs / "people.csv")
+
+
+def test_refusals(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
+    assert "there is no file or folder" in cli.refuse("report", tmp_path / "nowhere")
+    assert "holds no run" in cli.refuse("report", tmp_path)
+    assert "holds no run" in cli.refuse(
+        "report", runs / "ucd", "--compare", tmp_path, "--out", tmp_path / "a.html"
+    )
+    out = tmp_path / "page.html"
+    assert "no such file" in cli.refuse("report", runs / "ucd", "--out", out, "--data", "nowhere.csv")
+    assert ".html" in cli.refuse("report", runs / "ucd", "--out", tmp_path / "page.pdf")
+    out.write_text("mine")
+    assert "--overwrite replaces it" in cli.refuse("report", runs / "ucd", "--out", out)
+    assert out.read_text() == "mine"
+    shutil.copytree(runs / "ucd", tmp_path / "run")
+    with open(tmp_path / "run" / "history.jsonl", "a") as file:
+        file.write("{}\n")
+    assert "history.jsonl is damaged" in cli.refuse("report", tmp_path / "run")
+
+
+def test_no_browser_complains(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("needs chromium or google-chrome on the PATH")
+    page = tmp_path / "page.html"
+    cli.succeed("report", runs / "ucd", "--out", page, *QUICK)
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
+    logged = ("--enable-logging=stderr", f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom")
+    shown = subprocess.run(
+        [browser, *options, *logged, page.as_uri()], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "CONSOLE" not in shown.stderr
+    assert all(f'id="{name}"' in shown.stdout for name in SECTIONS)
+
+
+def record(values: list[float], **extra: float) -> RunRecord:
+    history = [
+        {"step": i, "seconds": 1.0, "learning_rate": 0.1, "gradient_norm": 2.0, **extra, "weight_norm": 1.0}
+        | {"log_likelihood": value}
+        for i, value in enumerate(values, start=1)
+    ]
+    return RunRecord("run", {"updates": len(values), "clip_norm": 1.0}, history, "", True)
+
+
+def told(remarks: list[tuple[str, str]], level: str) -> str:
+    return " ".join(text for found, text in remarks if found == level)
+
+
+def test_a_verdict_says_what_the_numbers_carry() -> None:
+    noise = np.random.default_rng(0).normal(size=60) * 0.01
+    rising, level = np.linspace(-20, -10, 60) + noise, -10 - 10 * np.exp(-np.arange(60.0)) + noise
+    assert "still rose, by" in told(training_remarks(record(rising.tolist())), "caution")
+    assert "still fell, by" in told(training_remarks(record((-rising).tolist())), "caution")
+    assert "had levelled off" in told(training_remarks(record(level.tolist())), "good")
+    faults = training_remarks(record(level.tolist(), capped=0.2, mean_field_converged=0.5, acceptance=0.1))
+    assert all(each in told(faults, "caution") for each in ("20.0% of the pairs", "for 50% of", "Only 10%"))
+    assert "most updates were clipped" in told(faults, "note")
+
+    ais = {"method": "ais", "ess": 3.0, "chains": 100, "lower": 1.0, "upper": 9.0, "value": 5.0}
+    assert "3 of 100" in told(likelihood_remarks(ais, None), "caution")
+    assert "within 8 nats" in told(likelihood_remarks(ais, None), "caution")
+    pairs = {"given_up": 0.1, "pairs": 400}
+    assert "nothing bounds" in told(mixing_remarks(pairs, 10, 100), "caution")
+    bound = {"given_up": 0, "sweeps_to_distance_0.1_with_confidence": 50, "sweeps_to_distance_0.1": 40}
+    assert "too few" in told(mixing_remarks(bound, 10, 100), "caution")
+    assert "too few" not in told(mixing_remarks(bound, 60, 100), "good")
+    assert "3 of 10 hidden units are never active" in told(activity_remarks(3, 0, 0.0, 10), "caution")
+    assert "saturated" in told(activity_remarks(0, 0, 0.95, 10), "note")
+    assert "near copies" in told(copy_remarks(0.1, 1.0), "caution") and copy_remarks(1.0, 0.0) == []
+
+
+def test_charts_hold_their_points_between_their_axes() -> None:
+    lines = {"a": [(0.0, 1.0), (1.0, float("nan")), (2.0, 1000.0)], "b": [(1.0, float("inf"))]}
+    drawn = chart("title", lines, "x", "y", errors={"a": [(0.0, 0.25)]})
+    assert drawn is not None and [line.name for line in drawn.lines] == ["a"]
+    (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in drawn.lines[0].path.split())
+    assert x0 < x1 <= 380 and 0 <= y1 < y0 <= 230  # upwards is up
+    assert [text for _, text in drawn.y_ticks] == ["1", "10", "100", "1000"] and drawn.lines[0].band
+    assert chart("title", {"b": lines["b"]}, "x", "y") is None
+    words = histogram("town", {"data": np.array(["Oslo", None, "Rome", "Oslo"], dtype=object)})
+    assert words is not None and [text for _, text in words.x_ticks] == ["Oslo", "Rome"]
+
+
+def test_a_table_with_labels_and_real_columns_has_a_density(cli: CommandLine, runs: Path) -> None:
+    """``evaluate`` took the columns of the states for those of the data, and refused such a table."""
+    full = [line for line in (runs / "people.csv").read_text().splitlines() if not line.startswith(",")]
+    (runs / "full.csv").write_text("\n".join(full) + "\n")
+    answer = cli.succeed("evaluate", runs / "table", runs / "full.csv", "--method", "exact", "--json").json
+    machine = hm.load(runs / "table")
+    table = hm.data.encoder_from_dict(machine.metadata["encoder"])
+    states = torch.from_numpy(table.encode(hm.data.read(runs / "full.csv").sheet())).float()
+    expected = hm.likelihood.log_likelihood(machine, states, hm.likelihood.exact_log_partition(machine))
+    slope = table.log_abs_det(len(table.columns))
+    assert answer["results"][0]["log_likelihood"] == pytest.approx(float(expected.mean()) + slope, abs=1e-5)
