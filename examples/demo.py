@@ -121,7 +121,7 @@ def main(budget: str) -> None:
     )
 
     print("writing the report ...")
-    if command(["report", str(RUN), "--overwrite", "--sweeps", str(sweeps)]):
+    if command(["report", str(RUN), "--overwrite", "--sweeps", str(sweeps), "--mixing-steps", "10000"]):
         raise SystemExit("the report could not be written")
 
     print()

@@ -164,11 +164,8 @@ def _likelihood(subject: Subject, temperatures: int, facts: dict[str, str]) -> S
             "data": subject.data,
             **evaluate_rows(subject.machine, rows, log_partition, subject.seed, notes),
         }
-        for name in ("log_likelihood", "variational_bound"):
-            if row.get(name) is not None:
-                facts[name.replace("_", " ")] = (
-                    f"{row[name]:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
-                )
+        what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
+        facts |= {what: value} if (value := verdict.likelihood(row)) else {}
     section.remarks = verdict.likelihood_remarks(table, row)
     section.lead = ". ".join([*dict.fromkeys(notes), ""]).strip() or "In nats, natural logarithms."
     if row is None:

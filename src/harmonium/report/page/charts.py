@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WIDTH, HEIGHT = 380, 230
-LEFT, RIGHT, TOP, BOTTOM = 54, 20, 10, 40
+LEFT, RIGHT, TOP, BOTTOM = 62, 20, 10, 40
 COLOURS = 8
 _WIDE = 100.0  # from this ratio of the largest to the smallest on, heights are drawn on a logarithmic axis
 _CATEGORIES = 12  # different values that are drawn one by one; more are put into so many bins

@@ -109,16 +109,13 @@ def likelihood_remarks(table: Mapping[str, Any], row: Mapping[str, Any] | None) 
     """
     remarks = []
     if row is not None:
-        name = "log_likelihood" if row.get("log_likelihood") is not None else "variational_bound"
-        if row.get(name) is not None:
-            error = row.get("rows_standard_error") or 0.0
-            what = (
-                "a lower bound of the mean log-likelihood"
-                if name == "variational_bound"
-                else "the mean log-likelihood"
-            )
-            text = f"On {row['data']}, {what} is {row[name]:.2f} ± {error:.2f} nats a row."
-            remarks.append(Remark("note", text))
+        what = "a lower bound of " if row.get("log_likelihood") is None else ""
+        text = f"On {row['data']}, {what}the mean log-likelihood is {likelihood(row)} a row"
+        ends = [row.get(f"log_likelihood_{end}") for end in ("lower", "upper")]
+        if None not in ends:
+            text += f", and between {ends[0]:.2f} and {ends[1]:.2f} by the bounds of ln Z"
+        if likelihood(row) is not None:
+            remarks.append(Remark("note", f"{text}."))
     if table["method"] == "exact":
         return [*remarks, Remark("good", "ln Z is exact: all states were counted.")]
     few = table["ess"] < max(_FEW, 0.05 * table["chains"])
@@ -133,6 +130,13 @@ def likelihood_remarks(table: Mapping[str, Any], row: Mapping[str, Any] | None) 
             level, text = "caution", "The bounds of ln Z cross: by chance, or as chains have not mixed."
         remarks.append(Remark(level, text))
     return remarks
+
+
+def likelihood(row: Mapping[str, Any]) -> str | None:
+    """The mean over rows and its error from their spread, or that of the variational bound."""
+    known = [row.get(name) for name in ("log_likelihood", "variational_bound")]
+    value = next((each for each in known if each is not None), None)
+    return None if value is None else f"{value:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
 
 
 def mixing_remarks(table: Mapping[str, Any], sweeps: int, most: int) -> list[Remark]:
@@ -182,7 +186,7 @@ def copy_remarks(samples: float, data: float) -> list[Remark]:
     """Whether samples are copies of rows: median distances to the nearest row, of samples and of rows."""
     if data == 0:
         return []
-    text = f"The median sample lies {samples:.3g} from the nearest row, rows {data:.3g} from another: "
+    text = f"The median sample lies {samples:.3g} from the nearest row, the median row {data:.3g}: "
     if samples < 0.5 * data:
         return [Remark("caution", text + "many samples are near copies of rows.")]
     if samples > 1.5 * data:
