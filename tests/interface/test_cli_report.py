@@ -159,6 +159,13 @@ def test_a_table_whose_data_are_gone(cli: CommandLine, runs: Path, tmp_path: Pat
         (runs / "moved.csv").rename(runs / "people.csv")
 
 
+def test_a_run_that_has_not_ended(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "ucd", tmp_path / "run")
+    (tmp_path / "run" / "machine.safetensors").unlink()
+    cli.succeed("report", tmp_path / "run", *QUICK)
+    assert "unfinished: 20 of 20 updates" in Page.read(tmp_path / "run" / "report.html").text
+
+
 def test_refusals(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
     assert "there is no file or folder" in cli.refuse("report", tmp_path / "nowhere")
     assert "holds no run" in cli.refuse("report", tmp_path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,10 +24,10 @@ from harmonium.data import DataSet, Rows, Table, read
 from harmonium.machine import BoltzmannMachine
 from harmonium.machine.storage import replace_file
 from harmonium.report.mixing_curve import mixing_heights
-from harmonium.report.page import html, sections, verdict
+from harmonium.report.page import html, verdict
 from harmonium.report.page.charts import chart
 from harmonium.report.page.record import RunRecord, curves
-from harmonium.report.page.sections import Grid, Section, Subject
+from harmonium.report.page.sections import SECTIONS, Grid, Section, Subject
 
 _ROWS = 10_000  # of the data, evenly spaced: what they show of the whole is then known to a percent
 
@@ -79,45 +80,34 @@ def report(
     )  # fmt: skip
 
     record = records[0]
-    parts = [Section("curves", "Curves of the training")]
-    parts[0].charts = list(curves(records))
-    parts[0].absent = "" if record.history else "There is no history.jsonl: RUN is a machine without its run."
+    first, drawn = Section("verdict", "Verdict"), Section("curves", "Curves of the training")
+    first.remarks = verdict.training_remarks(record)
+    drawn.charts = list(curves(records))
+    drawn.absent = "" if record.history else "There is no history.jsonl: RUN is a machine without its run."
     facts = {
         "machine": ", ".join(map(str, machine.layers)),
         "updates": f"{record.updates}",
         "date": record.date,
     }
-    with working("estimating likelihoods"):
-        parts.append(_section("likelihood", "Likelihood", _likelihood, subject, temperatures, facts))
-    with working("running coupled chains"):
-        parts.append(_section("mixing", "Mixing", _mixing, subject, mixing_steps))
-    for id, title, make in (
-        ("samples", "Samples beside data", sections.samples),
-        ("filters", "Receptive fields", sections.filters),
-        ("activity", "Hidden activity", sections.activity),
-        ("columns", "Columns of data and samples", sections.columns),
-        ("completion", "Completion", sections.completion),
-        ("denoising", "Denoising", sections.denoising),
+    parts = [first, drawn]
+    for id, title, fill in (
+        ("likelihood", "Likelihood", partial(_likelihood, temperatures=temperatures, facts=facts)),
+        ("mixing", "Mixing", partial(_mixing, most=mixing_steps)),
+        *SECTIONS,
     ):
+        part = Section(id, title)
         with working(title.lower()):
-            parts.append(_section(id, title, make, subject))
-    parts.append(_settings(records))
-    first = Section("verdict", "Verdict", remarks=verdict.training_remarks(record))
-    for part in parts:
+            try:
+                fill(part, subject)
+            except ValueError as error:
+                part.absent = f"Left out: {error}"
         first.remarks += part.remarks
-        part.remarks = []
+        parts.append(part)
+    parts.append(_settings(records))
     title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
-    replace_file(out, html(title, facts, [first, *parts]).encode())
+    replace_file(out, html(title, facts, parts).encode())
     cautions = [remark.text for remark in first.remarks if remark.level == "caution"]
     show({"machine": str(source), "file": str(out), "notes": cautions}, as_json)
-
-
-def _section(id: str, title: str, make: Callable[..., Section], *arguments: Any) -> Section:
-    """A section, or the sentence that says why it is left out."""
-    try:
-        return make(*arguments)
-    except ValueError as error:
-        return Section(id, title, absent=f"Left out: {error}")
 
 
 def _rows(machine: BoltzmannMachine, source: str | None) -> tuple[Rows | None, str, str]:
@@ -150,8 +140,7 @@ def _complete(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
         return Rows.of(whole, dtype=machine.dtype)
 
 
-def _likelihood(subject: Subject, temperatures: int, facts: dict[str, str]) -> Section:
-    section = Section("likelihood", "Likelihood")
+def _likelihood(section: Section, subject: Subject, temperatures: int, facts: dict[str, str]) -> None:
     rows = None if subject.rows is None else Rows.of(subject.rows.cpu())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what it says of few runs is a remark of the page
@@ -171,28 +160,20 @@ def _likelihood(subject: Subject, temperatures: int, facts: dict[str, str]) -> S
     if row is None:
         section.lead += " " + subject.lacking
     section.tables = [_table("ln Z", table), *([] if row is None else [_table("mean over rows", row)])]
-    return section
 
 
-def _mixing(subject: Subject, most: int) -> Section:
+def _mixing(section: Section, subject: Subject, most: int) -> None:
     table, notes, meetings = mixing(subject.machine, most, subject.seed)
     steps, heights, limits = mixing_heights(meetings)
-    lines = {"bound" if limits is not None else "pairs still apart": _points(steps, heights)}
+    title, lines = "Coupled chains until they meet", {"pairs still apart": _points(steps, heights)}
     if limits is not None:
-        lines["its upper 95 % limit"] = _points(steps, limits)
+        title = "How far chains may be from the law"
+        lines = {"bound": lines.popitem()[1], "its upper 95 % limit": _points(steps, limits)}
     label = "total variation" if limits is not None else "fraction"
-    drawn = chart(
-        "How far chains may be from the law", lines, "sweeps", label, dashed=["its upper 95 % limit"]
-    )
-    remarks = verdict.mixing_remarks(table, subject.sweeps, most)
-    return Section(
-        "mixing",
-        "Mixing",
-        ". ".join([*notes, ""]).strip(),
-        remarks,
-        [drawn],
-        tables=[_table("pairs of chains", table)],
-    )
+    section.lead = ". ".join([*notes, ""]).strip()
+    section.remarks = verdict.mixing_remarks(table, subject.sweeps, most)
+    section.charts = [chart(title, lines, "sweeps", label, dashed=["its upper 95 % limit"])]
+    section.tables = [_table("pairs of chains", table)]
 
 
 def _settings(records: Sequence[RunRecord]) -> Section:

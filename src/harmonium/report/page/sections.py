@@ -132,9 +132,8 @@ class Subject:
         return Greys(self.shape, like)
 
 
-def samples(subject: Subject) -> Section:
+def samples(section: Section, subject: Subject) -> None:
     """Samples, the rows nearest to them, and rows."""
-    section = Section("samples", "Samples beside data")
     count, sweeps = len(subject.seen), subject.sweeps
     section.lead = f"{count} chains from noise, {sweeps} Gibbs sweeps each."
     index = None
@@ -152,7 +151,7 @@ def samples(subject: Subject) -> Section:
         sets = {"samples": subject.seen[:_SHOWN], "data": None if subject.rows is None else subject.some}
         section.tables = [_table(name, _cells(subject, v)) for name, v in sets.items() if v is not None]
         section.lead += f" {subject.lacking}"
-        return section
+        return
     means = visible_means(subject.machine.hamiltonian(), subject.samples)
     strips: list[Strip] = []
     for first in range(0, min(2 * _SHOWN, count), _SHOWN):
@@ -171,13 +170,11 @@ def samples(subject: Subject) -> Section:
         rows = subject.given[torch.linspace(0, len(subject.given) - 1, min(60, len(subject.given))).long()]
         about = f"Evenly spaced rows of {subject.data}, in the same greys."
         section.pictures.append(Picture("Data", about, [greys.strip("", subject.decoded(rows))]))
-    return section
 
 
-def filters(subject: Subject) -> Section:
+def filters(section: Section, subject: Subject) -> None:
     """The weights between each hidden unit and the data's columns."""
     machine = subject.machine
-    section = Section("filters", "Receptive fields")
     fields = _fields(machine)
     try:
         subject.greys()
@@ -204,7 +201,6 @@ def filters(subject: Subject) -> Section:
         section.absent = (
             "No weights can be drawn: there are too many columns for a matrix, and they are no image."
         )
-    return section
 
 
 def _fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
@@ -233,13 +229,12 @@ def _fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
     return {l: reached[l] for l in machine.hidden}
 
 
-def activity(subject: Subject) -> Section:
+def activity(section: Section, subject: Subject) -> None:
     """What hidden units do on the data."""
     machine, rows = subject.machine, subject.given
-    section = Section("activity", "Hidden activity")
     if not machine.hidden:
         section.absent = "The machine has no hidden units."
-        return section
+        return
     generator = as_generator(subject.seed, machine.device)
     start = machine.random_states(len(rows), seed=generator)
     sweeps = 1 if machine.graph.independent else _SETTLING
@@ -272,16 +267,14 @@ def activity(subject: Subject) -> Section:
         section.lead += (
             " Its units have more than two values: which are never active is not a question for them."
         )
-    return section
 
 
-def columns(subject: Subject) -> Section:
+def columns(section: Section, subject: Subject) -> None:
     """Histograms of columns, of data and of samples."""
-    section = Section("columns", "Columns of data and samples")
     try:
         subject.greys()
         section.absent = "The rows are images, which stand above; histograms are drawn for tables."
-        return section
+        return
     except ValueError:
         pass
     sets = {"data": subject.given, "samples": subject.seen}
@@ -292,7 +285,6 @@ def columns(subject: Subject) -> Section:
         section.lead += f" The first {_COLUMNS} of {len(names)} columns."
     for name in names[:_COLUMNS]:
         section.charts.append(histogram(name, {group: cells[group][name] for group in sets}))
-    return section
 
 
 def _cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
@@ -310,9 +302,8 @@ def _table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
     return Grid([title, *shown], [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)])
 
 
-def completion(subject: Subject) -> Section:
+def completion(section: Section, subject: Subject) -> None:
     """Rows with their lower half hidden: given, truth, result."""
-    section = Section("completion", "Completion")
     greys, machine, rows = subject.greys(), subject.machine, subject.some
     h, w, channels = (*subject.shape, 1)[:3]
     mask = missing_half(len(rows), (h, w * channels), "lower")
@@ -332,16 +323,14 @@ def completion(subject: Subject) -> Section:
         greys.strip("result", result),
     ]
     section.pictures.append(Picture("The lower half from the upper", "Violet is what was hidden.", strips))
-    return section
 
 
-def denoising(subject: Subject) -> Section:
+def denoising(section: Section, subject: Subject) -> None:
     """Rows with noise on them: given, truth, result."""
-    section = Section("denoising", "Denoising")
     greys, machine, rows = subject.greys(), subject.machine, subject.some
     if len(machine.visible) > 1:
         section.absent = "Denoising wants one visible layer, whose units share one kind of noise."
-        return section
+        return
     layer = machine.layers[machine.visible[0]]
     generator = as_generator(subject.seed, machine.device)
     truth = subject.decoded(rows)
@@ -366,4 +355,14 @@ def denoising(subject: Subject) -> Section:
     named = {"given": subject.decoded(noisy), "truth": truth, "result": subject.decoded(found.mean)}
     strips = [greys.strip(name, values) for name, values in named.items()]
     section.pictures.append(Picture("Noisy images made clean", "", strips))
-    return section
+
+
+# In the order of the page, each with its title and what fills it in or says by a ValueError why not.
+SECTIONS = (
+    ("samples", "Samples beside data", samples),
+    ("filters", "Receptive fields", filters),
+    ("activity", "Hidden activity", activity),
+    ("columns", "Columns of data and samples", columns),
+    ("completion", "Completion", completion),
+    ("denoising", "Denoising", denoising),
+)
