@@ -14,7 +14,8 @@ import harmonium as hm
 
 package = Path(hm.__file__).parent
 assert package.is_relative_to(sys.prefix), f"imported {package}, expected the wheel's copy under {sys.prefix}"
-assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
+for file in ("py.typed", "report/page/page.html"):
+    assert (package / file).is_file(), f"the wheel lacks {file}"
 
 X = torch.from_numpy(np.random.default_rng(0).integers(0, 2, size=(32, 6))).float()
 machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)

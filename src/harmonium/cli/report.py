@@ -24,7 +24,7 @@ from harmonium.data import DataSet, Rows, Table, read
 from harmonium.machine import BoltzmannMachine
 from harmonium.machine.storage import replace_file
 from harmonium.report.mixing_curve import mixing_heights
-from harmonium.report.page import html, verdict
+from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, Grid, Section, Subject
@@ -67,6 +67,7 @@ def report(
     out = out or (run / "report.html" if run.is_dir() else run.with_suffix(".html"))
     records = [RunRecord.read(each) for each in (run, *(compare or ()))]
     check_target(out, "out", (".html",), overwrite)
+    page = template()
     machine, source = load_machine(run, averaged, options.as_device(device))
     machine.requires_grad_(False)
     rows, name, lacking = _rows(machine, data)
@@ -84,11 +85,8 @@ def report(
     first.remarks = verdict.training_remarks(record)
     drawn.charts = list(curves(records))
     drawn.absent = "" if record.history else "There is no history.jsonl: RUN is a machine without its run."
-    facts = {
-        "machine": ", ".join(map(str, machine.layers)),
-        "updates": f"{record.updates}",
-        "date": record.date,
-    }
+    facts = {"machine": ", ".join(map(str, machine.layers)), "updates": str(record.updates)}
+    facts["date"] = record.date
     parts = [first, drawn]
     for id, title, fill in (
         ("likelihood", "Likelihood", partial(_likelihood, temperatures=temperatures, facts=facts)),
@@ -105,7 +103,7 @@ def report(
         parts.append(part)
     parts.append(_settings(records))
     title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
-    replace_file(out, html(title, facts, parts).encode())
+    replace_file(out, page.render(title=title, facts=facts, sections=parts).encode())
     cautions = [remark.text for remark in first.remarks if remark.level == "caution"]
     show({"machine": str(source), "file": str(out), "notes": cautions}, as_json)
 
@@ -121,11 +119,8 @@ def _rows(machine: BoltzmannMachine, source: str | None) -> tuple[Rows | None, s
     except (ValueError, OSError, ImportError) as error:
         if source is not None:
             raise
-        return (
-            None,
-            "",
-            f"This needs the training data, which are not at hand ({error}); --data FILE gives some.",
-        )
+        lacking = f"This needs the training data, which are not at hand ({error}); --data FILE gives some."
+        return None, "", lacking
 
 
 def _complete(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
