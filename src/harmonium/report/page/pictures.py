@@ -22,10 +22,12 @@ class Strip(NamedTuple):
     Attributes:
         label: what they are.
         uri: the picture.
+        width: the share of the page's column that it fills.
     """
 
     label: str
     uri: str
+    width: float
 
 
 class Picture(NamedTuple):
@@ -64,7 +66,7 @@ class Greys:
         if hidden is not None:
             mask = np.repeat(hidden.reshape(len(rows), *self._shape), 3 // self._shape[2], axis=3)
             pixels = np.where(mask, _HIDDEN, pixels)
-        return Strip(label, _uri(pixels, columns))
+        return _strip(label, pixels, columns)
 
 
 def signed(label: str, rows: NDArray[Any], shape: Sequence[int], columns: int = 10) -> Strip:
@@ -72,13 +74,14 @@ def signed(label: str, rows: NDArray[Any], shape: Sequence[int], columns: int = 
     size = np.abs(rows).max(axis=1, keepdims=True)
     share = (rows / np.where(size > 0, size, 1)).reshape(len(rows), *shape[:2], -1)
     if share.shape[3] == 3:
-        return Strip(label, _uri(127.5 * (share + 1), columns))
+        return _strip(label, 127.5 * (share + 1), columns)
     tint = np.where(share > 0, _WARM, _COOL)
-    return Strip(label, _uri(255 + np.abs(share) * (tint - 255), columns))
+    return _strip(label, 255 + np.abs(share) * (tint - 255), columns)
 
 
-def _uri(pixels: NDArray[Any], columns: int) -> str:
+def _strip(label: str, pixels: NDArray[Any], columns: int) -> Strip:
     bytes_ = np.rint(pixels).clip(2, 255).astype(np.uint8)  # all 0 and 1 would be taken for black and white
     side = max(pixels.shape[1:3])
     picture = image_grid(bytes_, None, columns, enlarge=-(-_ACROSS // columns // side))
-    return "data:image/png;base64," + base64.b64encode(png(picture)).decode()
+    uri = "data:image/png;base64," + base64.b64encode(png(picture)).decode()
+    return Strip(label, uri, min(1.0, len(pixels) / columns))

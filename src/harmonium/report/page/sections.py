@@ -13,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium._random import as_generator
+from harmonium._random import as_generator, permutation
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
-from harmonium.data import Encoder, Table
+from harmonium.data import BitPlanes, Encoder, Table
 from harmonium.data.missing import missing_half
 from harmonium.machine import BoltzmannMachine
+from harmonium.meanfield import landscape as explore
 from harmonium.report.page.charts import Chart, histogram
 from harmonium.report.page.pictures import Greys, Picture, Strip, signed
 from harmonium.report.page.verdict import Remark, activity_remarks, copy_remarks
@@ -30,6 +31,7 @@ from harmonium.tasks.impute import visible_means
 _SHOWN = 10  # images of a strip
 _FILTERS = 50
 _COLUMNS = 24  # whose histograms are drawn
+_STARTS = 200  # rows from which mean field is solved
 _WIDE = 512  # columns of a matrix that is drawn whole
 _SURE = 0.01  # a unit that is active on fewer rows is never active
 _SETTLING = 50  # sweeps of hidden layers that are joined to each other, given the data
@@ -93,15 +95,13 @@ class Subject:
     def seen(self) -> Tensor:
         return self.machine.hamiltonian().seen(self.samples)
 
-    @property
-    def some(self) -> Tensor:
-        """A strip of rows, evenly spaced.
+    def spread(self, most: int = _SHOWN) -> Tensor:
+        """At most so many rows, evenly spaced.
 
         Raises:
             ValueError: no data are at hand.
         """
-        rows = self.given
-        return rows[torch.linspace(0, len(rows) - 1, min(_SHOWN, len(rows))).long()]
+        return self.given[torch.linspace(0, len(self.given) - 1, min(most, len(self.given))).long()]
 
     @property
     def given(self) -> Tensor:
@@ -117,19 +117,32 @@ class Subject:
     def decoded(self, v: Tensor) -> NDArray[Any]:
         return np.asarray(self.encoder.decode(v.cpu().numpy()))
 
+    def estimate(self, mean: Tensor, state: Tensor) -> NDArray[Any]:
+        """Means decoded; of bit-planes, whose means are no grey levels, the states."""
+        return self.decoded(state if isinstance(self.encoder, BitPlanes) else mean)
+
+    @cached_property
+    def images(self) -> Greys | None:
+        """How its rows are drawn as images; None where they are none."""
+        like = self.seen if self.rows is None else self.rows
+        if (
+            isinstance(self.encoder, Table)
+            or len(self.shape) not in (2, 3)
+            or (*self.shape, 1)[2] not in (1, 3)
+        ):
+            return None
+        values = self.decoded(like)
+        return Greys(self.shape, values) if prod(self.shape) == values.shape[1] else None
+
     def greys(self) -> Greys:
         """How its images are drawn.
 
         Raises:
             ValueError: its rows are no images.
         """
-        if isinstance(self.encoder, Table):
-            raise ValueError("The rows are those of a table, not images.")
-        like = self.decoded(self.seen if self.rows is None else self.rows)
-        good = len(self.shape) in (2, 3) and (*self.shape, 1)[2] in (1, 3)
-        if not good or prod(self.shape) != like.shape[1]:
-            raise ValueError("The rows are no images: the data have no image shape.")
-        return Greys(self.shape, like)
+        if self.images is None:
+            raise ValueError("the rows are no images.")
+        return self.images
 
 
 def samples(section: Section, subject: Subject) -> None:
@@ -139,16 +152,14 @@ def samples(section: Section, subject: Subject) -> None:
     index = None
     if subject.rows is not None and not bool(subject.rows.isnan().any()):
         distances, index = nearest_neighbours(subject.seen, subject.rows)
-        probe = torch.linspace(0, len(subject.rows) - 1, min(100, len(subject.rows) // 2)).long()
-        rest = torch.ones(len(subject.rows), dtype=torch.bool)
-        rest[probe] = False
+        mixed = permutation(len(subject.rows), as_generator(subject.seed, subject.rows.device))
+        probe, rest = mixed.tensor_split([min(100, len(mixed) // 10)])
         if len(probe):
             own, _ = nearest_neighbours(subject.rows[probe], subject.rows[rest])
             section.remarks = copy_remarks(float(distances.median()), float(own.median()))
-    try:
-        greys = subject.greys()
-    except ValueError:
-        sets = {"samples": subject.seen[:_SHOWN], "data": None if subject.rows is None else subject.some}
+    greys = subject.images
+    if greys is None:
+        sets = {"samples": subject.seen[:_SHOWN], "data": None if subject.rows is None else subject.spread()}
         section.tables = [_table(name, _cells(subject, v)) for name, v in sets.items() if v is not None]
         section.lead += f" {subject.lacking}"
         return
@@ -157,7 +168,7 @@ def samples(section: Section, subject: Subject) -> None:
     for first in range(0, min(2 * _SHOWN, count), _SHOWN):
         some = slice(first, first + _SHOWN)
         strips.append(greys.strip("samples", subject.decoded(subject.seen[some])))
-        strips.append(greys.strip("their means", subject.decoded(means[some])))
+        strips.append(greys.strip("their means", subject.estimate(means[some], subject.seen[some])))
         if index is not None:
             strips.append(greys.strip("nearest rows", subject.decoded(subject.given[index[some]])))
     about = "Drawn states, and their means given the hidden units, which are smoother than anything drawn."
@@ -167,20 +178,17 @@ def samples(section: Section, subject: Subject) -> None:
     if subject.rows is None:
         section.lead += " " + subject.lacking
     else:
-        rows = subject.given[torch.linspace(0, len(subject.given) - 1, min(60, len(subject.given))).long()]
         about = f"Evenly spaced rows of {subject.data}, in the same greys."
-        section.pictures.append(Picture("Data", about, [greys.strip("", subject.decoded(rows))]))
+        section.pictures.append(
+            Picture("Data", about, [greys.strip("", subject.decoded(subject.spread(6 * _SHOWN)))])
+        )
 
 
 def filters(section: Section, subject: Subject) -> None:
     """The weights between each hidden unit and the data's columns."""
     machine = subject.machine
     fields = _fields(machine)
-    try:
-        subject.greys()
-        image = prod(subject.shape) == machine.visible_width
-    except ValueError:
-        image = False
+    image = subject.images is not None and prod(subject.shape) == machine.visible_width
     for l, weights in fields.items():
         W = weights.detach().cpu().numpy()
         largest = np.argsort(-np.abs(W).sum(1), kind="stable")[:_FILTERS]
@@ -271,12 +279,9 @@ def activity(section: Section, subject: Subject) -> None:
 
 def columns(section: Section, subject: Subject) -> None:
     """Histograms of columns, of data and of samples."""
-    try:
-        subject.greys()
+    if subject.images is not None:
         section.absent = "The rows are images, which stand above; histograms are drawn for tables."
         return
-    except ValueError:
-        pass
     sets = {"data": subject.given, "samples": subject.seen}
     cells = {name: _cells(subject, v) for name, v in sets.items()}
     names = list(cells["data"])
@@ -302,16 +307,36 @@ def _table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
     return Grid([title, *shown], [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)])
 
 
+def landscape(section: Section, subject: Subject) -> None:
+    """Which mean-field solutions rows flow to."""
+    rows = subject.spread(_STARTS)
+    found = explore(subject.machine, rows)
+    lost = int((found.basin < 0).sum())
+    section.lead = (
+        f"Mean field of the second order (TAP), from {len(rows)} rows of {subject.data}. Different "
+    )
+    section.lead += (
+        f"solutions: {len(found.counts)}; rows that did not settle: {lost}. Solutions tell of modes."
+    )
+    pairs = zip(found.counts.tolist(), found.free_energies.tolist(), strict=True)
+    each = [[f"{i}", f"{count}", f"{value:.5g}"] for i, (count, value) in enumerate(pairs, 1)][:_SHOWN]
+    section.tables.append(Grid(["solution", "rows", "free energy"], each))
+    if subject.images is not None and not isinstance(subject.encoder, BitPlanes):
+        means = subject.machine.hamiltonian().seen(found.solutions.means)[:_SHOWN]
+        strip = subject.images.strip("", subject.decoded(means))
+        section.pictures.append(Picture("Means of the solutions with most rows", "", [strip]))
+
+
 def completion(section: Section, subject: Subject) -> None:
     """Rows with their lower half hidden: given, truth, result."""
-    greys, machine, rows = subject.greys(), subject.machine, subject.some
+    greys, machine, rows = subject.greys(), subject.machine, subject.spread()
     h, w, channels = (*subject.shape, 1)[:3]
     mask = missing_half(len(rows), (h, w * channels), "lower")
     units = sum(machine.layers[l].n_units for l in machine.visible)
     absent = mask.repeat(1, units // mask.shape[1])
     found = impute(machine, rows, absent, draws=5, sweeps=200, seed=subject.seed)
     truth = subject.decoded(rows)
-    result = np.where(mask.numpy(), subject.decoded(found.mean), truth)
+    result = np.where(mask.numpy(), subject.estimate(found.mean, found.best), truth)
     section.lead = (
         "The lower half of each image was hidden and filled in by Gibbs chains given the rest: the means of "
         "5 chains of 200 sweeps, probabilities where units have two values. The rows are of "
@@ -327,7 +352,7 @@ def completion(section: Section, subject: Subject) -> None:
 
 def denoising(section: Section, subject: Subject) -> None:
     """Rows with noise on them: given, truth, result."""
-    greys, machine, rows = subject.greys(), subject.machine, subject.some
+    greys, machine, rows = subject.greys(), subject.machine, subject.spread()
     if len(machine.visible) > 1:
         section.absent = "Denoising wants one visible layer, whose units share one kind of noise."
         return
@@ -352,7 +377,11 @@ def denoising(section: Section, subject: Subject) -> None:
         section.remarks.append(
             Remark("note", f"TAP had not converged for {lost} of {len(rows)} noisy images.")
         )
-    named = {"given": subject.decoded(noisy), "truth": truth, "result": subject.decoded(found.mean)}
+    named = {
+        "given": subject.decoded(noisy),
+        "truth": truth,
+        "result": subject.estimate(found.mean, found.decision),
+    }
     strips = [greys.strip(name, values) for name, values in named.items()]
     section.pictures.append(Picture("Noisy images made clean", "", strips))
 
@@ -363,6 +392,7 @@ SECTIONS = (
     ("filters", "Receptive fields", filters),
     ("activity", "Hidden activity", activity),
     ("columns", "Columns of data and samples", columns),
+    ("landscape", "Landscape", landscape),
     ("completion", "Completion", completion),
     ("denoising", "Denoising", denoising),
 )
