@@ -27,9 +27,12 @@ from harmonium.report.mixing_curve import mixing_heights
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
 from harmonium.report.page.record import RunRecord, curves
-from harmonium.report.page.sections import SECTIONS, Grid, Section, Subject
+from harmonium.report.page.section import Grid, Section
+from harmonium.report.page.sections import SECTIONS
+from harmonium.report.page.subject import Subject
 
 _ROWS = 10_000  # of the data, evenly spaced: what they show of the whole is then known to a percent
+_IMAGES, _SAMPLES = 200, 1000  # chains; a table's columns want more for their histograms
 
 
 def report(
@@ -70,15 +73,25 @@ def report(
     page = template()
     machine, source = load_machine(run, averaged, options.as_device(device))
     machine.requires_grad_(False)
-    rows, name, lacking = _rows(machine, data)
+    rows, dataset, lacking = _rows(machine, data)
+    shape, names = source_of(machine)[1], names_of(machine)
+    if dataset is not None:
+        shape, names = shape or dataset.image_shape or (), names or dataset.names
     with working("sampling"):
-        number = 200 if source_of(machine)[1] else 1000
-        noise = machine.random_states(number, seed=seed)
+        noise = machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed)
         samples = run_chains(machine, Gibbs(), noise, sweeps, seed=seed)
     subject = Subject(
-        machine, encoder_of(machine), source_of(machine)[1], names_of(machine), name,
-        None if rows is None else spread(rows, _ROWS).to(machine.device), lacking, samples, sweeps, seed,
-    )  # fmt: skip
+        machine,
+        encoder_of(machine),
+        shape,
+        names,
+        dataset.name if dataset is not None else "",
+        None if rows is None else spread(rows, _ROWS).to(machine.device),
+        lacking,
+        samples,
+        sweeps,
+        seed,
+    )
 
     record = records[0]
     first, drawn = Section("verdict", "Verdict"), Section("curves", "Curves of the training")
@@ -108,19 +121,19 @@ def report(
     show({"machine": str(source), "file": str(out), "notes": cautions}, as_json)
 
 
-def _rows(machine: BoltzmannMachine, source: str | None) -> tuple[Rows | None, str, str]:
-    """The rows without gaps of DATA or of the training data, what they are called, or why there are none."""
+def _rows(machine: BoltzmannMachine, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
+    """The whole rows of DATA or of the training data, and where they are from; or why there are none."""
     named = source or source_of(machine)[0]
     if named is None:
-        return None, "", "This needs data, and the machine names none; --data FILE gives some."
+        return None, None, "This needs data, and the machine names none; --data FILE gives some."
     try:
         dataset = read(named)
-        return _complete(machine, dataset), dataset.name, ""
+        return _complete(machine, dataset), dataset, ""
     except (ValueError, OSError, ImportError) as error:
         if source is not None:
             raise
         lacking = f"This needs the training data, which are not at hand ({error}); --data FILE gives some."
-        return None, "", lacking
+        return None, None, lacking
 
 
 def _complete(machine: BoltzmannMachine, dataset: DataSet) -> Rows:

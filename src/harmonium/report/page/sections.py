@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +13,14 @@ from torch import Tensor
 from harmonium._random import as_generator, permutation
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
-from harmonium.data import BitPlanes, Encoder, Table
+from harmonium.data import BitPlanes, Table
 from harmonium.data.missing import missing_half
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape as explore
-from harmonium.report.page.charts import Chart, histogram
-from harmonium.report.page.pictures import Greys, Picture, Strip, signed
+from harmonium.report.page.charts import histogram
+from harmonium.report.page.pictures import Picture, Strip, signed
+from harmonium.report.page.section import Grid, Section
+from harmonium.report.page.subject import Subject
 from harmonium.report.page.verdict import Remark, activity_remarks, copy_remarks
 from harmonium.report.sample_quality import nearest_neighbours
 from harmonium.tasks import denoise, impute
@@ -35,114 +34,7 @@ _STARTS = 200  # rows from which mean field is solved
 _WIDE = 512  # columns of a matrix that is drawn whole
 _SURE = 0.01  # a unit that is active on fewer rows is never active
 _SETTLING = 50  # sweeps of hidden layers that are joined to each other, given the data
-_FLIPS, _NOISE = (
-    0.1,
-    0.5,
-)  # what examples of denoising suffer: flipped units, or a share of the data's deviation
-
-
-@dataclass
-class Section:
-    """A part of the page; ``absent`` says why there is nothing to show."""
-
-    id: str
-    title: str
-    lead: str = ""
-    remarks: list[Remark] = field(default_factory=list)
-    charts: list[Chart | None] = field(default_factory=list)
-    pictures: list[Picture] = field(default_factory=list)
-    tables: list[Grid] = field(default_factory=list)
-    absent: str = ""
-
-
-class Grid(NamedTuple):
-    """A table: the head of its columns, or none; rows of texts; the rows that are marked."""
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    marked: Sequence[bool] = ()
-
-
-@dataclass
-class Subject:
-    """A machine with its data and samples.
-
-    Attributes:
-        machine: any machine.
-        encoder: of its data.
-        shape: of an image, or ().
-        names: of the columns where there is no table.
-        data: name of the data.
-        rows: states of complete rows, (rows, visible_width), or None where no data are at hand.
-        lacking: why there are none.
-        samples: states for each layer, of chains from noise.
-        sweeps: of these chains.
-        seed: of what is drawn here.
-    """
-
-    machine: BoltzmannMachine
-    encoder: Encoder
-    shape: tuple[int, ...]
-    names: Sequence[str] | None
-    data: str
-    rows: Tensor | None
-    lacking: str
-    samples: list[Tensor]
-    sweeps: int
-    seed: int
-
-    @cached_property
-    def seen(self) -> Tensor:
-        return self.machine.hamiltonian().seen(self.samples)
-
-    def spread(self, most: int = _SHOWN) -> Tensor:
-        """At most so many rows, evenly spaced.
-
-        Raises:
-            ValueError: no data are at hand.
-        """
-        return self.given[torch.linspace(0, len(self.given) - 1, min(most, len(self.given))).long()]
-
-    @property
-    def given(self) -> Tensor:
-        """The rows of the data.
-
-        Raises:
-            ValueError: none are at hand.
-        """
-        if self.rows is None:
-            raise ValueError(self.lacking)
-        return self.rows
-
-    def decoded(self, v: Tensor) -> NDArray[Any]:
-        return np.asarray(self.encoder.decode(v.cpu().numpy()))
-
-    def estimate(self, mean: Tensor, state: Tensor) -> NDArray[Any]:
-        """Means decoded; of bit-planes, whose means are no grey levels, the states."""
-        return self.decoded(state if isinstance(self.encoder, BitPlanes) else mean)
-
-    @cached_property
-    def images(self) -> Greys | None:
-        """How its rows are drawn as images; None where they are none."""
-        like = self.seen if self.rows is None else self.rows
-        if (
-            isinstance(self.encoder, Table)
-            or len(self.shape) not in (2, 3)
-            or (*self.shape, 1)[2] not in (1, 3)
-        ):
-            return None
-        values = self.decoded(like)
-        return Greys(self.shape, values) if prod(self.shape) == values.shape[1] else None
-
-    def greys(self) -> Greys:
-        """How its images are drawn.
-
-        Raises:
-            ValueError: its rows are no images.
-        """
-        if self.images is None:
-            raise ValueError("the rows are no images.")
-        return self.images
+_FLIPS, _NOISE = 0.1, 0.5  # examples of denoising: units flipped, or noise as a share of the data's deviation
 
 
 def samples(section: Section, subject: Subject) -> None:
@@ -159,7 +51,10 @@ def samples(section: Section, subject: Subject) -> None:
             section.remarks = copy_remarks(float(distances.median()), float(own.median()))
     greys = subject.images
     if greys is None:
-        sets = {"samples": subject.seen[:_SHOWN], "data": None if subject.rows is None else subject.spread()}
+        sets = {
+            "samples": subject.seen[:_SHOWN],
+            "data": None if subject.rows is None else subject.spread(_SHOWN),
+        }
         section.tables = [_table(name, _cells(subject, v)) for name, v in sets.items() if v is not None]
         section.lead += f" {subject.lacking}"
         return
@@ -329,7 +224,7 @@ def landscape(section: Section, subject: Subject) -> None:
 
 def completion(section: Section, subject: Subject) -> None:
     """Rows with their lower half hidden: given, truth, result."""
-    greys, machine, rows = subject.greys(), subject.machine, subject.spread()
+    greys, machine, rows = subject.greys(), subject.machine, subject.spread(_SHOWN)
     h, w, channels = (*subject.shape, 1)[:3]
     mask = missing_half(len(rows), (h, w * channels), "lower")
     units = sum(machine.layers[l].n_units for l in machine.visible)
@@ -352,7 +247,7 @@ def completion(section: Section, subject: Subject) -> None:
 
 def denoising(section: Section, subject: Subject) -> None:
     """Rows with noise on them: given, truth, result."""
-    greys, machine, rows = subject.greys(), subject.machine, subject.spread()
+    greys, machine, rows = subject.greys(), subject.machine, subject.spread(_SHOWN)
     if len(machine.visible) > 1:
         section.absent = "Denoising wants one visible layer, whose units share one kind of noise."
         return

@@ -97,7 +97,7 @@ def _rule_remarks(run: RunRecord) -> list[Remark]:
             f"The gradient's norm, {norm:.3g}, was above its limit of {limit:g}: most updates were clipped."
         )
         remarks.append(Remark("note", text))
-    return remarks
+    return list(dict.fromkeys(remarks))
 
 
 def likelihood_remarks(table: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[Remark]:
