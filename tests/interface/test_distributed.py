@@ -15,6 +15,7 @@ import torch
 from torch import distributed as dist
 
 import harmonium as hm
+from harmonium import products
 
 if not dist.is_available() or sys.platform == "win32":
     pytest.skip("this torch has no torch.distributed over gloo", allow_module_level=True)
@@ -103,11 +104,11 @@ def answers(tmp_path_factory) -> tuple[Path, list]:
 @pytest.fixture
 def alone(monkeypatch):
     """One process that does all shards."""
-    before, threads = hm.products.made(), torch.get_num_threads()
-    hm.products.use("torch")
+    before, threads = products.made(), torch.get_num_threads()
+    products.use("torch")
     torch.set_num_threads(1)
     yield
-    hm.products.use(before)
+    products.use(before)
     torch.set_num_threads(threads)
 
 
