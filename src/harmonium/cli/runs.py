@@ -80,12 +80,14 @@ def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
     path = run_dir / DESCRIPTION
     if not path.exists():
         return
-    encoder = _read(path)["metadata"].get("encoder")
-    if encoder != machine.metadata["encoder"]:
-        raise ValueError(
-            f"DATA: expected the encoding of the run to resume, {encoder}, "
-            f"received {machine.metadata['encoder']}; give the same DATA, --visible and --binarise"
-        )
+    stored = _read(path)["metadata"]
+    for part in ("encoder", "label", "objective"):
+        if stored.get(part) != describe(machine)["metadata"].get(part):
+            raise ValueError(
+                f"DATA: expected the encoding of the run to resume, {part} {stored.get(part)}, received "
+                f"{machine.metadata.get(part)}; give the same DATA and the same of --visible, --binarise, "
+                "--kinds, --unknown, --label and --objective"
+            )
 
 
 def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[BoltzmannMachine, Path]:
