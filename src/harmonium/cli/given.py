@@ -14,7 +14,7 @@ from harmonium.data.sheet import Cells
 
 
 def states_given(coding: Coding, given: Sequence[str], rows: int) -> Tensor | None:
-    """(rows, visible width), all alike, NaN but for the states of the named columns; None where none is named.
+    """(rows, visible width), all alike, NaN but for the columns named; None where none is.
 
     Args:
         coding: of the machine.

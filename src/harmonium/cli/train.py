@@ -42,6 +42,8 @@ _OBJECTIVES = {"hybrid": _JOINT, "discriminative": 0.0, "joint": 1.0}
 _METRICS = ("pseudo-likelihood",)
 _METRIC_UNITS = 20_000  # visible units drawn for one evaluation, over all rows
 _EPOCHS = 10
+_RATE, _JOINT_RATE = 0.05, 0.01  # as hm.RBMClassifier has them
+_LABEL_UPDATES, _LABEL_EPOCHS = 1000, 20
 _STD = 0.01  # of the first couplings
 
 _Option = typer.Option
@@ -103,12 +105,26 @@ def train(
     centred: Annotated[bool, _Option("--centred", help="Centre the gradient.")] = False,
     updates: Annotated[int | None, _Option(help="Length of the run, or use --epochs.")] = None,
     epochs: Annotated[
-        int | None, _Option(help=f"Passes over the data; {_EPOCHS} where --updates is not given either.")
+        int | None,
+        _Option(
+            help=f"Passes over the data; {_EPOCHS} where --updates is not given either, with --label at "
+            f"least {_LABEL_EPOCHS} and {_LABEL_UPDATES} updates."
+        ),
     ] = None,
     batch_size: Annotated[int, _Option(help="Rows of every update.")] = 100,
-    learning_rate: Annotated[float, _Option(help="At the start.")] = 0.05,
-    schedule: Annotated[str, _Option(help=f"Of the learning rate: {', '.join(SCHEDULES)}.")] = "constant",
-    optimizer: Annotated[str, _Option(help="sgd or adam.")] = "sgd",
+    learning_rate: Annotated[
+        float | None,
+        _Option(help=f"At the start; {_RATE} if not given, {_JOINT_RATE} with --objective joint."),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        _Option(
+            help=f"Of the learning rate: {', '.join(SCHEDULES)}; constant if not given, linear with --label."
+        ),
+    ] = None,
+    optimizer: Annotated[
+        str | None, _Option(help="sgd or adam; sgd if not given, adam with --label.")
+    ] = None,
     momentum: Annotated[float, _Option(help="Of sgd, in [0, 1).")] = 0.0,
     weight_decay: Annotated[float, _Option(help="L2 penalty on the couplings.")] = 0.0,
     l1: Annotated[float, _Option(help="L1 penalty on the couplings.")] = 0.0,
@@ -151,8 +167,6 @@ def train(
     options.set_threads(threads)
     if not (resume or overwrite):
         runs.refuse_existing(run_dir)
-    if updates is None and epochs is None:
-        epochs = _EPOCHS
     asked = {
         "sweeps": sweeps,
         "chains": chains,
@@ -171,17 +185,19 @@ def train(
         unknown_cells = options.unknown_of(unknown) or "error"
         visible_layers, encoder, X = fit_encoding(rest, visible, binarise, seed, columns, unknown_cells)
         metadata: dict[str, Any] = {"encoder": encoder.to_dict(), "data": _description(dataset, data)}
-        if labels is not None:
+        if labels is not None and share is not None:
             column = fit_label(labels)
             given = range(len(visible_layers))
             learning_rule = rules.hybrid(learning_rule, given, share)
             visible_layers = [*visible_layers, Categorical(1, column.coding.n_states)]
             X = np.hstack([in_memory(X), column.encode(labels, "error")])
             metadata |= {"label": column.to_dict(), "objective": objective}
-        if clip_norm is None and not all(layer.discrete for layer in visible_layers):
+        if clip_norm is None and (labels is not None or not all(layer.discrete for layer in visible_layers)):
             clip_norm = 1.0  # one outlier would throw Gaussian units out of range
         machine = joined(visible_layers, upper, seed)
         rows, generator = Rows.of(X, dtype=machine.dtype, missing=True), as_generator(seed)
+        if updates is None and epochs is None:
+            epochs = _EPOCHS if label is None else _label_epochs(len(rows), batch_size)
         normal_(machine, _STD if initial_std is None else initial_std, generator)
         if initial_std is None:
             from_data_(machine, rows, generator)
@@ -205,9 +221,9 @@ def train(
             updates=updates,
             epochs=epochs,
             batch_size=batch_size,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            schedule=schedule,
+            optimizer=optimizer or ("sgd" if label is None else "adam"),
+            learning_rate=(_JOINT_RATE if share == 1 else _RATE) if learning_rate is None else learning_rate,
+            schedule=schedule or ("constant" if label is None else "linear"),
             momentum=momentum,
             clip_norm=clip_norm,
             weight_decay=weight_decay,
@@ -237,15 +253,24 @@ def train(
         raise typer.Exit(128 + run.signal)
 
 
-def _objective(label: str | None, objective: str | None, joint: float | None) -> tuple[str, float]:
-    """What is learned of a label, and the weight of ln p(rest, label) in it."""
+def _objective(
+    label: str | None, objective: str | None, joint: float | None
+) -> tuple[str | None, float | None]:
+    """What is learned of a label, and the weight of ln p(rest, label) in it; None without one."""
     for name, value in (("objective", objective), ("joint", joint)):
         if label is None and value is not None:
             raise ValueError(f"{name}: expected with --label COLUMN, received {value} without")
+    if label is None:
+        return None, None
     chosen = _checks.one_of(objective or "hybrid", "objective", _OBJECTIVES)
     if chosen != "hybrid" and joint is not None:
         raise ValueError(f"joint: expected none with --objective {chosen}, received {joint}")
     return chosen, _OBJECTIVES[chosen] if joint is None else _checks.real(joint, "joint", 0.0, 1.0)
+
+
+def _label_epochs(rows: int, batch_size: int) -> int:
+    size = min(_checks.positive_int(batch_size, "batch_size"), rows)
+    return max(_LABEL_EPOCHS, -(-_LABEL_UPDATES * size // rows))
 
 
 def _description(dataset: DataSet, source: str) -> dict[str, Any]:
