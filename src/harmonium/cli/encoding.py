@@ -148,6 +148,8 @@ def naming(name: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        if str(error).startswith("kinds: "):  # not the data's mistake
+            raise
         raise ValueError(f"{name}: {str(error).removeprefix('X: ')}") from error
     except TypeError as error:
         raise TypeError(f"{name}: {str(error).removeprefix('X: ')}") from error

@@ -66,7 +66,9 @@ def predict(
     place = coding.unit_of(column)
     own = place.column.coding
     if with_probabilities and not machine.layers[place.layer].discrete:
-        raise ValueError(f"probabilities: expected a column of labels or counts, {column!r} has real numbers")
+        raise ValueError(
+            f"with_probabilities: expected a column of labels or counts, {column!r} has real numbers"
+        )
     dataset = coding.read(data, lacking=column)
     states = coding.states(dataset)
     truth = states[:, place.states].cpu().numpy().copy()

@@ -40,8 +40,10 @@ def rule_from(name: str, given: dict[str, Any], options: Sequence[str]) -> Rule:
         arguments[option] = _value(option, value)
     try:
         return rules.from_options(name, **arguments)
-    except TypeError as error:  # of the recipe, whose words for its arguments are the options' names
-        raise ValueError(str(error)) from error
+    except (TypeError, ValueError) as error:
+        if str(error).partition(":")[0] in {each.partition("=")[0].strip() for each in options}:
+            raise ValueError(f"rule_option: {error}") from error
+        raise
 
 
 def _value(option: str, text: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 
 from harmonium.cli.output import note
+from harmonium.cli.rows_file import SUFFIXES
 from harmonium.machine import BoltzmannMachine, load, rebuilt
 from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, replace_file
 from harmonium.training import Update
@@ -106,6 +107,10 @@ def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[Boltz
     """
     if not run.exists():
         raise FileNotFoundError(f"RUN: there is no file or folder {run}")
+    if run.suffix.lower() in SUFFIXES:
+        raise ValueError(
+            f"RUN: expected a run's folder or a machine's .safetensors file, received {run}; DATA come after it"
+        )
     if run.is_file():
         if averaged:
             raise ValueError(f"averaged: expected with a run's folder, received the file {run}")

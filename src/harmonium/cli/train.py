@@ -168,7 +168,7 @@ def train(
     if not (resume or overwrite):
         runs.refuse_existing(run_dir)
     asked = {
-        "sweeps": sweeps,
+        "k": sweeps,
         "chains": chains,
         "replicas": replicas,
         "burn_in": burn_in,
