@@ -109,7 +109,7 @@ def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[Boltz
         raise FileNotFoundError(f"RUN: there is no file or folder {run}")
     if run.suffix.lower() in SUFFIXES:
         raise ValueError(
-            f"RUN: expected a run's folder or a machine's .safetensors file, received {run}; DATA come after it"
+            f"RUN: expected a run's folder or a .safetensors file, received {run}; DATA come after it"
         )
     if run.is_file():
         if averaged:
