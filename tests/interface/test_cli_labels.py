@@ -97,6 +97,31 @@ def test_any_column_is_predicted(
     assert score not in found and (tmp_path / "q.tsv").read_text() == out.read_text()
 
 
+def test_columns_of_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
+    """Where no table stands between file and machine, by name or else by number."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=60)
+    numbers = np.column_stack([x, 100 + 5 * x + random.normal(size=60)]).round(3)
+    rows = write(tmp_path / "x.csv", numbers.tolist(), ["x", "y"])
+    half = write(tmp_path / "half.csv", numbers[:, :1].tolist(), ["x"])
+    np.save(tmp_path / "bits.npy", (numbers > 100).astype(np.uint8) * [1, 1])
+    cli.train(rows, tmp_path / "real", "--updates", 150, "--learning-rate", 0.2)
+    cli.train(tmp_path / "bits.npy", tmp_path / "bits")
+    arguments = ("--column", "y", "--out", tmp_path / "p.csv", "--overwrite", "--json")
+    found = cli.succeed("predict", tmp_path / "real", rows, *arguments).json
+    assert found["root_mean_square_error"] < 0.8 * numbers[:, 1].std()
+    first = (tmp_path / "p.csv").read_text()
+    cli.succeed("predict", tmp_path / "real", half, *arguments)
+    assert (tmp_path / "p.csv").read_text() == first
+    few = ("--number", 4, "--sweeps", 2, "--out", tmp_path / "s.npy", "--overwrite")
+    cli.succeed("sample", tmp_path / "real", *few, "--given", "y=104.5")
+    np.testing.assert_allclose(np.load(tmp_path / "s.npy")[:, 1], 104.5, rtol=1e-6)
+    cli.succeed("sample", tmp_path / "bits", *few, "--given", "1=1")
+    assert (np.load(tmp_path / "s.npy")[:, 1] == 1).all()
+    found = cli.succeed("predict", tmp_path / "bits", tmp_path / "bits.npy", *arguments, "--column", "0").json
+    assert found["accuracy"] == 1 and found["method"] == "exact"  # the first one is always 0
+
+
 def test_rows_are_drawn_with_their_labels_and_given_them(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     few = ("--number", 8, "--sweeps", 5)
     for given in ((), ("kind=b",), ("kind=a", "city=Rom", "x=2.5")):

@@ -132,7 +132,7 @@ def test_refused_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_real_columns_beside_sampled_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real pairs above the diagonal, sampled ones below it; nothing is cut off, missing cells are left out."""
+    """Real pairs above the diagonal, sampled ones below; nothing is cut off, missing cells are left out."""
     pytest.importorskip("matplotlib")
     pandas = pytest.importorskip("pandas")
     kinds = pandas.Categorical(["b", "a", None] * 10, categories=["b", "a", "c"])

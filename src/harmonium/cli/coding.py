@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harmonium.cli.columns import columns_of
 from harmonium.cli.encoding import dense, encode, encoder_of, in_memory, naming
 from harmonium.cli.labels import split_label
 from harmonium.cli.pseudo import visible_units
@@ -95,15 +96,16 @@ class Coding:
         Raises:
             ValueError: no such column.
         """
-        columns = self.encoder.columns if isinstance(self.encoder, Table) else ()
+        own = [name for name in self.names or () if self.label is None or name != self.label.name]
+        columns = columns_of(self.encoder, self.machine.layers[self.machine.visible[0]], own or None)
         known = (*columns, *([] if self.label is None else [self.label]))
         for each, (layer, unit, states) in zip(known, self._places(len(known)), strict=True):
             if str(each.name) == column:
                 return Place(each, layer, unit, states)
         if not known:
             raise ValueError(
-                f"column: expected a machine of a table or of labels, received {column!r} for one of numbers "
-                "alone; train with --label, or with --kinds"
+                f"column: expected a machine with a unit for each column, received {column!r} for one with "
+                "several, such as bit-planes"
             )
         names = ", ".join(repr(str(each.name)) for each in known)
         raise ValueError(f"column: expected one of {names}, received {column!r}")
@@ -141,7 +143,7 @@ class Coding:
 
         Args:
             source: see ``harmonium.data.read``.
-            lacking: a column of a table that may be absent, and then is missing in every row.
+            lacking: a column that may be absent, and then is missing in every row.
 
         Raises:
             ValueError: other columns than in training.
@@ -150,19 +152,21 @@ class Coding:
         dataset = read(source, labels_apart=not known & set(LABELS))
         if self.names is None or dataset.names is None:
             return dataset
-        if isinstance(self.encoder, Table):
-            absent = lacking in self.encoder.names and lacking not in dataset.names
-            return dataset.with_missing(str(lacking)) if absent else dataset
         label = None if self.label is None else self.label.name
-        missed = [name for name in self.names if name not in dataset.names and name != label]
-        more = [name for name in dataset.names if name not in self.names]
+        if lacking in self.names and lacking not in dataset.names and lacking != label:
+            dataset = dataset.with_missing(str(lacking))
+        if isinstance(self.encoder, Table):
+            return dataset
+        found = dataset.names or ()
+        missed = [name for name in self.names if name not in found and name != label]
+        more = [name for name in found if name not in self.names]
         if missed or more:
             raise ValueError(
                 f"{source}: expected the columns {', '.join(map(repr, self.names))} as in training, received "
                 + (f"none called {missed[0]!r}" if missed else f"{more[0]!r} beside them")
             )
-        order = [dataset.names.index(name) for name in self.names if name in dataset.names]
-        names = tuple(dataset.names[column] for column in order)
+        order = [found.index(name) for name in self.names if name in found]
+        names = tuple(found[column] for column in order)
         return replace(dataset, samples=dataset.samples[:, order], names=names)
 
     def apart(self, dataset: DataSet) -> tuple[DataSet, Cells | None]:
