@@ -335,7 +335,7 @@ def test_tables_that_are_refused_say_what_to_do(columns, kinds, error, message):
         ),
         ([1, 2], {"kind": "binomial", "largest": 9}, 9, "largest: expected at least 2"),
         (
-            [1, 2],
+            [1.0, 2.0],
             {"kind": "truncated_gaussian", "low": 0, "high": 4.5},
             4.5,
             "low, high: expected an interval",

@@ -20,6 +20,8 @@ def columns_of(encoder: Encoder, layer: Layer, names: Sequence[str] | None) -> t
     """
     if isinstance(encoder, Table):
         return encoder.columns
+    if layer.kind not in COLUMN_KINDS:  # a unit of one's own
+        return ()
     count = layer.n_units
     codings: list[Coding] = []
     if isinstance(encoder, Standardise):
@@ -27,6 +29,7 @@ def columns_of(encoder: Encoder, layer: Layer, names: Sequence[str] | None) -> t
         codings = [Affine(mean, scale) for mean, scale in zip(*parts, strict=True)]
     elif isinstance(encoder, Identity) and layer.two_values is not None:
         codings = [Pair(layer.two_values, low=layer.two_values[0])] * count
-    kind = layer.kind if layer.kind in COLUMN_KINDS else "gaussian"
     own = names if names is not None and len(names) == count else [str(j) for j in range(count)]
-    return tuple(Column(name, "float64", kind, coding) for name, coding in zip(own, codings, strict=False))
+    return tuple(
+        Column(name, "float64", layer.kind, coding) for name, coding in zip(own, codings, strict=False)
+    )
