@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harmonium.data import Encoder, Identity, Standardise, Table
 from harmonium.data.codings import Affine, Coding, Pair
-from harmonium.data.column import COLUMN_KINDS, Column
+from harmonium.data.column import Column
 from harmonium.layers import Layer
 
 
@@ -20,16 +20,13 @@ def columns_of(encoder: Encoder, layer: Layer, names: Sequence[str] | None) -> t
     """
     if isinstance(encoder, Table):
         return encoder.columns
-    if layer.kind not in COLUMN_KINDS:  # a unit of one's own
-        return ()
     count = layer.n_units
-    codings: list[Coding] = []
+    kind, codings = "", list[Coding]()
     if isinstance(encoder, Standardise):
         parts = (x if isinstance(x, tuple) else (x,) * count for x in (encoder.mean, encoder.scale))
+        kind = "gaussian"  # how the cells are coded, whatever real units stand for them
         codings = [Affine(mean, scale) for mean, scale in zip(*parts, strict=True)]
     elif isinstance(encoder, Identity) and layer.two_values is not None:
-        codings = [Pair(layer.two_values, low=layer.two_values[0])] * count
+        kind, codings = "bernoulli", [Pair(layer.two_values, low=layer.two_values[0])] * count
     own = names if names is not None and len(names) == count else [str(j) for j in range(count)]
-    return tuple(
-        Column(name, "float64", layer.kind, coding) for name, coding in zip(own, codings, strict=False)
-    )
+    return tuple(Column(name, "float64", kind, coding) for name, coding in zip(own, codings, strict=False))
