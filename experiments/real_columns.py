@@ -1,6 +1,6 @@
 """Real columns standardised against quantile-normalised: what a machine then makes of the same splits.
 
-    python experiments/real_columns.py            # about ten minutes of one core
+    python experiments/real_columns.py            # about five minutes of one core
     python experiments/real_columns.py --quick    # one split
 
 Tables of scikit-learn (breast-cancer, wine, diabetes), a quarter of the rows for the test, 3 splits. Each arm
