@@ -324,6 +324,36 @@ def test_tables_that_are_refused_say_what_to_do(columns, kinds, error, message):
         Table.fit(pandas.DataFrame(columns), kinds)
 
 
+@pytest.mark.parametrize(
+    ("cells", "kind", "unseen", "message"),
+    [
+        (
+            ["a", "b"],
+            {"kind": "categorical", "values": ["c", "b", "a"]},
+            "c",
+            "values: expected all that are",
+        ),
+        ([1, 2], {"kind": "binomial", "largest": 9}, 9, "largest: expected at least 2"),
+        (
+            [1.0, 2.0],
+            {"kind": "truncated_gaussian", "low": 0, "high": 4.5},
+            4.5,
+            "low, high: expected an interval",
+        ),
+        ([0, 1], {"kind": "spin", "values": [1, 0]}, 1, "values: expected all that are there"),
+    ],
+)
+def test_what_is_known_beyond_the_cells(cells, kind, unseen, message):
+    table = Table.fit(pandas.DataFrame({"x": cells}), {"x": kind})
+    again = encoder_from_dict(json.loads(json.dumps(table.to_dict())))
+    assert again.decode(again.encode(pandas.DataFrame({"x": [unseen]})))["x"].tolist() == [unseen]
+    narrow = {"values": cells[:1], "largest": 1, "low": 1.5}
+    with pytest.raises(ValueError, match=message):
+        Table.fit(pandas.DataFrame({"x": cells}), {"x": {k: narrow.get(k, v) for k, v in kind.items()}})
+    with pytest.raises(ValueError, match=r"expected options among .*, received most=3"):
+        Table.fit(pandas.DataFrame({"x": cells}), {"x": {**kind, "most": 3}})
+
+
 def test_what_is_no_table():
     with pytest.raises(ValueError, match=r"received a Series; \.to_frame\(\)"):
         Table.fit(FRAME["age"])

@@ -67,7 +67,13 @@ class Table(Encoder):
             raise ValueError(f"columns: expected different names, received {list(self.names)}")
 
     @classmethod
-    def fit(cls, X: Any, kinds: str | Mapping[Any, str] | None = None, *, unknown: str = "error") -> Table:
+    def fit(
+        cls,
+        X: Any,
+        kinds: str | Mapping[Any, str | Mapping[str, Any]] | None = None,
+        *,
+        unknown: str = "error",
+    ) -> Table:
         """Looks at each column of a table.
 
         Without a kind a column of at most two values is Bernoulli; of text, categories or few repeated whole
@@ -79,7 +85,9 @@ class Table(Encoder):
                 numbers, objects or text; None, NaN, pandas.NA, NaT and empty text are missing cells.
             kinds: of the columns, by name (by number in an array), for those that are not to be chosen; or
                 one for all: "bernoulli", "spin", "categorical", "gaussian" or another real kind, "binomial"
-                for counts, "truncated_gaussian" for numbers in an interval.
+                for counts, "truncated_gaussian" for numbers in an interval. With what is known beyond the
+                cells: {"kind": "categorical", "values": [...]}, {"kind": "binomial", "largest": 20},
+                {"kind": "truncated_gaussian", "low": 0, "high": 100}.
             unknown: see ``Table``.
 
         Raises:
@@ -93,11 +101,13 @@ class Table(Encoder):
             for name in kinds:
                 if name not in names:
                     raise ValueError(f"kinds: expected columns among {_list(names)}, received {name!r}")
-        chosen = {name: kinds for name in names} if isinstance(kinds, str) else dict(kinds or {})
-        for name, kind in chosen.items():
-            if kind not in COLUMN_KINDS:
+        chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
+        known = ("auto", *COLUMN_KINDS)
+        for name, given in chosen.items():
+            kind = given.get("kind", "auto") if isinstance(given, Mapping) else given
+            if kind not in known:
                 raise ValueError(
-                    f"kinds: expected one of {', '.join(COLUMN_KINDS)} for column {name!r}, received {kind!r}"
+                    f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind!r}"
                 )
         columns = tuple(Column.fit(cells, chosen.get(cells.name)) for cells in sheet.columns)
         return cls(columns, sheet.library, unknown)
