@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 
 def started() -> int:
     """How many there are."""
@@ -17,25 +19,23 @@ def leads() -> bool:
     return started() == 1 or os.environ.get("RANK") == "0"
 
 
-@contextmanager
-def together(device: str | None) -> Iterator[str | None]:
-    """Joins them for the time of the work; gives the device of this one.
+def device(name: str | None) -> str | None:
+    """The device of this one: "cuda" is the GPU that has its number on its computer."""
+    return f"cuda:{os.environ['LOCAL_RANK']}" if name == "cuda" and "LOCAL_RANK" in os.environ else name
 
-    Args:
-        device: as asked for; "cuda" is the GPU that has the number of the process on its computer.
-    """
+
+@contextmanager
+def together(device: torch.device) -> Iterator[None]:
+    """Joins them for the time of the work, over nccl between GPUs and gloo between CPUs."""
     if started() == 1:
-        yield device
+        yield
         return
-    import torch
     from torch import distributed
 
-    cuda = device is not None and device.startswith("cuda")
-    if cuda:
-        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    if device.type == "cuda":
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if cuda else "gloo")
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield device
+        yield
     finally:
         distributed.destroy_process_group()

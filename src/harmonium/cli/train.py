@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.cli import kernels, options, runs
+from harmonium.cli import kernels, options, processes, runs
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import BINARISE, fit_encoding, in_memory
 from harmonium.cli.hidden import hidden_layers
@@ -21,6 +21,7 @@ from harmonium.cli.output import note, show, working
 from harmonium.cli.pseudo import bounded_pseudo_likelihood
 from harmonium.cli.rule_options import rule_from
 from harmonium.data import DataSet, Rows, read
+from harmonium.distributed import SHARDS
 from harmonium.layers import Categorical
 from harmonium.learning import Rule, rules
 from harmonium.likelihood import missing_pseudo_likelihood
@@ -155,17 +156,23 @@ def train(
     checkpoint_every: Annotated[
         int | None, _Option(help="Updates between two checkpoints; about a minute if not given.")
     ] = None,
+    shards: Annotated[
+        int | None,
+        _Option(help="Parts of a batch that processes share, under torchrun; 8 there if not given."),
+    ] = None,
     resume: Annotated[bool, _Option("--resume", help="Continue the run in RUN_DIR.")] = False,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
     """Train a machine on DATA and keep it in RUN_DIR.
 
+    Under torchrun several processes train one machine, to the same bits as one with --shards.
+
     Ctrl-C or SIGTERM keeps a checkpoint, from which the same command with --resume goes on as if nothing had
     happened. The exit status is then 130 or 143.
     """
     options.set_threads(threads)
-    if not (resume or overwrite):
+    if not (resume or overwrite) and processes.leads():
         runs.refuse_existing(run_dir)
     asked = {
         "k": sweeps,
@@ -178,7 +185,7 @@ def train(
     objective, share = _objective(label, objective, joint)
     upper = hidden_layers(hidden or ["500"], hidden_kind, hidden_states)
     columns = read_kinds(kinds)
-    where = options.as_device(device)
+    where = options.as_device(processes.device(device))
     with working("reading the data"):
         dataset = read(data, labels_apart=label is None)
         rest, labels = (dataset, None) if label is None else split_label(dataset, label)
@@ -213,36 +220,44 @@ def train(
     if tensorboard:
         observers.append(callbacks.TensorBoard(run_dir / runs.EVENTS))
 
+    if learning_rate is None:
+        learning_rate = _JOINT_RATE if share == 1 else _RATE
+
     try:
-        run = fit(
-            machine,
-            X,
-            rule=learning_rule,
-            updates=updates,
-            epochs=epochs,
-            batch_size=batch_size,
-            optimizer=optimizer or ("sgd" if label is None else "adam"),
-            learning_rate=(_JOINT_RATE if share == 1 else _RATE) if learning_rate is None else learning_rate,
-            schedule=schedule or ("constant" if label is None else "linear"),
-            momentum=momentum,
-            clip_norm=clip_norm,
-            weight_decay=weight_decay,
-            l1=l1,
-            averaging=averaging,
-            seed=seed,
-            device=where,
-            validation=held_out,
-            metrics=metrics,
-            evaluate_every=evaluate_every,
-            callbacks=observers,
-            run_dir=run_dir,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-            overwrite=overwrite,
-        )
+        with processes.together(where):
+            run = fit(
+                machine,
+                X,
+                rule=learning_rule,
+                updates=updates,
+                epochs=epochs,
+                batch_size=batch_size,
+                optimizer=optimizer or ("sgd" if label is None else "adam"),
+                learning_rate=learning_rate,
+                schedule=schedule or ("constant" if label is None else "linear"),
+                momentum=momentum,
+                clip_norm=clip_norm,
+                weight_decay=weight_decay,
+                l1=l1,
+                averaging=averaging,
+                seed=seed,
+                device=where,
+                validation=held_out,
+                metrics=metrics,
+                evaluate_every=evaluate_every,
+                callbacks=observers,
+                run_dir=run_dir,
+                checkpoint_every=checkpoint_every,
+                resume=resume,
+                overwrite=overwrite,
+                distributed=None if shards is None and processes.started() == 1 else "auto",
+                shards=SHARDS if shards is None else shards,
+            )
     except KeyboardInterrupt:
         note(f"interrupted; the last checkpoint in {run_dir}, if any, is kept: --resume continues from it")
         raise
+    if not processes.leads():
+        return
     show(_summary(run, dataset, learning_rule), as_json)
     if run.status == "interrupted":
         note(
