@@ -79,7 +79,9 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     """
     total = torch.empty(len(v), dtype=torch.float64, device=v.device)
     for rows in _alike(hamiltonian.unobserved(v)):
-        free = [l for l in range(len(hamiltonian.layers)) if bool(hamiltonian.split(v[rows])[l].isnan().any())]
+        free = [
+            l for l in range(len(hamiltonian.layers)) if bool(hamiltonian.split(v[rows])[l].isnan().any())
+        ]
         free += hamiltonian.graph.hidden
         short = log2_states(hamiltonian.graph, hamiltonian.layers, free) <= _SHORT_LOG2_STATES
         for part in [rows] if short else [rows[same] for same in _alike(v[rows].isnan())]:
@@ -90,7 +92,7 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
 def _alike(patterns: Tensor) -> list[Tensor]:
     """The indices of rows that are equal, for each row that there is."""
     which = torch.unique(patterns, dim=0, return_inverse=True)[1]
-    return [(which == i).nonzero().flatten() for i in range(int(which.max()) + 1)]
+    return [(which == i).nonzero().flatten() for i in which.unique()]
 
 
 def few_states(hamiltonian: Hamiltonian, free: Collection[int]) -> bool:
@@ -142,9 +144,7 @@ def _log_weights(block: Hamiltonian, states: States, fields: dict[int, Tensor]) 
     return log_weights
 
 
-def _split(
-    graph: Graph, log2_sizes: Mapping[int, float]
-) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
     """Which of some layers to enumerate and which to sum out, and log2 of the states to enumerate."""
     best: tuple[tuple[int, ...], tuple[int, ...], float] = ((), (), inf)
     for summed in sorted(graph.independent_sets(log2_sizes)) or [()]:
@@ -158,7 +158,8 @@ def _split(
 def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, dict[int, Tensor]]]:
     """All states of the layers to enumerate beside every row of what is held, row-major; the others empty.
 
-    Of a layer of which all rows hold the same units the others alone are enumerated. Each block comes with the law of its rows and the fields of the layers to sum out.
+    Of a layer of which all rows hold the same units the others alone are enumerated. Each block comes with
+    the law of its rows and the fields of the layers to sum out.
     """
     layers = law.layers
     free = {l: _free_units(law, l) for l in range(len(layers)) if not law.fixes(l)}
