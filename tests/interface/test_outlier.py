@@ -52,12 +52,15 @@ def test_tables_and_rows_that_are_not_whole() -> None:
     holed = frame.mask(RANDOM.random(frame.shape) < 0.1).dropna(how="all")
     judge = small().fit(holed)
     assert judge.predict(pandas.DataFrame({"size": [5.0, 15.0], "kind": ["a", "b"]})).tolist() == [1, -1]
-    row = int(np.argmax(holed.isna().any(axis=1)))
-    with pytest.raises(ValueError, match=rf"missing cells, received one \(NaN\) in row {row}.*impute\(X\)"):
-        judge.predict(holed)
-    assert set(judge.predict(judge.impute(holed, sweeps=5))) <= {1, -1}
-    with pytest.raises(ValueError, match="at least one row without missing cells, on which offset_"):
-        small().fit([[1.0, np.nan], [np.nan, 2.0], [2.0, np.nan], [np.nan, 0.5]])
+    far = pandas.DataFrame({"size": [5.0, 15.0, -5.0], "kind": None})
+    np.testing.assert_array_equal(judge.predict(far), [1, -1, -1])
+    whole = holed.dropna()
+    np.testing.assert_allclose(judge.decision_function(whole), judge.score_samples(whole) - judge.offset_)
+    # The mean of ln p over what p(kind | size) says the kind may be; its draws are ten.
+    p = np.exp([judge.score_samples(far.assign(kind=kind)) for kind in "ab"])
+    expected = (p / p.sum(0) * np.log(p)).sum(0) - judge.offset_
+    np.testing.assert_allclose(judge.decision_function(far), expected, atol=1.0)
+    assert np.isfinite(small(epochs=2).fit(holed[holed.isna().any(axis=1)]).offset_)
 
 
 def test_files_and_machines(tmp_path) -> None:

@@ -14,7 +14,7 @@ from harmonium.training import Update
 RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
 
 _SHARE = 0.1  # of all that was gained, by the second half of the updates
-_SURE = 3.0  # standard errors over the rows
+_SURE = 2.0  # standard errors over the rows
 
 
 class Rise:

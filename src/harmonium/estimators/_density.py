@@ -13,9 +13,16 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, floating, refuse_blank, validated
-from harmonium.likelihood import LogPartition, predictive_log_score
+from harmonium.estimators._intake import Array, floating, refuse_blank, validated, weights_of
+from harmonium.likelihood import (
+    LogPartition,
+    missing_pseudo_likelihood,
+    predictive_log_score,
+    pseudo_log_likelihood,
+)
 from harmonium.machine import BoltzmannMachine
+
+_UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 
 
 class DensityEstimator(BoltzmannEstimator):
@@ -26,7 +33,11 @@ class DensityEstimator(BoltzmannEstimator):
         """ln p of states, or what stands for it, in the units of the machine."""
 
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        return predictive_log_score(machine, states)
+        """Pseudo-likelihood where a machine has one, exact or of some units; else what mean field predicts."""
+        if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
+            return predictive_log_score(machine, states)
+        sampled = _UNITS if self._ends[-1] > _UNITS else None
+        return pseudo_log_likelihood(machine, states, sampled=sampled, seed=0)
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -69,7 +80,7 @@ class DensityEstimator(BoltzmannEstimator):
         self._validate_params()
         rule = self._learning_rule()
         rows = self._looked_at(X, again)
-        weights = _checks.weights(sample_weight, "sample_weight", rows.shape[0])
+        weights = weights_of(sample_weight, rows.shape[0])
         if not again:
             self._begin(rows, weights, torch.float32)
         assert self.learning_rate is not None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.data import Encoder, Rows, Standardise, Table
 from harmonium.data._arrays import is_sparse
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
@@ -64,6 +65,17 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
     if by_table or (chosen and differ_in_kind(X)):
         return sheet_of(X.toarray() if is_sparse(X) else X)
     return X
+
+
+def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
+    """Weights of rows, (rows,), float64; None where all count alike.
+
+    Raises:
+        TypeError, ValueError: others, or none above 0.
+    """
+    if sample_weight is not None and not np.any(np.asarray(sample_weight)):
+        raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
+    return _checks.weights(sample_weight, "sample_weight", rows)
 
 
 def taken(X: Any, index: NDArray[Any] | slice) -> Any:

@@ -16,7 +16,7 @@ MISSING = ("auto", "exact", "gibbs")
 
 _ROWS = 1024
 _AUTO_LOG2_STATES = 12
-_CHAINS, _SWEEPS = 5, 60
+_CHAINS, _SWEEPS = 10, 60
 
 
 @final

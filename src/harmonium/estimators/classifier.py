@@ -16,7 +16,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.estimators._intake import Array, floating, refuse_blank, validated
+from harmonium.estimators._intake import Array, floating, refuse_blank, validated, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
 from harmonium.estimators._labels import observed_labels, one_hot
 from harmonium.estimators._options import CONSTRAINTS, COUNT
@@ -54,7 +54,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
         missing_cells: how ``predict`` and its like sum over what a row of X lacks: "exact", by enumeration of
-            the missing cells, or else of the hidden units, up to 2^26 states; "gibbs", by 5 chains of 60
+            the missing cells, or else of the hidden units, up to 2^26 states; "gibbs", by 10 chains of 60
             sweeps for every row, that hold what it shows; "auto": "exact" up to 2^12 states, else "gibbs".
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
             missing cell.
@@ -138,9 +138,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         rows = self._looked_at(X, again)
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
-        if sample_weight is not None and not np.any(np.asarray(sample_weight)):
-            raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
-        weights = _checks.weights(sample_weight, "sample_weight", len(there))
+        weights = weights_of(sample_weight, len(there))
         if not again:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
@@ -204,7 +202,8 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             ValueError: other columns than in ``fit``, values that the visible units do not take, a row of
                 missing cells only, or ``missing_cells="exact"`` for more than 2^26 states.
         """
-        labels: Array = self.classes_[self._scores_of(X).argmax(1).cpu().numpy()]
+        best = self._scores_of(X).argmax(1).cpu().numpy()
+        labels: Array = self.classes_[best]
         return labels
 
     def predict_proba(self, X: Any) -> Array:

@@ -7,16 +7,19 @@ from numbers import Real
 from typing import Any, ClassVar, final
 
 import numpy as np
+import torch
 from sklearn.base import OutlierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from harmonium.data.sheet import Sheet
-from harmonium.estimators._intake import Array, taken, validated
+from harmonium._random import as_generator
+from harmonium.estimators._intake import Array, floating, refuse_blank, validated
 from harmonium.estimators._options import CONSTRAINTS, COUNT
 from harmonium.estimators._restricted import RestrictedDensity
 from harmonium.machine import BoltzmannMachine
+from harmonium.tasks.impute import impute, unobserved
 
+_DRAWS = 10  # of the missing cells of a row
 _REACH = 1.5  # Tukey's fence, in ranges between the quartiles
 
 
@@ -25,8 +28,8 @@ _REACH = 1.5  # Tukey's fence, in ranges between the quartiles
 class RBMOutlier(OutlierMixin, RestrictedDensity):
     """Rows that are improbable under a restricted Boltzmann machine of the others.
 
-    A row is an outlier where ln p of it is below ``offset_``. Rows with missing cells are learnt from; to be
-    judged a row must be whole, as ln p of a part of a row is not on the same scale.
+    A row is an outlier where ln p of it is below ``offset_``. Rows may lack cells: ln p of what such a row
+    shows is not on the same scale, so that it is judged by the mean of ln p over draws of these cells.
 
     Args:
         n_hidden: hidden units, at least 1.
@@ -62,18 +65,14 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     def decision_function(self, X: Any) -> Array:
         """ln p of every row, ``score_samples``, minus ``offset_``: negative for outliers; (rows,), float64.
 
+        Of a row with missing cells the mean of ln p over ten draws of these given what it shows.
+
         Raises:
-            ValueError: as ``score_samples``, or a row with missing cells.
+            ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
+                missing cells only.
         """
-        check_is_fitted(self, "offset_")
-        X = validated(self, X, reset=False)
-        whole = _whole(X)
-        if not whole.all():
-            raise ValueError(
-                f"X: expected rows without missing cells, received one (NaN) in row {int(whole.argmin())}; "
-                "ln p of a part of a row is not on the scale of offset_: impute(X) fills it in"
-            )
-        scores: Array = self._log_densities(X) - self.offset_
+        check_is_fitted(self)
+        scores: Array = self._completed_scores(validated(self, X, reset=False)) - self.offset_
         return scores
 
     def predict(self, X: Any) -> Array:
@@ -81,15 +80,8 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def _calibrate(self, X: Any, weights: Any) -> None:
-        whole = _whole(X)
-        if weights is not None:
-            whole &= weights.numpy() > 0
-        if not whole.any():
-            raise ValueError(
-                "X: expected at least one row without missing cells, on which offset_ is found, received none"
-            )
-        scores = self._log_densities(taken(X, whole))
-        each = np.ones(len(scores)) if weights is None else weights.numpy()[whole]
+        scores = self._completed_scores(X)
+        each = np.ones(len(scores)) if weights is None else weights.numpy()
         if (each != np.round(each)).any():
             each = each / each.mean()
         if self.contamination == "auto":
@@ -98,21 +90,28 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
         else:
             (self.offset_,) = map(float, _quantiles(scores, each, [self.contamination]))
 
+    @torch.no_grad()
+    def _completed_scores(self, X: Any) -> Array:
+        """ln p of validated rows, each whole or completed by draws."""
+        machine, constant = self._double(), self.log_partition_
+        generator = as_generator(self._stream("missing cells"), machine.device)
+        blocks = []
+        for v in self._states(X):
+            hole = unobserved(machine, refuse_blank(v))
+            drawn = v.unsqueeze(0)
+            if bool(hole.any()):
+                drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
+            blocks.append(torch.stack([self._scores(machine, x, constant) for x in drawn]).mean(0))
+        return floating(torch.cat(blocks), np.float64)
+
     def _adopt(self, machine: BoltzmannMachine) -> None:
         pass
-
-
-def _whole(X: Any) -> Any:
-    """Rows without a missing cell, (rows,), bool."""
-    if isinstance(X, Sheet):
-        return ~np.column_stack([column.missing for column in X.columns]).any(1)
-    dense = X.toarray() if hasattr(X, "toarray") else X
-    return ~np.isnan(dense).any(1)
 
 
 def _quantiles(values: Array, weights: Array, shares: list[Any]) -> Array:
     """Linear quantiles as NumPy's, of values that count so often as they weigh."""
     order = values.argsort()
+    order = order[weights[order] > 0]
     values, ends = values[order], np.cumsum(weights[order])
     places = np.array(shares) * max(ends[-1] - 1, 0)
     below = np.floor(places)

@@ -70,8 +70,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
             ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
             units a start off the saddle (``harmonium.machine.from_data_``).
         early_stopping: whether ``fit`` holds rows out, ends when they are told no better, and keeps the
-            parameters that told them best (with ``averaging`` the average at the end). Told is meant as in
-            ``harmonium.likelihood.predictive_log_score``; ``history_`` has it as ``validation_score``.
+            parameters that told them best (with ``averaging`` the average at the end). How well is told by
+            ``harmonium.likelihood.pseudo_log_likelihood``, and of real units, deep machines and rows with
+            missing cells by ``predictive_log_score``; ``history_`` has it as ``validation_score``.
         validation_fraction: of the rows that are held out, in (0, 1); read only with ``early_stopping``.
         n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
             epoch, or every 50 updates where an epoch has fewer.

@@ -16,7 +16,7 @@ _ROWS = 4096
 
 @torch.no_grad()
 def predictive_log_score(
-    machine: BoltzmannMachine, X: Numbers, *, share: float = 0.2, seed: int | torch.Generator = 0
+    machine: BoltzmannMachine, X: Numbers, *, share: float = 0.1, seed: int | torch.Generator = 0
 ) -> Tensor:
     """Σ ln q(v_i | cells that are not hidden) over the cells of a row that are hidden at random.
 
