@@ -33,7 +33,7 @@ class DensityEstimator(BoltzmannEstimator):
         """ln p of states, or what stands for it, in the units of the machine."""
 
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        """Pseudo-likelihood where a machine has one, exact or of some units; else what mean field predicts."""
+        """Pseudo-likelihood where a machine has one, exact or of some units; else what mean field tells."""
         if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
             return predictive_log_score(machine, states)
         sampled = _UNITS if self._ends[-1] > _UNITS else None

@@ -51,7 +51,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
     """
 
     _EPOCHS: ClassVar[int] = 100
-    _UPDATES: ClassVar[int] = 1000
+    _UPDATES: ClassVar[int] = 2000
     """Passes and updates at least, where ``epochs`` is None."""
 
     @abstractmethod

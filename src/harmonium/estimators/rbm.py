@@ -52,7 +52,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
         n_chains: chains of the free machine, at least 1; None: ``batch_size``. "exact", "cd" and a ``Rule``
             take none.
         batch_size: rows of every update, at least 1.
-        epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 1,000 updates: 100
+        epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 2,000 updates: 100
             passes over 80 rows are no more than 100. A ConvergenceWarning says where it was not enough.
         max_updates: of ``fit``, at most, at least 1; None: any number.
         centred: whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
