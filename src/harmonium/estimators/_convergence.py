@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 
 from sklearn.exceptions import ConvergenceWarning
+import torch
 from torch import Tensor
 
 from harmonium.machine import BoltzmannMachine
@@ -39,7 +40,7 @@ class Rise:
         if len(self._seen) < 3:
             return
         first, half, last = self._seen
-        late, gain = last - half, float((last - first).mean())
+        late, gain = last - half, float((last - torch.minimum(first.mean(), half.mean())).mean())
         error = float(late.std()) / len(late) ** 0.5 if len(late) > 1 else 0.0
         share = float(late.mean()) / gain if gain > 0 else 0.0
         if share > _SHARE and float(late.mean()) > _SURE * error:
