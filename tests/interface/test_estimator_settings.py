@@ -48,30 +48,26 @@ def test_few_rows_are_not_few_updates(kind) -> None:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_run_that_was_too_short_says_so(kind) -> None:
-    updates = 20 if kind is RBMClassifier else 200
     sizes = (16, 8) if kind is DBM else 16
-    with pytest.warns(
-        ConvergenceWarning, match=rf"{kind.__name__}: .*second half of {updates} updates; more"
-    ):
-        kind(sizes, max_updates=updates, random_state=0).fit(BITS, LABEL)
+    with pytest.warns(ConvergenceWarning, match=rf"{kind.__name__}: .*second half of 200 updates; more ep"):
+        kind(sizes, max_updates=200, random_state=0).fit(BITS, LABEL)
 
 
-@pytest.mark.parametrize("kind", [RBM, RBMClassifier])
-def test_a_run_that_was_long_enough_does_not(kind) -> None:
+def test_a_run_that_was_long_enough_does_not() -> None:
     points = RANDOM.normal(size=(80, 2)) + 4 * (np.arange(80)[:, None] % 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        small(kind, max_updates=300).fit(points, np.arange(80) % 2)
+        small(RBM, max_updates=200).fit(points)
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_early_stopping_keeps_the_best_of_held_out_rows(kind) -> None:
     noise = (RANDOM.random((60, 9)) < 0.5).astype(float)  # there is nothing to learn but what does not last
-    settings = {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 2, "averaging": None}
+    settings = {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 1, "averaging": None}
     stopped = small(kind, **settings, learning_rate=0.1, epochs=5000).fit(noise, RANDOM.integers(0, 2, 60))
     scores = [r["validation_score"] for r in stopped.history_ if "validation_score" in r]
     assert len(scores) == stopped.n_updates_ // 50 < 90  # 42 rows in one batch: every 50 updates
-    assert len(scores) - 1 - int(np.argmax(scores)) == 2
+    assert len(scores) - 1 - int(np.argmax(scores)) == 1
     holed = np.where(np.eye(3, 9) > 0, np.nan, BITS[:3])  # a classifier judges whole rows only
     few = (holed, [0, 1, 1]) if kind is RBMClassifier else (BITS[:1],)
     with pytest.raises(ValueError, match=r"validation_fraction: expected rows on both sides, received 0\.3"):

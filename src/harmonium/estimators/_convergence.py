@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
-from sklearn.exceptions import ConvergenceWarning
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from harmonium.machine import BoltzmannMachine
