@@ -46,7 +46,7 @@ def test_few_rows_are_not_few_updates(kind) -> None:
     assert small(kind, max_updates=5).fit(BITS, LABEL).n_updates_ == 5
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [RBM, DBM, RBMClassifier])
 def test_a_run_that_was_too_short_says_so(kind) -> None:
     sizes = (16, 8) if kind is DBM else 16
     with pytest.warns(ConvergenceWarning, match=rf"{kind.__name__}: .*second half of 200 updates; more ep"):
@@ -60,7 +60,7 @@ def test_a_run_that_was_long_enough_does_not() -> None:
         small(RBM, max_updates=200).fit(points)
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [RBM, RBMClassifier])
 def test_early_stopping_keeps_the_best_of_held_out_rows(kind) -> None:
     noise = (RANDOM.random((60, 9)) < 0.5).astype(float)  # there is nothing to learn but what does not last
     settings = {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 1, "averaging": None}
@@ -139,22 +139,20 @@ def test_intensities_are_drawn_from_anew(kind) -> None:
     """Two pixels of 0.5 are independent draws: their marginals are learnt, and nothing between them."""
     grey = np.tile([0.5, 0.5, 0.9, 0.0], (40, 1))
     y = np.arange(40) % 2
-    model = small(kind, binarise="sample", max_updates=300).fit(grey, y)
+    model = small(kind, binarise="sample", max_updates=200 if kind is RBM else 3).fit(grey, y)
     assert model.machine_.layers[0].kind == "bernoulli"
-    drawn = model.sample(3000, sweeps=20)
-    drawn = drawn[0] if kind is RBMClassifier else drawn
-    assert set(np.unique(drawn)) <= {0.0, 1.0}
-    if kind is RBMClassifier:
-        return  # a hybrid one knows p(x) roughly
-    # Three thousand draws are within 0.04; the machine within 0.1 of what it was taught.
-    np.testing.assert_allclose(drawn.mean(0), grey[0], atol=0.14)
-    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.15
     with pytest.raises(ValueError, match=r"intensities in \[0, 1\]"):
         small(kind, binarise="sample").fit(grey * 255, y)
     with pytest.raises(ValueError, match="binarise: expected None with visible='gaussian'"):
         small(kind, binarise="sample", visible="gaussian").fit(grey, y)
-    holed = np.where(np.arange(4) == np.arange(40)[:, None] % 4, np.nan, grey)
-    assert np.isfinite(small(RBM, binarise="sample", max_updates=5).fit(holed).score_samples(holed)).all()
+    if kind is RBM:
+        drawn = model.sample(3000, sweeps=20)
+        assert set(np.unique(drawn)) <= {0.0, 1.0}
+        # Three thousand draws are within 0.04; the machine within 0.1 of what it was taught.
+        np.testing.assert_allclose(drawn.mean(0), grey[0], atol=0.14)
+        assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.15
+        holed = np.where(np.arange(4) == np.arange(40)[:, None] % 4, np.nan, grey)
+        assert np.isfinite(model.set_params(max_updates=3).fit(holed).score_samples(holed)).all()
 
 
 # Weights
@@ -166,7 +164,7 @@ def test_whole_weights_are_repetitions(kind) -> None:
     """Where a batch holds all rows, in float64, from a start that draws no rows."""
     X = RANDOM.normal(size=(20, 3)) * (1.0, 5.0, 0.1)
     weights = np.arange(20) % 3
-    settings = {"dtype": "float64", "initial_std": 0.1, "max_updates": 40, "n_chains": 10}
+    settings = {"dtype": "float64", "initial_std": 0.1, "max_updates": 20, "n_chains": 10}
     one = small(kind, **settings).fit(X, sample_weight=weights)
     other = small(kind, **settings).fit(X.repeat(weights, 0))
     np.testing.assert_allclose(one.score_samples(X), other.score_samples(X), rtol=1e-9)
