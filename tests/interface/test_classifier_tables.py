@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -136,7 +135,12 @@ def test_file_and_machine(trees, tmp_path) -> None:
     np.testing.assert_array_equal(again.score_samples(HOLED), trees.score_samples(HOLED))
     assert again.get_params()["joint"] == 0.3 and list(again.feature_names_in_) == list(FRAME)
     machine = hm.load(tmp_path / "trees.safetensors")
-    assert machine.metadata["label"] == json.loads('{"classes": ["ash", "beech", "cedar"]}')
+    assert machine.metadata["label"]["coding"]["values"] == ["ash", "beech", "cedar"]
+    numbered = small(epochs=1, objective="discriminative").fit(FRAME, GROUP)
+    copy = RBMClassifier.from_machine(numbered.machine_)
+    assert copy.classes_.dtype.kind == "i" and copy.classes_.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="objective"):
+        copy.sample()
     around = RBMClassifier.from_machine(machine)
     assert list(around.classes_) == ["ash", "beech", "cedar"]
     np.testing.assert_array_equal(around.predict(HOLED), trees.predict(HOLED))

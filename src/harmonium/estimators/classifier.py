@@ -18,7 +18,7 @@ from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium.estimators._intake import Array, floating, refuse_blank, validated, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
-from harmonium.estimators._labels import observed_labels, one_hot
+from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._options import CONSTRAINTS, COUNT
 from harmonium.estimators._restricted import RestrictedEstimator
 from harmonium.layers import Categorical
@@ -67,7 +67,8 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
     Attributes:
         classes_: the labels, sorted.
         machine_: the trained ``BoltzmannMachine``; its layers are those of the data, the label and the hidden
-            units. Its metadata have the encoder of X, and under "label" the classes.
+            units. Its metadata have the encoder of X, under "label" the column of the classes
+            (``harmonium.data.column.Column``), and "objective".
         encoder_: turns X into states of the machine and back.
         history_: records of the training, see ``RBM``.
         n_updates_: updates made.
@@ -150,7 +151,8 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             double = getattr(rows, "dtype", None) == np.float64
             dtype = torch.float64 if double else torch.float32
             self._begin(rows, weights, dtype, (Categorical(1, len(self.classes_)), label))
-            self.machine_.metadata["label"] = {"classes": self.classes_.tolist()}
+            self.machine_.metadata["label"] = column_of(self.classes_).to_dict()
+            self.machine_.metadata["objective"] = self.objective if share else "discriminative"
         rate = _RATES[self.objective == "joint"] if self.learning_rate is None else self.learning_rate
         states = self._training_rows(rows, label)
         given = [l for l in self.machine_.visible if l != self._label_layer]
@@ -169,19 +171,19 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
 
     def _adopt(self, machine: BoltzmannMachine) -> None:
         label = machine.layers[machine.visible[-1]]
-        if len(machine.visible) < 2 or not label.discrete or label.n_units != 1:
+        if len(machine.visible) < 2 or label.n_units != 1 or label.width != label.n_states:
             raise ValueError(
-                "machine: expected a label as its last visible layer, one discrete unit beside the data's "
+                "machine: expected a label as its last visible layer, one categorical unit beside the data's "
                 f"layers, received {', '.join(str(machine.layers[l]) for l in machine.visible)}"
             )
-        states = range(int(label.n_states or 0))
-        about = machine.metadata.get("label", {})
-        classes = about.get("classes") if isinstance(about, dict) else None
-        self.classes_ = np.array(list(states) if classes is None else classes)
-        if len(self.classes_) != len(states):
+        self.classes_ = np.arange(label.width)
+        if "label" in machine.metadata:
+            self.classes_ = classes_of(machine.metadata["label"])
+        if len(self.classes_) != label.width:
             raise ValueError(
-                f"machine: expected {len(states)} classes in its metadata, received {len(self.classes_)}"
+                f"machine: expected {label.width} classes in its metadata, received {len(self.classes_)}"
             )
+        self._generative = machine.metadata.get("objective") != "discriminative"
         self._data_width = machine.visible_width - label.width
 
     @property
