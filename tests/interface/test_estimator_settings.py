@@ -46,7 +46,7 @@ def test_few_rows_are_not_few_updates(kind) -> None:
     assert small(kind, max_updates=5).fit(BITS, LABEL).n_updates_ == 5
 
 
-@pytest.mark.parametrize("kind", [RBM, DBM, RBMClassifier])
+@pytest.mark.parametrize("kind", [RBM, DBM])
 def test_a_run_that_was_too_short_says_so(kind) -> None:
     sizes = (16, 8) if kind is DBM else 16
     with pytest.warns(ConvergenceWarning, match=rf"{kind.__name__}: .*second half of 200 updates; more ep"):
