@@ -90,6 +90,11 @@ class Sheet:
     def numeric(self) -> bool:
         return all(column.numeric for column in self.columns)
 
+    def take(self, index: Any) -> Sheet:
+        """Some of the rows."""
+        columns = tuple(replace(column, values=column.values[index]) for column in self.columns)
+        return replace(self, columns=columns, index=None if self.index is None else self.index[index])
+
     def numbers(self) -> Array:
         """(rows, columns) float64, NaN where a cell is missing.
 

@@ -15,7 +15,7 @@ from harmonium.data._arrays import Array
 from harmonium.data._build import build
 from harmonium.data.column import COLUMN_KINDS, Column
 from harmonium.data.encoder import Encoder
-from harmonium.data.sheet import NUMPY, Cells, Sheet, sheet_of
+from harmonium.data.sheet import NUMPY, Cells, Sheet, cells_of, sheet_of
 
 UNKNOWN = ("error", "missing")
 
@@ -167,6 +167,37 @@ class Table(Encoder):
         decoded = zip(self.columns, self._decoded(X), strict=True)
         cells = (Cells(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded)
         return Sheet(tuple(cells), self.library)
+
+    def given(self, cells: Mapping[Any, Any]) -> Sheet:
+        """Rows of which some columns are given, and the cells of the others are missing.
+
+        Args:
+            cells: by column (by number where there are no names), one for all rows or one for each.
+
+        Raises:
+            ValueError: columns that are not there, or of different lengths.
+        """
+        for name in cells:
+            if name not in self.names:
+                raise ValueError(
+                    f"given: expected columns among {_list(list(self.names))}, received {name!r}"
+                )
+        listed = {
+            name: [x] if isinstance(x, (str, bytes)) or np.ndim(x) == 0 else list(x)
+            for name, x in cells.items()
+        }
+        rows = max((len(x) for x in listed.values()), default=1)
+        wrong = [name for name, x in listed.items() if len(x) not in (1, rows)]
+        if wrong:
+            raise ValueError(
+                f"given: expected one cell or {rows} in each column, received {len(listed[wrong[0]])} in "
+                f"{wrong[0]!r}"
+            )
+        columns = []
+        for column in self.columns:
+            x = listed.get(column.name, [None])
+            columns.append(cells_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
+        return Sheet(tuple(columns), self.library)
 
     def fill(self, X: Any, states: Any) -> Any:
         """A table with its missing cells taken from states or means of the visible units.
