@@ -1,7 +1,7 @@
 """Missing cells of tables: machines beside scikit-learn's imputers and a loop of forests.
 
     python experiments/table_imputation.py                     # 5 seeds, the forests 1
-    python experiments/table_imputation.py --tables wine --seeds 1
+    python experiments/table_imputation.py --tables wine --seeds 0
 
 A tenth, three tenths and half of the cells are lost, each by itself or in blocks: half of the columns at once
 in some rows. Every imputer learns from the table with its holes and fills them. Real cells: root mean square
@@ -139,7 +139,7 @@ def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--tables", nargs="+", choices=sorted(TABLES), default=list(TABLES))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--only", nargs="+", metavar="ARM")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/table_imputation.json"))
     arguments = parser.parse_args()
@@ -153,7 +153,7 @@ def main() -> None:
         "rounds": FOREST_ROUNDS,
         "forest_seeds": FOREST_SEEDS,
     }
-    for seed in range(arguments.seeds):
+    for seed in arguments.seeds:
         for name in arguments.tables:
             truth = TABLES[name]()
             for kind, lose in HOLES.items():

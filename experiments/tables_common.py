@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ class Lateral:
 
     def _folded(self) -> hm.BoltzmannMachine:
         """The machine of the standardised columns: x = centre + root u for the Gaussian units u of the RBM."""
-        machine = self.rbm.machine_.double()
+        machine = deepcopy(self.rbm.machine_).double()
         codings = [column.coding for column in self.rbm.encoder_.columns[: len(self.numbers)]]
         centre = self.mean + self.root @ np.array([coding.offset for coding in codings])
         root = torch.from_numpy(self.root * np.array([coding.scale for coding in codings]))
@@ -149,6 +150,12 @@ class Lateral:
         """The table with means and most probable categories in its holes, and with draws in them."""
         done = self._impute(table, draws)
         return self._filled(table, done.mean), [self._filled(table, states) for states in done.draws]
+
+    def sample(self, number: int, sweeps: int) -> pd.DataFrame:
+        """Rows from independent chains, in which the real columns are free of each other."""
+        rows = self.rbm.sample(number, sweeps=sweeps, random_state=self.seed)
+        numbers = self.scale.decode(self.mean + rows[self.numbers].to_numpy() @ self.root.T)
+        return pd.DataFrame(numbers, columns=self.numbers).join(rows[self.labels])
 
     def _filled(self, table: pd.DataFrame, states: Any) -> pd.DataFrame:
         labels = self.rbm.encoder_.decode(states)[self.labels]
