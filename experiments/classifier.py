@@ -8,9 +8,9 @@ the test set, 5 splits. RBMClassifier has its defaults but for a seed. The other
 (standardised, defaults else) and a support vector machine (RBF kernel, defaults).
 
 With few labels: 1 % of the training rows keep theirs, one of each digit at least, and the rest are known to
-be digits. Logistic regression sees the labelled rows alone; label spreading has its kernel of 7 neighbours. "labels
-often": each labelled row is there 50 times. "hidden units": logistic regression on the hidden units of an RBM
-that learnt all rows.
+be digits. Logistic regression sees the labelled rows alone; label spreading has its kernel of 7 neighbours.
+"labels often": each labelled row is there 50 times. "hidden units": logistic regression on the hidden units
+of an RBM that learnt all rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """MNIST by a machine with the label beside the pixels (Larochelle & Bengio 2008, Table 1).
 
-    python experiments/mnist_classifier.py --joint 0       # discriminative
-    python experiments/mnist_classifier.py --joint 0.01    # hybrid
+    python experiments/mnist_classifier.py                                          # discriminative
+    python experiments/mnist_classifier.py --joint 0.01 --hidden 700 --epochs 12    # hybrid
 
 784 pixels and a label, both joined to one hidden layer. Grey levels are probabilities: every update draws
 0/1 images from them, and p(y | x) is read at the grey levels themselves. 10,000 of the training images are
@@ -65,18 +65,18 @@ def errors(machine: hm.BoltzmannMachine, v: Tensor) -> Tensor:
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("--joint", type=float, default=0.01)
-    parser.add_argument("--hidden", type=int, default=1000)
-    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--joint", type=float, default=0.0)
+    parser.add_argument("--hidden", type=int, default=500)
+    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--rate", type=float, default=0.002)
     parser.add_argument("--decay", type=float, default=0.0)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--out", type=Path, default=Path("experiments/results/mnist_classifier.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     v, _ = images("mnist")
     test, _ = images("mnist-test")
-    for seed in range(arguments.seeds):
+    for seed in arguments.seeds:
         order = torch.randperm(len(v), generator=torch.Generator().manual_seed(seed))
         held_out, train = v[order[:HELD_OUT]], v[order[HELD_OUT:]]
         layers = [hm.Bernoulli(784), hm.Categorical(1, 10), hm.Bernoulli(arguments.hidden)]

@@ -110,12 +110,12 @@ class Lateral:
         return self
 
     def _folded(self) -> hm.BoltzmannMachine:
-        """The machine of the standardised columns: x = centre + root u for the Gaussian units u of the RBM."""
+        """The machine of standardised columns x = centre + root u, with u the Gaussian units of the RBM."""
         machine = deepcopy(self.rbm.machine_).double()
         codings = [column.coding for column in self.rbm.encoder_.columns[: len(self.numbers)]]
         centre = self.mean + self.root @ np.array([coding.offset for coding in codings])
         root = torch.from_numpy(self.root * np.array([coding.scale for coding in codings]))
-        law, (first, *others), hidden = machine.hamiltonian(), machine.visible, len(machine.layers) - 1
+        law, first, hidden = machine.hamiltonian(), machine.visible[0], len(machine.layers) - 1
         back, at = torch.linalg.inv(root), torch.from_numpy(centre)
         J = {edge: law.couplings[number].detach() for number, edge in enumerate(machine.edges)}
         linear, precision = (theta.detach() for theta in law.thetas[first])
