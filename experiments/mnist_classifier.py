@@ -92,6 +92,8 @@ def main() -> None:
             metrics={"error": lambda machine, _, grey=held_out: float(errors(machine, grey).mean())},
             callbacks=[best], seed=seed, progress=False,
         )  # fmt: skip
+        if run.status == "interrupted":
+            return
         seconds = time.process_time() - started
         curve = [round(float(each["error"]), 4) for each in run.history if "error" in each]
         found = {
