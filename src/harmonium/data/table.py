@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple, Self, final
+from operator import itemgetter
+from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 from torch import Tensor
@@ -19,9 +20,11 @@ from harmonium.data.sheet import NUMPY, Cells, Sheet, cells_of, sheet_of
 
 UNKNOWN = ("error", "missing")
 
+_T = TypeVar("_T")
+
 
 class Group(NamedTuple):
-    """Consecutive columns whose units make one visible layer.
+    """Columns of a kind, whose units make one visible layer.
 
     Attributes:
         kind: of the units.
@@ -39,16 +42,18 @@ class Group(NamedTuple):
 class Table(Encoder):
     """What is known of a table's columns: the map between its rows and the states of visible units.
 
-    A row has one unit for each column, in their order; consecutive columns of a kind, and of as many states,
-    make one layer (``groups``, ``harmonium.machine.visible_layers``). Make one with :meth:`fit`.
+    A row has one unit for each column. Those of a kind, and of as many states, stand side by side and make
+    one layer (``groups``, ``harmonium.machine.visible_layers``), wherever they stand in the table. Make one
+    with :meth:`fit`.
 
     Args:
-        columns: at least one, of different names.
+        columns: at least one, of different names, in the order of their units.
         library: what ``decode`` makes: a frame of "pandas", "polars" or another library that narwhals knows,
             or with "numpy" an array.
         unknown: what a cell that its column has no state for is taken as in ``encode``: "error" refuses it by
             name and value, "missing" takes it as missing. Such are new categories, and numbers beyond the
             range of counts and of units in an interval.
+        places: of these columns in the table, from 0; None: as they are.
 
     Raises:
         TypeError, ValueError: something else.
@@ -57,9 +62,16 @@ class Table(Encoder):
     columns: tuple[Column, ...]
     library: str = NUMPY
     unknown: str = "error"
+    places: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        places = range(len(self.columns)) if self.places is None else self.places
+        object.__setattr__(self, "places", tuple(places))
+        if sorted(self.places or ()) != list(range(len(self.columns))):
+            raise ValueError(
+                f"places: expected 0 to {len(self.columns) - 1} once each, received {self.places}"
+            )
         _checks.one_of(self.unknown, "unknown", UNKNOWN)
         if not self.columns or not all(isinstance(column, Column) for column in self.columns):
             raise TypeError("columns: expected at least one Column, received something else")
@@ -109,22 +121,24 @@ class Table(Encoder):
                 raise ValueError(
                     f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind!r}"
                 )
-        columns = tuple(Column.fit(cells, chosen.get(cells.name)) for cells in sheet.columns)
-        return cls(columns, sheet.library, unknown)
+        columns = [Column.fit(cells, chosen.get(cells.name)) for cells in sheet.columns]
+        looks = [(column.kind, column.coding.n_states) for column in columns]
+        places = sorted(range(len(columns)), key=lambda place: looks.index(looks[place]))
+        return cls(tuple(columns[place] for place in places), sheet.library, unknown, tuple(places))
 
     @property
     def names(self) -> tuple[str | int, ...]:
-        """Of the columns; their numbers where they have none."""
-        return tuple(column.name for column in self.columns)
+        """Of the columns as the table has them; their numbers where they have no names."""
+        return tuple(column.name for column in self._in_table(self.columns))
 
     @property
     def kinds(self) -> dict[str | int, str]:
         """Of the columns, by name."""
-        return {column.name: column.kind for column in self.columns}
+        return {column.name: column.kind for column in self._in_table(self.columns)}
 
     @property
     def groups(self) -> list[Group]:
-        """Consecutive columns whose units make one layer."""
+        """Columns whose units make one layer."""
         grouped = groupby((column.kind, column.coding.n_states) for column in self.columns)
         return [Group(kind, len(list(units)), n_states) for (kind, n_states), units in grouped]
 
@@ -166,7 +180,7 @@ class Table(Encoder):
         """``decode`` without the frame: the columns of cells."""
         decoded = zip(self.columns, self._decoded(X), strict=True)
         cells = (Cells(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded)
-        return Sheet(tuple(cells), self.library)
+        return Sheet(tuple(self._in_table(list(cells))), self.library)
 
     def given(self, cells: Mapping[Any, Any]) -> Sheet:
         """Rows of which some columns are given, and the cells of the others are missing.
@@ -197,7 +211,7 @@ class Table(Encoder):
         for column in self.columns:
             x = listed.get(column.name, [None])
             columns.append(cells_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
-        return Sheet(tuple(columns), self.library)
+        return Sheet(tuple(self._in_table(columns)), self.library)
 
     def fill(self, X: Any, states: Any) -> Any:
         """A table with its missing cells taken from states or means of the visible units.
@@ -233,7 +247,12 @@ class Table(Encoder):
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
         columns = tuple(Column.from_dict(column) for column in values["columns"])
-        return cls(columns, str(values["library"]), values["unknown"])
+        return cls(columns, str(values["library"]), values["unknown"], tuple(values["places"]))
+
+    def _in_table(self, columns: Sequence[_T]) -> list[_T]:
+        """Something of every column, in the order of the table."""
+        assert self.places is not None
+        return [x for _, x in sorted(zip(self.places, columns, strict=True), key=itemgetter(0))]
 
     def _matched(self, sheet: Sheet) -> list[Cells]:
         """The cells of each column."""
@@ -241,7 +260,8 @@ class Table(Encoder):
         if NUMPY in (self.library, sheet.library) and len(names) != len(self.columns):
             raise ValueError(f"X: expected {len(self.columns)} columns, received {len(names)}")
         if NUMPY in (self.library, sheet.library):
-            return list(sheet.columns)
+            assert self.places is not None
+            return [sheet.columns[place] for place in self.places]
         lacking = [name for name in self.names if name not in names]
         more = [name for name in names if name not in self.names]
         if lacking or more:
@@ -249,7 +269,7 @@ class Table(Encoder):
             raise ValueError(
                 f"X: expected columns {_list(list(self.names))} as in fit; the frame {complaint}"
             )
-        return [sheet.columns[names.index(name)] for name in self.names]
+        return [sheet.columns[names.index(column.name)] for column in self.columns]
 
     def _decoded(self, X: Any) -> list[Array]:
         x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X

@@ -144,10 +144,10 @@ class Conditional(Generative):
         return self._visible(X)
 
     def _column_number(self, column: Any, name: str) -> int:
-        """The place of a column that is called by its name, or by its number where there are none."""
+        """The unit of a column that is called by its name, or by its number where there are none."""
         names: list[Any] = list(range(self.n_features_in_))
         if isinstance(self.encoder_, Table):
-            names = list(self.encoder_.names)
+            names = [known.name for known in self.encoder_.columns]
         elif isinstance(column, str) and hasattr(self, "feature_names_in_"):
             names = list(self.feature_names_in_)
         if np.ndim(column) or column not in names:
