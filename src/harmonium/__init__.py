@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         training,
     )
     from harmonium.edges import Dense, Local, Masked
-    from harmonium.estimators import DBM, RBM, RBMClassifier
+    from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
     from harmonium.layers import (
         Bernoulli,
         Binomial,
@@ -60,6 +60,7 @@ __all__ = [
     "Masked",
     "NaturalGaussian",
     "RBMClassifier",
+    "RBMOutlier",
     "ReLU",
     "Spin",
     "StandardisedGaussian",
@@ -87,7 +88,7 @@ __all__ = [
 # A package is imported when it, or a name that it holds, is first asked for: torch alone takes seconds.
 _HOLDS = {
     "edges": ("Dense", "Local", "Masked"),
-    "estimators": ("DBM", "RBM", "RBMClassifier"),
+    "estimators": ("DBM", "RBM", "RBMClassifier", "RBMOutlier"),
     "layers": (
         *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),
         *("Spin", "StandardisedGaussian", "TruncatedGaussBernoulli", "TruncatedGaussian"),

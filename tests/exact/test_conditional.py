@@ -215,6 +215,32 @@ def test_predictions(name: str) -> None:
                 np.testing.assert_allclose(found[:, unit], expected, atol=1e-10)
 
 
+@every
+def test_predictions_of_one_unit(name: str) -> None:
+    """Given the other units of its layer too, where these are observed."""
+    machine = machine_of(name)
+    v = holes(machine, data_for(machine, 6))
+    oracle, states = oracle_of(machine), machine.split(v)
+    for l in machine.visible:
+        layer = machine.layers[l]
+        if not layer.discrete:
+            continue
+        unit, columns = layer.n_units - 1, layer.width // layer.n_units
+        weights = []
+        for value in layer.values():
+            x = states[l].clone()
+            x[:, unit * columns :] = value
+            row = torch.cat([x if m == l else other for m, other in states.items()], -1)
+            weights.append(oracle.log_unnormalised(row).detach())
+        found = hm.tasks.predict(machine, v, l, unit=unit)
+        assert found.shape == (len(v), 1, layer.n_states)
+        np.testing.assert_allclose(found[:, 0], torch.stack(weights, -1).softmax(-1), atol=1e-10)
+        drawn = hm.tasks.predict(machine, v, l, "gibbs", unit=unit, sweeps=2)
+        assert drawn.shape == found.shape and bool(drawn.isfinite().all())
+        with pytest.raises(ValueError, match=f"unit: expected one from 0 to {unit}"):
+            hm.tasks.predict(machine, v, l, unit=unit + 1)
+
+
 @pytest.mark.parametrize("name", ["label on top of a deep machine", "labels with inner edges"])
 def test_predictions_by_chains(name: str) -> None:
     """Means of 1,000 chains vary by less than 0.5/√1000 = 0.016, and by far less over 30 sweeps each."""

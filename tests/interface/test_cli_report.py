@@ -97,6 +97,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "modes": (BARS, "--rule", "ucd_lmi"),
         "planes": (str(folder / "bytes.npy"), "--binarise", "bit-planes"),
         "table": (str(folder / "people.csv"),),
+        "labels": (str(folder / "people.csv"), "--label", "smoker"),
     }
     for name, (data, *options) in kinds.items():
         hidden = [] if "--hidden" in options else TINY[:2]
@@ -118,6 +119,7 @@ NEEDS_DATA = {"activity", "columns", "landscape", "completion", "denoising"}
         ("modes", {"columns"}),
         ("planes", {"columns"}),
         ("table", TABLE_HAS_NO | {"landscape"}),
+        ("labels", TABLE_HAS_NO | {"landscape"}),
         ("ising.safetensors", {"curves"} | NEEDS_DATA),
     ],
 )

@@ -154,3 +154,111 @@ def test_what_does_not_fit_a_table_is_refused(cli: CommandLine, table: Path, tmp
     assert "binarise: expected none for a table" in cli.refuse(
         "train", table, tmp_path / "other", "--hidden", 3, "--binarise", "threshold"
     )
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".tsv"])
+def test_frames_and_tabs_in_and_out(cli: CommandLine, table: Path, tmp_path: Path, suffix: str) -> None:
+    if suffix != ".tsv":
+        pytest.importorskip("polars")
+    run, data, again = tmp_path / "run", tmp_path / f"table{suffix}", tmp_path / "again.csv"
+    cli.succeed("data", table, "--out", data)
+    found, first = read(data), read(table)
+    assert found.names == first.names
+    assert [c.dtype.lower() for c in found.sheet().columns[:2]] == ["int64", "float64"]
+    for mine, theirs in zip(found.sheet().columns, first.sheet().columns, strict=True):
+        assert mine.values.tolist() == pytest.approx(theirs.values.tolist(), nan_ok=True)
+    cli.succeed("data", data, "--out", again)
+    assert rows_of(again)[5:] == rows_of(table)[5:]
+    cli.train(data, run)
+    cli.succeed("sample", run, "--number", 7, "--sweeps", 5, "--out", tmp_path / f"rows{suffix}")
+    drawn = read(tmp_path / f"rows{suffix}").sheet()
+    assert [cells.name for cells in drawn.columns] == NAMES and len(drawn) == 7
+    assert set(drawn.columns[2].values) <= set(CITIES)
+    cli.succeed("impute", run, table, "--out", tmp_path / f"full{suffix}", "--sweeps", 5)
+    full = read(tmp_path / f"full{suffix}").sheet()
+    assert not any(cells.missing.any() for cells in full.columns)
+    answer = cli.refuse("impute", run, table, "--out", tmp_path / f"full{suffix}")
+    assert "exists; --overwrite replaces it" in answer
+
+
+def test_frames_have_types_and_categories(cli: CommandLine, tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    sizes = polars.Series(["M", "L", None] * 20, dtype=polars.Enum(["S", "M", "L"]))
+    frame = polars.DataFrame(
+        {"size": sizes, "n": polars.Series(range(60), dtype=polars.UInt8), "on": [True, False] * 30}
+    )
+    frame.write_parquet(tmp_path / "x.parquet")
+    cli.train(tmp_path / "x.parquet", tmp_path / "run")
+    few = ("--number", 5, "--sweeps", 3)
+    cli.succeed("sample", tmp_path / "run", *few, "--out", tmp_path / "s.parquet")
+    drawn = polars.read_parquet(tmp_path / "s.parquet")
+    assert drawn.schema["size"] == sizes.dtype and drawn.schema["on"] == polars.Boolean
+    assert drawn.schema["n"].is_integer()
+    cli.succeed("sample", tmp_path / "run", *few, "--given", "size=S", "--out", tmp_path / "g.csv")
+    assert {row[0] for row in rows_of(tmp_path / "g.csv")[1:]} == {"S"}  # which no row had
+
+
+def test_a_damaged_or_boastful_frame_is_refused(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polars = pytest.importorskip("polars")
+    polars.DataFrame({"x": [0.5] * 200_000}).write_parquet(tmp_path / "x.parquet")
+    monkeypatch.setenv("HARMONIUM_READ_LIMIT", "1000000")
+    answer = cli.refuse("data", tmp_path / "x.parquet")
+    assert "200000 rows of 1 columns claims 1600000 bytes" in answer and "HARMONIUM_READ_LIMIT=" in answer
+    for suffix in ("parquet", "feather"):
+        (tmp_path / f"y.{suffix}").write_text("no such thing")
+        assert "cannot be read as" in cli.refuse("data", tmp_path / f"y.{suffix}")
+
+
+def test_kinds_of_columns_come_from_a_file(cli: CommandLine, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "k.toml").write_text(
+        'age = { kind = "binomial", largest = 120 }\n'
+        'city = { kind = "categorical", values = ["Bern", "Rom", "Ulm", "Oslo"] }\n'
+    )
+    (tmp_path / "k.json").write_text('{"height": "standardised_gaussian", "member": "spin"}')
+    found = cli.train(table, tmp_path / "a", "--kinds", tmp_path / "k.toml")
+    assert found["layers"][:3] == ["Binomial(1, 120)", "Gaussian(1)", "Categorical(1, 4)"]
+    found = cli.train(table, tmp_path / "b", "--kinds", tmp_path / "k.json")
+    assert found["layers"][:4] == ["Gaussian(1)", "StandardisedGaussian(1)", "Categorical(1, 3)", "Spin(1)"]
+
+
+def test_unknown_cells_are_refused_or_missing(cli: CommandLine, table: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other.csv", [[30, 170.5, "Oslo", "yes"]])
+    strict, lenient = tmp_path / "strict", tmp_path / "lenient"
+    cli.train(table, strict)
+    cli.train(table, lenient, "--unknown", "missing")
+    flags = ("--sweeps", 3, "--overwrite", "--out", tmp_path / "full.csv")
+    assert "--unknown missing takes such cells as missing" in cli.refuse("impute", strict, other, *flags)
+    for run, more in ((strict, ("--unknown", "missing")), (lenient, ())):
+        cli.succeed("impute", run, other, *flags, *more)
+        assert rows_of(tmp_path / "full.csv")[1][2] in CITIES
+    assert "received 'Oslo'" in cli.refuse("impute", lenient, other, *flags, "--unknown", "refuse")
+
+
+def test_several_draws_are_several_files(cli: CommandLine, table: Path, tmp_path: Path) -> None:
+    cli.train(table, tmp_path / "run")
+    arguments = ("--imputations", 7, "--sweeps", 5, "--json", "--out", tmp_path / "full.csv")
+    found = cli.succeed("impute", tmp_path / "run", table, *arguments).json
+    files = [tmp_path / f"full-{i}.csv" for i in range(1, 8)]
+    assert found["files"] == [str(path) for path in files] and not (tmp_path / "full.csv").exists()
+    completions = [rows_of(path) for path in files]
+    assert len({rows[1][0] for rows in completions}) > 1  # the age of the first row was missing
+    assert all(rows[5:] == completions[0][5:] for rows in completions)
+    assert "full-1.csv exists" in cli.refuse("impute", tmp_path / "run", table, *arguments)
+
+
+def test_numbers_are_matched_by_their_names(cli: CommandLine, tmp_path: Path) -> None:
+    """Also where no table stands between file and machine."""
+    random = np.random.default_rng(0)
+    rows = [[f"{x:.3f}", f"{100 + y:.3f}"] for x, y in random.normal(size=(40, 2))]
+    cli.train(write(tmp_path / "whole.csv", rows, ["east", "north"]), tmp_path / "run")
+    turned = write(tmp_path / "turned.csv", [["101.5", "0.25"], ["", "0.5"]], ["north", "east"])
+    cli.succeed("impute", tmp_path / "run", turned, "--out", tmp_path / "full.csv", "--sweeps", 5)
+    header, first, second = rows_of(tmp_path / "full.csv")
+    assert header == ["east", "north"] and first == ["0.25", "101.5"]
+    assert second[0] == "0.5" and 90 < float(second[1]) < 110
+    other = write(tmp_path / "other.csv", [["1", "2"]], ["east", "up"])
+    assert "received none called 'north'" in cli.refuse(
+        "impute", tmp_path / "run", other, "--out", tmp_path / "y.csv"
+    )

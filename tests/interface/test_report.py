@@ -131,6 +131,32 @@ def test_refused_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         learning_curve(HISTORY, tmp_path / "c.png")
 
 
+def test_real_columns_beside_sampled_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real pairs above the diagonal, sampled ones below; nothing is cut off, missing cells are left out."""
+    pytest.importorskip("matplotlib")
+    pandas = pytest.importorskip("pandas")
+    kinds = pandas.Categorical(["b", "a", None] * 10, categories=["b", "a", "c"])
+    real = pandas.DataFrame({"x": np.arange(30.0), "kind": kinds, "y": np.arange(30) % 2})
+    sampled = pandas.DataFrame({"y": [0, 1], "kind": ["c", "b"], "x": [-50.0, np.nan]})
+    figures: list[Any] = []
+    module = sys.modules["harmonium.report.columns"]
+    monkeypatch.setattr(module, "save_figure", lambda figure, path: figures.append(figure))
+    hm.report.compare_columns(real, sampled, tmp_path / "c.png")
+    grid = np.array(figures[0].axes).reshape(3, 3)
+    points = [[len(panel.collections[0].get_offsets()) if panel.collections else None for panel in row]
+              for row in grid]  # fmt: skip
+    assert points == [[None, 20, 30], [1, None, 20], [1, 2, None]]
+    assert grid[0, 1].get_xlim() == (-0.5, 2.5) and grid[1, 0].get_xlim()[0] < -50
+    assert [text.get_text() for text in grid[2, 1].get_xticklabels()] == ["b", "a", "c"]
+    bars = [bar.get_height() for bar in grid[1, 1].patches]
+    assert bars == pytest.approx([0.5, 0.5, 0, 0.5, 0, 0.5])
+    monkeypatch.undo()
+    hm.report.compare_columns(np.eye(3), np.eye(3)[:2], tmp_path / "c.png", columns=[0])
+    assert (tmp_path / "c.png").stat().st_size > 1000
+    with pytest.raises(ValueError, match=r"sampled: expected values in the columns \['x', 'z'\].*\['z'\]"):
+        hm.report.compare_columns(real.assign(z=1), sampled, tmp_path / "c.png", columns=["x", "z"])
+
+
 def test_summary(tmp_path: Path) -> None:
     write_summary(
         tmp_path / "summary.md",

@@ -22,14 +22,7 @@ from harmonium.training import TrainingRun, Update, lock, train
 
 WIDTHS = (6, 4)
 DATA = np.random.default_rng(1).integers(0, 2, (23, WIDTHS[0])).astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def run(run_dir: Path | None, *observers: Any, **settings: Any) -> TrainingRun:

@@ -68,22 +68,23 @@ def test_kinds_are_chosen_by_what_the_columns_hold():
     assert set(Table.fit(FRAME[["age", "income"]], "double_relu").kinds.values()) == {"double_relu"}
 
 
-def test_consecutive_columns_of_a_kind_make_one_layer_in_their_order():
+def test_columns_of_a_kind_make_one_layer_wherever_they_stand():
     assert [tuple(group) for group in TABLE.groups] == [
-        ("gaussian", 2, 2),
-        ("bernoulli", 1, 2),
-        ("categorical", 2, 3),
+        ("gaussian", 3, 2),
+        ("bernoulli", 2, 2),
+        ("categorical", 6, 3),
         ("spin", 1, 2),
-        ("categorical", 2, 3),
-        ("gaussian", 1, 2),
-        ("bernoulli", 1, 2),
-        ("categorical", 2, 3),
         ("binomial", 1, int(FRAME["count"].max()) + 1),
         ("truncated_gaussian", 1, 2),
     ]
     machine = joined(visible_layers(TABLE), [Bernoulli(3), Bernoulli(2)])
     assert machine.visible_width == TABLE.width == TABLE.encode(FRAME).shape[1]
-    assert machine.graph.edges == (*((l, 10) for l in range(10)), (10, 11))
+    assert machine.graph.edges == (*((l, 6) for l in range(6)), (6, 7))
+    assert TABLE.names == tuple(FRAME) and list(TABLE.decode(TABLE.encode(FRAME))) == list(FRAME)
+    array = np.column_stack([FRAME["member"].astype(float), FRAME["income"], FRAME["flag"].astype(float)])
+    numbers = Table.fit(array)
+    assert [column.name for column in numbers.columns] == [0, 2, 1]
+    np.testing.assert_allclose(numbers.decode(numbers.encode(array)), array, atol=1e-6)
     machine.check_rows(torch.from_numpy(TABLE.encode(FRAME)), "X")
     machine.check_rows(torch.from_numpy(TABLE.encode(holed())), "X", missing=True)
     order = TABLE.encode(FRAME[["city", "grade"] + [n for n in FRAME if n not in ("city", "grade")]])
@@ -116,7 +117,8 @@ def test_missing_cells_are_nan_in_the_whole_of_their_unit():
     frame = holed()
     states = TABLE.encode(frame)
     ends = np.cumsum([column.coding.width for column in TABLE.columns])
-    for name, part in zip(frame, np.split(states, ends[:-1], axis=1), strict=True):
+    names = [column.name for column in TABLE.columns]
+    for name, part in zip(names, np.split(states, ends[:-1], axis=1), strict=True):
         np.testing.assert_array_equal(np.isnan(part).all(1), frame[name].isna())
         np.testing.assert_array_equal(np.isnan(part).any(1), frame[name].isna())
     back = TABLE.decode(states)
@@ -193,7 +195,8 @@ def test_polars_there_and_back():
         polars.col("text").cast(polars.Enum(["y", "x", "z"])).alias("enum"),
     )
     table = Table.fit(frame)
-    assert table.columns[-1].coding.values == ("y", "x", "z") and table.columns[-1].declared
+    enum = next(column for column in table.columns if column.name == "enum")
+    assert enum.coding.values == ("y", "x", "z") and enum.declared
     testing.assert_frame_equal(table.decode(table.encode(frame)), frame)
     gaps = frame.with_columns(polars.when(polars.col("whole") > 50).then(polars.col("text")).alias("text"))
     back = table.decode(table.encode(gaps))
@@ -322,6 +325,36 @@ NAMES = [f"person {i}" for i in range(ROWS)]
 def test_tables_that_are_refused_say_what_to_do(columns, kinds, error, message):
     with pytest.raises(error, match=message):
         Table.fit(pandas.DataFrame(columns), kinds)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "unseen", "message"),
+    [
+        (
+            ["a", "b"],
+            {"kind": "categorical", "values": ["c", "b", "a"]},
+            "c",
+            "values: expected all that are",
+        ),
+        ([1, 2], {"kind": "binomial", "largest": 9}, 9, "largest: expected at least 2"),
+        (
+            [1.0, 2.0],
+            {"kind": "truncated_gaussian", "low": 0, "high": 4.5},
+            4.5,
+            "low, high: expected an interval",
+        ),
+        ([0, 1], {"kind": "spin", "values": [1, 0]}, 1, "values: expected all that are there"),
+    ],
+)
+def test_what_is_known_beyond_the_cells(cells, kind, unseen, message):
+    table = Table.fit(pandas.DataFrame({"x": cells}), {"x": kind})
+    again = encoder_from_dict(json.loads(json.dumps(table.to_dict())))
+    assert again.decode(again.encode(pandas.DataFrame({"x": [unseen]})))["x"].tolist() == [unseen]
+    narrow = {"values": cells[:1], "largest": 1, "low": 1.5}
+    with pytest.raises(ValueError, match=message):
+        Table.fit(pandas.DataFrame({"x": cells}), {"x": {k: narrow.get(k, v) for k, v in kind.items()}})
+    with pytest.raises(ValueError, match=r"expected options among .*, received most=3"):
+        Table.fit(pandas.DataFrame({"x": cells}), {"x": {**kind, "most": 3}})
 
 
 def test_what_is_no_table():

@@ -19,14 +19,7 @@ from harmonium.training import STOP, TrainingRun, Update, callbacks, train
 
 VISIBLE, HIDDEN = 6, 4
 X = torch.eye(VISIBLE)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def run(**settings: Any) -> TrainingRun:

@@ -19,14 +19,7 @@ from harmonium.training.gradient import clipped, decayed, global_norm
 from harmonium.training.seeds import stream_seed
 
 VISIBLE, HIDDEN = 6, 4
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def machine(seed: int = 0) -> hm.BoltzmannMachine:

@@ -24,14 +24,7 @@ from harmonium.training import STOP, TrainingRun, Update, callbacks, train
 VISIBLE, HIDDEN = 6, 4
 CHECKPOINTS = {"checkpoint.pt", "checkpoint-previous.pt"}
 FILES = {"config.json", *CHECKPOINTS, "history.jsonl", "machine.safetensors", "averaged.safetensors"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def machine(hidden: int = HIDDEN) -> hm.BoltzmannMachine:

@@ -25,6 +25,7 @@ COMMANDS = {
     "sample": "Draw samples from a machine by Markov chains and write them to a file.",
     "denoise": "Estimate clean rows from noisy ones, with a machine as what is known of clean rows.",
     "impute": "Fill in missing values given the rest of each row, and write the completed rows to a file.",
+    "predict": "Predict the label, or any column, from the rest of each row, and write it to a file.",
     "landscape": "Find the TAP solutions that rows of DATA flow to, and draw them.",
     "report": "Tell of a run in one HTML page: how it went, how good the machine is, what it has learned.",
     "data": "Describe DATA; convert them, draw them.",
@@ -134,4 +135,12 @@ def _in_options(message: str) -> str:
                 names.setdefault(parameter.name, parameter.opts[0])
     head, colon, rest = message.partition(": ")
     head = ", ".join(names.get(word, word) for word in head.split(", "))
-    return (head + colon + rest).replace("overwrite=True", "--overwrite").replace("resume=True", "--resume")
+    text = head + colon + rest
+    words = {
+        "overwrite=True": "--overwrite",
+        "resume=True": "--resume",
+        'unknown="missing"': "--unknown missing",
+    }
+    for word, flag in words.items():
+        text = text.replace(word, flag)
+    return text

@@ -13,7 +13,9 @@ import typer
 from harmonium import _checks
 from harmonium.cli import options
 from harmonium.cli.encoding import naming
+from harmonium.cli.labels import split_label
 from harmonium.cli.output import check_target, show
+from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import DataSet, Rows, Table, read
 from harmonium.data._arrays import is_sparse
 from harmonium.machine.storage import replace_file
@@ -26,7 +28,9 @@ def data(
     source: Annotated[
         str, typer.Argument(metavar="DATA", help="A file, a folder of images, or a built-in name.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Convert: a file that ends in .npy or .npz.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help=f"Convert: a file that ends in .npy, .npz, {', '.join(TABLES)}.")
+    ] = None,
     grid: Annotated[Path | None, typer.Option(help="Draw the first rows: a file that ends in .png.")] = None,
     number: Annotated[int, typer.Option(help="How many rows to draw.")] = 100,
     columns: Annotated[int | None, typer.Option(help="Images in a row of the grid.")] = None,
@@ -40,7 +44,7 @@ def data(
     _checks.positive_int(number, "number")
     shape = options.image_shape_of(image_shape)
     if out is not None:
-        check_target(out, "out", (".npy", ".npz"), overwrite)
+        check_target(out, "out", (*TABLES, ".npy", ".npz"), overwrite)
     if grid is not None:
         check_target(grid, "grid", (".png",), overwrite)
     dataset = read(source)
@@ -100,6 +104,10 @@ def _describe_table(dataset: DataSet) -> dict[str, Any]:
 
 def _convert(dataset: DataSet, out: Path) -> None:
     samples, buffer = dataset.samples, io.BytesIO()
+    if out.suffix.lower() in TABLES:
+        labels = None if dataset.labels is None else split_label(dataset, "label")[1]
+        write_rows(out, dataset.sheet(), None, None, dataset.names, labels)
+        return
     if samples.dtype.kind == "O":
         with naming(dataset.name):
             samples = dataset.sheet().numbers()

@@ -14,13 +14,12 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium.cli import options
-from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
+from harmonium.cli.coding import Coding
+from harmonium.cli.encoding import source_of
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
-from harmonium.data import read
 from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine
 from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks import denoise as clean
 
@@ -72,10 +71,12 @@ def denoise(
     _, shape = source_of(machine)
     if out.suffix.lower() == ".png" and not shape:
         raise ValueError("out: expected a .npy file for data without an image shape, received .png")
-    seen = _states(machine, noisy)
+    coding = Coding.of(machine)
+    coding.refuse_label("denoise")
+    seen = _states(coding, noisy)
     seen = seen if number is None else seen[: _checks.positive_int(number, "number")]
-    known = None if base is None else _states(machine, base)
-    encoder = encoder_of(machine)
+    known = None if base is None else _states(coding, base)
+    encoder = coding.encoder
     deviation = None if noise_deviation is None else noise_in_states(noise_deviation, encoder)
     generator = as_generator(seed, machine.device)
     truth, layer = seen, machine.layers[machine.visible[0]]
@@ -115,9 +116,9 @@ def denoise(
     show(result, as_json)
 
 
-def _states(machine: BoltzmannMachine, source: str) -> Tensor:
-    rows = encoded_rows(machine, read(source))
-    return rows.take(torch.arange(len(rows))).to(machine.device)
+def _states(coding: Coding, source: str) -> Tensor:
+    rows = coding.rows(coding.read(source))
+    return rows.take(torch.arange(len(rows))).to(coding.machine.device)
 
 
 def _wrong(layer: Layer, truth: Tensor, seen: Tensor, decision: Tensor) -> dict[str, float]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium.data import (
@@ -22,7 +24,7 @@ from harmonium.data import (
     encoder_from_dict,
 )
 from harmonium.data._arrays import is_sparse
-from harmonium.data.sheet import differ_in_kind
+from harmonium.data.sheet import Sheet, differ_in_kind
 from harmonium.layers import Layer
 from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, visible_for, visible_layers
 
@@ -30,17 +32,25 @@ BINARISE = ("none", "threshold", "sample", "bit-planes", "gray-planes")
 
 
 def fit_encoding(
-    dataset: DataSet, visible: str, binarise: str, seed: int
+    dataset: DataSet,
+    visible: str,
+    binarise: str,
+    seed: int,
+    kinds: Mapping[str, Any] | None = None,
+    unknown: str = "error",
 ) -> tuple[list[Layer], Encoder, Any]:
     """Visible layers for data, the encoder that makes their states, and the encoded data.
 
-    A table stands between the two where the data have text, missing cells or columns that differ in kind.
+    A table stands between the two where the data have text, missing cells or columns that differ in kind, or
+    the kinds of some are given.
 
     Args:
         dataset: what to learn from.
         visible: kind of visible units, see ``harmonium.machine.visible_for``.
         binarise: what is done to grey levels first: one of ``BINARISE``.
         seed: of the draws of ``binarise="sample"``.
+        kinds: of some columns, by name, for ``Table.fit``.
+        unknown: see ``Table``.
 
     Raises:
         ValueError: data that do not suit the two; the message names the data.
@@ -48,11 +58,12 @@ def fit_encoding(
     _checks.one_of(binarise, "binarise", BINARISE)
     _checks.one_of(visible, "visible", VISIBLE_KINDS)
     with naming(dataset.name):
-        if _is_table(dataset, visible):
+        if kinds or _is_table(dataset, visible):
             if binarise != "none":
                 raise ValueError(f"binarise: expected none for a table, received {binarise}")
             sheet = dataset.sheet()
-            table = Table.fit(sheet, None if visible == "auto" else visible)
+            chosen = {cells.name: visible for cells in sheet.columns} | _by_column(kinds or {}, sheet)
+            table = Table.fit(sheet, chosen, unknown=unknown)
             return visible_layers(table), table, table.encode(sheet)
     two_values = None if visible == "auto" else Layer.registry[visible].two_values
     if binarise.endswith("-planes") and visible != "auto" and two_values != (0.0, 1.0):
@@ -78,31 +89,6 @@ def fit_encoding(
     return [layer], parts[0] if len(parts) == 1 else Compose(tuple(parts)) if parts else Identity(), states
 
 
-def encoded_rows(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
-    """Data as rows of a trained machine's states.
-
-    Raises:
-        ValueError: data that do not suit the machine; the message names the data.
-    """
-    with naming(dataset.name):
-        encoder = encoder_of(machine)
-        states = (
-            encoder.encode(dataset.sheet())
-            if isinstance(encoder, Table)
-            else encode(encoder, dataset.samples)
-        )
-        if isinstance(encoder, Table) and np.isnan(states).any():
-            row = int(np.isnan(states).any(1).argmax())
-            raise ValueError(
-                f"X: expected no missing cell, received one in row {row}; harmonium impute fills them in"
-            )
-        rows = Rows.of(states, dtype=machine.dtype)
-        width = machine.visible_width
-        if rows.width != width:
-            raise ValueError(f"X: expected {width} columns for the machine's states, received {rows.width}")
-    return rows
-
-
 def encoder_of(machine: BoltzmannMachine) -> Encoder:
     """The encoder stored with a machine, or none at all.
 
@@ -114,19 +100,6 @@ def encoder_of(machine: BoltzmannMachine) -> Encoder:
         return Identity() if description is None else encoder_from_dict(description)
     except (TypeError, ValueError) as error:
         raise ValueError(f"RUN: its machine's metadata are damaged, encoder {error}") from error
-
-
-def names_of(machine: BoltzmannMachine) -> tuple[str, ...] | None:
-    """The names of the columns that a machine was trained on, where they had names.
-
-    Raises:
-        ValueError: what is stored with the machine is none.
-    """
-    about = machine.metadata.get("data") or {}
-    names = about.get("names") if isinstance(about, dict) else None
-    if names is None or (isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)):
-        return None if names is None else tuple(names)
-    raise ValueError("RUN: its machine's metadata are damaged, expected names of columns")
 
 
 def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
@@ -153,12 +126,19 @@ def _is_table(dataset: DataSet, visible: str) -> bool:
     )
 
 
+def _by_column(kinds: Mapping[str, Any], sheet: Sheet) -> dict[Any, Any]:
+    """The kinds by the columns' own names, which are numbers where they have none."""
+    if all(isinstance(cells.name, int) for cells in sheet.columns):
+        return {int(name) if name.isdecimal() else name: kind for name, kind in kinds.items()}
+    return dict(kinds)
+
+
 def encode(encoder: Encoder, samples: Any) -> Any:
     """Samples through an encoder: a batch at a time as they are read, or all at once where it draws."""
     if isinstance(encoder, Identity):
         return samples
     if encoder.draws:
-        return encoder.encode(_dense(samples))
+        return encoder.encode(dense(samples))
     return Rows.of(samples).encoded(encoder)
 
 
@@ -168,10 +148,19 @@ def naming(name: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        if str(error).startswith("kinds: "):  # not the data's mistake
+            raise
         raise ValueError(f"{name}: {str(error).removeprefix('X: ')}") from error
     except TypeError as error:
         raise TypeError(f"{name}: {str(error).removeprefix('X: ')}") from error
 
 
-def _dense(samples: Any) -> Any:
+def in_memory(states: Any) -> Tensor:
+    """Encoded data as one tensor, (rows, width), float64, NaN where a state is missing."""
+    rows = Rows.of(states, torch.float64, missing=True)
+    return rows.take(torch.arange(len(rows)))
+
+
+def dense(samples: Any) -> Any:
+    """Samples as one array in memory."""
     return samples.toarray() if is_sparse(samples) else np.asarray(samples[()])

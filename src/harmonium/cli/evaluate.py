@@ -14,13 +14,14 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli import options
-from harmonium.cli.encoding import encoded_rows, encoder_of
+from harmonium.cli.coding import Coding
 from harmonium.cli.mixing import mixing
 from harmonium.cli.output import check_target, show, working
+from harmonium.cli.predict import probabilities
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
 from harmonium.cli.runs import load_machine
 from harmonium.cli.tap import STARTS, notes_on, tap_partition
-from harmonium.data import Rows, read
+from harmonium.data import Rows
 from harmonium.likelihood import (
     LogPartition,
     TapPartition,
@@ -74,6 +75,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the bounds of --mixing, which it implies, as a PNG file."),
     ] = None,
+    unknown: options.Unknown = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = None,
@@ -90,9 +92,10 @@ def evaluate(
     if mixing_plot is not None:
         check_target(mixing_plot, "mixing_plot", (".png",), overwrite)
     machine, source = load_machine(run, averaged, options.as_device(device))
-    sets = [(name, encoded_rows(machine, read(name))) for name in data or []]
+    coding = Coding.of(machine, options.unknown_of(unknown))
+    sets = [(name, coding.rows(coding.read(name))) for name in data or []]
     if base is not None:
-        base_rows: Rows | None = encoded_rows(machine, read(base))
+        base_rows: Rows | None = coding.rows(coding.read(base))
     else:
         base_rows = sets[0][1] if sets else None
     base = base or (sets[0][0] if sets else None)
@@ -109,9 +112,9 @@ def evaluate(
     results = []
     for name, rows in sets:
         with working(f"evaluating {name}"):
-            results.append({"data": name, **evaluate_rows(machine, rows, log_partition, seed, notes)})
+            results.append({"data": name, **evaluate_rows(coding, rows, log_partition, seed, notes)})
             if tap is not None:
-                results[-1]["tap_log_likelihood"] = _tap_mean(machine, rows, tap)
+                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap)
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
             result["mixing"], remarks, meetings = mixing(machine, mixing_steps, seed)
@@ -177,8 +180,9 @@ def estimate(
 
 
 def evaluate_rows(
-    machine: BoltzmannMachine, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
+    coding: Coding, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
 ) -> dict[str, Any]:
+    machine = coding.machine
     likelihoods: list[Tensor] = []
     bounds: list[Tensor] = []
     pseudo: list[Tensor] = []
@@ -213,11 +217,11 @@ def evaluate_rows(
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
     mean, error = _mean(likelihoods)
     if mean is not None and _density(machine):
-        mean += encoder_of(machine).log_abs_det(visible_units(machine))
+        mean += coding.log_abs_det
         notes.append("log_likelihood: a density in the units of the data")
     bound, bound_error = _mean(bounds)
     if bound is not None and _density(machine):
-        bound += encoder_of(machine).log_abs_det(visible_units(machine))
+        bound += coding.log_abs_det
         notes.append("variational_bound: of a density in the units of the data")
     enumerated = deep and not unavailable
     limits: dict[str, float | None] = {}
@@ -234,15 +238,37 @@ def evaluate_rows(
         "rows_standard_error": bound_error if unavailable else error,
         "log_partition_standard_error": 0.0 if enumerated else log_partition.standard_error,
         **({"variational_bound": bound} if unavailable else {}),
+        **_of_labels(coding, rows, notes, seed),
         "pseudo_log_likelihood": pseudo_mean,
         "pseudo_standard_error": pseudo_error,
     }
 
 
-def _tap_mean(machine: BoltzmannMachine, rows: Rows, partition: TapPartition) -> float:
+def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
+    """How well the label follows from the rest of each row."""
+    if coding.label is None:
+        return {}
+    if coding.objective == "discriminative":
+        notes.append(
+            "log_likelihood: of a machine that has learned the label given the rest, and not the rest"
+        )
+    place, right, nats = coding.unit_of(str(coding.label.name)), 0, 0.0
+    for chunk in rows.chunks(_CHUNK_ROWS):
+        states = chunk.to(coding.machine.device)
+        p, method = probabilities(coding, place, states, "auto", seed)
+        own = coding.split(states)[1].argmax(1)
+        right += int((p.argmax(1) == own).sum())
+        nats += float(p[torch.arange(len(p)), own].log().sum())
+    if method == "gibbs":
+        notes.append("label_log_likelihood: by chains, as there are too many states to count")
+    return {"label_accuracy": right / len(rows), "label_log_likelihood": nats / len(rows)}
+
+
+def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition) -> float:
+    machine = coding.machine
     chunks = (chunk.to(machine.device) for chunk in rows.chunks(_CHUNK_ROWS))
     mean = float(torch.cat([tap_log_likelihood(machine, v, partition) for v in chunks]).mean())
-    return mean + encoder_of(machine).log_abs_det(visible_units(machine)) if _density(machine) else mean
+    return mean + coding.log_abs_det if _density(machine) else mean
 
 
 def _density(machine: BoltzmannMachine) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
@@ -14,12 +13,12 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli import options
-from harmonium.cli.encoding import encode, encoder_of, naming, source_of
+from harmonium.cli.coding import Coding, holes, numbers
+from harmonium.cli.encoding import dense, naming, source_of
 from harmonium.cli.output import check_target, show, working
-from harmonium.cli.pseudo import visible_units
-from harmonium.cli.rows_file import write_rows
+from harmonium.cli.rows_file import SUFFIXES, write_rows
 from harmonium.cli.runs import load_machine
-from harmonium.data import Rows, Table, missing_at_random, missing_half, missing_rectangles, read
+from harmonium.data import Table, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.missing import SIDES
 from harmonium.tasks import METHODS
 from harmonium.tasks import impute as fill_in
@@ -33,7 +32,7 @@ def impute(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Rows to complete.")],
     out: Annotated[
         Path,
-        typer.Option(help="File for the completed rows: .npy or .csv, in the data's units, or .png, a grid."),
+        typer.Option(help=f"File for the completed rows: {', '.join(SUFFIXES[:-1])}, or .png, a grid."),
     ],
     missing: Annotated[
         str,
@@ -46,6 +45,10 @@ def impute(
     value: Annotated[
         str, typer.Option(help="What to write: mode or best (one completion), mean, or draw (a random one).")
     ] = "best",
+    imputations: Annotated[
+        int | None,
+        typer.Option(help="So many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv."),
+    ] = None,
     rows: Annotated[int | None, typer.Option(help="Only the first rows of DATA.")] = None,
     draws: Annotated[int, typer.Option(help="Chains or searches of every row.")] = 5,
     sweeps: Annotated[int, typer.Option(help="Sweeps of every chain.")] = 100,
@@ -54,6 +57,7 @@ def impute(
         str | None, typer.Option(help="Shape of an image, such as 28x28, where the data had none.")
     ] = None,
     averaged: options.Averaged = False,
+    unknown: options.Unknown = None,
     seed: options.Seed = 0,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -64,67 +68,67 @@ def impute(
     options.set_threads(threads)
     _checks.one_of(value, "value", _VALUES)
     _checks.one_of(method, "method", METHODS)
-    check_target(out, "out", (".csv", ".npy", ".png"), overwrite)
+    if imputations is not None and value not in ("draw", "best"):
+        raise ValueError(f"imputations: expected with --value draw, received {value}")
+    targets = _targets(out, imputations)
+    for target in targets:
+        check_target(target, "out", SUFFIXES, overwrite)
     machine, source = load_machine(run, averaged, options.as_device(device))
-    dataset = read(data)
-    dataset = replace(dataset, samples=np.asarray(dataset.samples[:rows] if rows else dataset.samples[()]))
-    encoder = encoder_of(machine)
-    with naming(data):
-        table = isinstance(encoder, Table)
-        X = dataset.sheet().numbers() if dataset.samples.dtype.kind == "O" and not table else dataset.samples
+    coding = Coding.of(machine, options.unknown_of(unknown))
+    dataset = coding.read(data)
+    some = dataset.samples[:rows] if rows else dataset.samples[()]
+    labels = dataset.labels[:rows] if rows and dataset.labels is not None else dataset.labels
+    dataset = replace(dataset, samples=dense(some), labels=labels)
     _, image = source_of(machine)
     shape = options.image_shape_of(image_shape) or tuple(dataset.image_shape or image)
     if out.suffix.lower() == ".png" and not shape:
         raise ValueError("image_shape: expected a form such as 28x28 for data without a shape, received none")
+    rest, _ = coding.apart(dataset)
+    with naming(data):
+        table = isinstance(coding.encoder, Table)
+        X = rest.samples if table else numbers(rest)
     absent = _pattern(missing, X, shape, seed)
     with naming(data):
-        if isinstance(encoder, Table):
-            rest = X.astype(object)
-            rest[absent.numpy()] = None
-            states = torch.from_numpy(encoder.encode(dataset.sheet())).to(machine.dtype)
-            absent |= unobserved(machine, states)
-        else:
-            v = Rows.of(encode(encoder, _filled(X, absent.numpy())), dtype=machine.dtype)
-            states = v.take(torch.arange(len(v)))
-            machine.check_rows(states.to(machine.device), "X")
-        n_units = visible_units(machine)
-        if n_units % X.shape[1]:
-            raise ValueError(f"X: expected a column for each of {n_units} units, received {X.shape[1]}")
-        # A column of the data has one unit, or one in each of the planes that follow each other.
-        units = absent.repeat(1, n_units // X.shape[1])
+        states = coding.states(dataset)
+        units = coding.units(absent).to(machine.device) | unobserved(machine, states)
         with working(f"completing {len(X)} rows"):
-            done = fill_in(machine, states, units, method, draws=draws, sweeps=sweeps, seed=seed)
-        chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best).cpu().numpy()
-        if isinstance(encoder, Table):
-            write_rows(out, encoder.filled(replace(dataset, samples=rest).sheet(), chosen), shape, columns)
-        else:
-            completed = np.asarray(encoder.decode(chosen))
-            completed = np.where(absent.numpy(), completed, X.astype(completed.dtype))
-            write_rows(out, completed, shape, columns, dataset.names)
+            chains = draws if imputations is None else max(draws, imputations)
+            done = fill_in(machine, states, units, method, draws=chains, sweeps=sweeps, seed=seed)
+        chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
+        for target, states_of_it in zip(
+            targets, [chosen] if imputations is None else done.draws, strict=False
+        ):
+            completed, labels_of_it = coding.filled(dataset, absent.numpy() | holes(X), states_of_it)
+            write_rows(target, completed, shape, columns, dataset.names, labels_of_it)
     result: dict[str, Any] = {
         "machine": str(source),
-        "file": str(out),
+        **({"file": str(out)} if imputations is None else {"files": [str(target) for target in targets]}),
         "rows": len(X),
-        "missing": float(absent.double().mean()),
+        "missing": float(units.double().mean()),
         "method": method,
-        "value": value,
+        "value": value if imputations is None else "draw",
     }
-    if not bool(absent.any()):
+    if not bool(units.any()):
         result["notes"] = ["missing: nothing is; DATA has no NaN, and --missing can hide values"]
     if missing != "nan" and bool(absent.any()) and not table:
-        truth, found = states.cpu(), done.best.cpu()
-        spread = by_column(machine, units, len(X)).cpu()
-        result["agreement_of_best"] = float((truth == found)[spread].double().mean())
+        spread = by_column(machine, units, len(X)).cpu() & ~states.isnan().cpu()
+        result["agreement_of_best"] = float((states.cpu() == done.best.cpu())[spread].double().mean())
     show(result, as_json)
+
+
+def _targets(out: Path, imputations: int | None) -> list[Path]:
+    """The files of so many completions; the one itself where there is but one."""
+    if imputations is None:
+        return [out]
+    count = _checks.positive_int(imputations, "imputations")
+    return [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(count)]
 
 
 def _pattern(missing: str, X: NDArray[Any], shape: tuple[int, ...], seed: int) -> Tensor:
     """(rows, columns), bool."""
     name, _, argument = missing.partition(":")
     if missing == "nan":
-        if X.dtype.kind == "O":
-            return torch.tensor([[cell is None for cell in row] for row in X])
-        return torch.from_numpy(np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool))
+        return torch.from_numpy(holes(X))
     if name == "random" and argument:
         try:
             fraction = float(argument)
@@ -144,12 +148,3 @@ def _pattern(missing: str, X: NDArray[Any], shape: tuple[int, ...], seed: int) -
     size = options.image_shape_of(argument)
     assert size is not None
     return missing_rectangles(len(X), image, (size[0], size[1]), seed=seed)
-
-
-def _filled(X: NDArray[Any], absent: NDArray[Any]) -> NDArray[Any]:
-    """NaN replaced by some value that the data do take; it is not read."""
-    if X.dtype.kind != "f" or not np.isnan(X).any():
-        return X
-    if np.isnan(X).all():
-        raise ValueError("X: expected some values that are not NaN, received none")
-    return np.where(absent, np.nanmin(X), X)

@@ -11,10 +11,10 @@ import typer
 
 from harmonium import _checks
 from harmonium.cli import options
-from harmonium.cli.encoding import encoded_rows, encoder_of, source_of
+from harmonium.cli.coding import Coding
+from harmonium.cli.encoding import source_of
 from harmonium.cli.output import note, show, working
 from harmonium.cli.runs import load_machine
-from harmonium.data import read
 from harmonium.machine import BoltzmannMachine
 from harmonium.machine.storage import replace_file
 from harmonium.meanfield import Landscape, Status
@@ -68,8 +68,10 @@ def landscape(
     found = [name for name in _FILES if (folder / name).exists()]
     if found and not overwrite:
         raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
-    dataset = read(data)
-    rows = encoded_rows(machine, dataset)
+    coding = Coding.of(machine)
+    coding.refuse_label("landscape")
+    dataset = coding.read(data)
+    rows = coding.rows(dataset)
     count = len(rows) if starts is None else min(len(rows), _checks.positive_int(starts, "starts"))
     places = torch.linspace(0, len(rows) - 1, count, dtype=torch.float64).round().long()
     X = rows.take(places).to(where)
@@ -101,7 +103,7 @@ def landscape(
         shape = source_of(machine)[1] or dataset.image_shape
         if shape:
             means = machine.hamiltonian().seen(last.solutions.means)
-            modes = encoder_of(machine).decode(means[:_MODES].cpu().numpy())
+            modes = coding.encoder.decode(means[:_MODES].cpu().numpy())
             image_grid(modes, tuple(shape), path=folder / "modes.png")
             written.append("modes.png")
     record = {

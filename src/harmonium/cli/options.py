@@ -15,6 +15,13 @@ Averaged = Annotated[bool, typer.Option("--averaged", help="Take the run's avera
 Seed = Annotated[int, typer.Option(help="Where all randomness comes from.")]
 Device = Annotated[str | None, typer.Option(help="Where to compute, such as cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads; torch's own choice if not given.")]
+Unknown = Annotated[
+    str | None,
+    typer.Option(
+        help="What a cell is taken as that its column has no state for, such as a new category: refuse or "
+        "missing; as in training if not given."
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is already there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -37,6 +44,17 @@ def as_device(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device: {name} cannot be used ({str(error).splitlines()[0]})") from error
     return device
+
+
+def unknown_of(text: str | None) -> str | None:
+    """What ``harmonium.data.Table`` calls ``--unknown``; None stays None.
+
+    Raises:
+        ValueError: another word.
+    """
+    if text is None:
+        return None
+    return {"refuse": "error", "missing": "missing"}[_checks.one_of(text, "unknown", ("refuse", "missing"))]
 
 
 def image_shape_of(text: str | None) -> tuple[int, ...] | None:

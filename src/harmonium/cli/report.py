@@ -15,13 +15,13 @@ from harmonium import _checks
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
-from harmonium.cli.encoding import encoded_rows, encoder_of, names_of, naming, source_of
+from harmonium.cli.coding import Coding
+from harmonium.cli.encoding import source_of
 from harmonium.cli.evaluate import estimate, evaluate_rows, spread
 from harmonium.cli.mixing import mixing
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.runs import load_machine
-from harmonium.data import DataSet, Rows, Table, read
-from harmonium.machine import BoltzmannMachine
+from harmonium.data import DataSet, Rows, Table
 from harmonium.machine.storage import replace_file
 from harmonium.report.mixing_curve import mixing_heights
 from harmonium.report.page import template, verdict
@@ -73,8 +73,9 @@ def report(
     page = template()
     machine, source = load_machine(run, averaged, options.as_device(device))
     machine.requires_grad_(False)
-    rows, dataset, lacking = _rows(machine, data)
-    shape, names = source_of(machine)[1], names_of(machine)
+    coding = Coding.of(machine)
+    rows, dataset, lacking = _rows(coding, data)
+    shape, names = source_of(machine)[1], coding.names
     if dataset is not None:
         shape, names = shape or dataset.image_shape or (), names or dataset.names
     with working("sampling"):
@@ -82,9 +83,10 @@ def report(
         samples = run_chains(machine, Gibbs(), noise, sweeps, seed=seed)
     subject = Subject(
         machine,
-        encoder_of(machine),
+        coding.encoder,
+        machine.visible_width - coding.label_width,
         shape,
-        names,
+        [name for name in names or () if coding.label is None or name != coding.label.name],
         dataset.name if dataset is not None else "",
         None if rows is None else spread(rows, _ROWS).to(machine.device),
         lacking,
@@ -102,7 +104,11 @@ def report(
     facts["date"] = record.date
     parts = [first, drawn]
     for id, title, fill in (
-        ("likelihood", "Likelihood", partial(_likelihood, temperatures=temperatures, facts=facts)),
+        (
+            "likelihood",
+            "Likelihood",
+            partial(_likelihood, facts, coding, temperatures),
+        ),
         ("mixing", "Mixing", partial(_mixing, most=mixing_steps)),
         *SECTIONS,
     ):
@@ -121,14 +127,14 @@ def report(
     show({"machine": str(source), "file": str(out), "notes": cautions}, as_json)
 
 
-def _rows(machine: BoltzmannMachine, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
+def _rows(coding: Coding, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
     """The whole rows of DATA or of the training data, and where they are from; or why there are none."""
-    named = source or source_of(machine)[0]
+    named = source or source_of(coding.machine)[0]
     if named is None:
         return None, None, "This needs data, and the machine names none; --data FILE gives some."
     try:
-        dataset = read(named)
-        return _complete(machine, dataset), dataset, ""
+        dataset = coding.read(named)
+        return _whole(coding, dataset), dataset, ""
     except (ValueError, OSError, ImportError) as error:
         if source is not None:
             raise
@@ -136,19 +142,22 @@ def _rows(machine: BoltzmannMachine, source: str | None) -> tuple[Rows | None, D
         return None, None, lacking
 
 
-def _complete(machine: BoltzmannMachine, dataset: DataSet) -> Rows:
-    encoder = encoder_of(machine)
-    if not isinstance(encoder, Table):
-        return encoded_rows(machine, dataset)
-    with naming(dataset.name):
-        states = torch.from_numpy(encoder.encode(dataset.sheet()))
-        whole = states[~states.isnan().any(1)]
-        if not len(whole):
-            raise ValueError("X: expected at least one row without missing cells, received none")
-        return Rows.of(whole, dtype=machine.dtype)
+def _whole(coding: Coding, dataset: DataSet) -> Rows:
+    """The rows without missing cells."""
+    if coding.label is None and not isinstance(coding.encoder, Table):
+        return coding.rows(dataset)  # which need not fit into memory
+    states = coding.states(dataset)
+    whole = states[~states.isnan().any(1)]
+    if not len(whole):
+        raise ValueError(
+            f"{dataset.name}: expected at least one row with a label and no missing cell, received none"
+        )
+    return Rows.of(whole)
 
 
-def _likelihood(section: Section, subject: Subject, temperatures: int, facts: dict[str, str]) -> None:
+def _likelihood(
+    facts: dict[str, str], coding: Coding, temperatures: int, section: Section, subject: Subject
+) -> None:
     rows = None if subject.rows is None else Rows.of(subject.rows.cpu())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what it says of few runs is a remark of the page
@@ -159,7 +168,7 @@ def _likelihood(section: Section, subject: Subject, temperatures: int, facts: di
     if rows is not None:
         row = {
             "data": subject.data,
-            **evaluate_rows(subject.machine, rows, log_partition, subject.seed, notes),
+            **evaluate_rows(coding, rows, log_partition, subject.seed, notes),
         }
         what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
         facts |= {what: value} if (value := verdict.likelihood(row)) else {}

@@ -5,15 +5,20 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.data.sheet import Cells, Sheet
+from harmonium.data._frames import frame_bytes
+from harmonium.data.sheet import Cells, Sheet, sheet_of
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
+
+TABLES = (".csv", ".tsv", ".parquet", ".feather")
+SUFFIXES = (*TABLES, ".npz", ".npy", ".png")
 
 
 def write_rows(
@@ -22,46 +27,75 @@ def write_rows(
     shape: Sequence[int] | None,
     columns: int | None,
     names: Sequence[str] | None = None,
+    labels: Cells | None = None,
 ) -> None:
-    """Rows to a ``.npy`` or ``.csv`` file, or to a ``.png`` file as a grid of images of ``shape``.
+    """Rows to a file of one of ``SUFFIXES``; a ``.png`` file shows a grid of images of ``shape``.
+
+    Labels are a column of a table at the place of their name among ``names``, else the last one; ``labels``
+    of a ``.npz`` file; and left out of ``.npy`` and ``.png`` files.
 
     Raises:
-        ValueError: text for another file than ``.csv``; the message names the column.
+        ImportError: no library that writes ``.parquet`` or ``.feather`` files.
+        ValueError: text for a file of numbers; the message names the column.
     """
-    if path.suffix.lower() == ".csv":
-        replace_file(path, _as_csv(rows, names).encode())
+    suffix = path.suffix.lower()
+    if suffix in TABLES:
+        sheet = _sheet(rows, names, labels)
+        if suffix in (".csv", ".tsv"):
+            replace_file(path, _as_text(sheet, "," if suffix == ".csv" else "\t").encode())
+        else:
+            replace_file(path, frame_bytes(_named(sheet), suffix))
         return
     if isinstance(rows, Sheet):
         try:
             rows = rows.numbers()
         except ValueError as error:
             raise ValueError(f"out: {str(error).removeprefix('X: ')}; a .csv file takes text") from error
-    if path.suffix.lower() == ".png":
+    buffer = io.BytesIO()
+    if suffix == ".png":
         image_grid(rows, tuple(shape or ()), columns, path)
         return
-    buffer = io.BytesIO()
-    np.save(buffer, rows)
+    if suffix == ".npz":
+        values: dict[str, Any] = {} if labels is None else {"labels": np.array(labels.values.tolist())}
+        np.savez_compressed(buffer, samples=rows, **values)
+    else:
+        np.save(buffer, rows)
     replace_file(path, buffer.getvalue())
 
 
-def _as_csv(rows: NDArray[Any] | Sheet, names: Sequence[str] | None) -> str:
+def _sheet(rows: NDArray[Any] | Sheet, names: Sequence[str] | None, labels: Cells | None) -> Sheet:
+    """Rows and labels as one table, in the order of the names where these are known."""
+    sheet = rows if isinstance(rows, Sheet) else sheet_of(rows)
+    columns, order = list(sheet.columns), list(names or ())
+    own = [name for name in order if labels is None or name != labels.name]
+    if not isinstance(rows, Sheet) and len(own) == len(columns):
+        columns = [replace(cells, name=name) for cells, name in zip(columns, own, strict=True)]
+    if labels is not None:
+        place = order.index(str(labels.name)) if labels.name in order else len(columns)
+        columns.insert(place, labels)
+        columns = list(_named(Sheet(tuple(columns))).columns)
+    return Sheet(tuple(columns), sheet.library)
+
+
+def _named(sheet: Sheet) -> Sheet:
+    """A table whose columns have names, as files without a line of names are read."""
+    names = [c.name if isinstance(c.name, str) else f"column {j + 1}" for j, c in enumerate(sheet.columns)]
+    columns = (replace(cells, name=name) for cells, name in zip(sheet.columns, names, strict=True))
+    return Sheet(tuple(columns), sheet.library)
+
+
+def _as_text(sheet: Sheet, delimiter: str) -> str:
     """Missing cells are empty; there is a header where the columns have names."""
-    if isinstance(rows, Sheet):
-        columns = [_as_text(cells) for cells in rows.columns]
-        found = [cells.name for cells in rows.columns]
-        header = found if all(isinstance(name, str) for name in found) else None
-    else:
-        columns = [[str(value) for value in column] for column in rows.T.tolist()]
-        header = list(names) if names is not None and len(names) == len(columns) else None
+    header = [cells.name for cells in sheet.columns]
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    if header:
+    writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
+    if all(isinstance(name, str) for name in header):
         writer.writerow(header)
-    writer.writerows(zip(*columns, strict=True))
+    writer.writerows(zip(*map(_texts, sheet.columns), strict=True))
     return buffer.getvalue()
 
 
-def _as_text(cells: Cells) -> list[str]:
+def _texts(cells: Cells) -> list[str]:
     """The cells of a column, whole numbers without a point where the column's type is theirs."""
     whole = "int" in cells.dtype.lower()
     values = zip(cells.values.tolist(), cells.missing, strict=True)

@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 
 from harmonium.cli.output import note
+from harmonium.cli.rows_file import SUFFIXES
 from harmonium.machine import BoltzmannMachine, load, rebuilt
 from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, replace_file
 from harmonium.training import Update
@@ -80,12 +81,14 @@ def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
     path = run_dir / DESCRIPTION
     if not path.exists():
         return
-    encoder = _read(path)["metadata"].get("encoder")
-    if encoder != machine.metadata["encoder"]:
-        raise ValueError(
-            f"DATA: expected the encoding of the run to resume, {encoder}, "
-            f"received {machine.metadata['encoder']}; give the same DATA, --visible and --binarise"
-        )
+    stored = _read(path)["metadata"]
+    for part in ("encoder", "label", "objective"):
+        if stored.get(part) != describe(machine)["metadata"].get(part):
+            raise ValueError(
+                f"DATA: expected the encoding of the run to resume, {part} {stored.get(part)}, received "
+                f"{machine.metadata.get(part)}; give the same DATA and the same of --visible, --binarise, "
+                "--kinds, --unknown, --label and --objective"
+            )
 
 
 def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[BoltzmannMachine, Path]:
@@ -104,6 +107,10 @@ def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[Boltz
     """
     if not run.exists():
         raise FileNotFoundError(f"RUN: there is no file or folder {run}")
+    if run.suffix.lower() in SUFFIXES:
+        raise ValueError(
+            f"RUN: expected a run's folder or a .safetensors file, received {run}; DATA come after it"
+        )
     if run.is_file():
         if averaged:
             raise ValueError(f"averaged: expected with a run's folder, received the file {run}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -14,13 +14,15 @@ from harmonium._random import as_generator, integers
 from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import kernels, options
-from harmonium.cli.encoding import encoded_rows, encoder_of, names_of, source_of
+from harmonium.cli.coding import Coding
+from harmonium.cli.encoding import source_of
+from harmonium.cli.given import states_given
 from harmonium.cli.output import check_target, show, working
-from harmonium.cli.rows_file import write_rows
+from harmonium.cli.rows_file import SUFFIXES, TABLES, write_rows
 from harmonium.cli.runs import load_machine
-from harmonium.data import BitPlanes, Table, read
+from harmonium.data import BitPlanes
 from harmonium.data.sheet import Sheet
-from harmonium.machine import BoltzmannMachine, States
+from harmonium.machine import States
 from harmonium.tasks.impute import visible_means
 
 _STARTS = ("noise", "data", "local-mode")
@@ -30,7 +32,7 @@ def sample(
     run: options.Run,
     out: Annotated[
         Path,
-        typer.Option(help="File for the samples: .npy or .csv, in the data's units, or .png, a grid."),
+        typer.Option(help=f"File for the samples: {', '.join(SUFFIXES[:-1])}, or .png, a grid."),
     ],
     number: Annotated[int, typer.Option(help="How many samples, each from a chain of its own.")] = 100,
     sweeps: Annotated[int, typer.Option(help="Sweeps of every chain.")] = 1000,
@@ -47,6 +49,10 @@ def sample(
     data: Annotated[
         str | None,
         typer.Option(metavar="DATA", help="Rows to start from; the training data if not given."),
+    ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Rows with this value in a column or label; repeatable."),
     ] = None,
     means: Annotated[
         bool,
@@ -70,12 +76,14 @@ def sample(
     _checks.one_of(start, "start", _STARTS)
     if data is not None and start != "data":
         raise ValueError("data: expected with --start data")
-    check_target(out, "out", (".csv", ".npy", ".png"), overwrite)
+    check_target(out, "out", SUFFIXES, overwrite)
     shape = options.image_shape_of(image_shape)
     mover = kernels.kernel_from(kernel, step, inner, correction) or Gibbs()
     machine, source = load_machine(run, averaged, options.as_device(device))
     trained_on, image = source_of(machine)
-    encoder = encoder_of(machine)
+    coding = Coding.of(machine)
+    coding.refuse_discriminative("sample")
+    clamp = states_given(coding, given or [], number)
     picture = out.suffix.lower() == ".png"
     if picture:
         shape = shape or image
@@ -83,7 +91,7 @@ def sample(
             raise ValueError(
                 "image_shape: expected a form such as 28x28 for data without a shape, received none"
             )
-    if means and isinstance(encoder, BitPlanes):
+    if means and isinstance(coding.encoder, BitPlanes):
         raise ValueError("means: expected --states for bit-planes, whose means are not grey levels")
 
     generator = as_generator(seed, machine.device)
@@ -93,17 +101,18 @@ def sample(
     elif start == "local-mode":
         with working("searching local modes"):
             noise = machine.random_states(number, seed=generator)
-            first, _ = local_search(machine, noise, seed=generator)
+            first, _ = local_search(machine, noise, clamp, seed=generator)
     else:
-        first = _rows(machine, number, data or trained_on, generator)
+        first = _rows(coding, number, data or trained_on, generator)
     with working(f"sampling {number} chains for {sweeps} sweeps"):
-        states = run_chains(machine, mover, first, sweeps, seed=generator)
+        states = run_chains(machine, mover, first, sweeps, clamp, seed=generator)
         hamiltonian = machine.hamiltonian()
         v = visible_means(hamiltonian, states).detach() if means else hamiltonian.seen(states)
-        make = encoder.sheet if isinstance(encoder, Table) else encoder.decode
-        samples = make(v.cpu().numpy())
-    write_rows(out, samples, shape, columns, names_of(machine))
-    result = {
+        if clamp is not None:
+            v = torch.where(clamp.isnan(), v, clamp)
+        samples, labels = coding.decoded(v)
+    write_rows(out, samples, shape, columns, coding.names, labels)
+    result: dict[str, Any] = {
         "machine": str(source),
         "file": str(out),
         "samples": number,
@@ -114,12 +123,14 @@ def sample(
         "kernel": repr(mover),
         "start": start,
     }
+    if labels is not None and out.suffix.lower() not in (*TABLES, ".npz"):
+        result["notes"] = [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]
     show(result, as_json)
 
 
-def _rows(machine: BoltzmannMachine, number: int, source: str | None, generator: torch.Generator) -> Tensor:
+def _rows(coding: Coding, number: int, source: str | None, generator: torch.Generator) -> Tensor:
     """Rows of data, drawn with replacement, as visible states."""
     if source is None:
         raise ValueError("data: expected DATA to start from, as the machine names no training data")
-    rows = encoded_rows(machine, read(source))
-    return rows.take(integers(len(rows), (number,), generator).cpu()).to(machine.device)
+    rows = coding.rows(coding.read(source))
+    return rows.take(integers(len(rows), (number,), generator).cpu()).to(coding.machine.device)

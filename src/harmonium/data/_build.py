@@ -22,7 +22,7 @@ def build(sheet: Sheet) -> Any:
         columns = {column.name: _pandas_series(pandas, column, sheet.index) for column in sheet.columns}
         return pandas.DataFrame(columns, index=sheet.index)
     narwhals = import_module("narwhals")
-    series = [_series(narwhals, column, sheet.library) for column in sheet.columns]
+    series = [series_of(narwhals, column, sheet.library) for column in sheet.columns]
     return narwhals.from_dict({s.name: s for s in series}).to_native()
 
 
@@ -51,15 +51,22 @@ def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
     return series.astype(column.dtype)
 
 
-def _series(narwhals: Any, column: Cells, library: str) -> Any:
+def series_of(narwhals: Any, column: Cells, library: str) -> Any:
+    """A column as a series of a library, in the type that its own library, NumPy or a file calls it."""
     values = [
         None if hole else value for hole, value in zip(column.missing, column.values.tolist(), strict=True)
     ]
-    kind: Any = getattr(narwhals, column.dtype, None)
-    if column.categories is not None:
+    name = {"str": "String", "bool": "Boolean"}.get(column.dtype, column.dtype.capitalize())
+    kind: Any = getattr(narwhals, name.replace("Uint", "UInt"), None)
+    if column.categories is not None and all(isinstance(value, str) for value in column.categories):
         kind = narwhals.Enum(list(column.categories))
-    elif kind is not None and kind().is_integer():
+    elif kind is narwhals.Object:
+        kind = None
+    whole = kind is not None and kind.is_integer()
+    if whole:
         values = [None if value is None else round(value) for value in values]
+    if library == "pandas" and None in values and (whole or kind is narwhals.Boolean):
+        kind = None  # NumPy's own types have no place for what is missing
     return narwhals.new_series(str(column.name), values, kind, backend=library)
 
 

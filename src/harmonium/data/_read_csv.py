@@ -1,4 +1,4 @@
-"""Comma-separated values: numbers, or tables with text and empty cells."""
+"""Values separated by commas or tabs: numbers, or tables with text and empty cells."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.data._arrays import refuse_where
-
-_LABELS = ("label", "labels")
 _MISSING = ("", "na", "n/a", "<na>", "nan", "null")
 _INFINITIES = ("inf", "infinity")
-_WHOLE = 2**53  # below it every whole number is a float64 of its own
+_SEPARATED = {",": "commas", "\t": "tabs"}
 
 
-def read_csv(path: Path) -> tuple[Any, Any, tuple[str, ...] | None]:
-    """Samples, labels and names of columns; a column headed ``label`` or ``labels`` is taken out as labels.
+def read_csv(path: Path, delimiter: str = ",") -> tuple[Any, None, tuple[str, ...] | None]:
+    """Samples, no labels, and names of columns.
 
     The first line is a header where none of its cells is a number. Empty lines are passed over. Samples are
     float64 where every cell is a number, else objects: numbers, text, and None in empty cells and those that
     say NA. Of a column either all cells that are not missing are numbers, or none is.
     """
     numbers, table, width, header = array("d"), False, 0, None
-    for line, cells in _lines(path):
+    for line, cells in _lines(path, delimiter):
         if not width:
             width = len(cells)
             if not any(map(_looks_like_a_number, cells)):
@@ -48,35 +45,27 @@ def read_csv(path: Path) -> tuple[Any, Any, tuple[str, ...] | None]:
             except ValueError:
                 table = True
     if table:
-        samples = _table(path, width, header is not None)
+        samples = _table(path, delimiter, width, header is not None)
         header = header or [f"column {j + 1}" for j in range(width)]
     else:
         samples = np.array(numbers, dtype=np.float64).reshape(-1, max(width, 1))
-    names = header or []
-    columns = [i for i, name in enumerate(names) if name.lower() in _LABELS]
-    if len(columns) > 1:
-        raise ValueError(f"expected one column of labels, received columns {[i + 1 for i in columns]}")
-    if not columns:
-        return samples, None, tuple(names) or None
-    labels = samples[:, columns[0]]
-    rest = tuple(name for i, name in enumerate(names) if i != columns[0])
-    return np.delete(samples, columns[0], axis=1), _labels(labels), rest
+    return samples, None, tuple(header or ()) or None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The lines that are not empty, with their numbers."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file, strict=True)
+        lines = csv.reader(file, delimiter=delimiter, strict=True)
         yield from ((lines.line_num, cells) for cells in lines if cells)
 
 
-def _table(path: Path, width: int, header: bool) -> Any:
+def _table(path: Path, delimiter: str, width: int, header: bool) -> Any:
     """(rows, columns) objects.
 
     Raises:
         ValueError: a cell that is no number in a column where others are, or text in the only column.
     """
-    lines = list(_lines(path))[header:]
+    lines = list(_lines(path, delimiter))[header:]
     columns = []
     for j, column in enumerate(zip(*(cells for _, cells in lines), strict=True)):
         given = [cell.strip().lower() not in _MISSING for cell in column]
@@ -89,7 +78,7 @@ def _table(path: Path, width: int, header: bool) -> Any:
             where = f"line {lines[i][0]}, column {j + 1}"
             raise ValueError(
                 f"{where}: expected a number, received {column[i]!r}; a missing cell is empty, cells are "
-                "separated by commas, and no column holds both numbers and text"
+                f"separated by {_SEPARATED[delimiter]}, and no column holds both numbers and text"
             )
         read = str.strip if strays else _number
         columns.append([read(cell) if there else None for cell, there in zip(column, given, strict=True)])
@@ -138,18 +127,3 @@ def _looks_like_a_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _labels(labels: Any) -> Any:
-    """Labels as text, or as int64 where all are whole numbers."""
-    if labels.dtype.kind == "O":
-        lacking = [i for i, label in enumerate(labels) if label is None]
-        if lacking:
-            raise ValueError(f"labels: expected one in every row, row {lacking[0]} has none")
-        labels = np.array(labels.tolist())
-    if labels.dtype.kind == "U":
-        return labels
-    labels = labels.astype(np.float64)
-    known = np.abs(labels) < _WHOLE  # not so for NaN
-    refuse_where(~known, labels, "numbers between -2**53 and 2**53", "labels")
-    return labels.astype(np.int64) if (labels == np.round(labels)).all() else labels

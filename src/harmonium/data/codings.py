@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from inspect import signature
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -113,8 +114,8 @@ class Pair(Labels):
     low: float = 0.0
 
     @classmethod
-    def fit(cls, cells: Cells, low: float) -> Self:
-        values = values_of(cells)
+    def fit(cls, cells: Cells, low: float, *, values: Sequence[Any] | None = None) -> Self:
+        values = _all_of(cells, values)
         if len(values) > 2:
             raise ValueError(
                 f"expected at most two values, received {len(values)}, {few(values)}; "
@@ -137,8 +138,8 @@ class OneOf(Labels):
     """Values as one-hot states."""
 
     @classmethod
-    def fit(cls, cells: Cells) -> Self:
-        return cls(values_of(cells))
+    def fit(cls, cells: Cells, *, values: Sequence[Any] | None = None) -> Self:
+        return cls(_all_of(cells, values))
 
     @property
     def n_states(self) -> int:
@@ -175,12 +176,15 @@ class Counts(Coding):
         _checks.positive_int(self.largest, "largest")
 
     @classmethod
-    def fit(cls, cells: Cells) -> Self:
+    def fit(cls, cells: Cells, *, largest: int | None = None) -> Self:
         seen = numbers_of(cells)
         wrong = seen[(seen < 0) | (seen != np.round(seen))]
         if len(wrong):
             raise ValueError(f"expected counts from 0, received {wrong[0]:g}")
-        return cls(max(1, int(seen.max())))
+        most = max(1, int(seen.max()))
+        if largest is not None and largest < most:
+            raise ValueError(f"largest: expected at least {most}, which is there, received {largest}")
+        return cls(most if largest is None else largest)
 
     @property
     def n_states(self) -> int:
@@ -233,15 +237,28 @@ class Affine(Coding):
         return cls(0.0, float(np.sqrt(np.mean(seen**2))) or 1.0, 0.0)
 
     @classmethod
-    def interval(cls, cells: Cells, moved: bool) -> Self:
-        """Numbers in [0, 1] as they are; others, where these may be moved, by their range."""
+    def unmoved(cls, cells: Cells) -> Self:
+        """Numbers in [0, 1] as they are."""
         seen = numbers_of(cells)
-        low, high = float(seen.min()), float(seen.max())
-        if low >= 0 and high <= 1:
+        if seen.min() < 0 or seen.max() > 1:
+            raise ValueError(f"expected numbers in [0, 1], received {seen.min():g} to {seen.max():g}")
+        return cls(0.0, 1.0, 0.0, 1.0)
+
+    @classmethod
+    def interval(cls, cells: Cells, *, low: float | None = None, high: float | None = None) -> Self:
+        """From ``low`` to ``high``; without either, numbers in [0, 1] as they are, others by their range."""
+        seen = numbers_of(cells)
+        first, last = float(seen.min()), float(seen.max())
+        if low is None and high is None and first >= 0 and last <= 1:
             return cls(0.0, 1.0, 0.0, 1.0)
-        if not moved:
-            raise ValueError(f"expected numbers in [0, 1], received {low:g} to {high:g}")
-        return cls(low, (high - low) or 1.0, 0.0, 1.0)
+        bottom = first if low is None else _checks.real(low, "low")
+        top = last if high is None else _checks.real(high, "high")
+        if bottom > first or top < last:
+            raise ValueError(
+                f"low, high: expected an interval around {first:g} to {last:g}, which are there, "
+                f"received {bottom:g} to {top:g}"
+            )
+        return cls(bottom, (top - bottom) or 1.0, 0.0, 1.0)
 
     @property
     def log_slope(self) -> float:  # type: ignore[override]
@@ -265,17 +282,22 @@ class Affine(Coding):
 
 _GAUSSIAN = ("gaussian", "natural_gaussian", "standardised_gaussian", "double_relu")
 
-CODINGS: dict[str, Callable[[Cells], Coding]] = {
+CODINGS: dict[str, Callable[..., Coding]] = {
     "bernoulli": partial(Pair.fit, low=0.0),
     "spin": partial(Pair.fit, low=-1.0),
     "categorical": OneOf.fit,
     "binomial": Counts.fit,
     **dict.fromkeys(_GAUSSIAN, Affine.standardised),
     "relu": Affine.scaled,
-    "truncated_gaussian": partial(Affine.interval, moved=True),
-    "truncated_gauss_bernoulli": partial(Affine.interval, moved=False),
+    "truncated_gaussian": Affine.interval,
+    "truncated_gauss_bernoulli": Affine.unmoved,
 }
 """How cells are coded for every kind of unit."""
+
+
+def options_of(kind: str) -> tuple[str, ...]:
+    """What may be said of a column besides the kind of its unit, instead of being read off its cells."""
+    return tuple(name for name, p in signature(CODINGS[kind]).parameters.items() if p.default is None)
 
 
 def coding_from_dict(description: dict[str, Any]) -> Coding:
@@ -297,6 +319,19 @@ def values_of(cells: Cells) -> tuple[Any, ...]:
     if cells.numeric:
         return tuple(np.unique(seen).tolist())
     return tuple(sorted(set(seen.tolist()), key=lambda value: (isinstance(value, str), value)))
+
+
+def _all_of(cells: Cells, values: Sequence[Any] | None) -> tuple[Any, ...]:
+    """All values of a column: those that are named, which have to be all that are there, or what it says."""
+    if values is None:
+        return values_of(cells)
+    named = tuple(map(float, values)) if cells.numeric else tuple(values)
+    more = [value for value in values_of(replace(cells, categories=None)) if value not in named]
+    if more:
+        raise ValueError(
+            f"values: expected all that are there, received {few(named)} without {few(tuple(more))}"
+        )
+    return named
 
 
 def numbers_of(cells: Cells) -> Array:

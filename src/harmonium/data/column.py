@@ -11,7 +11,7 @@ import numpy as np
 
 from harmonium import _checks
 from harmonium.data._arrays import Array
-from harmonium.data.codings import CODINGS, Coding, coding_from_dict, few, values_of
+from harmonium.data.codings import CODINGS, Coding, coding_from_dict, few, options_of, values_of
 from harmonium.data.sheet import Cells
 
 COLUMN_KINDS = tuple(CODINGS)
@@ -46,13 +46,14 @@ class Column:
         _checks.instance(self.coding, "coding", Coding, "a Coding")
 
     @classmethod
-    def fit(cls, cells: Cells, kind: str | None = None) -> Column:
+    def fit(cls, cells: Cells, kind: str | Mapping[str, Any] | None = None) -> Column:
         """What a column's cells say about it.
 
         Args:
             cells: at least one that is not missing.
             kind: of its unit; None chooses: Bernoulli for at most two values, Categorical for other text,
-                booleans, categories and few repeated whole numbers, else Gaussian.
+                booleans, categories and few repeated whole numbers, else Gaussian. Or the ``kind`` with what
+                is known beyond the cells: all ``values`` of labels, the ``largest`` count, ``low``, ``high``.
 
         Raises:
             ValueError: no cell, cells that the kind does not take, or texts that are names of rows; the
@@ -61,11 +62,18 @@ class Column:
         where = f"X: column {cells.name!r}"
         if cells.missing.all():
             raise ValueError(f"{where}: expected at least one value, every cell is missing (NaN); drop it")
+        options = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
+        asked = options.pop("kind", None)
+        asked = None if asked == "auto" else asked
         try:
-            chosen = kind or _kind(cells)
-            coding = CODINGS[chosen](cells)
-        except ValueError as error:
-            asked = f' for "{kind}"' if kind else ""
+            chosen = asked or _kind(cells)
+            known = options_of(_checks.one_of(chosen, "kind", COLUMN_KINDS))
+            for option in options.keys() - set(known):
+                takes = f"among {', '.join(known)}" if known else "none"
+                raise ValueError(f"expected options {takes}, received {option}={options[option]!r}")
+            coding = CODINGS[chosen](cells, **options)
+        except (TypeError, ValueError) as error:
+            asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
         name = cells.name if isinstance(cells.name, str) else _number(cells.name)
         return cls(name, cells.dtype, chosen, coding, cells.categories is not None, cells.ordered)

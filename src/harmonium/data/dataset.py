@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from harmonium.data._arrays import Array, is_sparse, refuse_where
 from harmonium.data.sheet import TEXT, Cells, Sheet, sheet_of
+
+LABELS = ("label", "labels")
+"""Names of columns that are labels."""
+
+_WHOLE = 2**53  # below it every whole number is a float64 of its own
+
+
+class ColumnType(NamedTuple):
+    """What a file says of a column: the attributes of ``Cells`` of these names."""
+
+    dtype: str
+    categories: tuple[Any, ...] | None
+    ordered: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +38,7 @@ class DataSet:
         image_shape: the shape that one row had before it was flattened, or None.
         name: the file's name, or the built-in name.
         names: of the columns, or None.
+        types: of the columns by name, of a file that says them; None: what the cells look like.
     """
 
     samples: Any
@@ -31,9 +46,17 @@ class DataSet:
     image_shape: tuple[int, ...] | None
     name: str
     names: tuple[str, ...] | None = None
+    types: Mapping[str, ColumnType] | None = None
 
     @classmethod
-    def of(cls, samples: Any, labels: Any, name: str, names: tuple[str, ...] | None = None) -> DataSet:
+    def of(
+        cls,
+        samples: Any,
+        labels: Any,
+        name: str,
+        names: tuple[str, ...] | None = None,
+        types: Mapping[str, ColumnType] | None = None,
+    ) -> DataSet:
         """Flatten samples of any shape (rows, ...) to (rows, columns) and check them against the labels.
 
         Raises:
@@ -64,7 +87,7 @@ class DataSet:
                 raise ValueError(f"labels: expected numbers, booleans or text, received {labels.dtype}")
             if labels.dtype.kind == "f":
                 refuse_where(~np.isfinite(labels), labels, "finite numbers", "labels")
-        return cls(samples, labels, image_shape, name, names)
+        return cls(samples, labels, image_shape, name, names, types)
 
     def sheet(self) -> Sheet:
         """The columns of cells, by name where they have names.
@@ -77,7 +100,47 @@ class DataSet:
         if self.names is None:
             return sheet
         columns = zip(self.names, sheet.columns, dense.T, strict=True)
-        return Sheet(tuple(replace(c, name=name, dtype=_dtype(c, own)) for name, c, own in columns), TEXT)
+        return Sheet(tuple(self._typed(name, cells, own) for name, cells, own in columns), TEXT)
+
+    def without(self, name: str) -> DataSet:
+        """The other columns.
+
+        Raises:
+            ValueError: no column of that name, or no other.
+        """
+        if self.names is None or name not in self.names:
+            raise ValueError(f"name: expected a column among {self.names}, received {name!r}")
+        column = self.names.index(name)
+        rest = self.names[:column] + self.names[column + 1 :]
+        return DataSet.of(np.delete(self.samples, column, axis=1), self.labels, self.name, rest, self.types)
+
+    def with_missing(self, name: str) -> DataSet:
+        """The same with one more column, of which every cell is missing."""
+        blank = np.full((len(self.samples), 1), None, dtype=object)
+        types = None if self.types is None else {**self.types, name: ColumnType("Float64", None, False)}
+        samples = np.hstack([self.samples.astype(object), blank])
+        return replace(self, samples=samples, names=(*(self.names or ()), name), types=types)
+
+    def labels_apart(self) -> DataSet:
+        """A column named ``label`` or ``labels`` as the labels, where there is one.
+
+        Raises:
+            ValueError: two of them, a missing label, or numbers that no integer holds.
+        """
+        found = [name for name in self.names or () if name.lower() in LABELS]
+        if len(found) > 1:
+            places = [i + 1 for i, name in enumerate(self.names or ()) if name in found]
+            raise ValueError(f"expected one column of labels, received columns {places}")
+        if not found or self.names is None:
+            return self
+        labels = _labels(self.samples[:, self.names.index(found[0])])
+        rest = self.without(found[0])
+        return DataSet.of(rest.samples, labels, self.name, rest.names, self.types)
+
+    def _typed(self, name: str, cells: Cells, values: Array) -> Cells:
+        if self.types is not None:
+            return replace(cells, name=name, **self.types[name]._asdict())
+        return replace(cells, name=name, dtype=_dtype(cells, values))
 
 
 def _dtype(cells: Cells, values: Array) -> str:
@@ -86,3 +149,18 @@ def _dtype(cells: Cells, values: Array) -> str:
         return "str"
     whole = values.dtype.kind == "O" and all(type(value) in (int, type(None)) for value in values)
     return "int64" if whole else "float64"
+
+
+def _labels(labels: Any) -> Any:
+    """Labels as text, or as int64 where all are whole numbers."""
+    if labels.dtype.kind == "O":
+        lacking = [i for i, label in enumerate(labels) if label is None]
+        if lacking:
+            raise ValueError(f"labels: expected one in every row, row {lacking[0]} has none")
+        labels = np.array(labels.tolist())
+    if labels.dtype.kind in "Ub":
+        return labels
+    labels = labels.astype(np.float64)
+    known = np.abs(labels) < _WHOLE  # not so for NaN
+    refuse_where(~known, labels, "numbers between -2**53 and 2**53", "labels")
+    return labels.astype(np.int64) if (labels == np.round(labels)).all() else labels

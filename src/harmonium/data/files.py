@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harmonium.data import toy
+from harmonium.data._frames import read_feather, read_parquet
 from harmonium.data._read_arrays import read_npy, read_npz
 from harmonium.data._read_csv import read_csv
 from harmonium.data._read_hdf5 import read_hdf5
@@ -17,25 +19,30 @@ from harmonium.data._read_idx import read_idx
 from harmonium.data._read_images import read_images
 from harmonium.data.dataset import DataSet
 
-Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names of columns where there are any
+Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
 
 _FORMATS: list[tuple[str, str, Reader]] = [
     (r"\.npy", "a NumPy array", read_npy),
     (r"\.npz", "a NumPy or scipy sparse archive", read_npz),
     (r"\.csv", "comma-separated numbers or text", read_csv),
+    (r"\.tsv", "tab-separated numbers or text", partial(read_csv, delimiter="\t")),
+    (r"\.parquet", "Parquet", read_parquet),
+    (r"\.feather", "Feather", read_feather),
     (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),
     (r"\.(h5|hdf5)", "HDF5", read_hdf5),
 ]
 
 
-def read(source: str | os.PathLike[str]) -> DataSet:
+def read(source: str | os.PathLike[str], *, labels_apart: bool = True) -> DataSet:
     """Read samples, one per row, with labels where the source has them.
 
     - ``.npy``: mapped from the file, not read.
     - ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the only array; labels under
       ``labels`` or ``y``. Or a matrix written by ``scipy.sparse.save_npz``.
-    - ``.csv``: decimal numbers, text and empty cells, with an optional header line; a column
+    - ``.csv``, ``.tsv``: decimal numbers, text and empty cells, with an optional header line; a column
       headed ``label`` or ``labels`` becomes labels.
+    - ``.parquet``, ``.feather``: as of a ``.csv``, with the columns' types and categories (needs polars, or
+      pandas with pyarrow).
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
       ``labels`` for ``images`` (and ``idx1`` for ``idx3``).
     - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
@@ -50,9 +57,14 @@ def read(source: str | os.PathLike[str]) -> DataSet:
     are 0..255. Compressed, sparse and unwritten data may be 256 times as large as their file, and 64 MiB
     in any case; the variable ``HARMONIUM_READ_LIMIT``, in bytes, allows more or less.
 
+    Args:
+        source: a path, or a built-in name.
+        labels_apart: whether a column headed ``label`` or ``labels`` becomes labels; else it is one of the
+            columns, and may have missing cells.
+
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.
-        ImportError: HDF5 without h5py.
+        ImportError: HDF5 without h5py, Parquet and Feather without a library that reads them.
         ValueError: an unknown format, or a file that is empty, damaged, foreign or without samples; the text
             names the file and the reason.
     """
@@ -67,12 +79,14 @@ def read(source: str | os.PathLike[str]) -> DataSet:
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")
-        samples, labels, *names = reader(path)
-        return DataSet.of(samples, labels, path.name, *names)
+        samples, labels, *columns = reader(path)
+        dataset = DataSet.of(samples, labels, path.name, *columns)
+        return dataset.labels_apart() if labels_apart else dataset
     except ImportError:
         raise
     except Exception as error:  # decoders of damaged files raise almost anything
-        raise ValueError(f"{path}: cannot be read as {form}: {error or type(error).__name__}") from error
+        reason = str(error).removeprefix("X: ") or type(error).__name__
+        raise ValueError(f"{path}: cannot be read as {form}: {reason}") from error
 
 
 def _format(path: Path) -> tuple[str, Reader]:
@@ -82,8 +96,8 @@ def _format(path: Path) -> tuple[str, Reader]:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
             return form, reader
     raise ValueError(
-        f"{path}: expected a name that ends in .npy, .npz, .csv, .idx[.gz], idx3-ubyte[.gz], .h5 or .hdf5, "
-        f"or a folder of images"
+        f"{path}: expected a name that ends in .npy, .npz, .csv, .tsv, .parquet, .feather, .idx[.gz], "
+        "idx3-ubyte[.gz], .h5 or .hdf5, or a folder of images; a spreadsheet can be saved as .csv"
     )
 
 

@@ -90,6 +90,11 @@ class Sheet:
     def numeric(self) -> bool:
         return all(column.numeric for column in self.columns)
 
+    def take(self, index: Any) -> Sheet:
+        """Some of the rows."""
+        columns = tuple(replace(column, values=column.values[index]) for column in self.columns)
+        return replace(self, columns=columns, index=None if self.index is None else self.index[index])
+
     def numbers(self) -> Array:
         """(rows, columns) float64, NaN where a cell is missing.
 
@@ -97,12 +102,11 @@ class Sheet:
             ValueError: a column of something else; the message names it.
         """
         for column in self.columns:
-            if not column.numeric:
-                value = column.values[~column.missing][:1].tolist()
-                raise ValueError(
-                    f"X: expected numbers in column {column.name!r}, received {value[0] if value else None!r}"
-                )
-        return np.column_stack([column.values for column in self.columns])
+            if not column.numeric and not column.missing.all():
+                value = column.values[~column.missing].tolist()[0]
+                raise ValueError(f"X: expected numbers in column {column.name!r}, received {value!r}")
+        values = [c.values if c.numeric else np.full(len(self), np.nan) for c in self.columns]
+        return np.column_stack(values)
 
 
 def is_sheet(X: object) -> bool:

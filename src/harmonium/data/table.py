@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple, Self, final
+from operator import itemgetter
+from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 from torch import Tensor
@@ -15,13 +16,15 @@ from harmonium.data._arrays import Array
 from harmonium.data._build import build
 from harmonium.data.column import COLUMN_KINDS, Column
 from harmonium.data.encoder import Encoder
-from harmonium.data.sheet import NUMPY, Cells, Sheet, sheet_of
+from harmonium.data.sheet import NUMPY, Cells, Sheet, cells_of, sheet_of
 
 UNKNOWN = ("error", "missing")
 
+_T = TypeVar("_T")
+
 
 class Group(NamedTuple):
-    """Consecutive columns whose units make one visible layer.
+    """Columns of a kind, whose units make one visible layer.
 
     Attributes:
         kind: of the units.
@@ -39,16 +42,18 @@ class Group(NamedTuple):
 class Table(Encoder):
     """What is known of a table's columns: the map between its rows and the states of visible units.
 
-    A row has one unit for each column, in their order; consecutive columns of a kind, and of as many states,
-    make one layer (``groups``, ``harmonium.machine.visible_layers``). Make one with :meth:`fit`.
+    A row has one unit for each column. Those of a kind, and of as many states, stand side by side and make
+    one layer (``groups``, ``harmonium.machine.visible_layers``), wherever they stand in the table. Make one
+    with :meth:`fit`.
 
     Args:
-        columns: at least one, of different names.
+        columns: at least one, of different names, in the order of their units.
         library: what ``decode`` makes: a frame of "pandas", "polars" or another library that narwhals knows,
             or with "numpy" an array.
         unknown: what a cell that its column has no state for is taken as in ``encode``: "error" refuses it by
             name and value, "missing" takes it as missing. Such are new categories, and numbers beyond the
             range of counts and of units in an interval.
+        places: of these columns in the table, from 0; None: as they are.
 
     Raises:
         TypeError, ValueError: something else.
@@ -57,9 +62,16 @@ class Table(Encoder):
     columns: tuple[Column, ...]
     library: str = NUMPY
     unknown: str = "error"
+    places: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        places = range(len(self.columns)) if self.places is None else self.places
+        object.__setattr__(self, "places", tuple(places))
+        if sorted(self.places or ()) != list(range(len(self.columns))):
+            raise ValueError(
+                f"places: expected 0 to {len(self.columns) - 1} once each, received {self.places}"
+            )
         _checks.one_of(self.unknown, "unknown", UNKNOWN)
         if not self.columns or not all(isinstance(column, Column) for column in self.columns):
             raise TypeError("columns: expected at least one Column, received something else")
@@ -67,7 +79,13 @@ class Table(Encoder):
             raise ValueError(f"columns: expected different names, received {list(self.names)}")
 
     @classmethod
-    def fit(cls, X: Any, kinds: str | Mapping[Any, str] | None = None, *, unknown: str = "error") -> Table:
+    def fit(
+        cls,
+        X: Any,
+        kinds: str | Mapping[Any, str | Mapping[str, Any]] | None = None,
+        *,
+        unknown: str = "error",
+    ) -> Table:
         """Looks at each column of a table.
 
         Without a kind a column of at most two values is Bernoulli; of text, categories or few repeated whole
@@ -79,7 +97,9 @@ class Table(Encoder):
                 numbers, objects or text; None, NaN, pandas.NA, NaT and empty text are missing cells.
             kinds: of the columns, by name (by number in an array), for those that are not to be chosen; or
                 one for all: "bernoulli", "spin", "categorical", "gaussian" or another real kind, "binomial"
-                for counts, "truncated_gaussian" for numbers in an interval.
+                for counts, "truncated_gaussian" for numbers in an interval. With what is known beyond the
+                cells: {"kind": "categorical", "values": [...]}, {"kind": "binomial", "largest": 20},
+                {"kind": "truncated_gaussian", "low": 0, "high": 100}.
             unknown: see ``Table``.
 
         Raises:
@@ -93,28 +113,32 @@ class Table(Encoder):
             for name in kinds:
                 if name not in names:
                     raise ValueError(f"kinds: expected columns among {_list(names)}, received {name!r}")
-        chosen = {name: kinds for name in names} if isinstance(kinds, str) else dict(kinds or {})
-        for name, kind in chosen.items():
-            if kind not in COLUMN_KINDS:
+        chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
+        known = ("auto", *COLUMN_KINDS)
+        for name, given in chosen.items():
+            kind = given.get("kind", "auto") if isinstance(given, Mapping) else given
+            if kind not in known:
                 raise ValueError(
-                    f"kinds: expected one of {', '.join(COLUMN_KINDS)} for column {name!r}, received {kind!r}"
+                    f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind!r}"
                 )
-        columns = tuple(Column.fit(cells, chosen.get(cells.name)) for cells in sheet.columns)
-        return cls(columns, sheet.library, unknown)
+        columns = [Column.fit(cells, chosen.get(cells.name)) for cells in sheet.columns]
+        looks = [(column.kind, column.coding.n_states) for column in columns]
+        places = sorted(range(len(columns)), key=lambda place: looks.index(looks[place]))
+        return cls(tuple(columns[place] for place in places), sheet.library, unknown, tuple(places))
 
     @property
     def names(self) -> tuple[str | int, ...]:
-        """Of the columns; their numbers where they have none."""
-        return tuple(column.name for column in self.columns)
+        """Of the columns as the table has them; their numbers where they have no names."""
+        return tuple(column.name for column in self._in_table(self.columns))
 
     @property
     def kinds(self) -> dict[str | int, str]:
         """Of the columns, by name."""
-        return {column.name: column.kind for column in self.columns}
+        return {column.name: column.kind for column in self._in_table(self.columns)}
 
     @property
     def groups(self) -> list[Group]:
-        """Consecutive columns whose units make one layer."""
+        """Columns whose units make one layer."""
         grouped = groupby((column.kind, column.coding.n_states) for column in self.columns)
         return [Group(kind, len(list(units)), n_states) for (kind, n_states), units in grouped]
 
@@ -156,7 +180,38 @@ class Table(Encoder):
         """``decode`` without the frame: the columns of cells."""
         decoded = zip(self.columns, self._decoded(X), strict=True)
         cells = (Cells(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded)
-        return Sheet(tuple(cells), self.library)
+        return Sheet(tuple(self._in_table(list(cells))), self.library)
+
+    def given(self, cells: Mapping[Any, Any]) -> Sheet:
+        """Rows of which some columns are given, and the cells of the others are missing.
+
+        Args:
+            cells: by column (by number where there are no names), one for all rows or one for each.
+
+        Raises:
+            ValueError: columns that are not there, or of different lengths.
+        """
+        for name in cells:
+            if name not in self.names:
+                raise ValueError(
+                    f"given: expected columns among {_list(list(self.names))}, received {name!r}"
+                )
+        listed = {
+            name: [x] if isinstance(x, (str, bytes)) or np.ndim(x) == 0 else list(x)
+            for name, x in cells.items()
+        }
+        rows = max((len(x) for x in listed.values()), default=1)
+        wrong = [name for name, x in listed.items() if len(x) not in (1, rows)]
+        if wrong:
+            raise ValueError(
+                f"given: expected one cell or {rows} in each column, received {len(listed[wrong[0]])} in "
+                f"{wrong[0]!r}"
+            )
+        columns = []
+        for column in self.columns:
+            x = listed.get(column.name, [None])
+            columns.append(cells_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
+        return Sheet(tuple(self._in_table(columns)), self.library)
 
     def fill(self, X: Any, states: Any) -> Any:
         """A table with its missing cells taken from states or means of the visible units.
@@ -192,7 +247,12 @@ class Table(Encoder):
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
         columns = tuple(Column.from_dict(column) for column in values["columns"])
-        return cls(columns, str(values["library"]), values["unknown"])
+        return cls(columns, str(values["library"]), values["unknown"], tuple(values["places"]))
+
+    def _in_table(self, columns: Sequence[_T]) -> list[_T]:
+        """Something of every column, in the order of the table."""
+        assert self.places is not None
+        return [x for _, x in sorted(zip(self.places, columns, strict=True), key=itemgetter(0))]
 
     def _matched(self, sheet: Sheet) -> list[Cells]:
         """The cells of each column."""
@@ -200,7 +260,8 @@ class Table(Encoder):
         if NUMPY in (self.library, sheet.library) and len(names) != len(self.columns):
             raise ValueError(f"X: expected {len(self.columns)} columns, received {len(names)}")
         if NUMPY in (self.library, sheet.library):
-            return list(sheet.columns)
+            assert self.places is not None
+            return [sheet.columns[place] for place in self.places]
         lacking = [name for name in self.names if name not in names]
         more = [name for name in names if name not in self.names]
         if lacking or more:
@@ -208,7 +269,7 @@ class Table(Encoder):
             raise ValueError(
                 f"X: expected columns {_list(list(self.names))} as in fit; the frame {complaint}"
             )
-        return [sheet.columns[names.index(name)] for name in self.names]
+        return [sheet.columns[names.index(column.name)] for column in self.columns]
 
     def _decoded(self, X: Any) -> list[Array]:
         x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X

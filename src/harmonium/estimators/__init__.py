@@ -2,6 +2,7 @@
 
 from harmonium.estimators.classifier import RBMClassifier
 from harmonium.estimators.dbm import DBM
+from harmonium.estimators.outlier import RBMOutlier
 from harmonium.estimators.rbm import RBM
 
-__all__ = ["DBM", "RBM", "RBMClassifier"]
+__all__ = ["DBM", "RBM", "RBMClassifier", "RBMOutlier"]

@@ -1,124 +1,118 @@
-"""What every estimator does: learn from rows and score them, in the units of the data."""
+"""What every estimator does: learn from rows, in the units of the data."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from harmonium import _random
 from harmonium._random import as_generator
-from harmonium.data import Identity, Rows
+from harmonium.data import Identity, Rows, bernoulli_binarise
 from harmonium.data._arrays import is_sparse
-from harmonium.estimators._generative import Generative
-from harmonium.estimators._intake import Array, refuse_blank, states_of, units_for, validated
+from harmonium.estimators._conditional import Conditional
+from harmonium.estimators._convergence import Rise
+from harmonium.estimators._intake import (
+    refuse_blank,
+    states_of,
+    taken,
+    units_for,
+    validated,
+)
 from harmonium.estimators._log_partition import find_log_partition
+from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, optimizer_factory
+from harmonium.estimators._stored import Stored
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, from_data_, joined, normal_, visible_from_data_
-from harmonium.training import Schedule, train
+from harmonium.training import train
+from harmonium.training.callbacks import EarlyStopping
 from harmonium.training.seeds import stream_seed
 
 _STD = 0.03  # of the first couplings
+_SCORED = 256  # training rows whose score tells whether a machine still learns
+_EVALUATE = 50  # updates between two evaluations of early stopping, at least
 
 
-class BoltzmannEstimator(Generative, TransformerMixin, BaseEstimator, ABC):
+class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
     """A machine behind scikit-learn's interface; a subclass says which hidden layers it has.
 
-    The parameters are those that ``RBM`` documents. scikit-learn reads them off the signature of the
-    subclass, which stores them.
+    Abstract, as ``fit`` is each subclass's own.
     """
+
+    _EPOCHS: ClassVar[int] = 100
+    _UPDATES: ClassVar[int] = 2000
+    """Passes and updates at least, where ``epochs`` is None."""
 
     @abstractmethod
     def _hidden_layers(self, visible: Sequence[Layer]) -> list[Layer]:
         """New hidden layers for a machine with these visible layers."""
 
     @abstractmethod
-    def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
+    def _initialise(self, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
         """Sets the parameters of ``machine_``, given its visible states of the data."""
 
-    def _random_start(self, rows: Rows, generator: torch.Generator) -> None:
+    @abstractmethod
+    def _pretrain(self, states: Any, weights: Tensor | None) -> None:
+        """What is learnt from the rows as machine states before all layers are."""
+
+    @abstractmethod
+    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
+        """What early stopping maximises, of every row: (rows,), in nats."""
+
+    def _random_start(self, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
         """Normal couplings; beside Gaussian units off their saddle, unless ``initial_std`` is given."""
         normal_(self.machine_, _STD if self.initial_std is None else self.initial_std, generator)
         if self.initial_std is None:
-            from_data_(self.machine_, rows, generator)
+            from_data_(self.machine_, rows, generator, weights)
         else:
-            visible_from_data_(self.machine_, rows)
-
-    @abstractmethod
-    def _pretrain(self, states: Any) -> None:
-        """What is learnt from the rows as machine states before all layers are."""
+            visible_from_data_(self.machine_, rows, weights)
 
     # Learning
     # ----------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fits a new machine to the rows.
+    def _looked_at(self, X: Any, again: bool) -> Any:
+        """Rows to learn from, looked at; ``again``: by a machine that is there already."""
+        if self.binarise is not None and self.visible not in ("auto", "bernoulli"):
+            raise ValueError(
+                f"binarise: expected None with visible={self.visible!r}, received {self.binarise!r}; "
+                '"bernoulli" units take what it makes'
+            )
+        return validated(self, X, reset=not again)
 
-        Args:
-            X: (rows, columns), a data frame, dense array or sparse matrix. NaN, None and pandas.NA are
-                missing cells; the likelihood of a row is then that of what it shows. Sparse rows of a
-                Bernoulli machine stay sparse; other visible units need one dense float32 copy.
-            y: ignored.
-
-        Raises:
-            ValueError: a parameter out of range, a row or a column of missing cells only, or values that the
-                visible units do not take.
-            TrainingDiverged: something is no longer finite; a smaller learning rate may help.
-            KeyboardInterrupt: after Ctrl-C or SIGTERM; the estimator keeps what it has learnt.
-        """
-        self._validate_params()
-        rule = self._learning_rule()
-        X = validated(self, X, reset=True)
-        self._begin(X)
-        self._train(X, rule, self.epochs, self.schedule)
-        return self
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes once over more rows, with the chains and the optimiser's state of the last call.
-
-        The first call, like ``fit``, chooses the visible units and the encoder from its rows; name
-        ``visible`` where one batch may not show it. The learning rate is constant.
-
-        Args:
-            X: (rows, columns), as in ``fit``.
-            y: ignored.
-
-        Raises:
-            As ``fit``.
-        """
-        self._validate_params()
-        rule = self._learning_rule()
-        first = not hasattr(self, "machine_")
-        X = validated(self, X, reset=first)
-        if first:
-            self._begin(X)
-        self._train(X, rule, 1, "constant")
-        return self
-
-    def _begin(self, X: Any) -> None:
-        visible, encoder = units_for(X, self.visible, self.unknown)
+    def _begin(
+        self, X: Any, weights: Tensor | None, dtype: torch.dtype, label: tuple[Layer, Tensor] | None = None
+    ) -> None:
+        """A new machine for validated rows, started at them."""
+        counted = slice(None) if weights is None else weights.nonzero().flatten().numpy()
+        known = None if weights is None else weights[weights > 0]
+        visible, self.encoder_ = units_for(
+            taken(X, counted), self.visible, self.unknown, self.binarise, known
+        )
+        self._data_width = sum(layer.width for layer in visible)
+        visible += [] if label is None else [label[0]]
         hidden = self._hidden_layers(visible)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.encoder_ = encoder
-        self.machine_ = joined(visible, hidden)
-        self.machine_.metadata["encoder"] = encoder.to_dict()
-        states = self._training_rows(X)
-        self._initialise(Rows.of(states, missing=True), as_generator(self._stream("couplings")))
+        self.machine_ = joined(visible, hidden).to(dtype=torch.float64 if self.dtype == "float64" else dtype)
+        self.machine_.metadata["encoder"] = self.encoder_.to_dict()
+        states = self._start_rows(X, None if label is None else label[1])
+        rows = Rows.of(states, self.machine_.dtype, missing=True)
+        self._initialise(rows, weights, as_generator(self._stream("couplings")))
         self.history_: list[dict[str, Any]] = []
         self.n_updates_ = 0
         self._progress: Progress | None = None
         self._log_partition: tuple[Any, LogPartition] | None = None
-        self._pretrain(states)
+        self._pretrain(states, weights)
 
     def _learning_rule(self) -> Rule:
         if self.centred and self.optimizer == "adam" and not isinstance(self.rule, Rule):
@@ -135,47 +129,115 @@ class BoltzmannEstimator(Generative, TransformerMixin, BaseEstimator, ABC):
             self.rule, **named, **{name: value for name, value in given.items() if value is not None}
         )
 
-    def _train(self, X: Any, rule: Rule, epochs: int, schedule: str | Schedule) -> None:
+    def _length(self, rows: int) -> int:
+        """Updates of ``fit``."""
+        size = min(self.batch_size, rows)
+        epochs = self.epochs or max(self._EPOCHS, -(-self._UPDATES * size // rows))
+        updates = -(-epochs * rows // size)
+        return updates if self.max_updates is None else min(updates, self.max_updates)
+
+    def _train(
+        self,
+        states: Any,
+        weights: Tensor | None,
+        rule: Rule,
+        learning_rate: float,
+        *,
+        judged: Tensor | None = None,
+        whole: bool = True,
+    ) -> None:
+        """Learns from states, or from intensities that are drawn from at every update.
+
+        Args:
+            states: as ``_training_rows`` makes them.
+            weights: of the rows, or None.
+            rule: how.
+            learning_rate: of the named optimisers.
+            judged: rows that ``_row_score`` takes, (rows,) bool; None: all.
+            whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
+        """
         self._log_partition = None  # of the machine as it was
+        self._generative = rule.generative
         earlier = self._progress
-        build = optimizer_factory(self.optimizer, self.learning_rate, earlier)
+        build = optimizer_factory(self.optimizer, learning_rate, earlier)
         built: list[torch.optim.Optimizer] = []
 
         def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
             built.append(build(parameters))
             return built[0]
 
+        count = states.shape[0]
+        scored = torch.arange(count) if judged is None else judged.nonzero().flatten().cpu()
+        kept, validation = torch.arange(count), dict[str, Any]()
+        if whole and self.early_stopping:
+            kept, validation = self._held_out(states, weights, scored)
+        used = count if weights is None else int((weights[kept] > 0).sum())
+        used = len(kept) if weights is None else used
+        updates = self._length(used) if whole else -(-used // min(self.batch_size, used))
+        callbacks: list[Any] = validation.pop("callbacks", [])
+        rise = None
+        if whole and len(scored):
+            first = self._as_tensor(taken(states, scored[torch.isin(scored, kept)][:_SCORED].numpy()))
+            rise = Rise(self._row_score, first, self.machine_)
+            callbacks = [rise, *callbacks]
         run = train(
             self.machine_,
-            self._training_rows(X),
+            states if len(kept) == count else taken(states, kept.numpy()),
             rule=rule,
             rule_state=earlier.chains_of(rule) if earlier else None,
-            epochs=epochs,
+            sample_weight=None if weights is None else weights[kept],
+            updates=updates,
             batch_size=self.batch_size,
             optimizer=optimizer,
-            schedule=schedule,
+            schedule=self.schedule if whole else "constant",
             clip_norm=self.clip_norm,
             weight_decay=self.weight_decay,
+            averaging=self.averaging,
+            transform=self._redrawn if self.binarise == "sample" else None,
             seed=self._stream("train", self.n_updates_),
             device=self.device,
+            callbacks=callbacks,
             progress=self.verbose > 0,
+            **validation,
         )
+        if run.averaged_machine is not None:
+            self.machine_ = run.averaged_machine
         self._progress = Progress(rule.name, run.rule_state, built[0])
         self.history_ += [{**record, "step": record["step"] + self.n_updates_} for record in run.history]
         self.n_updates_ += run.updates
         if run.status == "interrupted":
             raise KeyboardInterrupt
+        if rise is not None and run.status == "completed":
+            rise.warn(type(self).__name__, run.updates)
+
+    def _held_out(self, states: Any, weights: Tensor | None, scored: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """The rows to train on, and what ``train`` is told of the others."""
+        count = states.shape[0]
+        held = max(1, round(self.validation_fraction * len(scored)))
+        if held >= count or not len(scored):
+            raise ValueError(
+                f"validation_fraction: expected rows on both sides, received {self.validation_fraction} of "
+                f"{len(scored)} rows that can be judged (classifiers: with a label and no missing cell); "
+                "give more rows, or early_stopping=False"
+            )
+        generator = as_generator(self._stream("validation"))
+        out = scored[_random.permutation(len(scored), generator)[:held]].sort().values
+        kept = torch.arange(count)[~torch.isin(torch.arange(count), out)]
+        per_epoch = -(-len(kept) // min(self.batch_size, len(kept)))
+        stopping = EarlyStopping(
+            "validation_score", self.n_iter_no_change, restore_best=self.averaging is None
+        )
+        validation = self._as_tensor(taken(states, out.numpy()))
+        return kept, {
+            "validation": validation,
+            "validation_weight": None if weights is None else weights[out],
+            "metrics": {"validation_score": self._row_score},
+            "evaluate_every": max(per_epoch, _EVALUATE),
+            "callbacks": [stopping],
+        }
 
     # Likelihood
     # ----------------------------------------------------------------------------
-
-    @abstractmethod
-    def score_samples(self, X: Any) -> Array:
-        """ln p of every row, or what stands for it, in nats: (rows,), float64."""
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean of ``score_samples``, so that higher is better in a model search; ``y`` is ignored."""
-        return float(self.score_samples(X).mean())
 
     @property
     def log_partition_(self) -> LogPartition:
@@ -202,18 +264,46 @@ class BoltzmannEstimator(Generative, TransformerMixin, BaseEstimator, ABC):
     # ----------------------------------------------------------------------------
 
     def _states(self, X: Any) -> Iterator[Tensor]:
-        """Validated rows as visible states in float64, a block at a time; see ``states_of``."""
-        return states_of(X, self.encoder_, self.machine_)
+        """Validated rows as states of the data's layers in float64, a block at a time; see ``states_of``."""
+        return states_of(X, self.encoder_, self._data_layers, self.machine_.device)
 
-    def _training_rows(self, X: Any) -> Any:
-        if isinstance(self.encoder_, Identity) and (is_sparse(X) or not np.isnan(X).all(1).any()):
+    @property
+    def _data_layers(self) -> list[Layer]:
+        """The visible layers of the data: all but a label."""
+        layers = [self.machine_.layers[l] for l in self.machine_.visible]
+        return layers if self.machine_.visible_width == self._data_width else layers[:-1]
+
+    def _start_rows(self, X: Any, label: Tensor | None) -> Any:
+        """All rows as visible states, as sparse as they are."""
+        plain = isinstance(self.encoder_, Identity) and label is None
+        if plain and (is_sparse(X) or not np.isnan(X).all(1).any()):
             return X
-        return torch.cat([refuse_blank(v).to(self.machine_.dtype) for v in self._states(X)])
+        parts = [refuse_blank(v).to(self.machine_.dtype) for v in self._states(X)]
+        return torch.cat(parts) if label is None else torch.cat([torch.cat(parts), label.to(parts[0])], 1)
+
+    def _training_rows(self, X: Any, label: Tensor | None = None) -> Any:
+        """The same, or the intensities that states are drawn from."""
+        states = self._start_rows(X, label)
+        if self.binarise != "sample":
+            return states
+        levels = Rows.of(X, self.machine_.dtype, missing=True).take(torch.arange(X.shape[0])).to(states)
+        return levels if label is None else torch.cat([levels, label.to(levels)], 1)
+
+    def _redrawn(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """1 with the intensity as its probability, a missing one missing, and the label as it is."""
+        levels, label = rows[:, : self._data_width], rows[:, self._data_width :]
+        bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
+        return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
+
+    def _as_tensor(self, states: Any) -> Tensor:
+        """Some training rows as states to be scored."""
+        rows = Rows.of(states, self.machine_.dtype, missing=True)
+        v = rows.take(torch.arange(len(rows)))
+        return self._redrawn(v, as_generator(0)) if self.binarise == "sample" else v
 
     def _log_slopes(self, given: Tensor) -> Tensor:
         """ln |slope| of the encoder, summed over the given units (rows, units) of each row."""
-        machine = self.machine_
-        if all(machine.layers[l].discrete for l in machine.visible):
+        if all(layer.discrete for layer in self._data_layers):
             return given.new_zeros(len(given), dtype=torch.float64)
         slopes = self.encoder_.log_slopes(self.n_features_in_)
         return given.double() @ torch.tensor(slopes, dtype=torch.float64, device=given.device)
@@ -229,5 +319,6 @@ class BoltzmannEstimator(Generative, TransformerMixin, BaseEstimator, ABC):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -15,6 +16,7 @@ from harmonium import _checks, chains, tasks
 from harmonium._random import as_generator
 from harmonium.data import Encoder
 from harmonium.estimators._intake import decoded, dtype_of, encoded, filled, validated
+from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import unobserved
 from harmonium.training.seeds import stream_seed
@@ -33,48 +35,62 @@ class Generative(ABC):
     machine_: BoltzmannMachine
     encoder_: Encoder
     random_state: Any
+    _generative: bool
 
     @abstractmethod
     def _states(self, X: Any) -> Iterator[Tensor]:
         """Validated rows as visible states in float64, a block at a time."""
 
+    @property
+    @abstractmethod
+    def _data_layers(self) -> list[Layer]:
+        """The visible layers of the data: all but a label."""
+
     # Samples
     # ----------------------------------------------------------------------------
 
-    def sample(
-        self, n_samples: int = 1, *, method: str = "gibbs", sweeps: int = 1000, random_state: Any = None
-    ) -> Any:
-        """Rows drawn from the machine, in the units of the data.
-
-        Each comes from pure noise of its own, so that the rows are independent.
-
-        Args:
-            n_samples: rows, at least 1.
-            method: "gibbs": chains, which follow the machine's law as far as ``sweeps`` sweeps have mixed
-                them. "tempered": the same by parallel tempering, ten replicas a chain. "local_mode": the
-                local mode that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which
-                do not follow the law. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of
-                the whole state.
-            sweeps: of every chain, at least 0; not read for "local_mode".
-            random_state: int, ``RandomState``, or None for that of the estimator.
-
-        Returns:
-            (n_samples, columns), float64; a frame with the same names and dtypes where ``fit`` saw one.
-        """
-        check_is_fitted(self)
-        _checks.positive_int(n_samples, "n_samples")
+    def _draw(
+        self, rows: int, clamp: Tensor | None, method: str, sweeps: int, random_state: Any
+    ) -> list[Tensor]:
+        """States of all layers, given visible ones (rows, visible_width) with NaN where they are drawn."""
         _checks.one_of(method, "method", SAMPLERS)
-        random = check_random_state(self.random_state if random_state is None else random_state)
+        self._require_density("sample")
+        generator = self._generator(random_state, "sample")
         machine = self.machine_
-        seed = stream_seed(int(random.randint(2**31 - 1)), "sample")
-        generator = as_generator(seed, machine.device)
-        states = machine.random_states(n_samples, seed=generator)
+        states = machine.random_states(rows, seed=generator)
         if method.startswith("local_mode"):
-            states, _ = chains.local_search(machine, states, seed=generator)
+            states, _ = chains.local_search(machine, states, clamp, seed=generator)
         kernel = SAMPLERS[method]
         if kernel is not None:
-            states = chains.run(machine, kernel, states, sweeps, seed=generator)
-        return decoded(machine.hamiltonian().seen(states), self.encoder_)
+            states = chains.run(machine, kernel, states, sweeps, clamp, seed=generator)
+        return states
+
+    def _visible(self, X: Any, label: Tensor | None = None) -> Tensor:
+        """Validated rows as states of all visible layers in float64; the label's missing where not given."""
+        v = torch.cat(list(self._states(X)))
+        label_width = self.machine_.visible_width - v.shape[1]
+        if label is None:
+            label = v.new_full((len(v), label_width), torch.nan)
+        return torch.cat([v, label.to(v)], 1) if label_width else v
+
+    def _rows(self, v: Tensor, dtype: Any = np.float64) -> Any:
+        """Visible states or means as rows in the units of the data."""
+        return decoded(self._data(v), self.encoder_, dtype)
+
+    def _data(self, v: Tensor) -> Tensor:
+        """The columns of visible states that are no label's."""
+        return v[:, : sum(layer.width for layer in self._data_layers)]
+
+    def _generator(self, random_state: Any, purpose: str) -> torch.Generator:
+        random = check_random_state(self.random_state if random_state is None else random_state)
+        return as_generator(stream_seed(int(random.randint(2**31 - 1)), purpose), self.machine_.device)
+
+    def _require_density(self, what: str) -> None:
+        if not self._generative:
+            raise ValueError(
+                f'objective: expected "hybrid" or "joint" for {what}: a discriminative machine has learned '
+                "p(y | x) and nothing of p(x)"
+            )
 
     # Missing values
     # ----------------------------------------------------------------------------
@@ -111,7 +127,7 @@ class Generative(ABC):
         _checks.one_of(value, "value", ("best", "mode", "mean", "draw"))
         X, done = self._completions(X, method, draws, sweeps, random_state)
         chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
-        return filled(X, chosen, self.encoder_)
+        return filled(X, self._data(chosen), self.encoder_)
 
     def imputations(
         self,
@@ -138,16 +154,15 @@ class Generative(ABC):
             ValueError: as ``impute``.
         """
         X, done = self._completions(X, method, draws, sweeps, random_state)
-        return [filled(X, states, self.encoder_) for states in done.draws]
+        return [filled(X, self._data(states), self.encoder_) for states in done.draws]
 
     def _completions(
         self, X: Any, method: str, draws: int, sweeps: int, random_state: Any
     ) -> tuple[Any, tasks.Imputation]:
         check_is_fitted(self)
+        self._require_density("impute")
         X = validated(self, X, reset=False, sparse=False)
-        random = check_random_state(self.random_state if random_state is None else random_state)
-        seed = stream_seed(int(random.randint(2**31 - 1)), "impute")
-        v = torch.cat([v.to(self.machine_.dtype) for v in self._states(X)])
+        v = self._visible(X).to(self.machine_.dtype)
         return X, tasks.impute(
             self.machine_,
             v,
@@ -155,7 +170,7 @@ class Generative(ABC):
             method,
             draws=draws,
             sweeps=sweeps,
-            seed=as_generator(seed, self.machine_.device),
+            seed=self._generator(random_state, "impute"),
         )
 
     # Noisy values
@@ -194,10 +209,14 @@ class Generative(ABC):
         check_is_fitted(self)
         _checks.one_of(value, "value", ("decision", "mean"))
         X = validated(self, X, reset=False, sparse=False)
-        random = check_random_state(self.random_state if random_state is None else random_state)
-        seed = stream_seed(int(random.randint(2**31 - 1)), "denoise")
         machine = self.machine_
-        noisy = torch.cat([v.to(machine.device, machine.dtype) for v in encoded(X, self.encoder_, machine)])
+        if machine.visible_width > sum(layer.width for layer in self._data_layers):
+            raise ValueError(
+                "X: expected rows of a machine without labels to denoise; tasks.denoise(machine_, …)"
+                " takes rows with their labels"
+            )
+        rows = encoded(X, self.encoder_, self._data_layers)
+        noisy = torch.cat([v.to(machine.device, machine.dtype) for v in rows])
         data = None
         if clean is not None:
             clean = validated(self, clean, reset=False)
@@ -212,7 +231,7 @@ class Generative(ABC):
             method=method,
             data=data,
             sweeps=sweeps,
-            seed=as_generator(seed, machine.device),
+            seed=self._generator(random_state, "denoise"),
         )
         chosen = found.decision if value == "decision" else found.mean
         return decoded(chosen, self.encoder_, dtype_of(X))

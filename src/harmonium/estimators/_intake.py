@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from harmonium.data import Encoder, Rows, Table
+from harmonium import _checks
+from harmonium.data import Encoder, Rows, Standardise, Table
 from harmonium.data._arrays import is_sparse
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
+from harmonium.estimators._options import BINARISE
 from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, visible_for, visible_layers
+from harmonium.machine import visible_for, visible_layers
 
 Array = NDArray[Any]
 
@@ -54,22 +56,51 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         sheet = sheet_of(X)
         if not (isinstance(X, np.ndarray) and sheet.numeric and not by_table):
             validate_data(estimator, X, reset=reset, skip_check_array=True)
-            return sheet if by_table or reset else sheet.numbers()
+            return sheet if by_table or (reset and estimator.binarise is None) else sheet.numbers()
         X = sheet.numbers()
     X = validate_data(
         estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
     )
-    if by_table or (reset and estimator.visible == "auto" and not is_sparse(X) and differ_in_kind(X)):
+    chosen = reset and estimator.visible == "auto" and estimator.binarise is None and not is_sparse(X)
+    if by_table or (chosen and differ_in_kind(X)):
         return sheet_of(X.toarray() if is_sparse(X) else X)
     return X
 
 
-def units_for(X: Any, visible: str | Mapping[Any, str], unknown: str) -> tuple[list[Layer], Encoder]:
+def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
+    """Weights of rows, (rows,), float64; None where all count alike.
+
+    Raises:
+        TypeError, ValueError: others, or none above 0.
+    """
+    if sample_weight is not None and not np.any(np.asarray(sample_weight)):
+        raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
+    return _checks.weights(sample_weight, "sample_weight", rows)
+
+
+def taken(X: Any, index: NDArray[Any] | slice) -> Any:
+    """Some of validated rows, or of states."""
+    return X.take(index) if isinstance(X, Sheet) else X[index]
+
+
+def units_for(
+    X: Any, visible: str | Mapping[Any, str], unknown: str, binarise: str | None, weights: Tensor | None
+) -> tuple[list[Layer], Encoder]:
     """Visible layers for validated rows, and the encoder between the two.
+
+    Args:
+        X: rows that count.
+        visible: kinds of units.
+        unknown: see ``Table``.
+        binarise: what makes 0 and 1 of intensities, or None.
+        weights: of the rows, above 0, or None; means and deviations of standardised columns of an array are
+            weighted by them.
 
     Raises:
         ValueError: rows that the units do not take, or a column without any value.
     """
+    if binarise is not None:
+        return [Layer.registry["bernoulli"].plain(X.shape[1])], BINARISE[binarise]
     if isinstance(X, Sheet):
         table = Table.fit(
             X, None if isinstance(visible, str) and visible == "auto" else visible, unknown=unknown
@@ -84,25 +115,29 @@ def units_for(X: Any, visible: str | Mapping[Any, str], unknown: str) -> tuple[l
         )
     assert isinstance(visible, str)
     layer, encoder = visible_for(rows, visible)
+    if weights is not None and isinstance(encoder, Standardise):
+        encoder = Standardise.fit(rows, weights=weights)
     return [layer], encoder
 
 
-def states_of(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
+def states_of(X: Any, encoder: Encoder, layers: Sequence[Layer], device: torch.device) -> Iterator[Tensor]:
     """Validated rows as visible states in float64, a block at a time; NaN where a cell is missing.
 
     Args:
         X: the rows.
         encoder: between rows and machine.
-        machine: whose states they are to be.
+        layers: visible ones, whose states they are to be.
+        device: of the states.
 
     Raises:
-        ValueError: rows that the machine does not take.
+        ValueError: rows that the layers do not take.
     """
     start = 0
-    for rows in encoded(X, encoder, machine):
-        v = rows.to(machine.device, torch.float64)
+    for rows in encoded(X, encoder, layers):
+        v = rows.to(device, torch.float64)
         name = f"X[{start}:]" if start else "X"
-        machine.check_rows(v, name, missing=True)
+        for layer, x in zip(layers, torch.split(v, [layer.width for layer in layers], 1), strict=True):
+            layer.observed(x, name)
         start += len(v)
         yield v
 
@@ -122,12 +157,12 @@ def refuse_blank(v: Tensor) -> Tensor:
     return v
 
 
-def encoded(X: Any, encoder: Encoder, machine: BoltzmannMachine) -> Iterator[Tensor]:
+def encoded(X: Any, encoder: Encoder, layers: Sequence[Layer]) -> Iterator[Tensor]:
     """``states_of`` without a look at whether the machine takes them: noise may leave the support."""
     if isinstance(encoder, Table):
         yield from torch.split(torch.from_numpy(encoder.encode(X)), _ROWS)
         return
-    layer = machine.layers[machine.visible[0]]
+    layer = layers[0]
     for rows in Rows.of(X, torch.float64, missing=True).chunks(_ROWS):
         hole = rows.isnan()
         if bool(hole.any()):  # encoded as some value that the units do take, which is not read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
+from harmonium import _checks
+from harmonium.data.codings import OneOf
+from harmonium.data.column import Column
 from harmonium.estimators._intake import Array
 
 
@@ -65,6 +69,24 @@ def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array) -> Tensor:
     codes = torch.from_numpy(np.searchsorted(classes, labels))
     states[torch.from_numpy(there)] = torch.nn.functional.one_hot(codes, len(classes)).double()
     return states
+
+
+def column_of(classes: Array) -> Column:
+    """The classes as a column of a table, which a machine's metadata keep."""
+    values = [float(x) if isinstance(x, int) and not isinstance(x, bool) else x for x in classes.tolist()]
+    return Column("label", str(classes.dtype), "categorical", OneOf(tuple(values)))
+
+
+def classes_of(description: Any) -> Array:
+    """The classes of a column that a machine's metadata have.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    _checks.instance(description, "label", Mapping, "the description of a column")
+    column = Column.from_dict(description)
+    classes = np.array(column.coding.values)
+    return classes.astype(np.int64) if "int" in column.dtype.lower() else classes
 
 
 def _missing(value: Any) -> bool:

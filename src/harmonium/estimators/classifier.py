@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_consistent_length, check_random_state
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from harmonium import _checks, chains
+from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.data import Rows, Standardise
-from harmonium.estimators._hidden_layers import hidden_layers
-from harmonium.estimators._intake import Array, floating
-from harmonium.estimators._labels import observed_labels, one_hot
-from harmonium.estimators._log_partition import find_log_partition
-from harmonium.layers import Categorical, Layer
-from harmonium.learning import Rule, rules
-from harmonium.learning.rules import RECIPES
-from harmonium.likelihood import LogPartition
-from harmonium.machine import BoltzmannMachine, normal_, visible_for, visible_from_data_
-from harmonium.training import SCHEDULES, Schedule, train
-from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
-from harmonium.training.seeds import stream_seed
+from harmonium.estimators._intake import Array, floating, refuse_blank, validated, weights_of
+from harmonium.estimators._label_posterior import MISSING, LabelPosterior
+from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
+from harmonium.estimators._options import CONSTRAINTS, COUNT
+from harmonium.estimators._restricted import RestrictedEstimator
+from harmonium.layers import Categorical
+from harmonium.learning import rules
+from harmonium.machine import BoltzmannMachine
+from harmonium.tasks.impute import unobserved
+from harmonium.training.optimizers import OptimizerFactory
 
-_DATA, _LABEL, _HIDDEN = range(3)
-_ROWS = 4096
-_UPDATES, _EPOCHS = 1000, 20  # at least, by default
 _RATES = (0.05, 0.01)  # chains that teach all there is want a slower one
 
 
 @final
-class RBMClassifier(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class RBMClassifier(ClassifierMixin, RestrictedEstimator):
     """A restricted Boltzmann machine of rows and their labels (Larochelle & Bengio 2008).
 
-    A layer for the data and one categorical unit for the label are visible, and joined to one hidden layer.
+    Layers for the data and one categorical unit for the label are visible, and joined to one hidden layer.
     What is learned is (1 - w) ln p(y | x) + w ln p(x, y), by ``harmonium.rules.hybrid``. The hidden units are
-    summed out, so that p(y | x) is exact, in training and afterwards.
+    summed out, so that p(y | x) is exact, in training and afterwards. X may be a table with missing cells, as
+    of ``RBM``: then what a row shows is what it is classified by.
 
     **Missing labels** make it semi-supervised: a row without its label teaches ln p(x) in its place. Missing
     are NaN, None and pandas' NA, and what ``missing_label`` names.
@@ -52,33 +47,29 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         n_hidden: hidden units, at least 1.
         objective: "hybrid", with w = ``joint``; "discriminative", w = 0; "joint", w = 1.
         joint: w, in [0, 1]; read only with ``objective="hybrid"``.
-        visible: kind of the data's units, see ``RBM``.
-        hidden: kind of the hidden units, see ``RBM``; of "categorical" and "binomial" ones with two states.
-        rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, by
-            which there are ``batch_size`` chains, or a ``Rule``.
-        batch_size: rows of every update, at least 1.
-        epochs: passes over the rows, at least 1; None: as many as make 1,000 updates, and no fewer than 20.
+        rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, or a
+            ``Rule``.
+        epochs: passes over the rows, at least 1; None: 20, or as many as make 1,000 updates.
         learning_rate: of the named optimisers, >= 0; None: 0.05, and 0.01 with ``objective="joint"``.
-        optimizer: "adam", "sgd", or a callable ``parameters -> torch.optim.Optimizer`` with its own rates.
-        schedule: of the learning rate: "constant", "cosine", "linear", "inverse_sqrt", or a callable
-            ``(step, total) -> factor``.
-        clip_norm: largest norm of the gradient, above 0; None: any.
-        weight_decay: >= 0, of the couplings.
-        averaging: decay in (0, 1) of the running average of the parameters that ``machine_`` is, as in
-            ``harmonium.train``; None: the last ones.
-        initial_std: standard deviation of the first couplings, >= 0.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
-        verbose: above 0, a progress bar on stderr.
-        device: where to train and compute, as ``torch.device`` takes it; None: the CPU.
-        random_state: int, ``RandomState`` or None, as everywhere in scikit-learn. The same int, data, device
-            and number of threads give the same bits.
+        missing_cells: how ``predict`` and its like sum over what a row of X lacks: "exact", by enumeration of
+            the missing cells, or else of the hidden units, up to 2^26 states; "gibbs", by 10 chains of 60
+            sweeps for every row, that hold what it shows; "auto": "exact" up to 2^12 states, else "gibbs".
+        early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
+            missing cell.
+        dtype: of the machine; None: float64 for float64 data, else float32, which is faster for many rows.
+        visible, unknown, binarise, hidden, hidden_states, sweeps, n_chains, batch_size, max_updates, centred,
+            optimizer, schedule, clip_norm, weight_decay, averaging, initial_std, validation_fraction,
+            n_iter_no_change, warm_start, log_partition, ais_chains, ais_temperatures, verbose, device,
+            random_state: see ``RBM``; some have other defaults.
 
     Attributes:
         classes_: the labels, sorted.
-        machine_: the trained ``BoltzmannMachine``; its layers are data, label and hidden units. Its precision
-            is that of X, float64 or else float32, which is faster for many rows.
-        encoder_: turns data into states of the machine and back.
+        machine_: the trained ``BoltzmannMachine``; its layers are those of the data, the label and the hidden
+            units. Its metadata have the encoder of X, under "label" the column of the classes
+            (``harmonium.data.column.Column``), and "objective".
+        encoder_: turns X into states of the machine and back.
         history_: records of the training, see ``RBM``.
         n_updates_: updates made.
         n_features_in_: columns of the data.
@@ -97,154 +88,107 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         ((3, 64), array([8, 8, 8]))
     """
 
+    _: KW_ONLY
+    objective: str = "hybrid"
+    joint: float = 0.03
+    missing_label: Any = None
+    missing_cells: str = "auto"
+    centred: bool = False
+    learning_rate: float | None = None
+    optimizer: str | OptimizerFactory = "adam"
+    averaging: float | None = 0.99
+    initial_std: float | None = 0.03
+
+    _EPOCHS, _UPDATES = 20, 1000
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_hidden": [Interval(Integral, 1, None, closed="left")],
+        "n_hidden": [COUNT],
         "objective": [StrOptions({"hybrid", "discriminative", "joint"})],
         "joint": [Interval(Real, 0, 1, closed="both")],
-        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys())],  # units of users too
-        "hidden": [StrOptions(Layer.registry.keys())],
-        "rule": [StrOptions(set(RECIPES)), Rule],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "epochs": [Interval(Integral, 1, None, closed="left"), None],
-        "learning_rate": [Interval(Real, 0, None, closed="left"), None],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
-        "schedule": [StrOptions(set(SCHEDULES)), callable],
-        "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "averaging": [Interval(Real, 0, 1, closed="neither"), None],
-        "initial_std": [Interval(Real, 0, None, closed="left")],
         "missing_label": [str, Integral, Real, None],
-        "verbose": ["verbose"],
-        "device": [str, torch.device, None],
-        "random_state": ["random_state"],
+        "missing_cells": [StrOptions(set(MISSING))],
+        **CONSTRAINTS,
+        "learning_rate": [*CONSTRAINTS["learning_rate"], None],
     }
-
-    def __init__(
-        self,
-        n_hidden: int = 100,
-        *,
-        objective: str = "hybrid",
-        joint: float = 0.03,
-        visible: str = "auto",
-        hidden: str = "bernoulli",
-        rule: str | Rule = "pcd",
-        batch_size: int = 100,
-        epochs: int | None = None,
-        learning_rate: float | None = None,
-        optimizer: str | OptimizerFactory = "adam",
-        schedule: str | Schedule = "linear",
-        clip_norm: float | None = 1.0,
-        weight_decay: float = 0.0,
-        averaging: float | None = 0.99,
-        initial_std: float = 0.03,
-        missing_label: Any = None,
-        verbose: int = 0,
-        device: str | torch.device | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.objective = objective
-        self.joint = joint
-        self.visible = visible
-        self.hidden = hidden
-        self.rule = rule
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.clip_norm = clip_norm
-        self.weight_decay = weight_decay
-        self.averaging = averaging
-        self.initial_std = initial_std
-        self.missing_label = missing_label
-        self.verbose = verbose
-        self.device = device
-        self.random_state = random_state
 
     # Learning
     # ----------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fits a new machine to the rows and their labels.
+        """Fits a machine to the rows and their labels: a new one, or with ``warm_start`` the last one.
 
         Args:
-            X: (rows, columns), a dense array, data frame or sparse matrix.
+            X: (rows, columns), a data frame, dense array or sparse matrix; NaN, None and pandas.NA are
+                missing cells.
             y: (rows,), labels of any kind, at least two; some may be missing.
             sample_weight: of the rows, (rows,), at least 0; only their ratios count. None: all count alike.
 
         Raises:
-            ValueError: a parameter out of range, NaN in X, values that the visible units do not take, or y
-                that is no classes.
+            ValueError: a parameter out of range, a row or a column of missing cells only, values that the
+                visible units do not take, or y that is no classes.
             TrainingDiverged: something is no longer finite; a smaller learning rate may help.
             KeyboardInterrupt: after Ctrl-C or SIGTERM; the estimator keeps what it has learnt.
         """
         self._validate_params()
+        share = {"discriminative": 0.0, "joint": 1.0}.get(self.objective, self.joint)
         rule = self._learning_rule()
         if y is None:
             raise ValueError(
                 "y: expected labels: RBMClassifier requires y to be passed, but the target y is None"
             )
-        X = validate_data(self, X, accept_sparse="csr")
+        again = self.warm_start and hasattr(self, "machine_")
+        rows = self._looked_at(X, again)
         labels, there = observed_labels(y, self.missing_label)
-        check_consistent_length(X, there)
-        if sample_weight is not None and not np.any(np.asarray(sample_weight)):
-            raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
-        weights = _checks.weights(sample_weight, "sample_weight", len(there))
-        self.classes_ = np.unique(labels)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y: expected at least two classes, received one class, {self.classes_[0]!r}")
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        y_states = one_hot(labels, there, self.classes_)
-        self.machine_ = self._machine(X, weights)
-        dtype = self.machine_.dtype
-        x_states = torch.cat([x.to(dtype) for x in self._states(X)])
-        v = torch.cat([x_states, y_states.to(x_states)], 1)
-        normal_(self.machine_, self.initial_std, as_generator(self._stream("couplings")))
-        visible_from_data_(self.machine_, v, weights)
+        check_consistent_length(rows, there)
+        weights = weights_of(sample_weight, len(there))
+        if not again:
+            self.classes_ = np.unique(labels)
+            if len(self.classes_) < 2:
+                raise ValueError(
+                    f"y: expected at least two classes, received one class, {self.classes_[0]!r}"
+                )
+        label = one_hot(labels, there, self.classes_)
+        if not again:
+            double = getattr(rows, "dtype", None) == np.float64
+            dtype = torch.float64 if double else torch.float32
+            self._begin(rows, weights, dtype, (Categorical(1, len(self.classes_)), label))
+            self.machine_.metadata["label"] = column_of(self.classes_).to_dict()
+            self.machine_.metadata["objective"] = self.objective if share else "discriminative"
         rate = _RATES[self.objective == "joint"] if self.learning_rate is None else self.learning_rate
-        rows = len(v) if weights is None else int((weights > 0).sum())
-        run = train(
-            self.machine_,
-            v,
-            rule=rule,
-            sample_weight=weights,
-            epochs=self.epochs or max(_EPOCHS, -(-_UPDATES * min(self.batch_size, rows) // rows)),
-            batch_size=self.batch_size,
-            optimizer=self.optimizer,
-            learning_rate=rate,
-            schedule=self.schedule,
-            clip_norm=self.clip_norm,
-            weight_decay=self.weight_decay,
-            averaging=self.averaging,
-            seed=self._stream("train"),
-            device=self.device,
-            progress=self.verbose > 0,
-        )
-        if run.averaged_machine is not None:
-            self.machine_ = run.averaged_machine
-        self.history_, self.n_updates_ = run.history, run.updates
-        self._generative = rule.generative
-        self._log_partition: LogPartition | None = None
-        if run.status == "interrupted":
-            raise KeyboardInterrupt
+        states = self._training_rows(rows, label)
+        given = [l for l in self.machine_.visible if l != self._label_layer]
+        rule = rules.hybrid(rule, given, float(share))
+        self._train(states, weights, rule, rate, judged=~states.isnan().any(1))
         return self
 
-    def _learning_rule(self) -> Rule:
-        chained = {"chains": self.batch_size} if "chains" in rules.options(self.rule) else {}
-        share = {"discriminative": 0.0, "joint": 1.0}.get(self.objective, self.joint)
-        return rules.hybrid(rules.from_options(self.rule, **chained), [_DATA], float(share))
+    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
+        """ln p(y | x)."""
+        x, y = self._data(states.double()), states[:, self._data_width :].to(torch.float64)
+        log_p = LabelPosterior(machine).log_weights(x.to(machine.device)).log_softmax(1)
+        return (log_p * y.to(log_p)).sum(1)
 
-    def _machine(self, X: Any, weights: Tensor | None) -> BoltzmannMachine:
-        rows = Rows.of(X if weights is None else X[(weights > 0).numpy()], torch.float64)
-        visible, self.encoder_ = visible_for(rows, self.visible)
-        if weights is not None and isinstance(self.encoder_, Standardise):
-            self.encoder_ = Standardise.fit(rows, weights=weights[weights > 0])
-        label = Categorical(1, len(self.classes_))
-        hidden = hidden_layers([visible], self.hidden, [self.n_hidden], 2)
-        edges = [(_DATA, _HIDDEN), (_LABEL, _HIDDEN)]
-        machine = BoltzmannMachine([visible, label, *hidden], edges=edges, visible=[_DATA, _LABEL])
-        return machine.double() if X.dtype == np.float64 else machine
+    def _calibrate(self, X: Any, weights: Any) -> None:
+        pass
+
+    def _adopt(self, machine: BoltzmannMachine) -> None:
+        label = machine.layers[machine.visible[-1]]
+        if len(machine.visible) < 2 or label.n_units != 1 or label.width != label.n_states:
+            raise ValueError(
+                "machine: expected a label as its last visible layer, one categorical unit beside the data's "
+                f"layers, received {', '.join(str(machine.layers[l]) for l in machine.visible)}"
+            )
+        self.classes_ = np.arange(label.width)
+        if "label" in machine.metadata:
+            self.classes_ = classes_of(machine.metadata["label"])
+        if len(self.classes_) != label.width:
+            raise ValueError(
+                f"machine: expected {label.width} classes in its metadata, received {len(self.classes_)}"
+            )
+        self._generative = machine.metadata.get("objective") != "discriminative"
+        self._data_width = machine.visible_width - label.width
+
+    @property
+    def _label_layer(self) -> int:
+        return self.machine_.visible[-1]
 
     # Labels of rows
     # ----------------------------------------------------------------------------
@@ -253,46 +197,42 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         """The most probable label of every row: (rows,), of the classes' dtype.
 
         Args:
-            X: (rows, columns), dense or sparse.
+            X: (rows, columns), a frame, dense or sparse. Of a row with missing cells it is the label given
+                what the row shows: these are summed out as ``missing_cells`` says.
 
         Raises:
-            ValueError: other columns than in ``fit``, NaN, or values that the visible units do not take.
+            ValueError: other columns than in ``fit``, values that the visible units do not take, a row of
+                missing cells only, or ``missing_cells="exact"`` for more than 2^26 states.
         """
-        best = self._log_weights(X).argmax(1).cpu().numpy()
+        best = self._scores_of(X).argmax(1).cpu().numpy()
         labels: Array = self.classes_[best]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
-        """p(y | x), exact: (rows, classes), float64, in the order of ``classes_``. Else as ``predict``."""
-        return floating(self._log_weights(X).softmax(1), np.float64)
+        """p(y | x): (rows, classes), float64, in the order of ``classes_``. Else as ``predict``.
+
+        Exact for a row without missing cells, and for others with ``missing_cells="exact"``; where chains are
+        asked for the mean over their draws of the missing cells of p(y | a row filled in so), which follows
+        p(y | what the row shows) as far as the chains have mixed, to about 0.02.
+        """
+        return floating(self._scores_of(X).exp(), np.float64)
 
     def predict_log_proba(self, X: Any) -> Array:
         """ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes), float64. Else as ``predict``."""
-        return floating(self._log_weights(X).log_softmax(1), np.float64)
+        return floating(self._scores_of(X), np.float64)
 
     def decision_function(self, X: Any) -> Array:
         """ln p(y | x), (rows, classes); of two classes the log odds of the second, (rows,). float64."""
-        scores = self._log_weights(X).log_softmax(1)
+        scores = self._scores_of(X)
         return floating(scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0], np.float64)
 
-    @torch.no_grad()
-    def _log_weights(self, X: Any) -> Tensor:
-        """ln Σ_h exp(-E(x, y, h)) for every label y, (rows, classes), float64."""
+    def _scores_of(self, X: Any) -> Tensor:
+        """ln p(y | x), (rows, classes), float64."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", reset=False)
-        hamiltonian = deepcopy(self.machine_).double().hamiltonian()
-        labels = torch.eye(len(self.classes_), dtype=torch.float64, device=hamiltonian.device)
-        parts = []
-        for x in self._states(X):
-            states = [x, x.new_zeros(len(x), len(labels)), x[:, :0]]
-            heard = hamiltonian.field(_HIDDEN, states, given=[_DATA])
-            each = []
-            for label in labels:
-                states[_LABEL] = label.expand(len(x), -1)
-                field = heard + hamiltonian.field(_HIDDEN, states, given=[_LABEL])
-                each.append(-hamiltonian.free_energy(states, (_HIDDEN,), {_HIDDEN: field}))
-            parts.append(torch.stack(each, 1))
-        return torch.cat(parts)
+        X = validated(self, X, reset=False)
+        posterior, generator = LabelPosterior(self._double()), as_generator(self._stream("missing cells"))
+        blocks = (refuse_blank(x) for x in self._states(X))
+        return torch.cat([posterior.log_probabilities(x, self.missing_cells, generator) for x in blocks])
 
     # Likelihood and samples
     # ----------------------------------------------------------------------------
@@ -300,99 +240,78 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
     def score_samples(self, X: Any, y: Any = None) -> Array:
         """ln p(x) of every row in nats, or ln p(x, y) with its label: (rows,), float64.
 
-        A probability for discrete data, a density in the data's units else. As exact as ``log_partition_``.
+        A probability for discrete data, a density in the data's units else; of a row with missing cells that
+        of what it shows. As exact as ``log_partition_``.
 
         Args:
-            X: (rows, columns), dense or sparse.
+            X: (rows, columns), a frame, dense or sparse.
             y: (rows,), labels as in ``fit``, a missing one summed out; None: all are.
 
         Raises:
-            ValueError: as ``predict``, a label that ``fit`` has not met, or a discriminative machine.
+            ValueError: as ``predict``, a label that ``fit`` has not met, a discriminative machine, or missing
+                cells with too many states to sum over.
         """
         check_is_fitted(self)
-        self._check_generative("score_samples")
-        log_weights = self._log_weights(X)
+        self._require_density("score_samples")
+        X = validated(self, X, reset=False)
+        x = torch.cat([refuse_blank(x) for x in self._states(X)])
+        try:
+            log_weights = LabelPosterior(self._double()).log_weights(x)
+        except ValueError as error:
+            raise ValueError(
+                "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 "
+                "states to sum over; score rows without missing cells, or impute(X)"
+            ) from error
         if y is not None:
             labels, there = observed_labels(y, self.missing_label)
             check_consistent_length(log_weights, there)
             states = one_hot(labels, there, self.classes_).to(log_weights.device)
             log_weights = log_weights.masked_fill(states == 0, -torch.inf)
         scores = log_weights.logsumexp(1) - self.log_partition_.value
-        if not self.machine_.layers[_DATA].discrete:
-            scores += self.encoder_.log_abs_det(self.n_features_in_)
-        return floating(scores, np.float64)
-
-    @property
-    def log_partition_(self) -> LogPartition:
-        """ln Z of ``machine_``, found at the first use: exact up to 2^20 states, else annealed."""
-        check_is_fitted(self)
-        if self._log_partition is None:
-            self._log_partition = find_log_partition(
-                self.machine_, "auto", chains=100, temperatures=1000, seed=self._stream("log_partition")
-            )
-        return self._log_partition
+        shown = ~unobserved(self.machine_, self._visible(X))[:, : self._ends[-1]]
+        return floating(scores + self._log_slopes(shown), np.float64)
 
     def sample(
-        self, n_samples: int = 1, *, label: Any = None, sweeps: int = 1000, random_state: Any = None
-    ) -> tuple[Array, Array]:
+        self,
+        n_samples: int = 1,
+        *,
+        label: Any = None,
+        given: Any = None,
+        method: str = "gibbs",
+        sweeps: int = 1000,
+        random_state: Any = None,
+    ) -> tuple[Any, Array]:
         """Rows drawn from the machine, in the units of the data, and their labels.
 
-        Gibbs chains, each from noise of its own: rows are independent, and follow the machine's law as far as
-        ``sweeps`` have mixed it.
+        Each comes from noise of its own: rows are independent.
 
         Args:
-            n_samples: rows, at least 1.
+            n_samples: rows, at least 1; with ``given`` so many for each row of it, one after the other.
             label: one of ``classes_``, or one for each row: rows are drawn given it. None: drawn too.
+            given: cells that are held, see ``RBM.sample``.
+            method: see ``RBM.sample``.
             sweeps: of every chain, at least 0.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
-            (n_samples, columns), float64, and (n_samples,).
+            (rows, columns), float64, or a frame where ``fit`` saw one; and (rows,).
 
         Raises:
-            ValueError: a label that ``fit`` has not met, or a discriminative machine.
+            ValueError: a label that ``fit`` has not met, cells that the machine has no column or no state
+                for, or a discriminative machine.
         """
         check_is_fitted(self)
         _checks.positive_int(n_samples, "n_samples")
-        self._check_generative("sample")
-        machine = self.machine_
-        held = torch.full((n_samples, machine.visible_width), torch.nan, dtype=machine.dtype)
-        if label is not None:
-            labels = np.broadcast_to(np.asarray(label), (n_samples,))
-            columns = machine.layers[_DATA].width
-            held[:, columns:] = one_hot(labels, np.ones(n_samples, dtype=bool), self.classes_)
-        random = check_random_state(self.random_state if random_state is None else random_state)
-        seed = stream_seed(int(random.randint(2**31 - 1)), "sample")
-        generator = as_generator(seed, machine.device)
-        start = machine.random_states(n_samples, seed=generator)
-        clamp = None if label is None else held.to(machine.device)
-        states = chains.run(machine, chains.Gibbs(), start, sweeps, clamp=clamp, seed=generator)
-        drawn = self.classes_[states[_LABEL].argmax(1).cpu().numpy()]
-        return floating(self.encoder_.decode(states[_DATA].double()), np.float64), drawn
-
-    def _check_generative(self, what: str) -> None:
-        if not self._generative:
-            raise ValueError(
-                f'objective: expected "hybrid" or "joint" for {what}: a discriminative machine has learned '
-                "p(y | x) and nothing of p(x)"
-            )
-
-    # Between data and states
-    # ----------------------------------------------------------------------------
-
-    def _states(self, X: Any) -> Iterator[Tensor]:
-        """The rows as states of the data layer in float64, a block at a time."""
-        start = 0
-        for rows in Rows.of(X, torch.float64).chunks(_ROWS):
-            x = self.encoder_.encode(rows).to(self.machine_.device, torch.float64)
-            self.machine_.layers[_DATA].check(x, f"X[{start}:]" if start else "X")
-            start += len(x)
-            yield x
-
-    def _stream(self, purpose: str) -> int:
-        return stream_seed(self._seed, purpose)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        self._require_density("sample")
+        machine, clamp, rows = self.machine_, None, n_samples
+        if label is not None or given is not None:
+            held = machine.couplings[0].weight.new_full((1, machine.visible_width), torch.nan)
+            held = (held if given is None else self._given(given)).repeat_interleave(n_samples, 0)
+            rows = len(held)
+            if label is not None:
+                labels = np.broadcast_to(np.asarray(label), (rows,))
+                held[:, self._data_width :] = one_hot(labels, np.ones(rows, dtype=bool), self.classes_)
+            clamp = held.detach().to(machine.dtype)
+        states = self._draw(rows, clamp, method, sweeps, random_state)
+        drawn = self.classes_[states[self._label_layer].argmax(1).cpu().numpy()]
+        return self._rows(machine.hamiltonian().seen(states)), drawn

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 from typing import Any, ClassVar, final
 
-import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from harmonium.data import Rows
-from harmonium.data.table import UNKNOWN
-from harmonium.estimators._estimator import BoltzmannEstimator
+from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._hidden_layers import hidden_layers
-from harmonium.estimators._intake import Array, dtype_of, floating, refuse_blank, validated
+from harmonium.estimators._intake import dtype_of, floating, validated
+from harmonium.estimators._options import CONSTRAINTS
 from harmonium.estimators._posterior import hidden_means, posterior
 from harmonium.layers import Layer
 from harmonium.learning import Rule
-from harmonium.learning.rules import RECIPES, centred, pcd
-from harmonium.machine import (
-    logistic_biases_,
-    orthogonal_,
-    visible_from_data_,
-)
+from harmonium.learning.rules import centred, pcd
+from harmonium.likelihood import LogPartition
+from harmonium.machine import BoltzmannMachine, logistic_biases_, orthogonal_, visible_from_data_
 from harmonium.tasks.impute import unobserved
-from harmonium.training import SCHEDULES, Schedule, pretrain
-from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
+from harmonium.training import pretrain
 
 
 @final
-class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
+@dataclass(eq=False, repr=False)
+class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     """A deep Boltzmann machine: a density of the rows and a transformer to its hidden layers.
 
     Rows go in and come out in the data's own units, as with ``RBM``. ``harmonium.train`` offers more settings
@@ -41,137 +39,45 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
     Args:
         n_hidden: units of the hidden layers from the lowest up, each at least 1; two or more for a deep
             machine.
-        visible: kind of the visible units, or kinds of columns, see ``RBM``.
-        unknown: of a table, see ``RBM``.
         hidden: kind of the hidden units, see ``RBM``: "bernoulli", or "spin", whose two values weigh alike in
             the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side by side.
-        hidden_states: states of each hidden unit, see ``RBM``.
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
             "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
-        sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. Only for rules that
-            take them.
-        n_chains: chains of the free machine, at least 1; None: ``batch_size``. Only for rules that take them.
-        batch_size: rows of every update, at least 1.
-        epochs: passes of ``fit`` over the rows, at least 1.
-        pretraining: passes over the rows for every pair of neighbouring layers before all layers are trained
-            together, at least 0: greedy pretraining by centred PCD-1 (``harmonium.training.pretrain``), at
-            the same learning rate.
+        epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 4,000 updates.
         centred: whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is.
-        learning_rate: of the named optimisers, >= 0.
-        optimizer: "sgd"; "adam", which wants a rate around 0.01 and ``centred=False``; or a callable
-            ``parameters -> torch.optim.Optimizer`` with its own rates.
-        schedule: of the learning rate in ``fit``: "constant", "cosine", "linear", "inverse_sqrt", or a
-            callable ``(step, total) -> factor``. In ``partial_fit`` the rate is constant.
-        clip_norm: largest norm of the gradient, above 0; None: any.
-        weight_decay: >= 0, of the couplings.
         initial: first couplings: "normal", N(0, initial_std²), or "orthogonal", orthogonal rows or columns of
             norm 1 with logistic biases of the hidden units, which "ucd_lmi" wants (Taniguchi et al. 2023,
             §4.3).
         initial_std: standard deviation of the first couplings, >= 0, and None, see ``RBM``; not read with
             ``initial="orthogonal"``.
-        log_partition: how ln Z is found for ``score_samples``, see ``RBM``.
-        ais_chains: annealing runs, at least 2.
-        ais_temperatures: inverse temperatures of each run, at least 1.
-        verbose: above 0, a progress bar on stderr.
-        device: where to train and compute, as ``torch.device`` takes it; None: the CPU.
-        random_state: int, ``RandomState`` or None, as everywhere in scikit-learn. The same int, data, device
-            and number of threads give the same bits.
+        pretraining: passes over the rows for every pair of neighbouring layers before all layers are trained
+            together, at least 0: greedy pretraining by centred PCD-1 (``harmonium.training.pretrain``), at
+            the same learning rate.
+        visible, unknown, binarise, hidden_states, sweeps, n_chains, batch_size, max_updates, learning_rate,
+            optimizer, schedule, clip_norm, weight_decay, averaging, early_stopping, validation_fraction,
+            n_iter_no_change, warm_start, log_partition, ais_chains, ais_temperatures, dtype, verbose, device,
+            random_state: see ``RBM``.
 
     Attributes:
-        machine_: the trained ``BoltzmannMachine``. ``machine_.save`` keeps the encoder in its metadata.
-        encoder_: turns data into states of the machine and back; fixed by ``fit`` or the first
-            ``partial_fit``.
-        history_: records of the training, dicts with step, seconds, learning rate, gradient norm and the
-            rule's diagnostics.
-        n_updates_: updates made.
-        n_features_in_: columns of the data.
-        feature_names_in_: their names, where the data had names.
+        machine_, encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
     """
 
+    n_hidden: Sequence[int] = (100, 50)
+    _: KW_ONLY
+    rule: str | Rule = "mean_field_pcd"
+    learning_rate: float | None = 0.2
+    initial: str = "normal"
+    pretraining: int = 0
+
+    _EPOCHS, _UPDATES = 100, 4000
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": ["array-like"],
-        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys()), Mapping],  # units of users too
-        "unknown": [StrOptions(set(UNKNOWN))],
-        "hidden": [StrOptions(Layer.registry.keys())],
-        "hidden_states": [Interval(Integral, 2, None, closed="left")],
-        "rule": [StrOptions(set(RECIPES)), Rule],
-        "sweeps": [Interval(Integral, 1, None, closed="left"), None],
-        "n_chains": [Interval(Integral, 1, None, closed="left"), None],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "epochs": [Interval(Integral, 1, None, closed="left")],
-        "pretraining": [Interval(Integral, 0, None, closed="left")],
-        "centred": ["boolean"],
-        "learning_rate": [Interval(Real, 0, None, closed="left")],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
-        "schedule": [StrOptions(set(SCHEDULES)), callable],
-        "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
         "initial": [StrOptions({"normal", "orthogonal"})],
-        "initial_std": [Interval(Real, 0, None, closed="left"), None],
-        "log_partition": [StrOptions({"auto", "exact", "ais"})],
-        "ais_chains": [Interval(Integral, 2, None, closed="left")],
-        "ais_temperatures": [Interval(Integral, 1, None, closed="left")],
-        "verbose": ["verbose"],
-        "device": [str, torch.device, None],
-        "random_state": ["random_state"],
+        "pretraining": [Interval(Integral, 0, None, closed="left")],
+        **CONSTRAINTS,
     }
-
-    def __init__(
-        self,
-        n_hidden: Sequence[int] = (500, 1000),
-        *,
-        visible: str | Mapping[Any, str] = "auto",
-        unknown: str = "error",
-        hidden: str = "bernoulli",
-        hidden_states: int = 2,
-        rule: str | Rule = "mean_field_pcd",
-        sweeps: int | None = None,
-        n_chains: int | None = None,
-        batch_size: int = 100,
-        epochs: int = 100,
-        pretraining: int = 0,
-        centred: bool = True,
-        learning_rate: float = 0.05,
-        optimizer: str | OptimizerFactory = "sgd",
-        schedule: str | Schedule = "linear",
-        clip_norm: float | None = 1.0,
-        weight_decay: float = 0.0,
-        initial: str = "normal",
-        initial_std: float | None = None,
-        log_partition: str = "auto",
-        ais_chains: int = 100,
-        ais_temperatures: int = 1000,
-        verbose: int = 0,
-        device: str | torch.device | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.visible = visible
-        self.unknown = unknown
-        self.hidden = hidden
-        self.hidden_states = hidden_states
-        self.rule = rule
-        self.sweeps = sweeps
-        self.n_chains = n_chains
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.pretraining = pretraining
-        self.centred = centred
-        self.learning_rate = learning_rate
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.clip_norm = clip_norm
-        self.weight_decay = weight_decay
-        self.initial = initial
-        self.initial_std = initial_std
-        self.log_partition = log_partition
-        self.ais_chains = ais_chains
-        self.ais_temperatures = ais_temperatures
-        self.verbose = verbose
-        self.device = device
-        self.random_state = random_state
 
     # Hidden layers
     # ----------------------------------------------------------------------------
@@ -182,20 +88,33 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             raise ValueError(f"n_hidden: expected sizes of at least 1, received {self.n_hidden!r}")
         return hidden_layers(visible, self.hidden, [int(size) for size in sizes], self.hidden_states)
 
-    def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
+    def _initialise(self, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
         if self.initial == "normal":
-            self._random_start(rows, generator)
+            self._random_start(rows, weights, generator)
         else:
             orthogonal_(self.machine_, 1.0, generator)
             logistic_biases_(self.machine_, generator)
-            visible_from_data_(self.machine_, rows)
+            visible_from_data_(self.machine_, rows, weights)
 
-    def _pretrain(self, states: Any) -> None:
+    def _calibrate(self, X: Any, weights: Any) -> None:
+        pass
+
+    def _adopt(self, machine: BoltzmannMachine) -> None:
+        pass
+
+    @classmethod
+    def _sizes(cls, machine: BoltzmannMachine) -> tuple[int, ...]:
+        if not machine.hidden:
+            raise ValueError("machine: expected hidden layers, received a machine without any")
+        return tuple(machine.layers[l].n_units for l in machine.hidden)
+
+    def _pretrain(self, states: Any, weights: Tensor | None) -> None:
         if self.pretraining and len(self.machine_.hidden) > 1:
             runs = pretrain(
                 self.machine_,
                 states,
                 rule=centred(pcd(1, chains=self.batch_size)),
+                sample_weight=weights,
                 epochs=self.pretraining,
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
@@ -231,31 +150,5 @@ class DBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         means = [hidden_means(machine, v) for v in self._states(X)]
         return floating(torch.cat(means), dtype_of(X))
 
-    # Likelihood
-    # ----------------------------------------------------------------------------
-
-    def score_samples(self, X: Any) -> Array:
-        """A lower bound on ln p of every row in nats, not ln p itself: the variational bound of naive mean
-        field. Where cells are missing, of what the row shows.
-
-        A probability for discrete units, a density in the data's units else. As good a bound as ln Z is
-        known, which ``log_partition_`` tells; it is found at the first call, which may take much longer than
-        the others. Exact with a single hidden layer.
-
-        Args:
-            X: (rows, columns), dense or sparse.
-
-        Returns:
-            (rows,), float64.
-
-        Raises:
-            ValueError: as ``transform``, or ``log_partition="exact"`` for a machine too large to enumerate.
-        """
-        check_is_fitted(self)
-        X = validated(self, X, reset=False)
-        machine, constant = self._double(), self.log_partition_
-        bounds = [
-            self._log_slopes(~unobserved(machine, v)) - posterior(machine, refuse_blank(v)).free_energy
-            for v in self._states(X)
-        ]
-        return floating(torch.cat(bounds) - constant.value, np.float64)
+    def _scores(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
+        return self._log_slopes(~unobserved(machine, v)) - posterior(machine, v).free_energy - constant.value

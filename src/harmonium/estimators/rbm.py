@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from harmonium.data import Rows
-from harmonium.data.table import UNKNOWN
-from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._hidden_layers import hidden_layers
-from harmonium.estimators._intake import (
-    Array,
-    decoded,
-    dtype_of,
-    floating,
-    refuse_blank,
-    validated,
-)
+from harmonium.estimators._intake import decoded, dtype_of, floating, refuse_blank, validated
+from harmonium.estimators._options import CONSTRAINTS, COUNT
 from harmonium.estimators._posterior import hidden_means
-from harmonium.layers import Layer
-from harmonium.learning import Rule
-from harmonium.learning.rules import RECIPES
-from harmonium.likelihood import LogPartition, log_likelihood
-from harmonium.likelihood.exact import log_weight_of
+from harmonium.estimators._restricted import RestrictedDensity
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks.impute import unobserved, visible_means
-from harmonium.training import SCHEDULES, Schedule
-from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
+from harmonium.tasks.impute import visible_means
 
 
 @final
-class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
+@dataclass(eq=False, repr=False)
+class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
     """A restricted Boltzmann machine: a density of the rows and a transformer to its hidden units.
 
     Rows go in and come out in the data's own units, a frame as a frame: an encoder, chosen with the visible
@@ -56,6 +39,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             (``harmonium.data.Table``), {"age": "gaussian", …} says it for some, by name or number.
         unknown: of a table, what a later cell is taken as that its column has no state for, such as a new
             category: "error" refuses it, "missing" takes it as missing.
+        binarise: "sample": the data are numbers in [0, 1], such as grey levels / 255, and each is the
+            probability that its Bernoulli unit is 1: every update draws 0 and 1 anew. ``transform``,
+            ``score_samples`` and the like then see one draw of their rows, the same at every call. None: the
+            data are as they are.
         hidden: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
             "relu", need visible units with one.
         hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
@@ -65,7 +52,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         n_chains: chains of the free machine, at least 1; None: ``batch_size``. "exact", "cd" and a ``Rule``
             take none.
         batch_size: rows of every update, at least 1.
-        epochs: passes of ``fit`` over the rows, at least 1.
+        epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 2,000 updates: 100
+            passes over 80 rows are no more than 100. A ConvergenceWarning says where it was not enough.
+        max_updates: of ``fit``, at most, at least 1; None: any number.
         centred: whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
             treats 0 and 1 alike; a ``Rule`` stays as it is.
         learning_rate: of the named optimisers, >= 0.
@@ -75,21 +64,33 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
             callable ``(step, total) -> factor``. In ``partial_fit`` the rate is constant.
         clip_norm: largest norm of the gradient, above 0; None: any. Gaussian units need it against outliers.
         weight_decay: >= 0, of the couplings.
+        averaging: decay in (0, 1) of the running average of the parameters that ``machine_`` is, as in
+            ``harmonium.train``; None: the last ones.
         initial_std: standard deviation of the first couplings, >= 0; beside Gaussian units and many hidden
             ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
             units a start off the saddle (``harmonium.machine.from_data_``).
+        early_stopping: whether ``fit`` holds rows out, ends when they are told no better, and keeps the
+            parameters that told them best (with ``averaging`` the average at the end). How well is told by
+            ``harmonium.likelihood.pseudo_log_likelihood``, and of real units, deep machines and rows with
+            missing cells by ``predictive_log_score``; ``history_`` has it as ``validation_score``.
+        validation_fraction: of the rows that are held out, in (0, 1); read only with ``early_stopping``.
+        n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
+            epoch, or every 50 updates where an epoch has fewer.
+        warm_start: whether another ``fit`` goes on with the machine, the chains and the optimiser's memory of
+            the last one.
         log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration, up to 2^26 states of
             the visible or of the hidden units; "ais": by annealed importance sampling; "auto": "exact" up to
             2^20 states, else "ais".
         ais_chains: annealing runs, at least 2.
         ais_temperatures: inverse temperatures of each run, at least 1.
+        dtype: of the machine, "float32" or "float64"; None: "float32".
         verbose: above 0, a progress bar on stderr.
         device: where to train and compute, as ``torch.device`` takes it; None: the CPU.
         random_state: int, ``RandomState`` or None, as everywhere in scikit-learn. The same int, data, device
             and number of threads give the same bits.
 
     Attributes:
-        machine_: the trained ``BoltzmannMachine``. ``machine_.save`` keeps the encoder in its metadata.
+        machine_: the trained ``BoltzmannMachine``, with the encoder in its metadata.
         encoder_: turns data into states of the machine and back; fixed by ``fit`` or the first
             ``partial_fit``.
         history_: records of the training, dicts with step, seconds, learning rate, gradient norm and the
@@ -99,94 +100,16 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         feature_names_in_: their names, where the data had names.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_hidden": [Interval(Integral, 1, None, closed="left")],
-        "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys()), Mapping],  # units of users too
-        "unknown": [StrOptions(set(UNKNOWN))],
-        "hidden": [StrOptions(Layer.registry.keys())],
-        "hidden_states": [Interval(Integral, 2, None, closed="left")],
-        "rule": [StrOptions(set(RECIPES)), Rule],
-        "sweeps": [Interval(Integral, 1, None, closed="left"), None],
-        "n_chains": [Interval(Integral, 1, None, closed="left"), None],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "epochs": [Interval(Integral, 1, None, closed="left")],
-        "centred": ["boolean"],
-        "learning_rate": [Interval(Real, 0, None, closed="left")],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
-        "schedule": [StrOptions(set(SCHEDULES)), callable],
-        "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "initial_std": [Interval(Real, 0, None, closed="left"), None],
-        "log_partition": [StrOptions({"auto", "exact", "ais"})],
-        "ais_chains": [Interval(Integral, 2, None, closed="left")],
-        "ais_temperatures": [Interval(Integral, 1, None, closed="left")],
-        "verbose": ["verbose"],
-        "device": [str, torch.device, None],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        n_hidden: int = 100,
-        *,
-        visible: str | Mapping[Any, str] = "auto",
-        unknown: str = "error",
-        hidden: str = "bernoulli",
-        hidden_states: int = 2,
-        rule: str | Rule = "pcd",
-        sweeps: int | None = None,
-        n_chains: int | None = None,
-        batch_size: int = 100,
-        epochs: int = 100,
-        centred: bool = True,
-        learning_rate: float = 0.1,
-        optimizer: str | OptimizerFactory = "sgd",
-        schedule: str | Schedule = "linear",
-        clip_norm: float | None = 1.0,
-        weight_decay: float = 0.0,
-        initial_std: float | None = None,
-        log_partition: str = "auto",
-        ais_chains: int = 100,
-        ais_temperatures: int = 1000,
-        verbose: int = 0,
-        device: str | torch.device | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.visible = visible
-        self.unknown = unknown
-        self.hidden = hidden
-        self.hidden_states = hidden_states
-        self.rule = rule
-        self.sweeps = sweeps
-        self.n_chains = n_chains
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.centred = centred
-        self.learning_rate = learning_rate
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.clip_norm = clip_norm
-        self.weight_decay = weight_decay
-        self.initial_std = initial_std
-        self.log_partition = log_partition
-        self.ais_chains = ais_chains
-        self.ais_temperatures = ais_temperatures
-        self.verbose = verbose
-        self.device = device
-        self.random_state = random_state
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_hidden": [COUNT], **CONSTRAINTS}
 
     # Hidden units and reconstructions
     # ----------------------------------------------------------------------------
 
-    def _hidden_layers(self, visible: Sequence[Layer]) -> list[Layer]:
-        return hidden_layers(visible, self.hidden, [self.n_hidden], self.hidden_states)
+    def _calibrate(self, X: Any, weights: Any) -> None:
+        pass
 
-    def _initialise(self, rows: Rows, generator: torch.Generator) -> None:
-        self._random_start(rows, generator)
-
-    def _pretrain(self, states: Any) -> None:
-        pass  # one pair of layers is all there is
+    def _adopt(self, machine: BoltzmannMachine) -> None:
+        pass
 
     @property
     def _n_features_out(self) -> int:
@@ -256,50 +179,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, BoltzmannEstimator):
         machine = self._double()
         parts = [_visible_means(machine, _hidden_means(machine, v)) for v in self._states(X)]
         return decoded(torch.cat(parts), self.encoder_, dtype_of(X))
-
-    # Likelihood
-    # ----------------------------------------------------------------------------
-
-    def score_samples(self, X: Any) -> Array:
-        """ln p of every row in nats: a probability for discrete units, a density in the data's units else.
-
-        Of a row with missing cells it is ln p of what the row shows, by a sum over what these may be or over
-        all hidden states. Relative to each other the rows are exact; ``log_partition_`` tells how well their
-        common constant ln Z is known. It is found at the first call, which may take much longer than the
-        others.
-
-        Args:
-            X: (rows, columns), dense or sparse.
-
-        Returns:
-            (rows,), float64.
-
-        Raises:
-            ValueError: as ``transform``, ``log_partition="exact"`` for a machine too large to enumerate, or
-                missing cells with too many states to sum over, or real ones beside more than 26 hidden units.
-        """
-        check_is_fitted(self)
-        X = validated(self, X, reset=False)
-        machine, constant = self._double(), self.log_partition_
-        scores = [self._scores(machine, v, constant) for v in self._states(X)]
-        return floating(torch.cat(scores), np.float64)
-
-    @torch.no_grad()
-    def _scores(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-        hole = unobserved(machine, refuse_blank(v))
-        whole = ~hole.any(1)
-        scores = torch.empty(len(v), dtype=torch.float64, device=v.device)
-        if bool(whole.any()):
-            scores[whole] = log_likelihood(machine, v[whole], constant)
-        if not bool(whole.all()):
-            try:
-                scores[~whole] = log_weight_of(machine.hamiltonian(), v[~whole]) - constant.value
-            except ValueError as error:
-                raise ValueError(
-                    "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 "
-                    "states to sum over; score rows without missing cells, or impute(X)"
-                ) from error
-        return scores + self._log_slopes(~hole)
 
 
 @torch.no_grad()

@@ -90,7 +90,9 @@ class CoupledChains(Expectation):
             raise ValueError(
                 "state: expected chains, or what a rule of coupled chains returned, not another's"
             )
-        pairs = len(v) * (1 + self.antithetic) if self.chains is None or self.clamped else self.chains
+        pairs = task.own(None if self.clamped else self.chains, "chains")
+        if self.chains is None:
+            pairs *= 1 + self.antithetic
         k = self.k if state is None else max(self.k, int(state["k"]))
         m = k + self.m - self.k
         if self.max_steps is not None:

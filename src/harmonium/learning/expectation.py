@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.distributed import Shards
 from harmonium.likelihood.exact import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
 
@@ -42,6 +43,7 @@ class Task:
         state: what the last call returned, None at first.
         row_weights: of the rows of v, (batch,), above 0 and of mean 1; None where all count alike.
         fields: of hidden layers given v, where one side of a gradient has made them for the other.
+        shards: of which this task is one; ``weight`` has its share of the rows. None: it is all.
     """
 
     hamiltonian: Hamiltonian
@@ -52,6 +54,18 @@ class Task:
     state: Any = None
     row_weights: Tensor | None = None
     fields: dict[int, Tensor] = field(default_factory=dict)
+    shards: Shards | None = None
+
+    def own(self, number: int | None, name: str) -> int:
+        """How many of the chains of all shards are this one's; None: one a row.
+
+        Args:
+            number: of all shards.
+            name: what the argument is called that set it.
+        """
+        if number is None:
+            return len(self.v)
+        return number if self.shards is None else self.shards.share(number, name)
 
     @property
     def each(self) -> float | Tensor:

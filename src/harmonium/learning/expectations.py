@@ -122,7 +122,7 @@ class FreeChains(Expectation):
 
     def add(self, task: Task) -> Outcome:
         hamiltonian, generator, into, state = task.hamiltonian, task.generator, task.into, task.state
-        chains = len(task.v) if self.chains is None or self.start == "data" else self.chains
+        chains = task.own(None if self.start == "data" else self.chains, "chains")
         kernel, states = self.kernel, state
         if self.step_decay is not None:
             kernel = kernel.scaled(1 / (1 + (state or 0) / self.step_decay))

@@ -50,8 +50,8 @@ class LocalModes(Expectation):
     def add(self, task: Task) -> Outcome:
         if self.clamped and task.exact:
             return task.add_exact()
-        generator, rows = task.generator, len(task.v)
-        chains = rows if self.chains is None or self.clamped else self.chains
+        generator = task.generator
+        chains = task.own(None if self.clamped else self.chains, "chains")
         hamiltonian = task.hamiltonian.given(task.v if self.clamped else None, chains)
         row_weights = task.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]

@@ -63,7 +63,7 @@ class MeanField(Expectation):
         if self.clamped and task.exact:
             return task.add_exact()
         hamiltonian, v = task.hamiltonian, task.v
-        start = v if self.clamped else self._start(hamiltonian, v, task.state, task.generator)
+        start = v if self.clamped else self._start(task)
         rows = len(start.means[0]) if isinstance(start, Point) else len(start)
         scheme = self.scheme(hamiltonian.given(v if self.clamped else None, rows))
         point, status, sweeps = iterate(
@@ -108,10 +108,9 @@ class MeanField(Expectation):
             if rows == 0 or received != shapes:
                 raise ValueError(f"state[{part!r}]: expected {shapes}, received {received}")
 
-    def _start(
-        self, hamiltonian: Hamiltonian, v: Tensor, state: Any, generator: torch.Generator
-    ) -> Tensor | Point:
-        rows = len(v) if self.solutions is None else self.solutions
+    def _start(self, task: Task) -> Tensor | Point:
+        hamiltonian, v, state, generator = task.hamiltonian, task.v, task.state, task.generator
+        rows = task.own(self.solutions, "solutions")
         if self.start == "noise":
             return hamiltonian.seen(begin(hamiltonian, v, rows, "noise", generator).states)
         if state is not None:

@@ -23,7 +23,7 @@ def offsets(task: Task) -> list[Tensor]:
         task: what the clamped phase was asked for and has added.
 
     Returns:
-        For every layer, (width_l,).
+        For every layer, (width_l,), times the weight of the task.
     """
     if task.exact:
         return task.into.means()
@@ -39,4 +39,4 @@ def offsets(task: Task) -> list[Tensor]:
             if not law.fixes(l):
                 means[l] = law.hold(l, law.mean(l, law.field(l, means)))
     weights = task.row_weights
-    return [x.mean(0) if weights is None else weights @ x / rows for x in means]
+    return [task.weight * (x.mean(0) if weights is None else weights @ x / rows) for x in means]

@@ -14,7 +14,7 @@ from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Task
 from harmonium.learning.offsets import offsets
 from harmonium.learning.pullback import centred_pullback, pullback
-from harmonium.machine import BoltzmannMachine, Statistics
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 Bias = Literal["exact", "unbiased", "asymptotic", "biased"]
 
@@ -90,6 +90,18 @@ class Rule:
                 not checked: that would cost a few percent of every update); a state of another machine.
             TypeError: v that is not real numbers, or no seed.
         """
+        task = self.task(machine, v, seed, weights)
+        centre, diagnostics, kept = self.add(task, state)
+        return Estimate(self.direction(machine, task.into, centre, task.hamiltonian), diagnostics, kept)
+
+    def task(
+        self,
+        machine: BoltzmannMachine,
+        v: Numbers,
+        seed: int | torch.Generator,
+        weights: Tensor | None = None,
+    ) -> Task:
+        """What both sides are asked for: the arguments of ``gradient``, checked, and a sum to add to."""
         generator = _random.as_generator(seed, machine.device)
         with torch.enable_grad():
             hamiltonian = machine.hamiltonian()
@@ -99,26 +111,40 @@ class Rule:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
         if not _checks.all_finite(v):
             _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
-        delta = Statistics(hamiltonian)
+        if self.given is not None:
+            machine.check_given(self.given)
         v, row_weights = _weighted(v, weights)
+        return Task(hamiltonian, v, generator, Statistics(hamiltonian), row_weights=row_weights)
+
+    def add(self, task: Task, state: Any) -> tuple[list[Tensor], dict[str, float], Any]:
+        """Adds E[S | v] - E[S], times the task's weight, to its sum.
+
+        Returns:
+            The offsets of centring times the weight, (width_l,) for every layer, or none; diagnostics; and
+            the state for the next call.
+        """
         # A clamped estimate keeps no state: every batch brings other data.
-        task = Task(hamiltonian, v, generator, delta, row_weights=row_weights)
         diagnostics = self._add_clamped(task)
         centre = offsets(task) if self.centred else []
         if self.given is not None:
-            condition = hamiltonian.only(machine.check_given(self.given), v)
-            second = self._add_clamped(replace(task, v=condition, weight=self.joint - 1.0, fields={}))
+            condition = task.hamiltonian.only(self.given, task.v)
+            weight = task.weight * (self.joint - 1.0)
+            second = self._add_clamped(replace(task, v=condition, weight=weight, fields={}))
             diagnostics |= {f"given_{name.removeprefix('clamped_')}": x for name, x in second.items()}
         kept = None
         if self.generative:
             share = 1.0 if self.given is None else self.joint
-            kept, more = self.free.add(replace(task, weight=-share, state=state))
+            kept, more = self.free.add(replace(task, weight=-share * task.weight, state=state))
             diagnostics |= more
+        return centre, diagnostics, kept
+
+    def direction(
+        self, machine: BoltzmannMachine, delta: Statistics, centre: list[Tensor], hamiltonian: Hamiltonian
+    ) -> dict[str, Tensor]:
+        """The direction of ascent for every learnable parameter, from E[S | v] - E[S] and the offsets."""
         if self.centred:
-            direction = centred_pullback(machine, delta, centre, hamiltonian)
-        else:
-            direction = pullback(machine, delta, hamiltonian)
-        return Estimate(direction, diagnostics, kept)
+            return centred_pullback(machine, delta, centre, hamiltonian)
+        return pullback(machine, delta, hamiltonian)
 
     @property
     def generative(self) -> bool:

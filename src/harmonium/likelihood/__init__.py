@@ -1,4 +1,5 @@
-"""Likelihood: exact by enumeration, by annealing and by TAP, bounds for deep machines, pseudo-likelihood."""
+"""Likelihood: exact by enumeration, by annealing and by TAP, bounds for deep machines,
+pseudo-likelihood, and how well hidden cells are told."""
 
 from harmonium.likelihood.ais import ais
 from harmonium.likelihood.bounds import annealed_bound, variational_bound
@@ -11,6 +12,7 @@ from harmonium.likelihood.exact import (
 from harmonium.likelihood.likelihood import log_likelihood
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.likelihood.mixture import Mixture, mixture
+from harmonium.likelihood.predictive import predictive_log_score
 from harmonium.likelihood.pseudo import missing_pseudo_likelihood, pseudo_log_likelihood
 from harmonium.likelihood.quadrature import add_quadrature_expectation, quadrature_log_partition
 from harmonium.likelihood.tap import TapPartition, tap_log_likelihood, tap_log_partition
@@ -29,6 +31,7 @@ __all__ = [
     "log_likelihood",
     "missing_pseudo_likelihood",
     "mixture",
+    "predictive_log_score",
     "pseudo_log_likelihood",
     "quadrature_log_partition",
     "tap_log_likelihood",

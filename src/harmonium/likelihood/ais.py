@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
@@ -16,6 +16,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, advance, complete
+from harmonium.distributed import SHARDS, Distributed, Shards, as_shards
 from harmonium.layers import Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_, put
@@ -36,6 +37,8 @@ def ais(
     weights: Tensor | None = None,
     reverse: bool = True,
     seed: int | torch.Generator = 0,
+    distributed: Distributed = None,
+    shards: int = SHARDS,
 ) -> LogPartition:
     """Estimates ln Z of any machine by annealing from independent units (Salakhutdinov & Murray 2008).
 
@@ -57,6 +60,9 @@ def ais(
         weights: of the rows of ``data``, (rows,), at least 0 and not all 0; None: all count alike.
         reverse: whether to run the reverse bound (it doubles the time).
         seed: an int or a generator.
+        distributed: processes that share the runs, as in ``harmonium.train``; all get the result.
+        shards: with ``distributed``, into how many parts the runs are cut, a power of two that the number of
+            processes divides and that divides ``chains``.
 
     Returns:
         Both bounds, the estimate, its standard error and the effective sample size. See ``LogPartition`` for
@@ -72,6 +78,8 @@ def ais(
     """
     chains = _checks.positive_int(chains, "chains", minimum=2)
     betas = schedule(temperatures)
+    dealt = as_shards(distributed, shards)
+    each = chains if dealt is None else dealt.share(chains, "chains")
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     if data is None:
@@ -85,11 +93,14 @@ def ais(
             weights = weights.to(target.device)
             visible, weights = visible[weights > 0], weights[weights > 0]
     base = _base(machine, complete(target, visible, generator), weights)
-    zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
+    zeros = [torch.zeros(each, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
     log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
 
-    independent = [base.sample(l, zero, generator) for l, zero in enumerate(zeros)]
-    log_weights, ends = _anneal(base, target, betas, independent, generator)
+    def forward(part: slice, noise: torch.Generator) -> tuple[Tensor, States]:
+        independent = [base.sample(l, zero, noise) for l, zero in enumerate(zeros)]
+        return _anneal(base, target, betas, independent, noise)
+
+    log_weights, ends = _everywhere(dealt, forward, each, generator)
     value, error, ess = _mean_weight(log_weights)
     value += log_base
     upper = inf
@@ -103,14 +114,33 @@ def ais(
             else:
                 rows = _random.weighted(weights, chains, generator)
             start = complete(target, visible[rows], generator)
-        start = _gibbs(target, start, generator)
-        log_weights, _ = _anneal(base, target, betas[::-1], start, generator)
+
+        def backward(part: slice, noise: torch.Generator) -> tuple[Tensor, States]:
+            mixed = _gibbs(target, [x[part] for x in start], noise)
+            return _anneal(base, target, betas[::-1], mixed, noise)
+
+        log_weights, _ = _everywhere(dealt, backward, each, generator)
         log_ratio, reverse_error, _ = _mean_weight(log_weights)
         upper = log_base - log_ratio + 3 * reverse_error
     estimate = LogPartition(value, error, ess, value - 3 * error, upper)
     for doubt in _doubts(estimate, chains):
         warnings.warn(doubt, RuntimeWarning, stacklevel=3)  # past the wrapper that switches gradients off
     return estimate
+
+
+def _everywhere(
+    shards: Shards | None,
+    anneal: Callable[[slice, torch.Generator], tuple[Tensor, States]],
+    each: int,
+    generator: torch.Generator,
+) -> tuple[Tensor, States]:
+    """What all runs end with, from this process's own: those of a shard, or all where there are none."""
+    if shards is None:
+        return anneal(slice(None), generator)
+    noise = zip(shards.own, shards.generators(generator), strict=True)
+    done = [anneal(slice(shard * each, (shard + 1) * each), own) for shard, own in noise]
+    log_weights, ends = zip(*shards.gather(done), strict=True)
+    return torch.cat(log_weights), [torch.cat(parts) for parts in zip(*ends, strict=True)]
 
 
 def _doubts(estimate: LogPartition, chains: int) -> list[str]:

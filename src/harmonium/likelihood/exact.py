@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf, log2, prod
 
 import torch
@@ -15,6 +15,7 @@ from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, States, Stat
 MAX_LOG2_STATES = 26
 FEW_STATES = 256
 """States at most that sampled rules enumerate for every row in place of drawing what it does not observe."""
+_SHORT_LOG2_STATES = 10  # that are rather enumerated for many rows at once than for those alike
 _BLOCK_ELEMENTS = 1 << 21  # float64 numbers in the largest array of a block: 16 MiB
 
 
@@ -74,14 +75,24 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     """ln Σ exp(-E) over all that a row does not observe, (rows,); see ``exact_log_likelihood``.
 
     Rows that lack entries of the same layers go together, so that a layer is enumerated for those alone
-    that do not observe it.
+    that do not observe it; where that is long, rows that lack the same entries, so that these alone are.
     """
-    patterns, which = torch.unique(hamiltonian.unobserved(v), dim=0, return_inverse=True)
     total = torch.empty(len(v), dtype=torch.float64, device=v.device)
-    for i in range(len(patterns)):
-        alike = v[which == i]
-        total[which == i] = _log_normalisers(hamiltonian.given(alike, len(alike)), len(alike))
+    for rows in _alike(hamiltonian.unobserved(v)):
+        free = [
+            l for l in range(len(hamiltonian.layers)) if bool(hamiltonian.split(v[rows])[l].isnan().any())
+        ]
+        free += hamiltonian.graph.hidden
+        short = log2_states(hamiltonian.graph, hamiltonian.layers, free) <= _SHORT_LOG2_STATES
+        for part in [rows] if short else [rows[same] for same in _alike(v[rows].isnan())]:
+            total[part] = _log_normalisers(hamiltonian.given(v[part], len(part)), len(part))
     return total
+
+
+def _alike(patterns: Tensor) -> list[Tensor]:
+    """The indices of rows that are equal, for each row that there is."""
+    which = torch.unique(patterns, dim=0, return_inverse=True)[1]
+    return [(which == i).nonzero().flatten() for i in which.unique()]
 
 
 def few_states(hamiltonian: Hamiltonian, free: Collection[int]) -> bool:
@@ -91,7 +102,7 @@ def few_states(hamiltonian: Hamiltonian, free: Collection[int]) -> bool:
 
 def log2_states(graph: Graph, layers: Sequence[Layer], free: Collection[int]) -> float:
     """log2 of the states that are left of some layers once what can be summed out of them is."""
-    return _split(graph, layers, free)[2]
+    return _split(graph, {l: layers[l].log2_states for l in free})[2]
 
 
 @torch.no_grad()
@@ -133,14 +144,12 @@ def _log_weights(block: Hamiltonian, states: States, fields: dict[int, Tensor]) 
     return log_weights
 
 
-def _split(
-    graph: Graph, layers: Sequence[Layer], free: Collection[int]
-) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
     """Which of some layers to enumerate and which to sum out, and log2 of the states to enumerate."""
     best: tuple[tuple[int, ...], tuple[int, ...], float] = ((), (), inf)
-    for summed in sorted(graph.independent_sets(free)) or [()]:
-        enumerated = tuple(l for l in free if l not in summed)
-        size = sum(layers[l].log2_states for l in enumerated)
+    for summed in sorted(graph.independent_sets(log2_sizes)) or [()]:
+        enumerated = tuple(l for l in log2_sizes if l not in summed)
+        size = sum(log2_sizes[l] for l in enumerated)
         if size < best[2]:
             best = (enumerated, summed, size)
     return best
@@ -149,18 +158,20 @@ def _split(
 def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, dict[int, Tensor]]]:
     """All states of the layers to enumerate beside every row of what is held, row-major; the others empty.
 
-    Each block comes with the law of its rows and the fields of the layers to sum out.
+    Of a layer of which all rows hold the same units the others alone are enumerated. Each block comes with
+    the law of its rows and the fields of the layers to sum out.
     """
     layers = law.layers
-    free = [l for l in range(len(layers)) if not law.fixes(l)]
-    enumerated, summed, states_left = _split(law.graph, layers, free)
+    free = {l: _free_units(law, l) for l in range(len(layers)) if not law.fixes(l)}
+    sizes = {l: layers[l].log2_states * len(units) / layers[l].n_units for l, units in free.items()}
+    enumerated, summed, states_left = _split(law.graph, sizes)
     if states_left > MAX_LOG2_STATES:
         raise ValueError(
             "machine: expected layers that can be summed out beside discrete ones with at most "
             f"2^{MAX_LOG2_STATES} joint states, received at least 2^{states_left:.4g} "
             "states (2^inf: real units); use harmonium.likelihood.ais"
         )
-    radices = [n for l in enumerated for n in [layers[l].n_states or 0] * layers[l].n_units]
+    radices = [n for l in enumerated for n in [layers[l].n_states or 0] * len(free[l])]
     count = prod(radices)
     widest = max(layer.width for layer in layers)
     size = max(1, _BLOCK_ELEMENTS // (widest * rows))
@@ -180,8 +191,20 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
         states = [block.hold(l, empty) if block.fixes(l) else empty for l in range(len(layers))]
         first = 0
         for l in enumerated:
-            own = digits[:, first : first + layers[l].n_units]
+            own = digits.new_zeros(len(digits), layers[l].n_units)
+            own[:, free[l]] = digits[:, first : first + len(free[l])]
             states[l] = layers[l].from_digits(own).to(law.dtype).repeat(rows, 1)
-            first += layers[l].n_units
+            if len(free[l]) < layers[l].n_units:
+                states[l] = block.hold(l, states[l])
+            first += len(free[l])
         fields = {l: block.field(l, states, enumerated) for l in summed}
         yield block, states, {l: B + heard[l][row] if held else B for l, B in fields.items()}
+
+
+def _free_units(law: Hamiltonian, l: int) -> Tensor:
+    """The units of a layer that not all rows hold, or all of them where the rows differ."""
+    layer, held = law.layers[l], law.mask(l)
+    units = torch.arange(layer.n_units, device=law.device)
+    if held is None or bool((held != held[0]).any()):
+        return units
+    return units[~layer.by_unit(held[0])[:, 0]]

@@ -1,6 +1,7 @@
 """Reports: image grids, plots, the quality of samples and the one-page summary of a run."""
 
 from harmonium.report.classifier_features import ClassifierFeatures
+from harmonium.report.columns import compare_columns
 from harmonium.report.images import image_grid, write_png
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
 from harmonium.report.mixing_curve import mixing_curve
@@ -22,6 +23,7 @@ __all__ = [
     "Neighbours",
     "basin_map",
     "class_coverage",
+    "compare_columns",
     "embedding",
     "frechet_distance",
     "free_energy_bands",

@@ -23,6 +23,7 @@ def predict(
     layer: int,
     method: str = "exact",
     *,
+    unit: int | None = None,
     sweeps: int = 100,
     chains: int = 10,
     seed: int | torch.Generator = 0,
@@ -33,19 +34,22 @@ def predict(
 
     Args:
         machine: a machine whose layer ``layer`` is visible and discrete.
-        X: rows, (batch, visible_width). The layer's own columns are not read and may be NaN; elsewhere NaN is
-            not observed, and is summed out.
+        X: rows, (batch, visible_width). The columns of what is asked for are not read and may be NaN;
+            elsewhere NaN is not observed, and is summed out.
         layer: index of the layer.
         method: "exact": by enumeration of what is left once all that can be is summed out: for one unit over
             hidden layers that no edge joins, of that unit's states alone. "gibbs": chains that hold what is
             observed, for several units and deep machines beyond enumeration; they average the units'
             conditional probabilities over the second half of their sweeps.
+        unit: one unit of the layer, given also what is observed of its other units; None: all, of which none
+            is read.
         sweeps: of every chain, at least 2.
         chains: of every row, at least 1.
         seed: of the chains: an int or a generator.
 
     Returns:
-        (batch, n_units, n_states), float64, in the order of ``Layer.values``; each unit's sum to 1.
+        (batch, n_units, n_states), or (batch, 1, n_states) with ``unit``, float64, in the order of
+        ``Layer.values``; each unit's sum to 1.
 
     Raises:
         ValueError: a layer that is hidden or real, X that does not fit, or too many states to enumerate.
@@ -68,27 +72,33 @@ def predict(
         raise ValueError(
             f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
         )
-    X = hamiltonian.only([l for l in machine.visible if l != layer], X)
+    kind = hamiltonian.layers[layer]
+    asked = list(range(kind.n_units)) if unit is None else [unit]
+    if unit is not None and (type(unit) is not int or unit not in range(kind.n_units)):
+        raise ValueError(f"unit: expected one from 0 to {kind.n_units - 1} of {kind}, received {unit!r}")
+    states = hamiltonian.split(X.clone())
+    kind.by_unit(states[layer])[:, asked] = torch.nan
+    X = hamiltonian.seen(states)
     parts = []
     for rows in torch.split(X, _ROWS):
         if method == "exact":
-            parts.append(_enumerated(hamiltonian, rows, layer))
+            parts.append(_enumerated(hamiltonian, rows, layer, asked))
         else:
-            parts.append(_drawn(hamiltonian, rows, layer, sweeps, chains, generator))
+            parts.append(_drawn(hamiltonian, rows, layer, sweeps, chains, generator)[:, asked])
     return torch.cat(parts)
 
 
-def _enumerated(hamiltonian: Hamiltonian, rows: Tensor, l: int) -> Tensor:
+def _enumerated(hamiltonian: Hamiltonian, rows: Tensor, l: int, asked: list[int]) -> Tensor:
     """p(unit = s) from the weights of the row with that unit held at each of its states."""
     kind, states = hamiltonian.layers[l], hamiltonian.split(rows)
     weights = []
-    for unit in range(kind.n_units):
+    for unit in asked:
         for value in kind.values().to(rows):
-            alone = torch.full_like(states[l], torch.nan)
+            alone = states[l].clone()
             kind.by_unit(alone)[:, unit] = value
             held = [alone if m == l else x for m, x in enumerate(states)]
             weights.append(log_weight_of(hamiltonian, hamiltonian.seen(held)))
-    return torch.stack(weights, -1).view(len(rows), kind.n_units, -1).softmax(-1)
+    return torch.stack(weights, -1).view(len(rows), len(asked), -1).softmax(-1)
 
 
 def _drawn(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -54,6 +54,22 @@ def _digest(rows: Rows) -> int:
     """Of the first, the middle and the last row: enough to tell one data set from another."""
     sample = rows.take(torch.tensor([0, len(rows) // 2, len(rows) - 1]))
     return zlib.crc32(sample.cpu().double().numpy().tobytes())
+
+
+def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse processes that were to train one machine and have different arguments.
+
+    Raises:
+        ValueError: naming the first that differs.
+    """
+    first = fingerprints[0]
+    for process, each in enumerate(fingerprints):
+        for name, value in first.items():
+            if each[name] != value:
+                raise ValueError(
+                    f"distributed: expected the same {name} in all processes, received {value!r} in rank 0 "
+                    f"and {each[name]!r} in rank {process}"
+                )
 
 
 def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:

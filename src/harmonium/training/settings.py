@@ -40,6 +40,7 @@ class Settings:
     averaging: float | None
     transform: Transform | None
     seed: int
+    shards: int | None = None
 
     def __post_init__(self) -> None:
         if not callable(getattr(self.rule, "gradient", None)):

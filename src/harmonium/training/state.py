@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harmonium import products
+from harmonium.distributed import Group
 from harmonium.machine import BoltzmannMachine
-from harmonium.products import made
 from harmonium.training.alike import require_alike
 from harmonium.training.checkpoint import leaves, mapped
 from harmonium.training.divergence import Fault
@@ -43,7 +44,7 @@ class TrainingState:
             "stopped": self.stopped,
             "metrics": dict(self.metrics),
             "threads": torch.get_num_threads(),
-            "products": None if made() is None else str(made()),
+            "products": None if products.made() is None else str(products.made()),
             "history": self.history.state_dict(),
             "generator": self.generator.get_state(),
             "machine": dict(self.machine.state_dict()),
@@ -95,6 +96,16 @@ class TrainingState:
         self.history.load_state_dict(content["history"], records)
         self.step, self.seconds = content["step"], content["seconds"]
         self.metrics, self.stopped = content["metrics"], content["stopped"]
+
+    def follow(self, group: Group) -> None:
+        """Take over the state, and the way to multiply, of the process that leads."""
+        if group.size == 1:
+            return
+        products.use(group.share(str(products.choice())))
+        shared = group.share((self.content(), self.history.records))
+        if not group.leads:
+            content, records = shared
+            self.restore({**content, "callbacks": []}, records)
 
     def fault(self) -> Fault | None:
         """What is not finite beside the parameters."""

@@ -12,14 +12,16 @@ import torch
 
 from harmonium import _checks, _random
 from harmonium.data import Rows
+from harmonium.distributed import SHARDS, Distributed, Group, as_shards
 from harmonium.learning import Rule
 from harmonium.learning.rules import from_options
+from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.batches import Batches
 from harmonium.training.callbacks import STOP, Callback, Update
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
-from harmonium.training.fingerprint import fingerprint
+from harmonium.training.fingerprint import fingerprint, require_one_run
 from harmonium.training.gradient import ascent, clipped, decayed, global_norm
 from harmonium.training.interruption import Interruption
 from harmonium.training.optimizers import Ascent, OptimizerFactory
@@ -69,10 +71,13 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool | None = None,
+    distributed: Distributed = None,
+    shards: int = SHARDS,
 ) -> TrainingRun:
     """Train a machine by stochastic ascent of the mean log-likelihood, or of its weighted mean.
 
     The same arguments, device and number of threads give the same bits, also across a kill and a resume.
+    With ``distributed`` that holds for any number of processes that divides ``shards``.
 
     Args:
         machine: trained in place; parameters with ``requires_grad=False`` stay as they are.
@@ -130,6 +135,13 @@ def train(
             stays stopped.
         overwrite: remove the files of the run that ``run_dir`` holds.
         progress: True shows a progress bar on stderr, False none; None: where stderr is a terminal.
+        distributed: ``"auto"``: all processes of the default group of ``torch.distributed`` train one
+            machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
+            evaluates and calls callbacks; a signal to any of them ends the run in all. None: this process by
+            itself, with one stream of noise in place of one for each shard.
+        shards: with ``distributed``, into how many parts each batch and its chains are cut, each with noise
+            of its own: a power of two that the number of processes divides and that divides every number of
+            chains, at most the rows of a batch. Another number gives other bits of the same law.
 
     Returns:
         The outcome. After a Ctrl-C or SIGTERM the status is "interrupted", and the current update was
@@ -137,15 +149,18 @@ def train(
         was told to ignore stays ignored, as under ``nohup``.
 
     Raises:
-        TypeError, ValueError: a malformed argument, data outside the support, a run that exists or that
-            another process trains, a resume with other settings or from damaged files; the message names the
-            argument or the file.
+        TypeError, ValueError: a malformed argument, data outside the support, several processes without
+            ``distributed`` or with other settings or data, a run that exists or that another process trains,
+            a resume with other settings or from damaged files; the message names the argument or the file.
         TrainingDiverged: something is no longer finite, or the machine has run away from its data; it is left
             with its last good parameters. A run that ends with a machine that is merely useless, below
             uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
     """
     rule, seed = from_options(rule), as_seed(seed)
+    dealt = as_shards(distributed, shards)
+    sharded = None if dealt is None else Sharded(rule, dealt)
+    worker, group = sharded or rule, Group() if dealt is None else dealt.group
     settings = Settings(
         rule=rule,
         updates=updates,
@@ -161,6 +176,7 @@ def train(
         averaging=averaging,
         transform=transform,
         seed=seed,
+        shards=None if sharded is None else shards,
     )
     for name, every in (
         ("evaluate", evaluate_every),
@@ -180,6 +196,8 @@ def train(
     if transform is None:
         check_rows(machine, rows, "X")
     evaluate = Validation(validation, validation_weight, metrics, machine)
+    if not group.leads:
+        callbacks, progress = (), False
     batches = Batches(len(rows), batch_size, seed, weights)
     total = int(updates) if updates is not None else batches.updates(int(epochs or 1))
     evaluate_every = evaluate_every or batches.per_epoch
@@ -198,7 +216,7 @@ def train(
     for callback in callbacks:
         _offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
-    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, rule)
+    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker)
     state.rule_state = moved(rule_state, machine.device)
     directory = None
     rate, diagnostics = climber.learning_rate, dict[str, float]()
@@ -210,7 +228,7 @@ def train(
 
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(guard.parameter_fault(state.step))
-        values = evaluate(machine) if evaluating else {}
+        values = evaluate(machine) if evaluating and group.leads else {}
         state.metrics.update(values)
         couplings = [W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")]
         measured = {"weight_norm": global_norm(couplings), **values}
@@ -220,24 +238,35 @@ def train(
         return values
 
     def save() -> None:
+        own = state.rule_state
+        if sharded and run_dir is not None:
+            state.rule_state = sharded.whole_state(own)
         if directory:
             require_sound(guard.fault(state.step) or state.fault())
             if state.step != directory.saved_step:
                 state.seconds = time.perf_counter() - started
                 directory.save(state)
+        state.rule_state = own
 
     try:
-        if run_dir is not None:
+        if run_dir is not None or sharded:
             identity = fingerprint(settings, machine, rows, weights, climber.optimizer, total)
-            directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
-            if resume:
-                directory.restore(state, schedule)
-            directory.write_config()
+            require_one_run(group.gather(identity))
+        with group.leading() as leads:
+            if leads and run_dir is not None:
+                directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
+                if resume:
+                    directory.restore(state, schedule)
+                directory.write_config()
+        if sharded:
+            state.follow(group)
+            state.rule_state = sharded.own_state(state.rule_state)
         guard = Guard(machine, parameters, state.step)
         started = time.perf_counter() - state.seconds
         with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
             saved_at = time.perf_counter()
-            while state.step < total and not state.stopped and not interruption.requested:
+            state.stopped, halted = group.any(state.stopped, interruption.requested)
+            while state.step < total and not state.stopped and not halted:
                 indices = batches.indices(state.step)
                 v = rows.take(indices)
                 if transform is not None:
@@ -247,12 +276,12 @@ def train(
                     check_batch(machine, v, indices, "X")
                 if getattr(rule, "generative", True):  # p(y | x) may be good where p(x) is all but 0
                     guard.see(v)
-                if state.step == 0:
+                if state.step == 0 and group.leads:
                     warn_of_saddle(machine, v)
 
                 each = batches.weights(indices)
                 weighted = {} if each is None else {"weights": each}
-                estimate = rule.gradient(machine, v, state=state.rule_state, seed=generator, **weighted)
+                estimate = worker.gradient(machine, v, state=state.rule_state, seed=generator, **weighted)
                 diagnostics = estimate.diagnostics
                 weight = 1.0 if each is None else float(each.mean())
                 gradients = ascent(parameters, estimate.parameters, weight)
@@ -285,13 +314,16 @@ def train(
                 display.update(state.step, {"gradient_norm": norm, **state.metrics})
 
                 overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
+                state.stopped, halted, overdue = group.any(state.stopped, interruption.requested, overdue)
                 if state.step % checkpoint_every == 0 if checkpoint_every else overdue:
                     save()
                     saved_at = time.perf_counter()
 
             save()
         finished = state.stopped or state.step == total
-        if finished:
+        if sharded:
+            state.rule_state = sharded.whole_state(state.rule_state)
+        if finished and group.leads:
             guard.warn()
             for callback in callbacks:
                 _offer(callback, "finish", machine)

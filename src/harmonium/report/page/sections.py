@@ -83,9 +83,9 @@ def filters(section: Section, subject: Subject) -> None:
     """The weights between each hidden unit and the data's columns."""
     machine = subject.machine
     fields = _fields(machine)
-    image = subject.images is not None and prod(subject.shape) == machine.visible_width
+    image = subject.images is not None and prod(subject.shape) == subject.width
     for l, weights in fields.items():
-        W = weights.detach().cpu().numpy()
+        W = weights.detach().cpu().numpy()[:, : subject.width]
         largest = np.argsort(-np.abs(W).sum(1), kind="stable")[:_FILTERS]
         name = f"Layer {l}: {len(W)} units"
         if image and l in machine.hidden:
@@ -96,7 +96,9 @@ def filters(section: Section, subject: Subject) -> None:
             section.pictures.append(Picture(name, about, [signed("", W[largest], subject.shape)]))
         elif max(W.shape) <= _WIDE:
             about = "Units of the layer downwards, columns of the data across; red positive, blue negative."
-            names = _cells(subject, subject.seen[:1])
+            names = list(_cells(subject, subject.seen[:1]))
+            if isinstance(subject.encoder, Table):  # whose columns of a kind stand together
+                names = [str(column.name) for column in subject.encoder.columns]
             about += f" Columns: {', '.join(names)}." if len(names) <= _COLUMNS else ""
             whole = signed("", W.reshape(1, -1), W.shape, 1)
             section.pictures.append(Picture(name, about, [whole]))
@@ -189,7 +191,9 @@ def columns(section: Section, subject: Subject) -> None:
 
 def _cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
     if isinstance(subject.encoder, Table):
-        return {str(c.name): c.values for c in subject.encoder.sheet(v.cpu().numpy()).columns}
+        return {
+            str(c.name): c.values for c in subject.encoder.sheet(v[:, : subject.width].cpu().numpy()).columns
+        }
     values = subject.decoded(v)
     names = subject.names or [f"column {i}" for i in range(values.shape[1])]
     return dict(zip(names, values.T, strict=True))
@@ -228,7 +232,9 @@ def completion(section: Section, subject: Subject) -> None:
     h, w, channels = (*subject.shape, 1)[:3]
     mask = missing_half(len(rows), (h, w * channels), "lower")
     units = sum(machine.layers[l].n_units for l in machine.visible)
-    absent = mask.repeat(1, units // mask.shape[1])
+    labels = int(subject.width < machine.visible_width)  # a label is given
+    absent = mask.repeat(1, (units - labels) // mask.shape[1])
+    absent = torch.cat([absent, absent.new_zeros(len(absent), labels)], 1)
     found = impute(machine, rows, absent, draws=5, sweeps=200, seed=subject.seed)
     truth = subject.decoded(rows)
     result = np.where(mask.numpy(), subject.estimate(found.mean, found.best), truth)

@@ -25,6 +25,7 @@ class Subject:
     Attributes:
         machine: any machine.
         encoder: of its data.
+        width: columns of its states that are data; what follows them is a label.
         shape: of an image, or ().
         names: of the columns where there is no table.
         data: name of the data.
@@ -37,6 +38,7 @@ class Subject:
 
     machine: BoltzmannMachine
     encoder: Encoder
+    width: int
     shape: tuple[int, ...]
     names: Sequence[str] | None
     data: str
@@ -70,7 +72,8 @@ class Subject:
         return self.rows
 
     def decoded(self, v: Tensor) -> NDArray[Any]:
-        return np.asarray(self.encoder.decode(v.cpu().numpy()))
+        """Rows in the units of the data, without their label."""
+        return np.asarray(self.encoder.decode(v[:, : self.width].cpu().numpy()))
 
     def estimate(self, mean: Tensor, state: Tensor) -> NDArray[Any]:
         """Means decoded; of bit-planes, whose means are no grey levels, the states."""

@@ -1,0 +1,83 @@
+"""Work in a fixed number of parts, whichever process does which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.distributed.group import Distributed, Group, as_group, pairwise
+
+SHARDS: Final = 8
+"""Into how many parts work is cut where nothing else is asked for."""
+
+
+@final
+class Shards:
+    """Parts of some work, each with noise of its own, which the processes of a group share out.
+
+    The cut depends on the number of shards alone, and what they make is put together in one order: so 1, 2,
+    4, ... processes get the same bits.
+
+    Args:
+        group: the processes.
+        number: of shards, a power of two that the number of processes divides.
+
+    Attributes:
+        own: those of this process, in rising order.
+
+    Raises:
+        ValueError: another number.
+    """
+
+    def __init__(self, group: Group, number: int = SHARDS) -> None:
+        _checks.positive_int(number, "shards")
+        if number & (number - 1) or number % group.size:
+            raise ValueError(
+                f"shards: expected a power of two that the number of processes, {group.size}, divides, "
+                f"received {number}"
+            )
+        self.group, self.number = group, number
+        own = number // group.size
+        self.own = range(group.rank * own, (group.rank + 1) * own)
+
+    def generators(self, generator: torch.Generator) -> list[torch.Generator]:
+        """Noise for each of this process's shards, from a generator that is alike in all processes."""
+        device = generator.device
+        words = torch.randint(1 << 62, (self.number,), generator=generator, device=device).tolist()
+        return [torch.Generator(device).manual_seed(words[shard]) for shard in self.own]
+
+    def share(self, number: int, name: str) -> int:
+        """How many of so many a shard has.
+
+        Args:
+            number: of all shards.
+            name: the argument that says it.
+
+        Raises:
+            ValueError: a number that the shards do not divide.
+        """
+        if number % self.number:
+            raise ValueError(f"{name}: expected a multiple of the {self.number} shards, received {number}")
+        return number // self.number
+
+    def sum(self, terms: list[Tensor]) -> Tensor:
+        """Σ over all shards of a vector, of which this process has one for each of its own."""
+        return self.group.sum(pairwise(terms))
+
+    def gather(self, values: Iterable[Any]) -> list[Any]:
+        """What all shards have, in their order, from that of this process's own."""
+        return [each for part in self.group.gather(list(values)) for each in part]
+
+
+def as_shards(distributed: Distributed, number: int) -> Shards | None:
+    """The shards that ``distributed`` and ``shards`` ask for; None: this process by itself, in one piece.
+
+    Raises:
+        TypeError, ValueError: as ``as_group`` and ``Shards``.
+    """
+    group = as_group(distributed)
+    return None if group is None else Shards(group, number)

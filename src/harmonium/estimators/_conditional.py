@@ -1,0 +1,188 @@
+"""Some columns given others: draws given cells, ln p(rest | given), and what the rest tells of a column."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from harmonium import _checks, tasks
+from harmonium.data import Table
+from harmonium.data.sheet import is_sheet, sheet_of
+from harmonium.estimators._generative import Generative
+from harmonium.estimators._intake import Array, validated
+from harmonium.likelihood.exact import log_weight_of
+from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.tasks.impute import by_column, unobserved
+
+_METHODS = ("auto", "exact", "gibbs")
+_ROWS = 1024
+
+
+class Conditional(Generative):
+    """What a fitted estimator says of some columns given others. Abstract."""
+
+    n_features_in_: int
+
+    @abstractmethod
+    def _double(self) -> BoltzmannMachine:
+        """The machine in float64, a copy."""
+
+    @abstractmethod
+    def _log_slopes(self, given: Tensor) -> Tensor:
+        """ln |slope| of the encoder, summed over the given units (rows, units) of each row."""
+
+    def predict_column(
+        self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
+    ) -> Array:
+        """What a column says given the rest of each row: of labels the most probable value, of numbers the
+        mean.
+
+        Args:
+            X: (rows, columns) as in ``fit``; the column's own cells are not read, and may be missing.
+            column: its name, or its number.
+            method: "exact", for discrete columns: p(value | rest) by enumeration of the column's values, and
+                of what else the row lacks. "gibbs": means over chains given the rest. "auto": "exact" for a
+                discrete column where a row lacks nothing else and no hidden layers are joined, else "gibbs".
+            sweeps: of every chain, at least 2.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (rows,), in the units of the data.
+
+        Raises:
+            ValueError: no such column, other columns than in ``fit``, or "exact" for a real column or more
+                than 2^26 states.
+        """
+        check_is_fitted(self)
+        _checks.one_of(method, "method", _METHODS)
+        self._require_density("predict_column")
+        j = self._column_number(column, "column")
+        X = validated(self, X, reset=False, sparse=False)
+        machine, v = self.machine_, self._visible(X)
+        unit = torch.arange(unobserved(machine, v).shape[1], device=v.device) == j
+        hole = by_column(machine, unit.unsqueeze(0), 1).to(v.device)
+        discrete = next(d for d, units in zip(self._discrete, self._ends, strict=True) if j < units)
+        if method == "exact" and not discrete:
+            raise ValueError(
+                f'method: expected "gibbs" or "auto" for column {column!r} of real numbers, whose mean is '
+                'drawn by chains; received "exact"'
+            )
+        whole = (~v.isnan() | hole).all(1) & machine.graph.independent
+        by_sum = torch.full_like(whole, discrete) & (whole | (method == "exact")) & (method != "gibbs")
+        best = v.clone()
+        if bool(by_sum.any()):
+            best[by_sum] = self._most_probable(v[by_sum], hole[0], j)
+        if not bool(by_sum.all()):
+            rest = v[~by_sum]
+            done = tasks.impute(
+                machine,
+                rest.to(machine.dtype),
+                unobserved(machine, rest) | unit,
+                sweeps=sweeps,
+                seed=self._generator(random_state, "impute"),
+            )
+            best[~by_sum] = (done.best if discrete else done.mean).to(best)
+        if isinstance(self.encoder_, Table):
+            column_values: Array = self.encoder_.sheet(self._data(best)).columns[j].values
+            return column_values
+        rows: Array = self._rows(best)
+        return rows[:, j]
+
+    def _most_probable(self, v: Tensor, hole: Tensor, j: int) -> Tensor:
+        """Rows with the column j, whose states are in ``hole``, at its most probable value."""
+        hamiltonian = self._double().hamiltonian()
+        (layer,) = [layer for layer, units in zip(self._data_layers, self._ends, strict=True) if units > j][
+            :1
+        ]
+        values, weights = layer.values().to(v), []
+        for value in values:
+            v = v.masked_scatter(hole, value.repeat(len(v)))
+            weights.append(_summed_weights(hamiltonian, v))
+        return v.masked_scatter(hole, values[torch.stack(weights, 1).argmax(1)])
+
+    @property
+    def _ends(self) -> list[int]:
+        """Units up to the end of each of the data's layers."""
+        ends: list[int] = np.cumsum([layer.n_units for layer in self._data_layers]).tolist()
+        return ends
+
+    @property
+    def _discrete(self) -> list[bool]:
+        return [layer.discrete for layer in self._data_layers]
+
+    # Given cells
+    # ----------------------------------------------------------------------------
+
+    def _given(self, given: Any) -> Tensor:
+        """What is given of some rows, as visible states in float64: NaN in units that are not.
+
+        Args:
+            given: a frame, or a mapping from columns to a cell for all rows or to one for each; a column that
+                is not there, and a missing cell, is not given. Where there are no names also an array (rows,
+                columns) with NaN.
+
+        Raises:
+            TypeError, ValueError: columns that are not there, or cells that the units do not take.
+        """
+        if isinstance(self.encoder_, Table) and (isinstance(given, Mapping) or is_sheet(given)):
+            if not isinstance(given, Mapping):
+                given = {cells.name: cells.values.tolist() for cells in sheet_of(given).columns}
+            X: Any = self.encoder_.given(given)
+        elif isinstance(given, Mapping):
+            listed = {self._column_number(j, "given"): np.atleast_1d(x) for j, x in given.items()}
+            X = np.full((max(map(len, listed.values()), default=1), self.n_features_in_), np.nan)
+            for j, x in listed.items():
+                X[:, j] = x
+        else:
+            X = validated(self, given, reset=False, sparse=False)
+        return self._visible(X)
+
+    def _column_number(self, column: Any, name: str) -> int:
+        """The unit of a column that is called by its name, or by its number where there are none."""
+        names: list[Any] = list(range(self.n_features_in_))
+        if isinstance(self.encoder_, Table):
+            names = [known.name for known in self.encoder_.columns]
+        elif isinstance(column, str) and hasattr(self, "feature_names_in_"):
+            names = list(self.feature_names_in_)
+        if np.ndim(column) or column not in names:
+            listed = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
+            raise ValueError(f"{name}: expected columns among {listed}; received {column!r}")
+        return names.index(column)
+
+    def _conditional_scores(self, v: Tensor, given: Iterable[Any]) -> Tensor:
+        """ln p(what a row shows of the other columns | what it shows of the given ones), (rows,)."""
+        _checks.instance(given, "given", Iterable, "a list of columns")
+        listed = [given] if isinstance(given, str) else list(given)
+        chosen = {self._column_number(column, "given") for column in listed}
+        if not 0 < len(chosen) < self.n_features_in_:
+            received = "none" if not chosen else "all of them"
+            raise ValueError(
+                f"given: expected some of the {self.n_features_in_} columns but not all, received {received}"
+            )
+        machine = self._double()
+        # A column has one unit, or one in each of the planes that follow each other.
+        rest = torch.tensor([j % self.n_features_in_ not in chosen for j in range(self._ends[-1])])
+        hole = by_column(machine, rest.unsqueeze(0), 1).to(v.device)
+        hamiltonian = machine.hamiltonian()
+        try:
+            scores = _summed_weights(hamiltonian, v)
+            scores = scores - _summed_weights(hamiltonian, v.masked_fill(hole, torch.nan))
+        except ValueError as error:
+            raise ValueError(
+                "given: expected other columns, or else hidden units, of at most 2^26 joint states, as "
+                "ln p(rest | given) is exact; give all but a few discrete columns, or draw the rest with "
+                "sample(given=…)"
+            ) from error
+        return scores + self._log_slopes(~unobserved(machine, v) & rest.to(v.device))
+
+
+@torch.no_grad()
+def _summed_weights(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+    """ln Σ exp(-E) over all that rows do not observe, (rows,), some rows at a time."""
+    return torch.cat([log_weight_of(hamiltonian, part) for part in torch.split(v, _ROWS)])

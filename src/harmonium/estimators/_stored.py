@@ -1,0 +1,162 @@
+"""Estimators around trained machines, and in files."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from harmonium import _checks
+from harmonium.data import Encoder, Identity, Table, encoder_from_dict
+from harmonium.estimators._intake import validated
+from harmonium.estimators._progress import Progress
+from harmonium.likelihood import LogPartition
+from harmonium.machine import BoltzmannMachine, load
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class Stored(ABC):
+    """What makes an estimator of a machine, and of a machine's file. Abstract."""
+
+    random_state: Any
+    _KEPT: ClassVar[tuple[str, ...]] = ("n_updates_",)
+    """Fitted values, beside the machine and its encoder, that a file keeps."""
+
+    @classmethod
+    @abstractmethod
+    def _sizes(cls, machine: BoltzmannMachine) -> Any:
+        """``n_hidden`` of a machine; ValueError for one that is not of this estimator."""
+
+    @abstractmethod
+    def _calibrate(self, X: Any, weights: Any) -> None:
+        """What an estimator finds on validated rows once the machine is trained."""
+
+    @abstractmethod
+    def _adopt(self, machine: BoltzmannMachine) -> None:
+        """What an estimator reads off a machine, beside its sizes; ValueError where it cannot."""
+
+    @classmethod
+    def from_machine(
+        cls, machine: BoltzmannMachine, X: Any = None, *, encoder: Encoder | None = None, **parameters: Any
+    ) -> Self:
+        """An estimator that was fitted elsewhere: by ``harmonium.train``, or by the command line.
+
+        Args:
+            machine: trained; the estimator works on it, not on a copy.
+            X: rows, only for ``RBMOutlier``, whose ``offset_`` is found on them.
+            encoder: between data and states; None: the one in the machine's metadata, or none at all, so that
+                rows are states.
+            **parameters: of the estimator, other than those that the machine shows.
+
+        Raises:
+            TypeError: no machine.
+            ValueError: a machine of another form, or parameters out of range.
+        """
+        _checks.instance(machine, "machine", BoltzmannMachine, "a BoltzmannMachine")
+        stored = machine.metadata.get("encoder")
+        if encoder is None:
+            encoder = Identity() if stored is None else encoder_from_dict(stored)
+        hidden = machine.layers[machine.hidden[0]] if machine.hidden else None
+        shown = {
+            "n_hidden": cls._sizes(machine),
+            "hidden": hidden.kind if hidden is not None else "bernoulli",
+        }
+        estimator = cls(**{**shown, **parameters})
+        estimator._validate_params()  # type: ignore[attr-defined]
+        estimator.machine_, estimator.encoder_ = machine, encoder  # type: ignore[attr-defined]
+        machine.metadata["encoder"] = encoder.to_dict()
+        estimator._generative = True
+        estimator._data_width = machine.visible_width
+        estimator._adopt(machine)
+        estimator._remember(encoder)
+        if X is not None:
+            estimator._calibrate(validated(estimator, X, reset=False), None)
+        return estimator
+
+    def _remember(self, encoder: Encoder) -> None:
+        """What a fit leaves beside the machine, of a fit that was elsewhere."""
+        decoded = encoder.decode(torch.zeros(1, self._data_width, dtype=torch.float64))
+        self.n_features_in_ = int(decoded.shape[1])
+        if isinstance(encoder, Table) and all(isinstance(name, str) for name in encoder.names):
+            self.feature_names_in_ = np.array(encoder.names, dtype=object)
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.history_: list[dict[str, Any]] = []
+        self.n_updates_ = 0
+        self._progress: Progress | None = None
+        self._log_partition: tuple[Any, LogPartition] | None = None
+
+    _data_width: int
+    _generative: bool
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes the machine, with its encoder and the parameters, to a file of ``BoltzmannMachine.save``.
+
+        ``harmonium.load`` reads the machine alone, and the command line takes the file for a run. Not kept
+        are the chains and the optimiser (pickle keeps them), and parameters that are objects of Python: a
+        ``Rule``, a callable, a ``RandomState``.
+
+        Args:
+            path: of the file.
+            overwrite: whether to replace a file that is there.
+
+        Raises:
+            FileExistsError: there is a file, and no ``overwrite``.
+        """
+        check_is_fitted(self)
+        parameters = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        kept = {name: getattr(self, name) for name in self._KEPT if hasattr(self, name)}
+        machine: BoltzmannMachine = self.machine_  # type: ignore[attr-defined]
+        machine.metadata["estimator"] = {
+            "name": type(self).__name__,
+            "parameters": {name: x for name, x in parameters.items() if _is_plain(x)},
+            "fitted": {"_generative": self._generative, **kept},
+        }
+        machine.save(path, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> Self:
+        """The estimator that ``save`` wrote, or one around the machine of a run's folder.
+
+        Args:
+            path: the file, or the folder.
+            device: where to put the machine.
+
+        Raises:
+            OSError, ValueError: as ``harmonium.load``, or the machine of another estimator.
+        """
+        machine = load(path, device=device)
+        about = machine.metadata.get("estimator", {})
+        try:
+            name, parameters = about.get("name", cls.__name__), dict(about.get("parameters", {}))
+            if name != cls.__name__:
+                raise ValueError(
+                    f"expected the machine of a {cls.__name__}, received a {name}'s; {name}.load reads it"
+                )
+            known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+            unknown = sorted(set(parameters) - known)
+            if unknown:
+                raise ValueError(f"expected parameters of {cls.__name__}, received {', '.join(unknown)}")
+            estimator = cls.from_machine(machine, **parameters)
+            for key, value in about.get("fitted", {}).items():
+                if key in (*cls._KEPT, "_generative") and isinstance(value, (bool, int, float)):
+                    setattr(estimator, key, value)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"path: {path}: {error}") from error
+        return estimator
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON keeps a value as it is."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and type(x) in _PLAIN for key, x in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(type(x) in _PLAIN for x in value)
+    return type(value) in _PLAIN

@@ -1,0 +1,121 @@
+"""Outliers by their density, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from sklearn.base import OutlierMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from harmonium._random import as_generator
+from harmonium.estimators._intake import Array, floating, refuse_blank, validated
+from harmonium.estimators._options import CONSTRAINTS, COUNT
+from harmonium.estimators._restricted import RestrictedDensity
+from harmonium.machine import BoltzmannMachine
+from harmonium.tasks.impute import impute, unobserved
+
+_DRAWS = 10  # of the missing cells of a row
+_REACH = 1.5  # Tukey's fence, in ranges between the quartiles
+
+
+@final
+@dataclass(eq=False, repr=False)
+class RBMOutlier(OutlierMixin, RestrictedDensity):
+    """Rows that are improbable under a restricted Boltzmann machine of the others.
+
+    A row is an outlier where ln p of it is below ``offset_``. Rows may lack cells: ln p of what such a row
+    shows is not on the same scale, so that it is judged by the mean of ln p over draws of these cells.
+
+    Args:
+        n_hidden: hidden units, at least 1.
+        contamination: the fraction of the training rows that are outliers, in (0, 0.5]; "auto": those below
+            the lower quartile of ln p by more than one and a half times the distance of the quartiles (Tukey
+            1977), of a normal law 0.35 %.
+        visible, unknown and all others: see ``RBM``.
+
+    Attributes:
+        offset_: below which ln p is an outlier's, in nats. It is found on the training rows, or on those that
+            ``from_machine`` is given.
+        machine_, encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
+
+    Example:
+        >>> import numpy as np
+        >>> import harmonium as hm
+        >>> rows = np.random.default_rng(0).normal(size=(200, 2))
+        >>> judge = hm.RBMOutlier(10, random_state=0).fit(rows)
+        >>> judge.predict([[0.0, 0.0], [7.0, -7.0]])
+        array([ 1, -1])
+    """
+
+    _: KW_ONLY
+    contamination: float | str = "auto"
+
+    _KEPT = ("n_updates_", "offset_")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_hidden": [COUNT],
+        "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
+        **CONSTRAINTS,
+    }
+
+    def decision_function(self, X: Any) -> Array:
+        """ln p of every row, ``score_samples``, minus ``offset_``: negative for outliers; (rows,), float64.
+
+        Of a row with missing cells the mean of ln p over ten draws of these given what it shows.
+
+        Raises:
+            ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
+                missing cells only.
+        """
+        check_is_fitted(self)
+        scores: Array = self._completed_scores(validated(self, X, reset=False)) - self.offset_
+        return scores
+
+    def predict(self, X: Any) -> Array:
+        """-1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def _calibrate(self, X: Any, weights: Any) -> None:
+        scores = self._completed_scores(X)
+        each = np.ones(len(scores)) if weights is None else weights.numpy()
+        if (each != np.round(each)).any():
+            each = each / each.mean()
+        if self.contamination == "auto":
+            low, high = _quantiles(scores, each, [0.25, 0.75])
+            self.offset_ = float(low - _REACH * (high - low))
+        else:
+            (self.offset_,) = map(float, _quantiles(scores, each, [self.contamination]))
+
+    @torch.no_grad()
+    def _completed_scores(self, X: Any) -> Array:
+        """ln p of validated rows, each whole or completed by draws."""
+        machine, constant = self._double(), self.log_partition_
+        generator = as_generator(self._stream("missing cells"), machine.device)
+        blocks = []
+        for v in self._states(X):
+            hole = unobserved(machine, refuse_blank(v))
+            drawn = v.unsqueeze(0)
+            if bool(hole.any()):
+                drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
+            blocks.append(torch.stack([self._scores(machine, x, constant) for x in drawn]).mean(0))
+        return floating(torch.cat(blocks), np.float64)
+
+    def _adopt(self, machine: BoltzmannMachine) -> None:
+        pass
+
+
+def _quantiles(values: Array, weights: Array, shares: list[Any]) -> Array:
+    """Linear quantiles as NumPy's, of values that count so often as they weigh."""
+    order = values.argsort()
+    order = order[weights[order] > 0]
+    values, ends = values[order], np.cumsum(weights[order])
+    places = np.array(shares) * max(ends[-1] - 1, 0)
+    below = np.floor(places)
+    low = values[np.searchsorted(ends, below, side="right").clip(max=len(values) - 1)]
+    high = values[np.searchsorted(ends, below + 1, side="right").clip(max=len(values) - 1)]
+    between: Array = low + (places - below) * (high - low)
+    return between

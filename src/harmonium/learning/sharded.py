@@ -1,0 +1,145 @@
+"""Gradients from shards of a batch and of its chains, whichever process works on which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._checks import Numbers
+from harmonium.distributed import Shards
+from harmonium.learning.rule import Estimate, Rule
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
+from harmonium.machine.hamiltonian import Couplings
+
+
+@final
+class Sharded:
+    """A rule whose batch, chains and noise are cut into shards, which processes share out among themselves.
+
+    The cut depends on the number of shards alone. Each has noise of its own and keeps its own chains; their
+    statistics, not their gradients, are added in one order before anything nonlinear is done with them. So
+    1, 2, 4, ... processes get the same bits, and a run goes on in another number of them.
+
+    Chains that a rule has for all rows together are dealt out evenly; the free phase of a shard counts with
+    its share of the rows.
+
+    Args:
+        rule: what each shard does.
+        shards: which there are, and which are this process's.
+
+    Raises:
+        TypeError: a rule of one's own, which does not say what its statistics are.
+    """
+
+    def __init__(self, rule: Rule, shards: Shards) -> None:
+        _checks.instance(rule, "rule", Rule, "a harmonium.learning.Rule with distributed")
+        self.rule, self.shards = rule, shards
+
+    @property
+    def generative(self) -> bool:
+        """As of the rule."""
+        return self.rule.generative
+
+    @torch.no_grad()
+    def gradient(
+        self,
+        machine: BoltzmannMachine,
+        v: Numbers,
+        state: Any = None,
+        *,
+        seed: int | torch.Generator,
+        weights: Tensor | None = None,
+    ) -> Estimate:
+        """As ``Rule.gradient``; the state is that of this process's shards, a list in their order.
+
+        Args:
+            machine: the machine, the same in every process.
+            v: the whole batch, (batch, visible_width), in every process.
+            state: of the last call.
+            seed: the same in every process.
+            weights: of the rows, (batch,).
+
+        Raises:
+            ValueError: as of the rule; fewer rows than shards, or chains that the shards do not divide.
+        """
+        whole = self.rule.task(machine, v, seed, weights)
+        rows, shards = len(whole.v), self.shards
+        if rows < shards.number:
+            raise ValueError(
+                f"batch_size: expected at least one row for each of {shards.number} shards, received {rows}"
+            )
+        place = torch.arange(rows, device=whole.v.device) * shards.number // rows
+        before = [None] * len(shards.own) if state is None else state
+        sums, kept, notes = [], [], []
+        for shard, noise, old in zip(shards.own, shards.generators(whole.generator), before, strict=True):
+            # What a Hamiltonian makes of its couplings depends on how much it has multiplied.
+            law = replace(whole.hamiltonian, couplings=Couplings(whole.hamiltonian.couplings))
+            task = replace(
+                whole.take(place == shard),
+                hamiltonian=law,
+                generator=noise,
+                into=Statistics(law),
+                shards=shards,
+            )
+            centre, diagnostics, new = self.rule.add(task, old)
+            sums.append(_flat(task.into, centre))
+            kept.append(new)
+            notes.append(diagnostics)
+        total = shards.sum(sums)
+        delta, centre = _parts(total, whole.hamiltonian, self.rule.centred)
+        direction = self.rule.direction(machine, delta, centre, whole.hamiltonian)
+        keeps = any(each is not None for each in kept)
+        return Estimate(direction, _together(shards.gather(notes)), kept if keeps else None)
+
+    def whole_state(self, state: Any) -> Any:
+        """The state of all shards in their order, from that of this process's; None where there is none."""
+        return None if state is None else self.shards.gather(state)
+
+    def own_state(self, state: Any) -> Any:
+        """The state of this process's shards, from that of all."""
+        return None if state is None else [state[shard] for shard in self.shards.own]
+
+    def check_state(self, machine: BoltzmannMachine, state: Any) -> None:
+        """Refuses a state of all shards that ``gradient`` could not have returned for this machine."""
+        if state is None:
+            return
+        number = self.shards.number
+        if not isinstance(state, list) or len(state) != number:
+            received = len(state) if isinstance(state, list) else type(state).__name__
+            raise ValueError(f"state: expected that of {number} shards, received {received}")
+        for each in state:
+            self.rule.check_state(machine, each)
+
+
+def _flat(sums: Statistics, centre: Sequence[Tensor]) -> Tensor:
+    tensors = [x for theta in sums.thetas for x in theta] + sums.couplings + list(centre)
+    return torch.cat([x.flatten() for x in tensors])
+
+
+def _parts(total: Tensor, hamiltonian: Hamiltonian, centred: bool) -> tuple[Statistics, list[Tensor]]:
+    """What ``_flat`` has laid end to end."""
+    like = [x for theta in hamiltonian.thetas for x in theta] + list(hamiltonian.couplings)
+    widths = [layer.width for layer in hamiltonian.layers] if centred else []
+    pieces = torch.split(total, [x.numel() for x in like] + widths)
+    shaped = [piece.view(x.shape) for piece, x in zip(pieces, like, strict=False)]
+    delta, thetas = Statistics(hamiltonian), []
+    for theta in hamiltonian.thetas:
+        thetas.append([shaped.pop(0) for _ in theta])
+    delta.add_sums(thetas, [x.clone() for x in shaped])
+    return delta, list(pieces[len(like) :])
+
+
+def _together(notes: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of what the shards say, and the longest of what is longest."""
+    if not notes:
+        return {}
+    return {
+        name: max(values) if "longest" in name else sum(values) / len(values)
+        for name in notes[0]
+        for values in [[each[name] for each in notes if name in each]]
+    }

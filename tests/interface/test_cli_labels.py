@@ -1,0 +1,187 @@
+"""The command line on rows with labels: --label, predict, and what is given of a row."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import harmonium as hm
+
+from .command_line import CommandLine
+
+NAMES = ["x", "city", "kind", "y"]
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def write(path: Path, rows: list[list[object]], names: list[str]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([names, *rows])
+    return path
+
+
+def table(number: int, seed: int) -> list[list[object]]:
+    """Two clouds of points, and where they are from; the kind is the cloud."""
+    random = np.random.default_rng(seed)
+    return [
+        [
+            round(6 * k + random.normal(), 3),
+            ["Ulm", "Rom", "Bern"][k + random.integers(2)],
+            "ab"[k],
+            3 * k + 1,
+        ]
+        for k in random.integers(0, 2, number)
+    ]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("labels")
+    rows = table(80, 0)
+    for row in rows[20:]:
+        row[2] = ""  # three quarters of the labels are missing
+    return {
+        "train": write(folder / "train.csv", rows, NAMES),
+        "test": write(folder / "test.csv", table(40, 1), NAMES),
+        "plain": write(folder / "plain.csv", [[r[3], r[1], r[0]] for r in table(40, 1)], ["y", "city", "x"]),
+        "run": folder / "run",
+    }
+
+
+@pytest.fixture
+def run(cli: CommandLine, files: dict[str, Path]) -> Path:
+    if not files["run"].exists():
+        found = cli.succeed(
+            "train", files["train"], files["run"], "--label", "kind", "--objective", "joint", "--json",
+            *("--hidden", 6, "--updates", 150, "--learning-rate", 0.05, "--threads", 1),
+        ).json  # fmt: skip
+        assert found["layers"][-2:] == ["Categorical(1, 2)", "Bernoulli(6)"] and found["rule"].startswith(
+            "pcd("
+        )
+    return files["run"]
+
+
+def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "p.csv"
+    found = cli.succeed("predict", run, files["test"], "--out", out, "--probabilities", "--json").json
+    assert found["accuracy"] >= 0.9 and found["method"] == "exact" and found["column"] == "kind"
+    header, *rows = rows_of(out)
+    assert header == ["kind", "kind=a", "kind=b"]
+    assert all(label == "ab"[float(b) > float(a)] for label, a, b in rows)
+    assert [float(a) + float(b) for _, a, b in rows] == pytest.approx([1] * 40)
+    cli.succeed("predict", run, files["plain"], "--out", tmp_path / "q.csv")  # without it, in another order
+    assert [row[0] for row in rows_of(tmp_path / "q.csv")] == [row[0] for row in rows_of(out)]
+    scores = cli.succeed("evaluate", run, files["test"], "--json").json["results"][0]
+    assert scores["label_accuracy"] == pytest.approx(found["accuracy"])
+    assert -0.5 < scores["label_log_likelihood"] < 0 and scores["log_likelihood"] is not None
+
+
+@pytest.mark.parametrize(("column", "score"), [("city", "accuracy"), ("x", "root_mean_square_error")])
+def test_any_column_is_predicted(
+    cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path, column: str, score: str
+) -> None:
+    """A real column by chains, one of labels beside another exactly; the column itself may lack."""
+    out = tmp_path / "p.tsv"
+    arguments = ("--column", column, "--sweeps", 10, "--json")
+    found = cli.succeed("predict", run, files["test"], "--out", out, *arguments).json
+    assert 0.3 < found[score] < 3 and found["method"] == {"city": "exact", "x": "gibbs"}[column]
+    lacking = [[cell for name, cell in zip(NAMES, r, strict=True) if name != column] for r in table(40, 1)]
+    path = write(tmp_path / "lacking.csv", lacking, [name for name in NAMES if name != column])
+    found = cli.succeed("predict", run, path, "--out", tmp_path / "q.tsv", *arguments).json
+    assert score not in found and (tmp_path / "q.tsv").read_text() == out.read_text()
+
+
+def test_columns_of_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
+    """Where no table stands between file and machine, by name or else by number."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=60)
+    numbers = np.column_stack([x, 100 + 5 * x + random.normal(size=60)]).round(3)
+    rows = write(tmp_path / "x.csv", numbers.tolist(), ["x", "y"])
+    half = write(tmp_path / "half.csv", numbers[:, :1].tolist(), ["x"])
+    np.save(tmp_path / "bits.npy", (numbers > 100).astype(np.uint8) * [1, 1])
+    cli.train(rows, tmp_path / "real", "--updates", 150, "--learning-rate", 0.2)
+    cli.train(tmp_path / "bits.npy", tmp_path / "bits")
+    arguments = ("--column", "y", "--out", tmp_path / "p.csv", "--overwrite", "--json")
+    found = cli.succeed("predict", tmp_path / "real", rows, *arguments).json
+    assert found["root_mean_square_error"] < 0.8 * numbers[:, 1].std()
+    first = (tmp_path / "p.csv").read_text()
+    cli.succeed("predict", tmp_path / "real", half, *arguments)
+    assert (tmp_path / "p.csv").read_text() == first
+    few = ("--number", 4, "--sweeps", 2, "--out", tmp_path / "s.npy", "--overwrite")
+    cli.succeed("sample", tmp_path / "real", *few, "--given", "y=104.5")
+    np.testing.assert_allclose(np.load(tmp_path / "s.npy")[:, 1], 104.5, rtol=1e-6)
+    cli.succeed("sample", tmp_path / "bits", *few, "--given", "1=1")
+    assert (np.load(tmp_path / "s.npy")[:, 1] == 1).all()
+    found = cli.succeed("predict", tmp_path / "bits", tmp_path / "bits.npy", *arguments, "--column", "0").json
+    assert found["accuracy"] == 1 and found["method"] == "exact"  # the first one is always 0
+
+
+def test_rows_are_drawn_with_their_labels_and_given_them(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    few = ("--number", 8, "--sweeps", 5)
+    for given in ((), ("kind=b",), ("kind=a", "city=Rom", "x=2.5")):
+        flags = [word for each in given for word in ("--given", each)]
+        cli.succeed("sample", run, *few, *flags, "--out", tmp_path / "s.csv", "--overwrite")
+        header, *rows = rows_of(tmp_path / "s.csv")
+        assert header == NAMES and len(rows) == 8
+        for each in given:
+            name, value = each.split("=")
+            cells = [row[NAMES.index(name)] for row in rows]
+            assert (
+                cells == [value] * 8 if name != "x" else [float(c) for c in cells] == pytest.approx([2.5] * 8)
+            )
+
+
+def test_missing_labels_are_filled_in(
+    cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path
+) -> None:
+    cli.succeed("impute", run, files["train"], "--out", tmp_path / "full.csv", "--sweeps", 5)
+    for given, full in zip(rows_of(files["train"]), rows_of(tmp_path / "full.csv"), strict=True):
+        assert given[:2] == full[:2] and full[2] in ("kind", "a", "b") and given[2] in ("", full[2])
+    cli.succeed("impute", run, files["plain"], "--out", tmp_path / "same.csv", "--sweeps", 5)
+    assert rows_of(tmp_path / "same.csv") == rows_of(files["plain"])
+    answer = cli.refuse("evaluate", run, files["train"])
+    assert "expected no missing cell" in answer and "harmonium impute" in answer
+
+
+def test_labels_beside_images(cli: CommandLine, tmp_path: Path) -> None:
+    """The first pixel; the machine is asked about what it has seen."""
+    X = hm.data.bars_and_stripes().reshape(-1, 4, 4)
+    np.savez(tmp_path / "x.npz", X=X, y=np.where(X[:, 0, 0] > 0, "on", "off"))
+    run = tmp_path / "run"
+    trained = cli.succeed(
+        "train", tmp_path / "x.npz", run, "--label", "label", "--hidden", 20, "--threads", 1,
+        *("--updates", 60, "--json"),
+    ).json  # fmt: skip
+    assert trained["rule"].startswith("hybrid(") and trained["rule"].endswith("joint=0.03)")
+    found = cli.succeed("predict", run, tmp_path / "x.npz", "--out", tmp_path / "p.csv", "--json").json
+    assert found["accuracy"] == 1
+    few = ("--number", 3, "--sweeps", 2, "--given", "label=on")
+    cli.succeed("sample", run, *few, "--out", tmp_path / "s.npz")
+    drawn = hm.data.read(tmp_path / "s.npz")
+    assert drawn.samples.shape == (3, 16) and set(drawn.labels) == {"on"}
+    noted = cli.succeed("sample", run, *few, "--out", tmp_path / "s.png", "--json").json
+    assert "without the labels" in noted["notes"][0]
+    cli.succeed("impute", run, tmp_path / "x.npz", "--missing", "lower", "--out", tmp_path / "c.png")
+    assert "without --label" in cli.refuse(
+        "denoise", run, tmp_path / "x.npz", "--out", tmp_path / "d.npy", "--flip-probability", 0.1
+    )
+
+
+def test_a_discriminative_machine_has_no_rows_to_draw(
+    cli: CommandLine, files: dict[str, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    flags = ("--label", "kind", "--objective", "discriminative", "--hidden", 3, "--schedule", "constant")
+    cli.succeed("train", files["train"], run, *flags, "--updates", 5)
+    assert "hybrid or joint" in cli.refuse("sample", run, "--out", tmp_path / "s.csv")
+    scores = cli.succeed("evaluate", run, files["test"], "--json").json
+    assert any("and not the rest" in note for note in scores["notes"])
+    again = ("train", files["train"], run, *flags, "--updates", 9, "--resume")
+    assert "--objective" in cli.refuse(*again, "--objective", "hybrid")
+    cli.succeed(*again)

@@ -1,0 +1,136 @@
+"""What a newcomer types wrong: every answer is one line that names what it is about and what to do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .command_line import CommandLine
+
+CITIES = ["Ulm", "Rom", "Bern"]
+FILES = {
+    "semicolons.csv": "age;city\n31;Ulm\n",
+    "book.xlsx": "not a table",
+    "one_class.csv": "x,y\n1.5,u\n2,u\n3.5,\n",
+    "names.csv": "who,x\n" + "".join(f"n{i},{i / 2}\n" for i in range(40)),
+    "blank.csv": "x,y\n1.5,\n2.5,\n",
+    "fewer.csv": "age,city\n31,Ulm\n",
+    "kinds.toml": 'agee = "gaussian"\n',
+    "bell.toml": 'age = "normal"\n',
+    "most.json": '{"age": {"kind": "binomial", "most": 3}}',
+    "broken.toml": "age gaussian\n",
+    "kinds.yaml": "age: gaussian\n",
+}
+TRAIN = ["train", "table.csv", "new", "--hidden", "2", "--updates", "1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("newcomer")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    random = np.random.default_rng(0)
+    rows = [f"{random.integers(20, 90)},{CITIES[i % 3]},{random.normal():.3f}" for i in range(40)]
+    (folder / "table.csv").write_text("\n".join(["age,city,score", *rows]) + "\n")
+    (folder / "old.csv").write_text("mine")
+    return folder
+
+
+MISTAKES = {
+    "semicolons": (["train", "semicolons.csv", "new"], ["semicolons.csv", "'31;Ulm'", "separated by commas"]),
+    "a spreadsheet": (["train", "book.xlsx", "new"], ["book.xlsx", "saved as .csv"]),
+    "names of rows": (["train", "names.csv", "new"], ["names.csv", "'who'", "drop the column"]),
+    "an empty column": (["train", "blank.csv", "new"], ["'y'", "every cell is missing", "drop it"]),
+    "no such label": ([*TRAIN, "--label", "town"], ["--label: ", "'age', 'city', 'score'", "'town'"]),
+    "a real label": (
+        [*TRAIN, "--label", "score"],
+        ["--label: ", "'score'", "real numbers", "--column score"],
+    ),
+    "one class": (["train", "one_class.csv", "new", "--label", "y"], ["--label: ", "two classes", "['u']"]),
+    "a label by its name": (
+        ["train", "digits", "new", "--label", "digit"],
+        ["--label: ", "label", "'digit'"],
+    ),
+    "no label at all": ([*TRAIN, "--objective", "joint"], ["--objective: ", "--label COLUMN", "joint"]),
+    "an objective": (
+        [*TRAIN, "--label", "city", "--objective", "both"],
+        ["--objective: ", "hybrid", "'both'"],
+    ),
+    "a share": ([*TRAIN, "--label", "city", "--joint", "2"], ["--joint: ", "[0.0, 1.0]", "2"]),
+    "a column of --kinds": ([*TRAIN, "--kinds", "kinds.toml"], ["--kinds: ", "'age'", "'agee'"]),
+    "a kind": ([*TRAIN, "--kinds", "bell.toml"], ["--kinds: ", "gaussian", "'age'", "'normal'"]),
+    "an option of a kind": ([*TRAIN, "--kinds", "most.json"], ["'age'", "among largest", "most=3"]),
+    "no TOML": ([*TRAIN, "--kinds", "broken.toml"], ["--kinds: ", "broken.toml", 'age = "gaussian"']),
+    "another format": ([*TRAIN, "--kinds", "kinds.yaml"], ["--kinds: ", ".toml or .json", "kinds.yaml"]),
+    "no file of kinds": ([*TRAIN, "--kinds", "k.toml"], ["--kinds: ", "there is no k.toml"]),
+    "a rule's option": ([*TRAIN, "--rule-option", "sweep=3"], ["--rule-option: ", "k, chains", "'sweep'"]),
+    "half an option": ([*TRAIN, "--rule-option", "k"], ["--rule-option: ", "NAME=VALUE", "k, chains"]),
+    "a word for a number": ([*TRAIN, "--rule-option", "k=many"], ["--rule-option: ", "k: ", "int", "'many'"]),
+    "twice": ([*TRAIN, "--rule-option", "k=2", "--sweeps", "3"], ["--rule-option: ", "k once"]),
+    "a layer turned round": ([*TRAIN[:3], "--hidden", "9:relu"], ["--hidden: ", "spin:500", "'9:relu'"]),
+    "what to do with new cells": (
+        [*TRAIN, "--unknown", "skip"],
+        ["--unknown: ", "missing, refuse", "'skip'"],
+    ),
+    "data for a run": (
+        ["predict", "table.csv", "run", "--out", "p.csv"],
+        ["RUN: ", "table.csv", "run's folder", "DATA come after"],
+    ),
+    "nothing to predict": (
+        ["predict", "run", "table.csv", "--out", "p.csv"],
+        ["--column", "without --label"],
+    ),
+    "no such column": (
+        ["predict", "run", "table.csv", "--out", "p.csv", "--column", "town"],
+        ["--column: ", "'city'", "'town'"],
+    ),
+    "probabilities of a number": (
+        ["predict", "run", "table.csv", "--out", "p.csv", "--column", "age", "--probabilities"],
+        ["--probabilities: ", "labels or counts", "'age'"],
+    ),
+    "a column lacks": (
+        ["predict", "run", "fewer.csv", "--out", "p.csv", "--column", "city"],
+        ["fewer.csv", "lacks 'score'"],
+    ),
+    "a file that is there": (
+        ["predict", "run", "table.csv", "--out", "old.csv", "--column", "city"],
+        ["--out: ", "old.csv exists", "--overwrite"],
+    ),
+    "a value": (
+        ["sample", "run", "--out", "s.csv", "--given", "city=Oslo"],
+        ["--given: ", "'Rom'", "'Oslo'"],
+    ),
+    "a number": (["sample", "run", "--out", "s.csv", "--given", "age=old"], ["--given: ", "number", "'old'"]),
+    "half a value": (["sample", "run", "--out", "s.csv", "--given", "city"], ["--given: ", "COLUMN=VALUE"]),
+    "draws that are means": (
+        ["impute", "run", "table.csv", "--out", "f.csv", "--imputations", "3", "--value", "mean"],
+        ["--imputations: ", "--value draw", "mean"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_answered(
+    cli: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(folder)
+    if not Path("run").exists():
+        cli.succeed("train", "table.csv", "run", "--hidden", 2, "--updates", 2, "--threads", 1)
+    arguments, words = MISTAKES[name]
+    answer = cli.refuse(*arguments)
+    assert [word for word in words if word not in answer] == [], answer
+    assert Path("old.csv").read_text() == "mine"
+    assert not Path("new", "machine.json").exists()
+
+
+def test_a_frame_without_a_library_names_one(
+    cli: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "x.parquet").write_bytes(b"PAR1")
+    frames = sys.modules["harmonium.data._frames"]
+    monkeypatch.setattr(frames, "find_spec", lambda name: None)
+    answer = cli.refuse("data", folder / "x.parquet", status=1)
+    assert "pip install" in answer and "polars" in answer and ".csv" in answer

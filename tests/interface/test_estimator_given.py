@@ -1,0 +1,157 @@
+"""Some columns given others: scores, draws and predictions of columns, against enumeration."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from harmonium.data import bars_and_stripes
+from harmonium.estimators import DBM, RBM, RBMClassifier
+from harmonium.likelihood import exact_log_likelihood
+from harmonium.likelihood.exact import log_weight_of
+
+pandas = pytest.importorskip("pandas")
+torch.set_num_threads(1)
+
+RANDOM = np.random.default_rng(0)
+BITS = bars_and_stripes(3).astype(np.float64)
+GROUP = RANDOM.integers(0, 3, 120)
+FRAME = pandas.DataFrame(
+    {
+        "height": RANDOM.normal(170.0 + 10 * GROUP, 3.0),
+        "city": np.array(["Ulm", "Rom", "Bern"])[GROUP],
+        "member": RANDOM.random(120) < 0.1 + 0.4 * GROUP,
+    }
+)
+
+
+def small(kind=RBM, **settings):
+    sizes = (4, 3) if kind is DBM else 4
+    return kind(sizes, **{"epochs": 60, "learning_rate": 0.3, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def rbm():
+    return small(epochs=50).fit(FRAME)
+
+
+def conditional_by_hand(estimator, rows: np.ndarray, given: list[int]) -> np.ndarray:
+    """ln p(row) - ln p(its given cells), both from all states."""
+    machine = estimator._double()
+    every = np.array(list(itertools.product([0.0, 1.0], repeat=rows.shape[1])))
+    log_p = exact_log_likelihood(machine, torch.from_numpy(every)).numpy()
+    agrees = (rows[:, None, given] == every[None, :, given]).all(2)
+    whole = (rows[:, None, :] == every[None]).all(2)
+    return np.log(whole @ np.exp(log_p)) - np.log(agrees @ np.exp(log_p))
+
+
+@pytest.mark.parametrize("kind", [RBM, DBM])
+def test_conditional_scores_are_those_of_enumeration(kind) -> None:
+    estimator = small(kind).fit(BITS)
+    for given in ([0], [1, 2, 5], list(range(8))):
+        expected = conditional_by_hand(estimator, BITS, given)
+        np.testing.assert_allclose(estimator.score_samples(BITS, given=given), expected, atol=1e-9)
+
+
+def test_conditional_scores_of_a_table(rbm) -> None:
+    """ln p(x, y) = ln p(x) + ln p(y | x), where ln p(x) is the score of rows that show x alone."""
+    given = FRAME.assign(city=None, member=None)
+    expected = rbm.score_samples(FRAME) - rbm.score_samples(given)
+    np.testing.assert_allclose(rbm.score_samples(FRAME, given=["height"]), expected, atol=1e-9)
+    holed = FRAME.assign(member=None)
+    expected = rbm.score_samples(holed) - rbm.score_samples(given)
+    np.testing.assert_allclose(rbm.score_samples(holed, given="height"), expected, atol=1e-9)
+
+
+def test_few_missing_units_of_wide_layers_are_summed_over() -> None:
+    """Neither layer could be enumerated whole."""
+    X = (RANDOM.random((30, 40)) < 0.5).astype(np.float64)
+    wide = RBM(50, max_updates=20, learning_rate=0.5, log_partition="ais", random_state=0).fit(X)
+    rows, given = X[:4], list(range(37))
+    filled = np.repeat(rows, 8, 0)
+    filled[:, 37:] = np.tile(list(itertools.product([0.0, 1.0], repeat=3)), (4, 1))
+    hamiltonian = wide._double().hamiltonian()
+    weights = log_weight_of(hamiltonian, torch.from_numpy(filled)).detach().view(4, 8).logsumexp(1)
+    expected = log_weight_of(hamiltonian, torch.from_numpy(rows)).detach() - weights
+    np.testing.assert_allclose(wide.score_samples(rows, given=given), expected, atol=1e-9)
+    with pytest.raises(ValueError, match=r"given: expected other columns.*sample\(given=…\)"):
+        wide.score_samples(rows, given=[0])
+
+
+def test_draws_keep_what_is_given_and_follow_the_rest() -> None:
+    rbm = small(epochs=300).fit(BITS)
+    every = np.array(list(itertools.product([0.0, 1.0], repeat=9)))
+    held = (every[:, 0] == 1) & (every[:, 4] == 0)
+    p = np.exp(rbm.score_samples(every[held], given=[0, 4]))
+    drawn = rbm.sample(4000, given={0: 1, 4: 0}, sweeps=30, random_state=1)
+    assert (drawn[:, 0] == 1).all() and (drawn[:, 4] == 0).all()
+    # A mean of 4000 draws is within 0.04 of its expectation but for a chance below 1e-5 each.
+    np.testing.assert_allclose(drawn.mean(0), p @ every[held], atol=0.04)
+    row = np.full((2, 9), np.nan)
+    row[0, 2], row[1, 2] = 0, 1
+    assert rbm.sample(3, given=row, sweeps=2)[:, 2].tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("method", ["gibbs", "tempered", "local_mode"])
+def test_rows_of_a_table_given_some_columns(rbm, method: str) -> None:
+    rows = rbm.sample(4, given={"city": "Rom"}, method=method, sweeps=20)
+    assert isinstance(rows, pandas.DataFrame) and set(rows["city"]) == {"Rom"} and len(rows) == 4
+    rows = rbm.sample(2, given=FRAME[["height", "member"]].iloc[:3], method=method, sweeps=5)
+    np.testing.assert_allclose(rows["height"], np.repeat(FRAME["height"][:3], 2))
+    assert (rows.dtypes == FRAME.dtypes).all()
+    if method == "gibbs":
+        heights = [rbm.sample(50, given={"city": c}, sweeps=30)["height"].mean() for c in ("Ulm", "Bern")]
+        assert heights[1] > heights[0] + 8  # twenty in truth
+
+
+def test_a_column_given_the_others(rbm) -> None:
+    hidden = FRAME.assign(city=None)
+    told = rbm.predict_column(hidden, "city")
+    assert told.tolist() == rbm.predict_column(FRAME, "city", method="exact").tolist()
+    by_value = [rbm.score_samples(FRAME.assign(city=c)) for c in ("Bern", "Rom", "Ulm")]
+    assert told.tolist() == np.array(["Bern", "Rom", "Ulm"])[np.argmax(by_value, 0)].tolist()
+    agreement = (rbm.predict_column(hidden, "city", method="gibbs", sweeps=60) == told).mean()
+    assert agreement > 0.8 and (told == FRAME["city"]).mean() > 0.6
+    height = rbm.predict_column(FRAME.assign(height=np.nan), "height", sweeps=60)
+    assert np.corrcoef(height, FRAME["height"])[0, 1] > 0.5
+    two = FRAME.assign(city=None, member=None)
+    assert set(rbm.predict_column(two, "city", method="exact")) <= {"Ulm", "Rom", "Bern"}
+    deep = small(DBM, epochs=5).fit(BITS)
+    assert set(deep.predict_column(BITS, 3, sweeps=10)) <= {0.0, 1.0}
+
+
+def test_columns_of_a_classifier() -> None:
+    classifier = small(RBMClassifier, learning_rate=0.05, joint=0.5).fit(
+        FRAME[["height", "member"]], FRAME["city"]
+    )
+    assert len(classifier.predict_column(FRAME[["height", "member"]], "height", sweeps=10)) == 120
+    holed = FRAME[["height", "member"]].mask(np.arange(120)[:, None] % 3 == np.arange(2))
+    assert not classifier.impute(holed, sweeps=10).isna().any().any()
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda r: r.score_samples(FRAME, given=["size"]), "given: expected columns among 'height', 'city'"),
+        (lambda r: r.score_samples(FRAME, given=[]), "given: expected some of the 3 columns.*received none"),
+        (lambda r: r.score_samples(FRAME, given=list(FRAME)), "given: expected some of the 3.*all of them"),
+        (lambda r: r.sample(given={"town": "Ulm"}), "given: expected columns among 'height'.*'town'"),
+        (
+            lambda r: r.sample(given={"city": "Oslo"}),
+            "column 'city': expected one of 'Bern'.*received 'Oslo'",
+        ),
+        (
+            lambda r: r.sample(given={"city": ["Ulm"] * 2, "height": [1.0] * 3}),
+            "given: expected one cell or 3",
+        ),
+        (lambda r: r.predict_column(FRAME, "town"), "column: expected columns among 'height'.*'town'"),
+        (lambda r: r.predict_column(FRAME, "height", method="exact"), 'method: expected "gibbs" or "auto"'),
+    ],
+    ids=range(8),
+)
+def test_what_cannot_be_given(rbm, use, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        use(rbm)

@@ -1,0 +1,174 @@
+"""How long estimators learn, what they start from, and what they keep: settings that all of them share."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+import harmonium as hm
+from harmonium.data import bars_and_stripes
+from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
+
+torch.set_num_threads(1)
+
+RANDOM = np.random.default_rng(0)
+BITS = np.repeat(bars_and_stripes(3), 6, 0).astype(np.float64)
+LABEL = (BITS.reshape(-1, 3, 3).std(1).max(1) > 0).astype(int)
+ALL = (RBM, DBM, RBMClassifier, RBMOutlier)
+
+
+def small(kind, **settings):
+    rate = {RBMClassifier: 0.05}.get(kind, 0.3)
+    return kind((4, 3) if kind is DBM else 4, **{"learning_rate": rate, "random_state": 0, **settings})
+
+
+def same(one, other) -> bool:
+    pairs = zip(one.machine_.parameters(), other.machine_.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+# How long
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_few_rows_are_not_few_updates(kind) -> None:
+    default = {DBM: 4000, RBMClassifier: 1000}.get(kind, 2000)
+    assert kind()._length(80) == default
+    assert kind(max_updates=7)._length(80) == 7
+    assert kind(epochs=3, batch_size=10)._length(80) == 24
+    assert kind()._length(1_000_000) == (20 if kind is RBMClassifier else 100) * 10_000
+    assert small(kind, max_updates=5).fit(BITS, LABEL).n_updates_ == 5
+
+
+@pytest.mark.parametrize("kind", [RBM, DBM])
+def test_a_run_that_was_too_short_says_so(kind) -> None:
+    sizes = (16, 8) if kind is DBM else 16
+    with pytest.warns(ConvergenceWarning, match=rf"{kind.__name__}: .*second half of 200 updates; more ep"):
+        kind(sizes, max_updates=200, random_state=0).fit(BITS, LABEL)
+
+
+def test_a_run_that_was_long_enough_does_not() -> None:
+    points = RANDOM.normal(size=(80, 2)) + 4 * (np.arange(80)[:, None] % 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        small(RBM, max_updates=200).fit(points)
+
+
+@pytest.mark.parametrize("kind", [RBM, RBMClassifier])
+def test_early_stopping_keeps_the_best_of_held_out_rows(kind) -> None:
+    noise = (RANDOM.random((60, 9)) < 0.5).astype(float)  # there is nothing to learn but what does not last
+    settings = {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 1, "averaging": None}
+    stopped = small(kind, **settings, learning_rate=0.1, epochs=5000).fit(noise, RANDOM.integers(0, 2, 60))
+    scores = [r["validation_score"] for r in stopped.history_ if "validation_score" in r]
+    assert len(scores) == stopped.n_updates_ // 50 < 90  # 42 rows in one batch: every 50 updates
+    assert len(scores) - 1 - int(np.argmax(scores)) == 1
+    holed = np.where(np.eye(3, 9) > 0, np.nan, BITS[:3])  # a classifier judges whole rows only
+    few = (holed, [0, 1, 1]) if kind is RBMClassifier else (BITS[:1],)
+    with pytest.raises(ValueError, match=r"validation_fraction: expected rows on both sides, received 0\.3"):
+        small(kind, **settings).fit(*few)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_warm_start_goes_on(kind) -> None:
+    warm = small(kind, warm_start=True, max_updates=20).fit(BITS, LABEL)
+    before = [p.detach().clone() for p in warm.machine_.parameters()]
+    machine = warm.machine_
+    warm.set_params(learning_rate=0.0).fit(BITS, LABEL)
+    assert warm.n_updates_ == 40 and (kind is RBMClassifier or warm.machine_ is machine)
+    if kind is not RBMClassifier:  # whose average forgets
+        assert all(torch.equal(a, b) for a, b in zip(before, warm.machine_.parameters(), strict=True))
+    with pytest.raises(ValueError, match="8 features"):
+        warm.fit(BITS[:, :8], LABEL)
+
+
+# Files and machines
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [RBM, DBM])
+def test_files_and_machines(kind, tmp_path) -> None:
+    X = RANDOM.normal(size=(50, 3)) * 5 + 100
+    estimator = small(kind, max_updates=20, hidden="spin", rule="cd").fit(X)
+    estimator.save(tmp_path / "machine.safetensors")
+    again = kind.load(tmp_path / "machine.safetensors")
+    np.testing.assert_array_equal(again.score_samples(X), estimator.score_samples(X))
+    np.testing.assert_array_equal(again.transform(X), estimator.transform(X))
+    assert again.get_params() == {**estimator.get_params(), "n_hidden": again.n_hidden}
+    assert tuple(np.atleast_1d(again.n_hidden)) == tuple(np.atleast_1d(estimator.n_hidden))
+    assert again.n_updates_ == 20 and again.set_params(warm_start=True).fit(X).n_updates_ == 40
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        estimator.save(tmp_path / "machine.safetensors")
+    machine = hm.load(tmp_path / "machine.safetensors")
+    around = kind.from_machine(machine, learning_rate=0.5)
+    np.testing.assert_array_equal(around.transform(X), estimator.transform(X))
+    assert around.hidden == "spin" and around.learning_rate == 0.5
+    assert np.array_equal(pickle.loads(pickle.dumps(around)).transform(X), around.transform(X))
+
+
+def test_machines_of_another_form() -> None:
+    deep = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3), hm.Bernoulli(2)])
+    with pytest.raises(ValueError, match="machine: expected one hidden layer for RBM, received 2; DBM takes"):
+        RBM.from_machine(deep)
+    states = np.eye(4)
+    assert DBM.from_machine(deep).transform(states).shape == (4, 5)
+    with pytest.raises(TypeError, match="machine: expected a BoltzmannMachine"):
+        RBM.from_machine("machine.safetensors")
+
+
+def test_a_damaged_description_is_refused_by_name(tmp_path) -> None:
+    rbm = small(RBM, max_updates=2).fit(BITS)
+    for about in ({"name": "RBM", "parameters": {"n_units": 3}}, {"parameters": [1]}, "RBM"):
+        rbm.machine_.metadata["estimator"] = about
+        rbm.machine_.save(tmp_path / "m.safetensors", overwrite=True)
+        with pytest.raises(ValueError, match=r"path: .*m\.safetensors"):
+            RBM.load(tmp_path / "m.safetensors")
+
+
+# Grey levels as probabilities
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_intensities_are_drawn_from_anew(kind) -> None:
+    """Two pixels of 0.5 are independent draws: their marginals are learnt, and nothing between them."""
+    grey = np.tile([0.5, 0.5, 0.9, 0.0], (40, 1))
+    y = np.arange(40) % 2
+    model = small(kind, binarise="sample", max_updates=200 if kind is RBM else 3).fit(grey, y)
+    assert model.machine_.layers[0].kind == "bernoulli"
+    with pytest.raises(ValueError, match=r"intensities in \[0, 1\]"):
+        small(kind, binarise="sample").fit(grey * 255, y)
+    with pytest.raises(ValueError, match="binarise: expected None with visible='gaussian'"):
+        small(kind, binarise="sample", visible="gaussian").fit(grey, y)
+    if kind is RBM:
+        drawn = model.sample(3000, sweeps=20)
+        assert set(np.unique(drawn)) <= {0.0, 1.0}
+        # Three thousand draws are within 0.04; the machine within 0.1 of what it was taught.
+        np.testing.assert_allclose(drawn.mean(0), grey[0], atol=0.14)
+        assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.15
+        holed = np.where(np.arange(4) == np.arange(40)[:, None] % 4, np.nan, grey)
+        assert np.isfinite(model.set_params(max_updates=3).fit(holed).score_samples(holed)).all()
+
+
+# Weights
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [RBM, DBM, RBMOutlier])
+def test_whole_weights_are_repetitions(kind) -> None:
+    """Where a batch holds all rows, in float64, from a start that draws no rows."""
+    X = RANDOM.normal(size=(20, 3)) * (1.0, 5.0, 0.1)
+    weights = np.arange(20) % 3
+    settings = {"dtype": "float64", "initial_std": 0.1, "max_updates": 20, "n_chains": 10}
+    one = small(kind, **settings).fit(X, sample_weight=weights)
+    other = small(kind, **settings).fit(X.repeat(weights, 0))
+    np.testing.assert_allclose(one.score_samples(X), other.score_samples(X), rtol=1e-9)
+    first = small(kind, **settings).partial_fit(X, sample_weight=weights)
+    assert first.n_updates_ == 1
+    with pytest.raises(ValueError, match="sample_weight: expected one for each of 20 rows"):
+        small(kind).fit(X, sample_weight=weights[1:])

@@ -1,0 +1,75 @@
+"""Outliers: the offset, the sign of decisions, weights, tables, and rows that cannot be judged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.estimators import RBM, RBMOutlier
+
+torch.set_num_threads(1)
+
+RANDOM = np.random.default_rng(0)
+CLOUD = RANDOM.normal(size=(200, 2)) * (1.0, 10.0) + (5.0, 0.0)
+FAR = np.array([[12.0, 0.0], [5.0, 90.0], [-4.0, -50.0]])
+
+
+def small(**settings) -> RBMOutlier:
+    return RBMOutlier(**{"n_hidden": 6, "epochs": 30, "random_state": 0, **settings})
+
+
+def test_far_rows_are_outliers() -> None:
+    judge = small().fit(CLOUD)
+    assert judge.predict(FAR).tolist() == [-1, -1, -1] and (judge.predict(CLOUD) == -1).mean() < 0.08
+    scores = judge.score_samples(CLOUD)
+    low, high = np.quantile(scores, [0.25, 0.75])
+    assert judge.offset_ == pytest.approx(low - 1.5 * (high - low))
+    np.testing.assert_allclose(judge.decision_function(CLOUD), scores - judge.offset_)
+    same = RBM(6, epochs=30, random_state=0).fit(CLOUD)  # the machine is that of an RBM
+    np.testing.assert_array_equal(same.score_samples(CLOUD), scores)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_contamination_is_the_fraction_of_training_rows(share: float) -> None:
+    judge = small(contamination=share).fit(CLOUD)
+    assert (judge.predict(CLOUD) == -1).mean() == pytest.approx(share, abs=0.005)
+    assert judge.offset_ == pytest.approx(np.quantile(judge.score_samples(CLOUD), share))
+
+
+def test_weights_are_repetitions() -> None:
+    weights = np.arange(200) % 3
+    settings = {"dtype": "float64", "initial_std": 0.03, "batch_size": 1000, "epochs": 40, "n_chains": 50}
+    one = small(**settings, contamination=0.1).fit(CLOUD, sample_weight=weights)
+    other = small(**settings, contamination=0.1).fit(CLOUD.repeat(weights, 0))
+    assert one.offset_ == pytest.approx(other.offset_, rel=1e-9)
+
+
+def test_tables_and_rows_that_are_not_whole() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"size": CLOUD[:, 0], "kind": np.where(CLOUD[:, 1] > 0, "a", "b")})
+    holed = frame.mask(RANDOM.random(frame.shape) < 0.1).dropna(how="all")
+    judge = small().fit(holed)
+    assert judge.predict(pandas.DataFrame({"size": [5.0, 15.0], "kind": ["a", "b"]})).tolist() == [1, -1]
+    far = pandas.DataFrame({"size": [5.0, 15.0, -5.0], "kind": None})
+    np.testing.assert_array_equal(judge.predict(far), [1, -1, -1])
+    whole = holed.dropna()
+    np.testing.assert_allclose(judge.decision_function(whole), judge.score_samples(whole) - judge.offset_)
+    # The mean of ln p over what p(kind | size) says the kind may be; its draws are ten.
+    p = np.exp([judge.score_samples(far.assign(kind=kind)) for kind in "ab"])
+    expected = (p / p.sum(0) * np.log(p)).sum(0) - judge.offset_
+    np.testing.assert_allclose(judge.decision_function(far), expected, atol=1.0)
+    assert np.isfinite(small(epochs=2).fit(holed[holed.isna().any(axis=1)]).offset_)
+
+
+def test_files_and_machines(tmp_path) -> None:
+    judge = small().fit(CLOUD)
+    judge.save(tmp_path / "judge.safetensors")
+    again = RBMOutlier.load(tmp_path / "judge.safetensors")
+    assert again.offset_ == judge.offset_
+    np.testing.assert_array_equal(again.decision_function(FAR), judge.decision_function(FAR))
+    around = RBMOutlier.from_machine(hm.load(tmp_path / "judge.safetensors"), CLOUD)
+    assert around.offset_ == judge.offset_
+    with pytest.raises(ValueError, match=r"path.*expected the machine of a RBM, received a RBMOutlier's"):
+        RBM.load(tmp_path / "judge.safetensors")
