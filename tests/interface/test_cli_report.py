@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -187,6 +188,14 @@ def test_refusals(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
     with open(tmp_path / "run" / "history.jsonl", "a") as file:
         file.write("{}\n")
     assert "history.jsonl is damaged" in cli.refuse("report", tmp_path / "run")
+
+
+def test_what_is_missing_is_named(
+    cli: CommandLine, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    told = cli.refuse("report", runs / "ucd", "--out", tmp_path / "page.html", status=1)
+    assert "pip install 'harmonium[report]'" in told
 
 
 def test_no_browser_complains(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
