@@ -132,7 +132,7 @@ def search(
 def _onward(hamiltonian: Hamiltonian) -> list[list[tuple[int, Tensor]]]:
     """For each layer its neighbours and J from it to them, (width, width_neighbour), contiguous."""
     onward: list[list[tuple[int, Tensor]]] = [[] for _ in hamiltonian.layers]
-    for (l, m, J), transposed in zip(hamiltonian.edges, hamiltonian.transposed, strict=True):
+    for (l, m, J), transposed in zip(hamiltonian.edges, hamiltonian.couplings.transposed, strict=True):
         onward[l].append((m, J.contiguous()))
         onward[m].append((l, transposed))
     return onward

@@ -63,11 +63,7 @@ class Gibbs(PairKernel):
         return Place(place.states, fields)
 
     def single(
-        self,
-        hamiltonian: Hamiltonian,
-        place: Place,
-        generator: torch.Generator,
-        antithetic: bool = False,
+        self, hamiltonian: Hamiltonian, place: Place, generator: torch.Generator, antithetic: bool = False
     ) -> Place:
         def draw(_: bool, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
             return [

@@ -26,11 +26,7 @@ class Metropolis(PairKernel):
         return _with_fields(hamiltonian, place)
 
     def single(
-        self,
-        hamiltonian: Hamiltonian,
-        place: Place,
-        generator: torch.Generator,
-        antithetic: bool = False,
+        self, hamiltonian: Hamiltonian, place: Place, generator: torch.Generator, antithetic: bool = False
     ) -> Place:
         return self._move(hamiltonian, place, generator, copies=1, antithetic=antithetic)
 

@@ -66,11 +66,7 @@ class PairKernel(ABC):
 
     @abstractmethod
     def single(
-        self,
-        hamiltonian: Hamiltonian,
-        place: Place,
-        generator: torch.Generator,
-        antithetic: bool = False,
+        self, hamiltonian: Hamiltonian, place: Place, generator: torch.Generator, antithetic: bool = False
     ) -> Place:
         """A sweep of one chain alone; of two that mirror each other's noise if ``antithetic``."""
 

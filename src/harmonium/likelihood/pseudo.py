@@ -109,7 +109,7 @@ class _Present(NamedTuple):
         """The hidden layers joined to a visible one, each with the coupling (width_l, width)."""
         law = self.hamiltonian
         joints = [joint for joint in law.graph.joints[l] if joint.other in self.normalisers]
-        return [(j.other, (law.couplings if j.above else law.transposed)[j.edge]) for j in joints]
+        return [(j.other, (law.couplings if j.above else law.couplings.transposed)[j.edge]) for j in joints]
 
     def all_units(self, l: int) -> Tensor:
         """Σ_i ln p(v_i | others) over the units of a visible layer, (rows,)."""

@@ -88,11 +88,6 @@ class Hamiltonian:
         return self.thetas[0][0].device
 
     @property
-    def transposed(self) -> tuple[Tensor, ...]:
-        """Jᵀ of every coupling, rows contiguous."""
-        return self.couplings.transposed
-
-    @property
     def edges(self) -> Iterator[tuple[int, int, Tensor]]:
         """Every edge with its coupling: l, m, J."""
         return ((l, m, J) for (l, m), J in zip(self.graph.edges, self.couplings, strict=True))

@@ -74,9 +74,6 @@ class AdaTAP(Scheme):
         self._sides = (groups[1 - self._inner], groups[self._inner])
         self._J = self._joined()
 
-    def begin(self, start: Tensor) -> Point:
-        return self.upwards(start)
-
     def sweep(self, point: Point, damping: Damping) -> Point:
         a, c, B, A, _ = (list(part) for part in point)
         fields, curvatures = self._reaction(point)

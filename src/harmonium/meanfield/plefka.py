@@ -55,9 +55,6 @@ class Plefka(Scheme):
             pairs = zip(hamiltonian.couplings, self._squares, strict=True)
             self._cubes = [-J * square for J, square in pairs]
 
-    def begin(self, start: Tensor) -> Point:
-        return self.upwards(start)
-
     def sweep(self, point: Point, damping: Damping) -> Point:
         a, c, B, A, _ = (list(part) for part in point)
         damped = not isinstance(damping, float) or damping > 0

@@ -75,7 +75,7 @@ class RelaxedBP(Scheme):
         super().__init__(hamiltonian)
 
     def begin(self, start: Tensor) -> Point:
-        point = self.upwards(start)
+        point = super().begin(start)
         for l, m, J in self.hamiltonian.edges:
             for sender, receivers in ((l, J.shape[1]), (m, J.shape[0])):
                 for part in (point.means[sender], point.variances[sender]):

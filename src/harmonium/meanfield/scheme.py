@@ -76,10 +76,6 @@ class Scheme(ABC):
         return part
 
     @abstractmethod
-    def begin(self, start: Tensor) -> Point:
-        """The point from visible means (batch, visible_width) with variance zero."""
-
-    @abstractmethod
     def sweep(self, point: Point, damping: Damping) -> Point:
         """Every free unit once; ``damping`` is the weight of the old fields, a number or (batch, 1)."""
 
@@ -104,7 +100,7 @@ class Scheme(ABC):
         fixed = layer.statistics(point.means[l])
         return tuple(torch.where(held, x, y) for x, y in zip(fixed, free, strict=True))
 
-    def upwards(self, start: Tensor) -> Point:
+    def begin(self, start: Tensor) -> Point:
         """Means at ``start``, hidden layers from what is there already, no curvature anywhere."""
         hamiltonian, graph = self.hamiltonian, self.hamiltonian.graph
         means = hamiltonian.split(start)
