@@ -48,9 +48,13 @@ CALLS: dict[str, Callable[..., Any]] = {
     "planted": lambda **s: hm.chains.planted(machine(), 9, sweeps=3, **s),
     "meet": lambda **s: hm.couplings.meet(machine(), hm.couplings.Gibbs(), ROWS, **s).times,
     "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
+    "task": lambda **s: torch.rand(
+        3, generator=hm.rules.cd().task(machine(), ROWS, weights=None, **s).generator
+    ),
     "pseudo_log_likelihood": lambda **s: hm.likelihood.pseudo_log_likelihood(
         machine(), ROWS, sampled=2, **s
     ),
+    "predictive_log_score": lambda **s: hm.likelihood.predictive_log_score(machine(), ROWS, **s),
     "ais": lambda **s: torch.tensor(hm.likelihood.ais(machine(), 9, 9, **s)),
     "annealed_bound": lambda **s: hm.likelihood.annealed_bound(
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)]), ROWS, 0.0, **s
