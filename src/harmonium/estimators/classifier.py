@@ -43,6 +43,8 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
     **Missing labels** make it semi-supervised: a row without its label teaches ln p(x) in its place. Missing
     are NaN, None and pandas' NA, and what ``missing_label`` names.
 
+    All other parameters are those of ``RBM``; some have other defaults.
+
     Args:
         n_hidden: hidden units, at least 1.
         objective: "hybrid", with w = ``joint``; "discriminative", w = 0; "joint", w = 1.
@@ -59,10 +61,6 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
             missing cell.
         dtype: of the machine; None: float64 for float64 data, else float32, which is faster for many rows.
-        visible, unknown, binarise, hidden, hidden_states, sweeps, n_chains, batch_size, max_updates, centred,
-            optimizer, schedule, clip_norm, weight_decay, averaging, initial_std, validation_fraction,
-            n_iter_no_change, warm_start, log_partition, ais_chains, ais_temperatures, verbose, device,
-            random_state: see ``RBM``; some have other defaults.
 
     Attributes:
         classes_: the labels, sorted.

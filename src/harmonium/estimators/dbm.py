@@ -36,6 +36,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     Rows go in and come out in the data's own units, as with ``RBM``. ``harmonium.train`` offers more settings
     on the machine itself.
 
+    All other parameters are those of ``RBM``; some have other defaults.
+
     Args:
         n_hidden: units of the hidden layers from the lowest up, each at least 1; two or more for a deep
             machine.
@@ -55,10 +57,6 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         pretraining: passes over the rows for every pair of neighbouring layers before all layers are trained
             together, at least 0: greedy pretraining by centred PCD-1 (``harmonium.training.pretrain``), at
             the same learning rate.
-        visible, unknown, binarise, hidden_states, sweeps, n_chains, batch_size, max_updates, learning_rate,
-            optimizer, schedule, clip_norm, weight_decay, averaging, early_stopping, validation_fraction,
-            n_iter_no_change, warm_start, log_partition, ais_chains, ais_temperatures, dtype, verbose, device,
-            random_state: see ``RBM``.
 
     Attributes:
         machine_, encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.

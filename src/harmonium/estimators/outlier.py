@@ -31,12 +31,13 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     A row is an outlier where ln p of it is below ``offset_``. Rows may lack cells: ln p of what such a row
     shows is not on the same scale, so that it is judged by the mean of ln p over draws of these cells.
 
+    All other parameters are those of ``RBM``.
+
     Args:
         n_hidden: hidden units, at least 1.
         contamination: the fraction of the training rows that are outliers, in (0, 0.5]; "auto": those below
             the lower quartile of ln p by more than one and a half times the distance of the quartiles (Tukey
             1977), of a normal law 0.35 %.
-        visible, unknown and all others: see ``RBM``.
 
     Attributes:
         offset_: below which ln p is an outlier's, in nats. It is found on the training rows, or on those that
