@@ -87,7 +87,7 @@ def test_quantiles_are_the_inverse_of_the_distribution(low: float, high: float, 
     arguments, exact = corners(low, high, dtype)
     whole = truth(*exact).log_partition
     previous = None
-    for level in (0.0, 1e-6, 0.03, 0.31, 0.5, 0.77, 0.999, 1 - 2.0**-24):
+    for level in (0.0, 1e-6, 0.03, 0.5, 0.999, 1 - 2.0**-24):
         u = torch.full_like(arguments[0], level)
         x = truncated_quantile(u, *arguments)
         assert bool(((x >= low) & (x <= high)).all())
