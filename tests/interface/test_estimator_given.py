@@ -155,3 +155,27 @@ def test_columns_of_a_classifier() -> None:
 def test_what_cannot_be_given(rbm, use, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         use(rbm)
+
+
+@pytest.mark.parametrize("column", ["city", "height", "member"])
+def test_a_column_of_a_table_whose_kinds_are_mixed(column: str) -> None:
+    """Units of a kind stand together, columns do not: what is predicted is the column that was asked for."""
+    random = np.random.default_rng(1)
+    group = random.integers(0, 3, 90)
+    mixed = pandas.DataFrame(
+        {
+            "height": 170 + 10.0 * group + random.normal(size=90),
+            "city": np.array(["Ulm", "Rom", "Bern"])[group],
+            "weight": 1000 + 100.0 * group + 10 * random.normal(size=90),
+            "member": np.where(group > 1, "yes", "no"),
+            "town": np.array(["a", "b", "c"])[group],
+        }
+    )
+    rbm = RBM(8, epochs=200, learning_rate=0.3, random_state=0).fit(mixed)
+    assert [unit.name for unit in rbm.encoder_.columns] == ["height", "weight", "city", "town", "member"]
+    holes = mixed.assign(**{column: None})
+    told = rbm.predict_column(holes, column, sweeps=20, random_state=0)
+    if column == "height":
+        assert told.min() > 150 and told.max() < 220
+    else:
+        assert (told == mixed[column]).mean() > 0.8

@@ -193,17 +193,23 @@ class Coding:
             self._check_width(states.shape[1])
             states = states.to(self.machine.device, self.machine.dtype)
             if not isinstance(self.encoder, Table) and holes(X).any():
-                hole = by_column(self.machine, self.units(torch.from_numpy(holes(X))), len(X))
+                hole = by_column(self.machine, self.units(torch.from_numpy(holes(X)), rest), len(X))
                 states = states.masked_fill(hole, torch.nan)
             self.machine.check_rows(states, "X", missing=True)
         return states
 
-    def units(self, columns: Tensor) -> Tensor:
-        """Booleans of the data's columns, the label's not among them, as booleans of visible units.
+    def units(self, columns: Tensor, rest: DataSet) -> Tensor:
+        """Booleans of the columns of data, (rows, columns), as booleans of visible units.
+
+        Args:
+            columns: in the order of the data's.
+            rest: the data without the label, whose units they are.
 
         Raises:
             ValueError: a number of columns that the machine's units do not stand for.
         """
+        if isinstance(self.encoder, Table):
+            columns = columns[:, self.encoder.order(rest.sheet())]
         n_units = visible_units(self.machine) - (self.label is not None)
         if n_units % columns.shape[1]:
             raise ValueError(f"X: expected a column for each of {n_units} units, received {columns.shape[1]}")

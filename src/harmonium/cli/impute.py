@@ -90,7 +90,7 @@ def impute(
     absent = _pattern(missing, X, shape, seed)
     with naming(data):
         states = coding.states(dataset)
-        units = coding.units(absent).to(machine.device) | unobserved(machine, states)
+        units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
         with working(f"completing {len(X)} rows"):
             chains = draws if imputations is None else max(draws, imputations)
             done = fill_in(machine, states, units, method, draws=chains, sweeps=sweeps, seed=seed)

@@ -254,14 +254,18 @@ class Table(Encoder):
         assert self.places is not None
         return [x for _, x in sorted(zip(self.places, columns, strict=True), key=itemgetter(0))]
 
-    def _matched(self, sheet: Sheet) -> list[Cells]:
-        """The cells of each column."""
+    def order(self, sheet: Sheet) -> list[int]:
+        """Where in a sheet the column of each unit stands: by name where both have names, else by number.
+
+        Raises:
+            ValueError: other columns.
+        """
         names = [cells.name for cells in sheet.columns]
-        if NUMPY in (self.library, sheet.library) and len(names) != len(self.columns):
-            raise ValueError(f"X: expected {len(self.columns)} columns, received {len(names)}")
         if NUMPY in (self.library, sheet.library):
+            if len(names) != len(self.columns):
+                raise ValueError(f"X: expected {len(self.columns)} columns, received {len(names)}")
             assert self.places is not None
-            return [sheet.columns[place] for place in self.places]
+            return list(self.places)
         lacking = [name for name in self.names if name not in names]
         more = [name for name in names if name not in self.names]
         if lacking or more:
@@ -269,7 +273,11 @@ class Table(Encoder):
             raise ValueError(
                 f"X: expected columns {_list(list(self.names))} as in fit; the frame {complaint}"
             )
-        return [sheet.columns[names.index(column.name)] for column in self.columns]
+        return [names.index(column.name) for column in self.columns]
+
+    def _matched(self, sheet: Sheet) -> list[Cells]:
+        """The cells of each unit."""
+        return [sheet.columns[place] for place in self.order(sheet)]
 
     def _decoded(self, X: Any) -> list[Array]:
         x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X

@@ -89,8 +89,9 @@ class Conditional(Generative):
             )
             best[~by_sum] = (done.best if discrete else done.mean).to(best)
         if isinstance(self.encoder_, Table):
-            column_values: Array = self.encoder_.sheet(self._data(best)).columns[j].values
-            return column_values
+            name, sheet = self.encoder_.columns[j].name, self.encoder_.sheet(self._data(best))
+            (told,) = [cells.values for cells in sheet.columns if cells.name == name]
+            return told
         rows: Array = self._rows(best)
         return rows[:, j]
 
