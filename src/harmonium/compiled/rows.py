@@ -1,4 +1,4 @@
-"""What runs over batches of rows: half-steps and couplings of units with two values, and parts of products.
+"""What runs over batches of rows: half-steps and couplings of units with two values, and sums of few rows.
 
 Batched products give the fields; what is left of a half-step (sigmoids, noise, the maximal coupling with its
 rejection loop) costs as much again in eager tensor code, and a fraction of it in one pass over each row.
@@ -87,62 +87,6 @@ def count_nonzero(first: int, last: int, x: Any, counts: Any) -> None:
         for i in range(x.shape[1]):
             count += x[row, i] != 0
         counts[row] = count
-
-
-@jit
-def whole(first: int, last: int, x: Any, out: Any, wrong: Any) -> None:
-    """Fills ``out`` with x as int8, and ``wrong`` with how often that is not exact."""
-    for row in range(first, last):
-        count = 0
-        for i in range(x.shape[1]):
-            out[row, i] = np.int8(np.int32(x[row, i]))
-            count += np.float32(out[row, i]) != x[row, i]
-        wrong[row] = count
-
-
-@jit
-def split(first: int, last: int, y: Any, per_unit: Any, by_row: bool, digits: Any) -> None:
-    """Fills ``digits`` (2 or 3, k, n) with y · per_unit, rounded, the lowest digit first.
-
-    ``per_unit`` has an entry for each column of y, or each row; float64, so that nothing else is rounded.
-    """
-    more, scale = len(digits) == 3, per_unit
-    if by_row:
-        scale = np.empty(y.shape[1])
-    for row in range(first, last):
-        a, low, middle, high = y[row], digits[0, row], digits[1, row], digits[len(digits) - 1, row]
-        if by_row:
-            scale[:] = per_unit[row]
-        for i in range(len(a)):
-            q = np.int32(np.rint(np.float64(a[i]) * scale[i]))
-            d = ((q + np.int32(128)) & np.int32(255)) - np.int32(128)
-            low[i] = np.int8(d)
-            q = (q - d) >> np.int32(8)
-            d = ((q + np.int32(128)) & np.int32(255)) - np.int32(128) if more else q
-            middle[i] = np.int8(d)
-            high[i] = np.int8((q - d) >> np.int32(8)) if more else np.int8(q)
-
-
-@jit
-def join(
-    first: int, last: int, out: Any, units: Any, by_row: bool, low: Any, middle: Any, high: Any = None
-) -> None:
-    """Fills ``out`` with unit · (low + 256 middle + 256² high), a unit for each column of it, or each row."""
-    scale = units
-    if by_row:
-        scale = np.empty(out.shape[1])
-    for row in range(first, last):
-        o, a, b = out[row], low[row], middle[row]
-        if by_row:
-            scale[:] = units[row]
-        if high is None:
-            for i in range(len(o)):
-                o[i] = np.float32((np.float64(b[i]) * 256.0 + np.float64(a[i])) * scale[i])
-        else:
-            c = high[row]
-            for i in range(len(o)):
-                rest = np.float64(b[i]) * 256.0 + np.float64(a[i])
-                o[i] = np.float32((np.float64(c[i]) * 65536.0 + rest) * scale[i])
 
 
 @jit

@@ -137,10 +137,20 @@ def over_rows(name: str, rows: int, *arguments: Any) -> None:
     """Runs a function of ``compiled.rows`` over all rows, cut among torch's threads."""
     from harmonium.compiled import rows as functions  # needs numba, and compiles at its first call
 
-    function = getattr(functions, name)
+    _cut(getattr(functions, name), rows, 16, arguments)
+
+
+def over_tiles(name: str, shares: int, *arguments: Any) -> None:
+    """Runs a function of ``compiled.tiles`` over all shares, cut among torch's threads."""
+    from harmonium.compiled import tiles as functions
+
+    _cut(getattr(functions, name), shares, 4, arguments)
+
+
+def _cut(function: Callable[..., object], shares: int, least: int, arguments: Sequence[Any]) -> None:
     arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
-    threads = min(torch.get_num_threads(), max(rows // 16, 1))
-    cuts = list(pairwise(rows * part // threads for part in range(threads + 1)))
+    threads = min(torch.get_num_threads(), max(shares // least, 1))
+    cuts = list(pairwise(shares * part // threads for part in range(threads + 1)))
     share_out(lambda part: function(*cuts[part], *arrays), threads)
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import floor, log
 from time import get_clock_info, perf_counter, thread_time
-from typing import Final, final
+from typing import Final, cast, final
 
 import torch
 
@@ -151,7 +151,7 @@ def measure() -> Choice:
         if dense.works(library)
     }
     if digits.work():
-        known, whole = digits.Digits(y, digits.EXACT), x.to(torch.int8)
+        known, whole = digits.Digits(y, digits.EXACT), cast("digits.Whole", digits.whole_numbers(x))
         ways["digits"] = lambda: known.times(whole)
         ways["split"] = lambda: digits.Digits(y, digits.EXACT)
     if COMPILED:

@@ -9,19 +9,35 @@ keeps 24 bits of every entry, and loses some again whenever it adds.
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, final
+from typing import Final, NamedTuple, cast, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium.compiled import serving
 from harmonium.compiled.serving import COMPILED
+from harmonium.products.tiles import SIZE, Tiles, serves
 
 EXACT: Final = 3
 """Digits that keep as much as float32 does: off by at most 6.1e-8 of the largest entry beside."""
 MEANS: Final = 2
 """Digits for statistics: off by at most 1.6e-5 of the largest entry beside."""
-_TERMS = 1 << 17  # of a sum of states times digits, up to 127 · 128 each, that 32 bits hold with 1,000 more
+_BELOW = (1 << 17) - 1  # bits of a float32 that a unit leaves 0: its products with sums of digits are exact
+_LOT = 1024  # rows that are summed at once
+_TERMS = 1 << 16  # of a sum of bytes times digits, up to 255 · 128 each, that 32 bits hold
+
+
+class Whole(NamedTuple):
+    """A matrix of whole numbers in [0, 255] or [-128, 127], as bytes.
+
+    Attributes:
+        entries: (m, k), uint8, contiguous: the numbers and ``zero``.
+        zero: the byte that stands for 0: 0 or 128.
+    """
+
+    entries: Tensor
+    zero: int
 
 
 @final
@@ -29,43 +45,80 @@ class Digits:
     """A matrix in digits, for products with whole numbers.
 
     Args:
-        y: (k, n), float32 on a CPU.
+        y: (k, n), float32 on a CPU, of a shape that ``serve``.
         digits: how many, 2 or 3.
         transposed: whether yᵀ is to be multiplied: then each row of y has a unit, not each column.
+        zeros: how many rows of zeros follow those of y (yᵀ).
     """
 
-    def __init__(self, y: Tensor, digits: int, transposed: bool = False) -> None:
-        top = 127 * 256 ** (digits - 1)  # not 127 in every digit, which rounding could exceed
-        largest = y.detach().abs().amax(1 if transposed else 0).double()
-        self._transposed = transposed
-        self._units = largest / top
-        self._digits = torch.empty((digits, *y.shape), dtype=torch.int8)
-        per_unit = torch.where(largest > 0, top / largest, 0.0)
-        serving.over_rows("split", len(y), y, per_unit, transposed, self._digits)
+    def __init__(self, y: Tensor, digits: int, transposed: bool = False, zeros: int = 0) -> None:
+        y = y.detach().contiguous()
+        k, n = y.shape[::-1] if transposed else y.shape
+        tiles = [Tiles(k + zeros, n) for _ in range(digits)]
+        words = [each.words for each in tiles]
+        columns, rows = words[0].shape[:2]
+        unit = torch.empty(n)
+        if transposed:
+            serving.over_tiles("largest_of_rows", n, y, unit)
+        else:
+            serving.over_tiles("largest_of_columns", columns, y, unit)
+        unit /= 127 * 256 ** (digits - 1)  # not 127 in every digit, which rounding could exceed
+        unit.view(torch.int32).add_(_BELOW).bitwise_and_(~_BELOW)
+        per_unit = torch.where(unit > 0, 1 / unit.double(), 0.0)
+        if transposed:
+            serving.over_tiles("split_transposed", columns, y, per_unit, *words)
+        else:
+            serving.over_tiles("split", rows, y, per_unit, *words)
+        self._digits = [(each, unit * 256**digit) for digit, each in enumerate(tiles)]
+        self._summed = False
 
-    def times(self, x: Tensor) -> Tensor:
-        """x @ y (x @ yᵀ), in float32, with an x (m, k) of int8 in [-127, 127]."""
-        return self._joined([torch._int_mm(x, d.t() if self._transposed else d) for d in self._digits])
-
-    def under(self, x: Tensor) -> Tensor:
-        """yᵀ @ x, in float32, with an x (k, m) like that and a y that is not transposed."""
-        return self._joined([torch._int_mm(d.t(), x) for d in self._digits], rows=True)
-
-    def _joined(self, parts: list[Tensor], rows: bool = False) -> Tensor:
-        out = torch.empty(parts[0].shape)
-        serving.over_rows("join", len(out), out, self._units, rows, *parts)
-        return out
+    def times(self, x: Whole) -> Tensor:
+        """x @ y (x @ yᵀ), (m, n) in float32, with an x (m, k)."""
+        if x.zero and not self._summed:
+            self._summed = True
+            for tiles, _ in self._digits:
+                tiles.sum_columns()
+        total = None
+        for tiles, unit in self._digits:
+            total = tiles.add_product(*x, unit, total)
+        return cast("Tensor", total)
 
 
-def whole_numbers(x: Tensor) -> Tensor | None:
-    """x, (m, k), as int8 where that and its products with digits from either side are exact, else None."""
-    if max(x.shape) > _TERMS:
+def whole_numbers(x: Tensor) -> Whole | None:
+    """x, (m, k) in float32, in bytes where these and their products with digits are exact, else None."""
+    if x.shape[1] > _TERMS:
         return None
-    if not torch.equal(x[:1].to(torch.int8).to(x.dtype), x[:1]):  # real numbers show at once
+    first = x[:1]
+    if not torch.equal(first.to(torch.int8).to(x.dtype), first):  # real numbers show at once
         return None
-    out, wrong = torch.empty(x.shape, dtype=torch.int8), torch.empty(len(x), dtype=torch.int64)
-    serving.over_rows("whole", len(x), x, out, wrong)
-    return None if bool(wrong.any()) else out
+    out, wrong = torch.empty(x.shape, dtype=torch.uint8), torch.empty(len(x), dtype=torch.int64)
+    for zero in (0, 128):
+        if zero == 0 and bool((first < 0).any()):
+            continue
+        serving.over_tiles("whole", len(x), x, zero, out, wrong)
+        if not bool(wrong.any()):
+            return Whole(out, zero)
+    return None
+
+
+def sum_over_rows(x: Whole, y: Tensor) -> Tensor:
+    """Σ_rows x ⊗ y, (k, n) in float32, with x (rows, k) and y (rows, n) in ``MEANS`` digits."""
+    total = None
+    for start in range(0, len(y), _LOT):
+        entries, others = x.entries[start : start + _LOT], y[start : start + _LOT]
+        rows = -(-len(others) // SIZE) * SIZE  # so that there are few shapes
+        across = torch.full((entries.shape[1], rows), x.zero, dtype=torch.uint8)
+        if entries.shape[1] % 8 == len(others) % 8 == 0:
+            words = [bytes_.view(torch.int64).numpy().view(np.uint64) for bytes_ in (entries, across)]
+            serving.over_tiles("turn", len(others) // 8, *words)
+        else:
+            across[:, : len(others)] = entries.t()
+        if serves(rows, y.shape[1]):
+            term = Digits(others, MEANS, zeros=rows - len(others)).times(Whole(across, x.zero))
+        else:
+            term = (across[:, : len(others)].float() - x.zero) @ others
+        total = term if total is None else total.add_(term)
+    return cast("Tensor", total)
 
 
 def int8_product(x: Tensor, y: Tensor) -> Tensor:
@@ -78,12 +131,16 @@ def int8_product(x: Tensor, y: Tensor) -> Tensor:
 
 @cache
 def work() -> bool:
-    """Whether int8 products are there and right, and compiled code is."""
-    if not COMPILED:
+    """Whether products of bytes are there and right, and compiled code is."""
+    if not (COMPILED and serves(256, 70)):
         return False
-    x = torch.tensor([[127, -127, 1, 0], [-127, -127, 127, 127]], dtype=torch.int8).repeat(9, 20)
-    y = torch.tensor([[127, 1, -128], [-128, 0, 127]], dtype=torch.int8).repeat(40, 6)
+    x = torch.tensor([[127.0, 127, 1, 0], [-128, -128, 127, 127]]).repeat(9, 64)
+    y = torch.tensor([[127.0, 1, -127], [127, 0, 127]]).repeat(128, 24)[:, :70]
+    whole, truth = whole_numbers(x), x @ y
     try:
-        return bool(torch.equal(int8_product(x, y), x.float() @ y.float()))
-    except (RuntimeError, AttributeError, NotImplementedError):
+        # Older processors add up in 16 bits, which these do not fit.
+        return whole is not None and torch.allclose(
+            Digits(y, MEANS).times(whole), truth, rtol=0, atol=1e-4 * float(truth.abs().max())
+        )
+    except (RuntimeError, AttributeError, NotImplementedError, TypeError):
         return False

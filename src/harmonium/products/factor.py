@@ -10,9 +10,10 @@ from torch import Tensor
 
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large
-from harmonium.products.digits import EXACT, MEANS, Digits, whole_numbers
+from harmonium.products.digits import EXACT, Digits, Whole, sum_over_rows, whole_numbers
 from harmonium.products.product import product
 from harmonium.products.sparse import add_rows, few, few_rows
+from harmonium.products.tiles import serves
 
 _TRANSPOSED = 256  # rows from which on a transposed copy is worth its time
 _LOT = 1000  # rows from which on a product gains nothing from more of them
@@ -50,7 +51,7 @@ class Factor:
             return add_rows(x, self._made("rows", transposed), torch.zeros(len(x), y.shape[1]))
         if expected >= (choice().digits_from or inf):
             whole = whole_numbers(x)
-            if whole is not None:
+            if whole is not None and serves(*y.shape):
                 digits: Digits = self._made("digits", transposed)
                 return digits.times(whole)
         return product(x, y)
@@ -82,7 +83,7 @@ class RowProducts:
     def __init__(self, like: Tensor) -> None:
         self._like = like
         self._total: Tensor | None = None
-        self._waiting: list[tuple[str, Tensor, Tensor]] = []
+        self._waiting: list[tuple[tuple[str, int], Tensor, Tensor]] = []
 
     def add(self, x: Tensor, y: Tensor, weight: float | Tensor = 1.0) -> None:
         """Adds Σ_rows weight · x ⊗ y.
@@ -104,10 +105,10 @@ class RowProducts:
             for way, states, others in (("digits", x, y), ("swapped", y, x)):
                 whole = whole_numbers(states)
                 if whole is not None:
-                    self._wait(way, whole, _weighted(others, weight))
+                    self._wait((way, whole.zero), whole.entries, _weighted(others, weight))
                     return
         # States may change in place while they wait.
-        self._wait("real", x.clone() if len(x) < _LOT else x, _weighted(y, weight))
+        self._wait(("real", 0), x.clone() if len(x) < _LOT else x, _weighted(y, weight))
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on."""
@@ -119,7 +120,7 @@ class RowProducts:
         self._flush()
         return torch.zeros_like(self._like) if self._total is None else self._total
 
-    def _wait(self, way: str, x: Tensor, y: Tensor) -> None:
+    def _wait(self, way: tuple[str, int], x: Tensor, y: Tensor) -> None:
         if self._waiting and self._waiting[0][0] != way:
             self._flush()
         self._waiting.append((way, x, y))
@@ -132,11 +133,12 @@ class RowProducts:
         ways, *parts = zip(*self._waiting, strict=True)
         x, y = map(_together, parts)
         self._waiting = []
-        if ways[0] == "real":
+        way, zero = ways[0]
+        if way == "real":
             self.grow(product(x.t(), y))
         else:
-            known = Digits(y, MEANS)
-            self.grow(known.under(x) if ways[0] == "swapped" else known.times(x.t()))
+            term = sum_over_rows(Whole(x, zero), y)
+            self.grow(term.t().contiguous() if way == "swapped" else term)
 
 
 def _together(parts: tuple[Tensor, ...]) -> Tensor:
