@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,7 @@ class Rows:
         elif isinstance(X, Tensor):
             fetch = _from_tensor
         elif isinstance(X, np.ndarray):
-            in_memory = not _is_mapped(X)
+            in_memory = _mapped(X) is None
             fetch = _from_array if in_memory else _from_file
         else:
             raise TypeError(
@@ -252,10 +253,13 @@ def _from_array(X: Any, index: Index) -> Any:
 def _from_file(X: Any, index: Index) -> Any:
     try:
         if isinstance(index, slice):
-            return np.array(X[index])
-        # Files are read forwards, and h5py takes nothing but strictly increasing positions.
-        positions, inverse = np.unique(index, return_inverse=True)
-        return np.asarray(X[positions])[inverse]
+            read = np.array(X[index])
+        else:
+            # Files are read forwards, and h5py takes nothing but strictly increasing positions.
+            positions, inverse = np.unique(index, return_inverse=True)
+            read = np.asarray(X[positions])[inverse]
+        _forget(X)
+        return read
     except (OSError, RuntimeError) as error:  # HDF5 finds damage in a chunk when it is read, not before
         raise ValueError(f"{X.file.filename}: rows cannot be read, {error}") from error
 
@@ -264,9 +268,20 @@ def _from_sparse(X: Any, index: Index) -> Any:
     return X[index].toarray()
 
 
-def _is_mapped(X: Any) -> bool:
+def _mapped(X: Any) -> np.memmap[Any, Any] | None:
+    """The memory map that an array is a view of."""
     while isinstance(X, np.ndarray):
         if isinstance(X, np.memmap):
-            return True
+            return X
         X = X.base
-    return False
+    return None
+
+
+def _forget(X: Any) -> None:
+    """Gives back the pages of a file that were mapped to read some rows: they would add up to the file.
+
+    They stay where the system keeps what it has read of files. A map that may be written to is left alone.
+    """
+    mapped = _mapped(X)
+    if mapped is not None and mapped.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]

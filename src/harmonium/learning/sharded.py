@@ -130,16 +130,17 @@ def _parts(total: Tensor, hamiltonian: Hamiltonian, centred: bool) -> tuple[Stat
     delta, thetas = Statistics(hamiltonian), []
     for theta in hamiltonian.thetas:
         thetas.append([shaped.pop(0) for _ in theta])
-    delta.add_sums(thetas, [x.clone() for x in shaped])
+    delta.add_sums(thetas, shaped)
     return delta, list(pieces[len(like) :])
 
 
 def _together(notes: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of what the shards say, and the longest of what is longest."""
-    if not notes:
-        return {}
+    """The mean of what those shards say that say it, and the longest of what is longest."""
+    found: dict[str, list[float]] = {}
+    for each in notes:
+        for name, value in each.items():
+            found.setdefault(name, []).append(value)
     return {
         name: max(values) if "longest" in name else sum(values) / len(values)
-        for name in notes[0]
-        for values in [[each[name] for each in notes if name in each]]
+        for name, values in found.items()
     }
