@@ -1,12 +1,13 @@
 """How much memory training takes on a file of rows that is larger than memory.
 
-``python experiments/streamed_rows.py`` writes 12 GB of 0/1 rows (784 columns, one byte each), trains a machine on
-them in 2 processes, each row once, and looks four times a second at what each process holds. The file is removed.
-It fails where a process held more than ``--limit``.
+``python experiments/streamed_rows.py`` writes 12 GB of 0/1 rows (784 columns, one byte each), trains a
+machine on them in 2 processes, each row once, and looks four times a second at what each process holds. The
+file is removed. It fails where a process held more than ``--limit``.
 
 What is measured, from /proc, the largest value of the whole run of each process:
 
-- resident: every page that is in memory for the process, code, libraries and pages of the file included (VmHWM);
+- resident: every page that is in memory for the process, those of code, libraries and the file included
+  (VmHWM);
 - anonymous: what no file stands behind, and what the system could not drop (RssAnon);
 - proportional: resident, with shared pages divided among those that share them (Pss).
 """

@@ -24,6 +24,7 @@ Fetch = Callable[[Any, Index], Any]
 
 # The elements that one chunk of a whole pass holds: 8 MB in float64.
 _CHUNK = 1 << 20
+_FAULTS = 512  # rows of a file between two of which pages are given back; each may map 64 KiB
 
 
 class Rows:
@@ -253,12 +254,16 @@ def _from_array(X: Any, index: Index) -> Any:
 def _from_file(X: Any, index: Index) -> Any:
     try:
         if isinstance(index, slice):
-            read = np.array(X[index])
-        else:
-            # Files are read forwards, and h5py takes nothing but strictly increasing positions.
+            return _forgotten(X, np.array(X[index]))
+        # Files are read forwards, and h5py takes nothing but strictly increasing positions.
+        if not isinstance(X, np.ndarray):
             positions, inverse = np.unique(index, return_inverse=True)
-            read = np.asarray(X[positions])[inverse]
-        _forget(X)
+            return np.asarray(X[positions])[inverse]
+        read = np.empty((len(index), X.shape[1]), X.dtype)
+        order = np.argsort(index, kind="stable")
+        for start in range(0, len(index), _FAULTS):
+            piece = order[start : start + _FAULTS]
+            read[piece] = _forgotten(X, X[index[piece]])
         return read
     except (OSError, RuntimeError) as error:  # HDF5 finds damage in a chunk when it is read, not before
         raise ValueError(f"{X.file.filename}: rows cannot be read, {error}") from error
@@ -277,11 +282,12 @@ def _mapped(X: Any) -> np.memmap[Any, Any] | None:
     return None
 
 
-def _forget(X: Any) -> None:
-    """Gives back the pages of a file that were mapped to read some rows: they would add up to the file.
+def _forgotten(X: Any, read: NDArray[Any]) -> NDArray[Any]:
+    """What was read, once the pages that were mapped for it are given back: they would add up to the file.
 
     They stay where the system keeps what it has read of files. A map that may be written to is left alone.
     """
     mapped = _mapped(X)
     if mapped is not None and mapped.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
         mapped._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+    return read

@@ -10,6 +10,7 @@ from typing import Final
 
 import torch
 from torch import distributed as dist
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 TIMEOUT: Final = 600.0
 """Seconds after which a process gives up to wait for another that neither answers nor has died."""
@@ -45,9 +46,9 @@ def together(device: str | torch.device = "cpu", timeout: float = TIMEOUT) -> It
     theirs = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     rank = int(os.environ["RANK"])
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    opened = dist.TCPStore(address, port, size, not theirs and rank == 0, patience)
+    opened = TCPStore(address, port, size, not theirs and rank == 0, patience)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    store = dist.PrefixStore(f"harmonium/{attempt}", opened)
+    store = PrefixStore(f"harmonium/{attempt}", opened)
     dist.init_process_group(
         "nccl" if where.type == "cuda" else "gloo",
         store=store,
