@@ -38,13 +38,13 @@ def train(X, **settings) -> hm.training.TrainingRun:
 class Bits:
     """Batches of random bits, four an epoch, of a size that changes."""
 
-    def __init__(self, batches: int = 4, width: int = 6) -> None:
-        self.batches, self.width, self.place, self.epoch = batches, width, 0, 0
+    def __init__(self, batches: int = 4, width: int = 6, seed: int = 0) -> None:
+        self.batches, self.width, self.seed, self.place, self.epoch = batches, width, seed, 0, 0
 
     def __iter__(self):
         while self.place < self.batches:
             self.place += 1
-            generator = np.random.default_rng((self.epoch, self.place))
+            generator = np.random.default_rng((self.seed, self.epoch, self.place))
             yield generator.integers(0, 2, (8 + self.place, self.width))
         self.place, self.epoch = 0, self.epoch + 1
 

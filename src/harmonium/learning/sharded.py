@@ -14,7 +14,6 @@ from harmonium._checks import Numbers
 from harmonium.distributed import Shards
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
-from harmonium.machine.hamiltonian import Couplings
 
 
 @final
@@ -68,19 +67,15 @@ class Sharded:
             ValueError: as of the rule; fewer rows than shards, or chains that the shards do not divide.
         """
         whole = self.rule.task(machine, v, seed, weights)
-        rows, shards = len(whole.v), self.shards
-        if rows < shards.number:
-            raise ValueError(
-                f"batch_size: expected at least one row for each of {shards.number} shards, received {rows}"
-            )
-        place = torch.arange(rows, device=whole.v.device) * shards.number // rows
+        shards = self.shards
+        place = torch.arange(len(whole.v), device=whole.v.device)
+        parts = shards.rows(len(whole.v), "batch_size")
         before = [None] * len(shards.own) if state is None else state
         sums, kept, notes = [], [], []
-        for shard, noise, old in zip(shards.own, shards.generators(whole.generator), before, strict=True):
-            # What a Hamiltonian makes of its couplings depends on how much it has multiplied.
-            law = replace(whole.hamiltonian, couplings=Couplings(whole.hamiltonian.couplings))
+        for rows, noise, old in zip(parts, shards.generators(whole.generator), before, strict=True):
+            law = whole.hamiltonian.anew()
             task = replace(
-                whole.take(place == shard),
+                whole.take((place >= rows.start) & (place < rows.stop)),
                 hamiltonian=law,
                 generator=noise,
                 into=Statistics(law),

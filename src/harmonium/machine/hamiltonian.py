@@ -135,6 +135,10 @@ class Hamiltonian:
         clamp = Clamp(self, held, rows)
         return replace(self, held=None if clamp.empty else clamp)
 
+    def anew(self) -> Hamiltonian:
+        """The same, which knows nothing of what others have multiplied: bits depend on how much that was."""
+        return replace(self, couplings=Couplings(self.couplings))
+
     def fixes(self, layer: int) -> bool:
         """Whether every entry of a layer is held."""
         return self.held is not None and self.held.fixes(layer)

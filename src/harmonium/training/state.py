@@ -105,7 +105,7 @@ class TrainingState:
         """Take over the state, and the way to multiply, of the process that leads."""
         if group.size == 1:
             return
-        products.use(group.share(str(products.choice())))
+        products.agree(group)
         shared = group.share((self.content(), self.history.records))
         if not group.leads:
             content, records = shared
