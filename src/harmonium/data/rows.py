@@ -24,7 +24,7 @@ Fetch = Callable[[Any, Index], Any]
 
 # The elements that one chunk of a whole pass holds: 8 MB in float64.
 _CHUNK = 1 << 20
-_FAULTS = 512  # rows of a file between two of which pages are given back; each may map 64 KiB
+_FAULTS = 64  # rows of a file after which pages are given back: each may map one of 2 MiB
 
 
 class Rows:
