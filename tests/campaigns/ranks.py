@@ -1,8 +1,8 @@
 """Processes that train one machine under torchrun, one of which is killed: the rest is torchrun's and ours.
 
-A run of ``torchrun --max-restarts 1`` in some processes loses one of them to SIGKILL at a random moment. A case
-fails where torchrun does not end well within ``--limit`` seconds of it, where the machine is not that of an
-uninterrupted run bit for bit, or where the records are not those of one run. ``--plain`` makes the process
+A run of ``torchrun --max-restarts 1`` in some processes loses one of them to SIGKILL at a random moment. A
+case fails where torchrun does not end well within ``--limit`` seconds of it, where the machine is not that of
+an uninterrupted run bit for bit, or where the records are not those of one run. ``--plain`` makes the process
 group with ``init_process_group`` alone, for comparison.
 """
 
@@ -89,7 +89,9 @@ def _killed(folder: Path, chosen: argparse.Namespace, random: Random) -> float:
             status = launcher.wait(chosen.limit)
         except subprocess.TimeoutExpired:
             log = (folder / "log").read_text()
-            raise AssertionError(f"not at its end {chosen.limit:.0f} s after the kill: {log[-2000:]}") from None
+            raise AssertionError(
+                f"not at its end {chosen.limit:.0f} s after the kill: {log[-2000:]}"
+            ) from None
         assert status == 0, f"torchrun ended with {status}: {(folder / 'log').read_text()[-2000:]}"
         assert len(list(folder.glob("1-*"))) == chosen.processes, "nothing was started again"
         return time.monotonic() - killed
