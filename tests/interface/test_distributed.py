@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from torch import distributed as dist
+from torch.distributed import TCPStore
 from torch.distributed.device_mesh import init_device_mesh
 
 import harmonium as hm
@@ -231,6 +232,34 @@ def test_started_together_but_not_asked_to_work_together(monkeypatch, distribute
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def attempt(folder: Path, rank: int, number: int, port: int) -> int:
+    """What a process does that torchrun has started, or started again; it leaves without a word."""
+    signal.alarm(60)
+    os.environ |= {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(number)}
+    with hm.distributed.together("cpu", timeout=20):
+        others = [None, None]
+        dist.all_gather_object(others, f"{number}-{rank}")
+        (folder / f"{number}-{rank}").write_text(str(others))
+        os._exit(0)
+
+
+def test_processes_that_are_started_again_find_each_other(tmp_path) -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    for number in range(2):
+        ranks = range(2)
+        tasks = [lambda r=r, n=number: attempt(tmp_path, r, n, store.port) for r in ranks]
+        assert [ended(process) for process in [forked(task) for task in tasks]] == [0, 0]
+        for rank in ranks:
+            assert (tmp_path / f"{number}-{rank}").read_text() == f"['{number}-0', '{number}-1']"
+
+
+def test_a_process_by_itself_has_nobody_to_join(monkeypatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with hm.distributed.together("cpu"):
+        assert not dist.is_initialized()
 
 
 def stall(folder: Path) -> None:
