@@ -133,7 +133,7 @@ def work(folder: Path) -> None:
             os.kill(others[1], signal.SIGTERM)
 
     last = trained("pcd", updates=100_000, callbacks=[send])
-    answer = {"digests": found, "refusals": refusals, "ended": [last.status, last.updates]}
+    answer = {"digests": found, "refusals": refusals, "ended": [last.status, last.updates, last.signal]}
     (folder / f"rank{dist.get_rank()}.json").write_text(json.dumps(answer))
 
 
@@ -213,7 +213,7 @@ def test_what_one_process_refuses_all_refuse(answers) -> None:
 def test_a_signal_to_one_process_ends_the_run_in_all(answers) -> None:
     first, second = (each["ended"] for each in answers[1])
     assert first == second
-    assert first[0] == "interrupted" and first[1] < 100_000
+    assert first[0] == "interrupted" and first[1] < 100_000 and first[2] == signal.SIGTERM
 
 
 @pytest.mark.parametrize(

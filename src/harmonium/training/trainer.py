@@ -324,6 +324,7 @@ def train(
                 state.rule_state = sharded.whole_state(state.rule_state)
             save()
         finished = state.stopped or state.step == total
+        signal = None if finished else max(group.gather(interruption.signal or 0))
         if finished and group.leads:
             guard.warn()
             for callback in callbacks:
@@ -349,7 +350,7 @@ def train(
         run_dir=directory.path if directory else None,
         rule_state=state.rule_state,
         metrics=state.metrics,
-        signal=None if finished else interruption.signal,
+        signal=signal,
     )
 
 
