@@ -6,16 +6,24 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
 import sys
+import time
+import warnings
+from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import distributed as dist
+from torch.distributed import TCPStore
+from torch.distributed.device_mesh import init_device_mesh
 
 import harmonium as hm
 from harmonium import products
+from harmonium.distributed import Group
+from tests.campaigns._runs import ended, forked
+from tests.interface.test_streams import Bits
 
 if not dist.is_available() or sys.platform == "win32":
     pytest.skip("this torch has no torch.distributed over gloo", allow_module_level=True)
@@ -34,28 +42,84 @@ PROBLEMS = {
 }  # fmt: skip
 
 
-def digest(machine: hm.BoltzmannMachine) -> str:
-    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in machine.parameters())).hexdigest()
+MESHES = {1: [None], 2: [(2, 1), (1, 2)], 4: [(2, 2), (4, 1), (1, 4)]}
 
 
-def trained(name: str, **settings) -> hm.training.TrainingRun:
-    layers, data, rule = PROBLEMS[name]
+def digest(*tensors: torch.Tensor) -> str:
+    return hashlib.sha256(b"".join(x.detach().numpy().tobytes() for x in tensors)).hexdigest()
+
+
+def trained(name: str, data=None, **settings) -> hm.training.TrainingRun:
+    layers, rows, rule = PROBLEMS[name]
+    data = rows if data is None else data
     machine = hm.BoltzmannMachine([kind(units) for kind, units in layers], seed=1)
     hm.machine.normal_(machine, 0.1, torch.Generator().manual_seed(2))
-    settings = {"updates": 12, "batch_size": 28, "clip_norm": 1.0, **settings}
+    updates = 4 if name == "ucd_lmi" else 12  # half a second, where others take a tenth
+    settings = {"updates": updates, "batch_size": 28, "clip_norm": 1.0, **settings}
     return hm.train(
         machine, data, rule=rule, seed=3, progress=False, distributed="auto", shards=SHARDS, **settings
     )
 
 
-def work(folder: Path) -> None:
-    """What every process does; the first writes what came of it."""
-    digests = {name: digest(trained(name).machine) for name in PROBLEMS}
-    digests["begun"] = digest(trained("pcd", run_dir=folder / "run").machine)
+def wide(name: str, shape: tuple[int, int] | None) -> str:
+    """What comes of a machine of four hidden layers that columns of processes hold."""
+    mesh = None if shape is None else init_device_mesh("cpu", shape)
+    columns = Group(None if mesh is None else mesh.get_group(1))
+    count = 4 // columns.size
+    layers = [hm.Bernoulli(16), *(hm.Bernoulli(3) for _ in range(count))]
+    machine = hm.BoltzmannMachine(layers, edges=[(0, l) for l in range(1, count + 1)])
+    for place in range(count):
+        generator = torch.Generator().manual_seed(columns.rank * count + place)
+        machine.couplings[place].weight.data.normal_(0, 0.5, generator=generator)
+    rule = hm.learning.wide(hm.rules.cd(2) if name == "cd" else hm.rules.pcd(2, 32), mesh, SHARDS)
+    generator, state = torch.Generator().manual_seed(5), None
+    for _ in range(8):
+        ascent, _, state = rule.gradient(machine, X, state, seed=generator)
+        for parameter, value in machine.named_parameters():
+            value.data += 0.1 * ascent[parameter]
+    own = [x.bias.data for x in machine.layers], [each.weight.data for each in machine.couplings]
+    biases, weights = zip(*columns.gather(own), strict=True)
+    assert all(torch.equal(each[0], biases[0][0]) for each in biases)
+    hidden = [x for each in biases for x in each[1:]]
+    return digest(biases[0][0], *hidden, *(x for each in weights for x in each))
+
+
+def digests(folder: Path) -> dict[str, str | float]:
+    """What comes of everything that processes can share, in digests."""
+    found = {name: digest(*trained(name).machine.parameters()) for name in PROBLEMS}
+    mapped = np.load(folder / "rows.npy", mmap_mode="r")
+    found["file"] = digest(*trained("pcd", mapped).machine.parameters())
+    found["stream"] = digest(*trained("pcd", Bits(width=16)).machine.parameters())
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)], seed=1)
-    value = hm.likelihood.ais(machine, 16, 20, seed=1, distributed="auto", shards=SHARDS).value
+    hm.machine.normal_(machine, 0.5, torch.Generator().manual_seed(2))
+    shared = {"distributed": "auto", "shards": SHARDS}
+    found["ais"] = hm.likelihood.ais(machine, 16, 20, seed=1, **shared).value
+    clamp = torch.where(torch.arange(16) < 3, X, torch.nan)
+    kernel = hm.chains.Tempering(4)
+    found["run"] = digest(*hm.chains.run(machine, kernel, X, 5, clamp, seed=1, **shared))
+    met = hm.couplings.meet(machine, hm.couplings.Gibbs(), X[:13], seed=1, **shared)
+    found["meet"] = digest(met.times, met.tries, met.cost, *met.states) + f" {met.flip_rate}"
+    there = hm.meanfield.landscape(machine, X, **shared)
+    found["landscape"] = digest(there.free_energies, there.basin, *there.solutions.means)
+    for name in ("cd", "pcd"):
+        shapes = MESHES[dist.get_world_size() if dist.is_initialized() else 1]
+        first, *others = [wide(name, shape) for shape in shapes]
+        assert all(other == first for other in others), name
+        found[f"wide {name}"] = first
+    return found
+
+
+def work(folder: Path) -> None:
+    """What every process does, and writes what came of it."""
+    found = digests(folder)
+    trained("pcd", run_dir=folder / "run")
+    trained("pcd", Bits(width=16), run_dir=folder / "stream")
     refusals = []
-    for settings in ({"learning_rate": 0.1 + dist.get_rank()}, {"run_dir": folder / "run"}):
+    for settings in (
+        {"learning_rate": 0.1 + dist.get_rank()},
+        {"run_dir": folder / "run"},
+        {"data": Bits(width=16, seed=dist.get_rank())},
+    ):
         try:
             trained("pcd", **settings)
         except ValueError as error:
@@ -68,54 +132,53 @@ def work(folder: Path) -> None:
         if update.step == 3:  # a second one would act at once
             os.kill(others[1], signal.SIGTERM)
 
-    ended = trained("pcd", updates=100_000, callbacks=[send])
-    answer = {"digests": digests, "ais": value, "refusals": refusals, "ended": [ended.status, ended.updates]}
+    last = trained("pcd", updates=100_000, callbacks=[send])
+    answer = {"digests": found, "refusals": refusals, "ended": [last.status, last.updates, last.signal]}
     (folder / f"rank{dist.get_rank()}.json").write_text(json.dumps(answer))
 
 
-def start(folder: str, rank: int) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    work(Path(folder))
+def joined(folder: Path, rank: int, seconds: float, task) -> int:
+    """What a process does that was forked from this one."""
+    warnings.simplefilter("ignore")
+    signal.alarm(240)
+    os.environ["WORLD_SIZE"] = "2"
+    torch.set_num_threads(1)
+    products.use("torch")
+    store = f"file://{folder}/store"
+    patience = timedelta(seconds=seconds)
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=patience)
+    task(folder)
     dist.destroy_process_group()
+    return 0
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory) -> tuple[Path, list]:
-    """Two processes, as torchrun starts them."""
+def alone(tmp_path_factory):
+    """One process that does all shards, as those that it is compared with: a folder, and what came of it."""
+    before = torch.get_num_threads(), products.made()
+    torch.set_num_threads(1)
+    products.use("torch")
     folder = tmp_path_factory.mktemp("two")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HARMONIUM_PRODUCTS": "torch", "WORLD_SIZE": "2"}
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)}
-    processes = []
-    for rank in range(2):
-        start = f"from tests.interface.test_distributed import start; start({str(folder)!r}, {rank})"
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", start],
-                env={**environment, "RANK": str(rank)},
-                cwd=Path(__file__).parents[2],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    errors = [process.communicate(timeout=240)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], errors
+    np.save(folder / "rows.npy", X.byte().numpy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield folder, digests(folder)
+    torch.set_num_threads(before[0])
+    products.use(before[1])
+
+
+@pytest.fixture(scope="module")
+def answers(alone) -> tuple[Path, list]:
+    """Two processes that work together, forked from one that has loaded all that they need."""
+    folder, _ = alone
+    processes = [forked(lambda rank=rank: joined(folder, rank, 120, work)) for rank in range(2)]
+    assert [ended(process) for process in processes] == [0, 0]
     return folder, [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
-@pytest.fixture
-def alone(one_thread):
-    """One process that does all shards."""
-    before = products.made()
-    products.use("torch")
-    yield
-    products.use(before)
-
-
 def test_two_processes_get_the_bits_of_one(answers, alone) -> None:
-    _, (first, second) = answers
-    assert first["digests"] == second["digests"]
-    for name in PROBLEMS:
-        assert digest(trained(name).machine) == first["digests"][name], name
+    first, second = answers[1]
+    assert first["digests"] == second["digests"] == alone[1]
 
 
 def test_one_process_writes(answers) -> None:
@@ -124,33 +187,33 @@ def test_one_process_writes(answers) -> None:
     assert [json.loads(record)["step"] for record in records] == list(range(1, 13))
 
 
-def test_a_run_goes_on_in_another_number_of_processes(answers, alone) -> None:
+@pytest.mark.parametrize("name", ["run", "stream"])
+def test_a_run_goes_on_in_another_number_of_processes(answers, alone, name: str) -> None:
     folder, _ = answers
-    whole = digest(trained("pcd", updates=20).machine)
-    run = trained("pcd", updates=20, run_dir=folder / "run", resume=True)
-    assert run.updates == 20 and digest(run.machine) == whole
 
+    def go(**settings) -> hm.training.TrainingRun:
+        return trained("pcd", Bits(width=16) if name == "stream" else None, updates=20, **settings)
 
-def test_annealing_in_two_processes_is_that_in_one(answers, alone) -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)], seed=1)
-    value = hm.likelihood.ais(machine, 16, 20, seed=1, distributed="auto", shards=SHARDS).value
-    assert [each["ais"] for each in answers[1]] == [value, value]
+    run = go(run_dir=folder / name, resume=True)
+    assert run.updates == 20
+    assert digest(*run.machine.parameters()) == digest(*go().machine.parameters())
 
 
 def test_what_one_process_refuses_all_refuse(answers) -> None:
     for each in answers[1]:
-        other, existing = each["refusals"]
+        other, existing, streams = each["refusals"]
         assert other == (
             "distributed: expected the same learning_rate in all processes, received 0.1 in rank 0 "
             "and 1.1 in rank 1"
         )
         assert "already holds a run" in existing
+        assert "distributed: expected the same first batch in all processes" in streams
 
 
 def test_a_signal_to_one_process_ends_the_run_in_all(answers) -> None:
     first, second = (each["ended"] for each in answers[1])
     assert first == second
-    assert first[0] == "interrupted" and first[1] < 100_000
+    assert first[0] == "interrupted" and first[1] < 100_000 and first[2] == signal.SIGTERM
 
 
 @pytest.mark.parametrize(
@@ -169,6 +232,90 @@ def test_started_together_but_not_asked_to_work_together(monkeypatch, distribute
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def attempt(folder: Path, rank: int, number: int, port: int) -> int:
+    """What a process does that torchrun has started, or started again; it leaves without a word."""
+    signal.alarm(60)
+    os.environ |= {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(number)}
+    with hm.distributed.together("cpu", timeout=20):
+        others = [None, None]
+        dist.all_gather_object(others, f"{number}-{rank}")
+        (folder / f"{number}-{rank}").write_text(str(others))
+        os._exit(0)
+
+
+def test_processes_that_are_started_again_find_each_other(tmp_path) -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    for number in range(2):
+        ranks = range(2)
+        tasks = [lambda r=r, n=number: attempt(tmp_path, r, n, store.port) for r in ranks]
+        assert [ended(process) for process in [forked(task) for task in tasks]] == [0, 0]
+        for rank in ranks:
+            assert (tmp_path / f"{number}-{rank}").read_text() == f"['{number}-0', '{number}-1']"
+
+
+def test_a_process_by_itself_has_nobody_to_join(monkeypatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with hm.distributed.together("cpu"):
+        assert not dist.is_initialized()
+
+
+def stall(folder: Path) -> None:
+    """The second process neither works nor dies."""
+    if dist.get_rank() == 1:
+        time.sleep(30)
+        return
+    begun = time.monotonic()
+    try:
+        trained("pcd")
+    except RuntimeError:
+        (folder / "waited").write_text(str(time.monotonic() - begun))
+
+
+def test_a_process_that_answers_no_more_is_not_waited_for_longer_than_the_timeout(tmp_path) -> None:
+    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 2, stall)) for rank in range(2)]
+    status = ended(processes[0])
+    os.kill(processes[1], signal.SIGKILL)
+    ended(processes[1])
+    assert 1.5 < float((tmp_path / "waited").read_text()) < 20, status
+
+
+def die(folder: Path) -> None:
+    """The second process is killed in the middle of a run."""
+
+    def kill(update: hm.training.Update) -> None:
+        if update.step == 3:
+            os.kill(others[1], signal.SIGKILL)
+            killed.append(time.monotonic())
+
+    others, killed = [None, None], []
+    dist.all_gather_object(others, os.getpid())
+    try:
+        trained("pcd", updates=100_000, callbacks=[kill])
+    except RuntimeError:
+        (folder / "waited").write_text(str(time.monotonic() - killed[0]))
+
+
+def test_a_process_that_dies_is_not_waited_for(tmp_path) -> None:
+    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 120, die)) for rank in range(2)]
+    assert ended(processes[1]) == -signal.SIGKILL
+    ended(processes[0])
+    assert float((tmp_path / "waited").read_text()) < 10
+
+
+def test_what_all_chains_are_needed_for_is_refused() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
+    kernel, shared = hm.chains.Gibbs(), {"seed": 0, "distributed": "auto"}
+    with pytest.raises(ValueError, match="observer: expected None with distributed"):
+        hm.chains.run(machine, kernel, X, 1, observer=lambda *_: None, **shared)
+    with pytest.raises(ValueError, match="states: expected at least one row for each of 8 shards"):
+        hm.chains.run(machine, kernel, X[:7], 1, **shared)
+    with pytest.raises(ValueError, match="start: expected at least one row for each of 8 shards"):
+        hm.couplings.meet(machine, hm.couplings.Gibbs(), X[:7], **shared)
+    with pytest.raises(ValueError, match="X: expected at least one row for each of 8 shards"):
+        hm.meanfield.landscape(machine, X[:7], distributed="auto")
 
 
 def test_a_word_that_is_no_group_is_refused() -> None:

@@ -11,7 +11,9 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains.kernel import Kernel, Step
+from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
+from harmonium.products import agree
 
 Observer = Callable[[int, Step], None]
 
@@ -27,6 +29,8 @@ def run(
     *,
     seed: int | torch.Generator,
     observer: Observer | None = None,
+    distributed: Distributed = None,
+    shards: int = SHARDS,
 ) -> States:
     """Runs independent chains, one a row.
 
@@ -40,7 +44,11 @@ def run(
             where free.
         seed: source of all noise: an int, or a generator to advance.
         observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
-            kernel the step holds all replicas.
+            kernel the step holds all replicas. None with ``distributed``, where no process has all chains.
+        distributed: processes that share the chains, as in ``harmonium.train``; all get the states. None:
+            this process by itself, with one stream of noise in place of one for each shard.
+        shards: with ``distributed``, into how many parts the chains are cut, a power of two that the number
+            of processes divides, at most the rows.
 
     Returns:
         For each layer (batch, width_l), new tensors.
@@ -52,13 +60,37 @@ def run(
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
+    dealt = None if distributed is None else as_shards(distributed, shards)
+    if dealt is not None:
+        if observer is not None:
+            raise ValueError("observer: expected None with distributed, where no process has all chains")
+        agree(dealt.group)
     begun = begin(machine, hamiltonian, states, "states", generator)
+    hamiltonian = hamiltonian.given(clamp, len(begun[0]))
+    if dealt is None:
+        return _run(hamiltonian, kernel, begun, sweeps, generator, observer)
+    parts = zip(dealt.rows(len(begun[0]), "states"), dealt.generators(generator), strict=True)
+    ends = [
+        _run(hamiltonian.take(part).anew(), kernel, [x[part] for x in begun], sweeps, noise)
+        for part, noise in parts
+    ]
+    return [torch.cat(each) for each in zip(*dealt.gather(ends), strict=True)]
+
+
+def _run(
+    hamiltonian: Hamiltonian,
+    kernel: Kernel,
+    begun: States,
+    sweeps: int,
+    generator: torch.Generator,
+    observer: Observer | None = None,
+) -> States:
+    """``run`` from states that have been checked, under a law that holds what is to be held."""
     rows = len(begun[0])
-    hamiltonian = hamiltonian.given(clamp, rows)
     current = kernel.expand(hamiltonian, hamiltonian.hold_all(begun), generator)
     copies = len(current[0]) // rows
     if copies > 1:
-        hamiltonian = hamiltonian.take(torch.arange(rows, device=machine.device).repeat(copies))
+        hamiltonian = hamiltonian.take(torch.arange(rows, device=hamiltonian.device).repeat(copies))
     current = advance(hamiltonian, kernel, current, sweeps, generator, observer)
     return [x.clone() if x is y else x for x, y in zip(kernel.target(current), begun, strict=True)]
 

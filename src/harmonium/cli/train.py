@@ -21,7 +21,7 @@ from harmonium.cli.output import note, show, working
 from harmonium.cli.pseudo import bounded_pseudo_likelihood
 from harmonium.cli.rule_options import rule_from
 from harmonium.data import DataSet, Rows, read
-from harmonium.distributed import SHARDS
+from harmonium.distributed import SHARDS, together
 from harmonium.layers import Categorical
 from harmonium.learning import Rule, rules
 from harmonium.likelihood import missing_pseudo_likelihood
@@ -224,7 +224,7 @@ def train(
         learning_rate = _JOINT_RATE if share == 1 else _RATE
 
     try:
-        with processes.together(where):
+        with together(where):
             run = fit(
                 machine,
                 X,

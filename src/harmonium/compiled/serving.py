@@ -29,6 +29,8 @@ class Machine(Protocol):
     @property
     def beta(self) -> object: ...
     @property
+    def columns(self) -> object | None: ...
+    @property
     def held(self) -> object: ...
 
 
@@ -90,6 +92,7 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
         len(machine.layers) == 2
         and machine.graph.is_chain
         and machine.held is None
+        and machine.columns is None
         and isinstance(machine.beta, float)
         and machine.couplings[0].numel() <= couplings
     )

@@ -14,9 +14,11 @@ from harmonium.chains import begin
 from harmonium.compiled import serving
 from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.ledger import Ledger
-from harmonium.couplings.meetings import Meetings
+from harmonium.couplings.meetings import Meetings, joined
 from harmonium.couplings.pairs import PairKernel, Place, differences, join
+from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
+from harmonium.products import agree
 
 
 @_checks.renamed("generator", "seed")
@@ -30,6 +32,8 @@ def meet(
     *,
     clamp: ClampLike = None,
     seed: int | torch.Generator,
+    distributed: Distributed = None,
+    shards: int = SHARDS,
 ) -> Meetings:
     """Runs pairs of chains from a common start until they meet (Jacob et al. 2020; Biswas et al. 2019).
 
@@ -42,6 +46,10 @@ def meet(
         max_steps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
         clamp: entries to hold, see ``chains.run``.
         seed: source of all noise: an int, or a generator to advance.
+        distributed: processes that share the pairs, as in ``harmonium.train``; all get the result. None: this
+            process by itself, with one stream of noise in place of one for each shard.
+        shards: with ``distributed``, into how many parts the pairs are cut, a power of two that the number of
+            processes divides, at most the pairs.
 
     Raises:
         TypeError: another kind of coupling, no seed, or states that are not real numbers.
@@ -52,17 +60,20 @@ def meet(
     lag = _checks.positive_int(lag, "lag")
     max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()
+    dealt = None if distributed is None else as_shards(distributed, shards)
+    if dealt is not None:
+        agree(dealt.group)
     begun = begin(machine, hamiltonian, start, "start", generator)
-    return run_pairs(
-        hamiltonian.given(clamp, len(begun[0])),
-        coupling,
-        begun,
-        k=lag,
-        m=lag,
-        lag=lag,
-        max_steps=max_steps,
-        generator=generator,
-    )
+    hamiltonian = hamiltonian.given(clamp, len(begun[0]))
+
+    def run(law: Hamiltonian, states: States, noise: torch.Generator) -> Meetings:
+        return run_pairs(law, coupling, states, k=lag, m=lag, lag=lag, max_steps=max_steps, generator=noise)
+
+    if dealt is None:
+        return run(hamiltonian, begun, generator)
+    parts = zip(dealt.rows(len(begun[0]), "start"), dealt.generators(generator), strict=True)
+    met = [run(hamiltonian.take(part).anew(), [x[part] for x in begun], noise) for part, noise in parts]
+    return joined(dealt.gather(met))
 
 
 def run_pairs(

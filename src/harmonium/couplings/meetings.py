@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+import torch
 from torch import Tensor
 
 from harmonium.machine import States
@@ -34,3 +36,18 @@ class Meetings:
     flip_rate: float
     lag: int
     states: States
+
+
+def joined(parts: Sequence[Meetings]) -> Meetings:
+    """The pairs of several meetings with the same lag."""
+    sweeps = [int(part.times.sum()) for part in parts]  # each counts the units of one first chain once
+    changed = sum(part.flip_rate * number for part, number in zip(parts, sweeps, strict=True))
+    return Meetings(
+        times=torch.cat([part.times for part in parts]),
+        capped=torch.cat([part.capped for part in parts]),
+        tries=torch.cat([part.tries for part in parts]),
+        cost=torch.cat([part.cost for part in parts]),
+        flip_rate=changed / max(sum(sweeps), 1),
+        lag=parts[0].lag,
+        states=[torch.cat(x) for x in zip(*(part.states for part in parts), strict=True)],
+    )

@@ -13,6 +13,7 @@ from harmonium.data._claims import check_claim
 
 _DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _PIECE = 1 << 20
+_MAPPED = 1 << 28  # bytes from which a file is mapped and not read, where its numbers are single bytes
 
 
 def read_idx(path: Path) -> tuple[Any, Any]:
@@ -53,6 +54,8 @@ def _read(file: IO[bytes], size: int, compressed: bool) -> Any:
         check_claim(claimed, size, f"the shape {shape}")
     if len(shape) != dimensions or not (compressed or size == start + claimed):
         raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {size}")
+    if not compressed and claimed >= _MAPPED and dtype.itemsize == 1:
+        return np.memmap(file, dtype, "r", start, shape)
     content = bytearray()
     # One byte beyond the claim is asked for, and with it, under gzip, the comparison of the checksum.
     while piece := file.read(min(_PIECE, claimed + 1 - len(content))):

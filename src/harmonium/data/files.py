@@ -44,7 +44,8 @@ def read(source: str | os.PathLike[str], *, labels_apart: bool = True) -> DataSe
     - ``.parquet``, ``.feather``: as of a ``.csv``, with the columns' types and categories (needs polars, or
       pandas with pyarrow).
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
-      ``labels`` for ``images`` (and ``idx1`` for ``idx3``).
+      ``labels`` for ``images`` (and ``idx1`` for ``idx3``). Bytes of 256 MiB and more that are not
+      compressed are mapped, not read.
     - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
       Two-dimensional samples stay in the file, others are read.
     - a folder: its images in the order of their names, all of one size and kind.

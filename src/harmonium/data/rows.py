@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ Fetch = Callable[[Any, Index], Any]
 
 # The elements that one chunk of a whole pass holds: 8 MB in float64.
 _CHUNK = 1 << 20
+_FAULTS = 64  # rows of a file after which pages are given back: each may map one of 2 MiB
 
 
 class Rows:
@@ -88,7 +90,7 @@ class Rows:
         elif isinstance(X, Tensor):
             fetch = _from_tensor
         elif isinstance(X, np.ndarray):
-            in_memory = not _is_mapped(X)
+            in_memory = _mapped(X) is None
             fetch = _from_array if in_memory else _from_file
         else:
             raise TypeError(
@@ -252,10 +254,17 @@ def _from_array(X: Any, index: Index) -> Any:
 def _from_file(X: Any, index: Index) -> Any:
     try:
         if isinstance(index, slice):
-            return np.array(X[index])
+            return _forgotten(X, np.array(X[index]))
         # Files are read forwards, and h5py takes nothing but strictly increasing positions.
-        positions, inverse = np.unique(index, return_inverse=True)
-        return np.asarray(X[positions])[inverse]
+        if not isinstance(X, np.ndarray):
+            positions, inverse = np.unique(index, return_inverse=True)
+            return np.asarray(X[positions])[inverse]
+        read = np.empty((len(index), X.shape[1]), X.dtype)
+        order = np.argsort(index, kind="stable")
+        for start in range(0, len(index), _FAULTS):
+            piece = order[start : start + _FAULTS]
+            read[piece] = _forgotten(X, X[index[piece]])
+        return read
     except (OSError, RuntimeError) as error:  # HDF5 finds damage in a chunk when it is read, not before
         raise ValueError(f"{X.file.filename}: rows cannot be read, {error}") from error
 
@@ -264,9 +273,21 @@ def _from_sparse(X: Any, index: Index) -> Any:
     return X[index].toarray()
 
 
-def _is_mapped(X: Any) -> bool:
+def _mapped(X: Any) -> np.memmap[Any, Any] | None:
+    """The memory map that an array is a view of."""
     while isinstance(X, np.ndarray):
         if isinstance(X, np.memmap):
-            return True
+            return X
         X = X.base
-    return False
+    return None
+
+
+def _forgotten(X: Any, read: NDArray[Any]) -> NDArray[Any]:
+    """What was read, once the pages that were mapped for it are given back: they would add up to the file.
+
+    They stay where the system keeps what it has read of files. A map that may be written to is left alone.
+    """
+    mapped = _mapped(X)
+    if mapped is not None and mapped.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+    return read

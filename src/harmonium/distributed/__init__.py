@@ -2,5 +2,6 @@
 
 from harmonium.distributed.group import Distributed, Group
 from harmonium.distributed.shards import SHARDS, Shards, as_shards
+from harmonium.distributed.together import together
 
-__all__ = ["SHARDS", "Distributed", "Group", "Shards", "as_shards"]
+__all__ = ["SHARDS", "Distributed", "Group", "Shards", "as_shards", "together"]

@@ -64,6 +64,23 @@ class Shards:
             raise ValueError(f"{name}: expected a multiple of the {self.number} shards, received {number}")
         return number // self.number
 
+    def rows(self, number: int, name: str) -> list[slice]:
+        """Those of each of this process's shards, of so many rows that are dealt out in their order.
+
+        Args:
+            number: of all rows; as even as can be, every shard gets one at least.
+            name: the argument that has them.
+
+        Raises:
+            ValueError: fewer rows than shards.
+        """
+        if number < self.number:
+            raise ValueError(
+                f"{name}: expected at least one row for each of {self.number} shards, received {number}"
+            )
+        starts = [-(-shard * number // self.number) for shard in range(self.number + 1)]
+        return [slice(starts[shard], starts[shard + 1]) for shard in self.own]
+
     def sum(self, terms: list[Tensor]) -> Tensor:
         """Σ over all shards of a vector, of which this process has one for each of its own."""
         return self.group.sum(pairwise(terms))

@@ -10,6 +10,7 @@ from harmonium.learning.mean_field import MeanField
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.learning.quadrature import Quadrature
 from harmonium.learning.rule import Estimate, Rule
+from harmonium.learning.wide import wide
 
 __all__ = [
     "ClampedChains",
@@ -28,4 +29,5 @@ __all__ = [
     "centred_pullback",
     "pullback",
     "rules",
+    "wide",
 ]

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._checks import Numbers
-from harmonium.distributed import Shards
+from harmonium.distributed import Group, Shards
+from harmonium.learning.expectation import Task
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
-from harmonium.machine.hamiltonian import Couplings
+from harmonium.machine.columns import Columns
 
 
 @final
@@ -31,14 +32,16 @@ class Sharded:
     Args:
         rule: what each shard does.
         shards: which there are, and which are this process's.
+        columns: processes that hold other hidden layers of the same machine, see ``wide``; None: this one's
+            machine is whole.
 
     Raises:
         TypeError: a rule of one's own, which does not say what its statistics are.
     """
 
-    def __init__(self, rule: Rule, shards: Shards) -> None:
+    def __init__(self, rule: Rule, shards: Shards, columns: Group | None = None) -> None:
         _checks.instance(rule, "rule", Rule, "a harmonium.learning.Rule with distributed")
-        self.rule, self.shards = rule, shards
+        self.rule, self.shards, self.columns = rule, shards, columns
 
     @property
     def generative(self) -> bool:
@@ -68,19 +71,15 @@ class Sharded:
             ValueError: as of the rule; fewer rows than shards, or chains that the shards do not divide.
         """
         whole = self.rule.task(machine, v, seed, weights)
-        rows, shards = len(whole.v), self.shards
-        if rows < shards.number:
-            raise ValueError(
-                f"batch_size: expected at least one row for each of {shards.number} shards, received {rows}"
-            )
-        place = torch.arange(rows, device=whole.v.device) * shards.number // rows
+        shards = self.shards
+        place = torch.arange(len(whole.v), device=whole.v.device)
+        parts = shards.rows(len(whole.v), "batch_size")
         before = [None] * len(shards.own) if state is None else state
         sums, kept, notes = [], [], []
-        for shard, noise, old in zip(shards.own, shards.generators(whole.generator), before, strict=True):
-            # What a Hamiltonian makes of its couplings depends on how much it has multiplied.
-            law = replace(whole.hamiltonian, couplings=Couplings(whole.hamiltonian.couplings))
+        for rows, noise, old in zip(parts, shards.generators(whole.generator), before, strict=True):
+            law = self._law(whole, noise)
             task = replace(
-                whole.take(place == shard),
+                whole.take((place >= rows.start) & (place < rows.stop)),
                 hamiltonian=law,
                 generator=noise,
                 into=Statistics(law),
@@ -95,6 +94,23 @@ class Sharded:
         direction = self.rule.direction(machine, delta, centre, whole.hamiltonian)
         keeps = any(each is not None for each in kept)
         return Estimate(direction, _together(shards.gather(notes)), kept if keeps else None)
+
+    def _law(self, task: Task, noise: torch.Generator) -> Hamiltonian:
+        """What a shard works on: with columns, each hidden layer has noise of its own, whoever holds it."""
+        law, columns = task.hamiltonian.anew(), self.columns
+        if columns is None:
+            return law
+        if not task.complete or len(law.graph.visible) + len(law.graph.summed) < len(law.layers):
+            raise ValueError(
+                "v, machine: expected complete rows and no edges among hidden layers, with columns"
+            )
+        own = len(law.graph.hidden)
+        words = torch.randint(1 << 62, (own * columns.size,), generator=noise, device=noise.device).tolist()
+        generators = {
+            l: torch.Generator(noise.device).manual_seed(words[columns.rank * own + place])
+            for place, l in enumerate(law.graph.hidden)
+        }
+        return replace(law, columns=Columns(columns, generators))
 
     def whole_state(self, state: Any) -> Any:
         """The state of all shards in their order, from that of this process's; None where there is none."""
@@ -130,16 +146,17 @@ def _parts(total: Tensor, hamiltonian: Hamiltonian, centred: bool) -> tuple[Stat
     delta, thetas = Statistics(hamiltonian), []
     for theta in hamiltonian.thetas:
         thetas.append([shaped.pop(0) for _ in theta])
-    delta.add_sums(thetas, [x.clone() for x in shaped])
+    delta.add_sums(thetas, shaped)
     return delta, list(pieces[len(like) :])
 
 
 def _together(notes: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of what the shards say, and the longest of what is longest."""
-    if not notes:
-        return {}
+    """The mean of what those shards say that say it, and the longest of what is longest."""
+    found: dict[str, list[float]] = {}
+    for each in notes:
+        for name, value in each.items():
+            found.setdefault(name, []).append(value)
     return {
         name: max(values) if "longest" in name else sum(values) / len(values)
-        for name in notes[0]
-        for values in [[each[name] for each in notes if name in each]]
+        for name, values in found.items()
     }

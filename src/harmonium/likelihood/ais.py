@@ -20,6 +20,7 @@ from harmonium.distributed import SHARDS, Distributed, Shards, as_shards
 from harmonium.layers import Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_, put
+from harmonium.products import agree
 
 _PILOT_SWEEPS = 100
 _ENOUGH = (
@@ -80,6 +81,8 @@ def ais(
     betas = schedule(temperatures)
     dealt = as_shards(distributed, shards)
     each = chains if dealt is None else dealt.share(chains, "chains")
+    if dealt is not None:
+        agree(dealt.group)
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     if data is None:
@@ -96,11 +99,11 @@ def ais(
     zeros = [torch.zeros(each, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
     log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
 
-    def forward(part: slice, noise: torch.Generator) -> tuple[Tensor, States]:
+    def forward(law: Hamiltonian, part: slice, noise: torch.Generator) -> tuple[Tensor, States]:
         independent = [base.sample(l, zero, noise) for l, zero in enumerate(zeros)]
-        return _anneal(base, target, betas, independent, noise)
+        return _anneal(base, law, betas, independent, noise)
 
-    log_weights, ends = _everywhere(dealt, forward, each, generator)
+    log_weights, ends = _everywhere(dealt, target, forward, each, generator)
     value, error, ess = _mean_weight(log_weights)
     value += log_base
     upper = inf
@@ -115,11 +118,11 @@ def ais(
                 rows = _random.weighted(weights, chains, generator)
             start = complete(target, visible[rows], generator)
 
-        def backward(part: slice, noise: torch.Generator) -> tuple[Tensor, States]:
-            mixed = _gibbs(target, [x[part] for x in start], noise)
-            return _anneal(base, target, betas[::-1], mixed, noise)
+        def backward(law: Hamiltonian, part: slice, noise: torch.Generator) -> tuple[Tensor, States]:
+            mixed = _gibbs(law, [x[part] for x in start], noise)
+            return _anneal(base, law, betas[::-1], mixed, noise)
 
-        log_weights, _ = _everywhere(dealt, backward, each, generator)
+        log_weights, _ = _everywhere(dealt, target, backward, each, generator)
         log_ratio, reverse_error, _ = _mean_weight(log_weights)
         upper = log_base - log_ratio + 3 * reverse_error
     estimate = LogPartition(value, error, ess, value - 3 * error, upper)
@@ -130,15 +133,16 @@ def ais(
 
 def _everywhere(
     shards: Shards | None,
-    anneal: Callable[[slice, torch.Generator], tuple[Tensor, States]],
+    target: Hamiltonian,
+    anneal: Callable[[Hamiltonian, slice, torch.Generator], tuple[Tensor, States]],
     each: int,
     generator: torch.Generator,
 ) -> tuple[Tensor, States]:
     """What all runs end with, from this process's own: those of a shard, or all where there are none."""
     if shards is None:
-        return anneal(slice(None), generator)
+        return anneal(target, slice(None), generator)
     noise = zip(shards.own, shards.generators(generator), strict=True)
-    done = [anneal(slice(shard * each, (shard + 1) * each), own) for shard, own in noise]
+    done = [anneal(target.anew(), slice(shard * each, (shard + 1) * each), own) for shard, own in noise]
     log_weights, ends = zip(*shards.gather(done), strict=True)
     return torch.cat(log_weights), [torch.cat(parts) for parts in zip(*ends, strict=True)]
 

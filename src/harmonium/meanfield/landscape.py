@@ -11,10 +11,12 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.machine import BoltzmannMachine
+from harmonium.distributed import SHARDS, Distributed, as_shards
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
-from harmonium.meanfield.solution import Solution
+from harmonium.meanfield.solution import Solution, joined
+from harmonium.products import agree
 
 _DIRECTIONS = 8  # of the projections that are hashed: enough that strangers hardly ever share a cell
 _FAR = 6.0  # a χ variate with as many degrees of freedom is larger once in 50,000
@@ -59,6 +61,8 @@ def landscape(
     tolerance: float = 1e-5,
     damping: DampingLike = "adaptive",
     max_sweeps: int = 1000,
+    distributed: Distributed = None,
+    shards: int = SHARDS,
 ) -> Landscape:
     """TAP solutions from every row of X, and which of them are the same (Tramel et al. 2018, Sec. VII.3).
 
@@ -71,14 +75,28 @@ def landscape(
         tolerance: see ``tap``; well below the resolution.
         damping: see ``tap``.
         max_sweeps: see ``tap``; starts that take more belong to no basin.
+        distributed: processes that share the starts, as in ``harmonium.train``; all get the result. None:
+            this process by itself.
+        shards: with ``distributed``, into how many parts the starts are cut, a power of two that the number
+            of processes divides, at most the starts.
 
     Raises:
         ValueError: shapes or numbers out of range, or no start that converges.
     """
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     hamiltonian, starts = prepare(machine, X, None)
-    scheme = Plefka(hamiltonian, order)
-    whole = solve(scheme, starts, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    dealt = None if distributed is None else as_shards(distributed, shards)
+
+    def solved(law: Hamiltonian, part: Tensor) -> Solution:
+        scheme = Plefka(law, order)
+        return solve(scheme, part, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+
+    if dealt is None:
+        whole = solved(hamiltonian, starts)
+    else:
+        agree(dealt.group)
+        parts = dealt.rows(len(starts), "X")
+        whole = joined(dealt.gather(solved(hamiltonian.anew(), starts[part]) for part in parts))
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:
         raise ValueError(f"X: expected a start that converges within {max_sweeps} sweeps, received none")

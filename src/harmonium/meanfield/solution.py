@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -61,3 +63,14 @@ class Solution(NamedTuple):
             fields=[x[rows] for x in self.fields],
             curvatures=[x[rows] for x in self.curvatures],
         )
+
+
+def joined(parts: Sequence[Solution]) -> Solution:
+    """The rows of several solutions."""
+
+    def all_rows(x: Sequence[Any]) -> Any:
+        if isinstance(x[0], Tensor):
+            return torch.cat(list(x))
+        return [torch.cat(layer) for layer in zip(*x, strict=True)]
+
+    return Solution(*(all_rows(each) for each in zip(*parts, strict=True)))

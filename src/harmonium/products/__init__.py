@@ -5,7 +5,7 @@ multiplied exactly (``digits``); matrices that are mostly zero are summed row by
 else is left to the faster of two libraries (``calibration``).
 """
 
-from harmonium.products.calibration import VARIABLE, Choice, choice, made, measure, repeat, use
+from harmonium.products.calibration import VARIABLE, Choice, agree, choice, made, measure, repeat, use
 from harmonium.products.changes import Changes
 from harmonium.products.digits import int8_product
 from harmonium.products.factor import Factor, RowProducts
@@ -17,6 +17,7 @@ __all__ = [
     "Choice",
     "Factor",
     "RowProducts",
+    "agree",
     "choice",
     "int8_product",
     "made",

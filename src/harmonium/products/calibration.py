@@ -14,6 +14,7 @@ from typing import Final, cast, final
 import torch
 
 from harmonium.compiled.serving import COMPILED
+from harmonium.distributed import Group
 from harmonium.products import dense, digits, sparse
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
@@ -113,6 +114,12 @@ def use(what: Choice | str | None) -> None:
     """
     global _MADE
     _MADE = None if what is None else _checked(Choice.parse(what) if isinstance(what, str) else what)
+
+
+def agree(group: Group) -> None:
+    """Makes all processes of a group multiply as the one that leads."""
+    if group.size > 1:
+        use(group.share(str(choice())))
 
 
 def repeat(what: str) -> None:

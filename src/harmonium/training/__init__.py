@@ -6,6 +6,7 @@ from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.pretrain import pretrain
 from harmonium.training.run import TrainingRun
 from harmonium.training.schedules import SCHEDULES, Schedule
+from harmonium.training.stream import Stream
 from harmonium.training.trainer import train
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "STOP",
     "Callback",
     "Schedule",
+    "Stream",
     "TrainingDiverged",
     "TrainingRun",
     "Update",

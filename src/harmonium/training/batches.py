@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _random
+from harmonium.training.permutation import KeyedPermutation
 from harmonium.training.seeds import stream_seed
+
+HELD: Final = 1 << 22
+"""Rows up to which the order of an epoch is drawn and held; beyond, it is computed from a key."""
 
 
 class Batches:
@@ -15,7 +22,8 @@ class Batches:
     Every batch is full and every row appears once in each epoch; a batch may reach over the end of one epoch
     into the next. When ``batch_size`` is at least the number of rows, every batch is the whole data set, in
     its own order. As the permutation of an epoch is drawn from ``(seed, epoch)``, a resumed run finds its
-    place from the step and keeps no state of the data.
+    place from the step and keeps no state of the data. More than ``HELD`` rows are in the order of a
+    ``KeyedPermutation``: any number of them takes no memory.
 
     Args:
         rows: number of rows, >= 1.
@@ -26,14 +34,16 @@ class Batches:
     """
 
     def __init__(self, rows: int, batch_size: int, seed: int, weights: Tensor | None = None) -> None:
-        self._kept = torch.arange(rows) if weights is None else weights.nonzero().flatten()
+        self._kept: Tensor | None = None
         self._weights: Tensor | None = None
-        if weights is not None and bool((weights[self._kept] != weights.max()).any()):
-            self._weights = weights / weights[self._kept].mean()
-        self.rows = len(self._kept)
+        if weights is not None:
+            self._kept = weights.nonzero().flatten()
+            if bool((weights[self._kept] != weights.max()).any()):
+                self._weights = weights / weights[self._kept].mean()
+        self.rows = rows if self._kept is None else len(self._kept)
         self.size = min(batch_size, self.rows)
         self._seed = seed
-        self._orders: dict[int, Tensor] = {}
+        self._orders: dict[int, Tensor | KeyedPermutation] = {}
 
     @property
     def per_epoch(self) -> int:
@@ -51,11 +61,14 @@ class Batches:
     def indices(self, step: int) -> Tensor:
         """Rows of the update that follows ``step`` earlier ones, int64 on the CPU, shape (size,)."""
         if self.size == self.rows:
-            return self._kept
-        epoch, offset = divmod(step * self.size, self.rows)
-        batch = self._order(epoch)[offset : offset + self.size]
-        missing = self.size - len(batch)
-        return self._kept[torch.cat([batch, self._order(epoch + 1)[:missing]]) if missing else batch]
+            places = torch.arange(self.rows)
+        else:
+            epoch, start = divmod(step * self.size, self.rows)
+            places = self._places(epoch, start, min(start + self.size, self.rows))
+            missing = self.size - len(places)
+            if missing:
+                places = torch.cat([places, self._places(epoch + 1, 0, missing)])
+        return places if self._kept is None else self._kept[places]
 
     def weights(self, indices: Tensor) -> Tensor | None:
         """Of some rows, relative to the mean over all that are there; None where all count alike.
@@ -64,10 +77,17 @@ class Batches:
         """
         return None if self._weights is None else self._weights[indices]
 
-    def _order(self, epoch: int) -> Tensor:
+    def _places(self, epoch: int, start: int, stop: int) -> Tensor:
+        """What stands in a part of the order of an epoch."""
         if epoch not in self._orders:
-            generator = torch.Generator().manual_seed(stream_seed(self._seed, "data", epoch))
+            key = stream_seed(self._seed, "data", epoch)
             # A batch reaches into two epochs at most; older permutations are never asked for again.
             self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
-            self._orders[epoch] = _random.permutation(self.rows, generator)
-        return self._orders[epoch]
+            if self.rows > HELD:
+                self._orders[epoch] = KeyedPermutation(self.rows, key)
+            else:
+                self._orders[epoch] = _random.permutation(self.rows, torch.Generator().manual_seed(key))
+        order = self._orders[epoch]
+        if isinstance(order, Tensor):
+            return order[start:stop]
+        return torch.from_numpy(order(np.arange(start, stop)))

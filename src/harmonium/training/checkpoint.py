@@ -36,6 +36,7 @@ _PARTS: dict[str, tuple[type, ...]] = {
     "averaged": (dict, type(None)),
     "optimizer": (dict,),
     "rule": (object,),
+    "data": (dict, type(None)),
     "callbacks": (list,),
 }
 
@@ -92,7 +93,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path}: checkpoint version {content.get('version')!r}; this harmonium reads {VERSION}"
         )
-    content.setdefault("products", None)  # unknown to 0.1.0
+    for name in ("products", "data"):  # unknown to 0.1.0
+        content.setdefault(name, None)
     try:
         _require_parts(content)
     except ValueError as error:

@@ -18,15 +18,21 @@ from harmonium.training.settings import Settings
 def fingerprint(
     settings: Settings,
     machine: BoltzmannMachine,
-    rows: Rows,
-    weights: Tensor | None,
+    data: Mapping[str, Any],
     optimizer: torch.optim.Optimizer,
     total: int,
 ) -> dict[str, Any]:
     """What decides the bits of a run, as numbers and strings by the name of the argument.
 
     Data are known by their shape and three rows, their weights by a digest of all, callables by their names:
-    two lambdas look alike.
+    two lambdas look alike. A stream is known by the name of its class.
+
+    Args:
+        settings: of the run.
+        machine: what is trained.
+        data: by what the data are recognised.
+        optimizer: of the run.
+        total: updates.
     """
     content = settings.as_dict()
     del content["updates"], content["epochs"]
@@ -34,8 +40,7 @@ def fingerprint(
         content["optimizer"] = f"{type(optimizer).__name__}({optimizer.defaults})"
     return {
         **content,
-        "X": [len(rows), rows.width, _digest(rows)],
-        "sample_weight": None if weights is None else zlib.crc32(weights.numpy().tobytes()),
+        **data,
         "machine": [str(layer) for layer in machine.layers] + _edges(machine),
         "requires_grad": [name for name, each in machine.named_parameters() if each.requires_grad],
         "dtype": str(machine.dtype),
@@ -50,10 +55,14 @@ def _edges(machine: BoltzmannMachine) -> list[Any]:
     return [config["edges"], config["visible"]] if "edges" in config else []
 
 
-def _digest(rows: Rows) -> int:
+def digest(x: Tensor) -> int:
+    """Of all numbers of a tensor."""
+    return zlib.crc32(x.cpu().contiguous().numpy().tobytes())
+
+
+def digest_of_rows(rows: Rows) -> int:
     """Of the first, the middle and the last row: enough to tell one data set from another."""
-    sample = rows.take(torch.tensor([0, len(rows) // 2, len(rows) - 1]))
-    return zlib.crc32(sample.cpu().double().numpy().tobytes())
+    return digest(rows.take(torch.tensor([0, len(rows) // 2, len(rows) - 1])).double())
 
 
 def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:

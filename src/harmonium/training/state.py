@@ -15,6 +15,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.training.alike import require_alike
 from harmonium.training.checkpoint import leaves, mapped
 from harmonium.training.divergence import Fault
+from harmonium.training.feed import Feed
 from harmonium.training.history import History, Record
 from harmonium.training.optimizer_state import checked_state
 
@@ -29,6 +30,7 @@ class TrainingState:
     generator: torch.Generator
     callbacks: Sequence[Any]
     rule: Any
+    feed: Feed
     history: History = field(default_factory=History)
     rule_state: Any = None
     step: int = 0
@@ -51,6 +53,7 @@ class TrainingState:
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "rule": self.rule_state,
+            "data": self.feed.state_dict(),
             "callbacks": [[type(each).__name__, each.state_dict()] for each in self._stateful()],
         }
 
@@ -76,12 +79,13 @@ class TrainingState:
 
         Raises:
             ValueError: naming what does not fit. The machine is as before.
-            Exception: what else a damaged state leads a callback to.
+            Exception: what else a damaged state leads a callback or a stream to.
         """
         device = self.machine.device
         rule_state = moved(content["rule"], device)
         self._require_fitting(content, rule_state)
         optimizer = checked_state(self.optimizer, content["optimizer"])
+        self.feed.load_state_dict(content["data"])
         for each, (_, state) in zip(self._stateful(), content["callbacks"], strict=True):
             each.load_state_dict(moved(state, device))
         try:
@@ -101,7 +105,7 @@ class TrainingState:
         """Take over the state, and the way to multiply, of the process that leads."""
         if group.size == 1:
             return
-        products.use(group.share(str(products.choice())))
+        products.agree(group)
         shared = group.share((self.content(), self.history.records))
         if not group.leads:
             content, records = shared

@@ -11,17 +11,16 @@ from typing import Any
 import torch
 
 from harmonium import _checks, _random
-from harmonium.data import Rows
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
 from harmonium.learning import Rule
 from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
-from harmonium.training.batches import Batches
 from harmonium.training.callbacks import STOP, Callback, Update
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
-from harmonium.training.fingerprint import fingerprint, require_one_run
+from harmonium.training.feed import feed_of
+from harmonium.training.fingerprint import digest, fingerprint, require_one_run
 from harmonium.training.gradient import ascent, clipped, decayed, global_norm
 from harmonium.training.interruption import Interruption
 from harmonium.training.optimizers import Ascent, OptimizerFactory
@@ -33,10 +32,11 @@ from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform
 from harmonium.training.state import TrainingState, moved
-from harmonium.training.support import check_batch, check_rows
+from harmonium.training.support import check_batch
 from harmonium.training.validation import Metric, Validation
 
 _CHECKPOINT_SECONDS = 60.0
+_STREAM_EVALUATE = 1000  # updates between evaluations where nobody knows an epoch
 
 
 def train(
@@ -82,9 +82,10 @@ def train(
     Args:
         machine: trained in place; parameters with ``requires_grad=False`` stay as they are.
         X: (rows, width) data in the support of the visible layers: a NumPy array or memory map, a torch
-            tensor, a scipy sparse matrix or an h5py dataset. Data in memory are checked before the first
-            update, data in a file batch by batch. NaN is an entry that was not observed (all columns of a
-            unit): the likelihood is that of what was, and a row may have nothing observed.
+            tensor, a scipy sparse matrix or an h5py dataset; or a ``training.Stream`` of batches with a
+            state, with ``updates`` and without ``sample_weight`` and ``batch_size``. Data in memory are
+            checked before the first update, others batch by batch. NaN is an entry that was not observed (all
+            columns of a unit): the likelihood is that of what was, and a row may have nothing observed.
         rule: estimates the gradient, for instance ``harmonium.rules.pcd()``; or the name of a recipe,
             ``"pcd"``, for its own settings.
         sample_weight: of the rows, (rows,), finite, at least 0 and not all 0; only their ratios count. The
@@ -94,7 +95,8 @@ def train(
         epochs: passes over the data, >= 1. Exactly one of the two.
         batch_size: rows of each update, >= 1. Batches are cut from a concatenation of random permutations,
             one an epoch, so that all are full and every row appears once an epoch; a batch of at least all
-            rows is the whole data set in its own order.
+            rows is the whole data set in its own order. Permutations of more than 4,194,304 rows are not
+            drawn from all, but computed from a key (``docs/distributed.md``).
         optimizer: ``"sgd"``, ``"adam"``, or a callable ``parameters -> torch.optim.Optimizer`` that
             minimises, which then sets its own learning rates.
         learning_rate: of the named optimisers, >= 0.
@@ -120,8 +122,8 @@ def train(
         metrics: callables ``(machine, validation)`` by name that return a value for every row, such as
             ``harmonium.likelihood.pseudo_log_likelihood``, of which the weighted mean is recorded; without
             ``validation_weight`` also a number.
-        evaluate_every: updates between two evaluations; None: an epoch. The end of the run is always
-            evaluated.
+        evaluate_every: updates between two evaluations; None: an epoch, 1000 with a stream. The end
+            of the run is always evaluated.
         record_every: updates between two records of the history; None: 100, or a hundredth of a shorter run.
         callbacks: called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
         run_dir: folder for ``config.json``, ``checkpoint.pt``, ``checkpoint-previous.pt``, ``history.jsonl``,
@@ -191,16 +193,12 @@ def train(
         raise ValueError("resume, overwrite: expected at most one of them to be True")
 
     _move(machine, device)
-    rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
-    weights = _checks.weights(sample_weight, "sample_weight", len(rows))
-    if transform is None:
-        check_rows(machine, rows, "X")
     evaluate = Validation(validation, validation_weight, metrics, machine)
     if not group.leads:
         callbacks, progress = (), False
-    batches = Batches(len(rows), batch_size, seed, weights)
-    total = int(updates) if updates is not None else batches.updates(int(epochs or 1))
-    evaluate_every = evaluate_every or batches.per_epoch
+    feed = feed_of(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
+    total = int(updates) if updates is not None else feed.updates(int(epochs or 1))
+    evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
     record_every = record_every or max(1, min(100, total // 100))
 
     parameters = {
@@ -216,7 +214,7 @@ def train(
     for callback in callbacks:
         _offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
-    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker)
+    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker, feed)
     state.rule_state = moved(rule_state, machine.device)
     directory = None
     rate, diagnostics = climber.learning_rate, dict[str, float]()
@@ -238,19 +236,18 @@ def train(
         return values
 
     def save() -> None:
-        own = state.rule_state
-        if sharded and run_dir is not None:
-            state.rule_state = sharded.whole_state(own)
-        if directory:
-            require_sound(guard.fault(state.step) or state.fault())
-            if state.step != directory.saved_step:
+        """Writes a checkpoint, once the state holds what the rule keeps of all shards."""
+        if run_dir is None:
+            return
+        require_sound(guard.fault(state.step) or state.fault())
+        with group.leading():
+            if directory and state.step != directory.saved_step:
                 state.seconds = time.perf_counter() - started
                 directory.save(state)
-        state.rule_state = own
 
     try:
         if run_dir is not None or sharded:
-            identity = fingerprint(settings, machine, rows, weights, climber.optimizer, total)
+            identity = fingerprint(settings, machine, feed.identity(), climber.optimizer, total)
             require_one_run(group.gather(identity))
         with group.leading() as leads:
             if leads and run_dir is not None:
@@ -263,23 +260,24 @@ def train(
             state.rule_state = sharded.own_state(state.rule_state)
         guard = Guard(machine, parameters, state.step)
         started = time.perf_counter() - state.seconds
+        begun = state.step
         with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
             saved_at = time.perf_counter()
             state.stopped, halted = group.any(state.stopped, interruption.requested)
             while state.step < total and not state.stopped and not halted:
-                indices = batches.indices(state.step)
-                v = rows.take(indices)
+                v, each, where = feed.take(state.step)
+                if sharded and state.step == begun:
+                    require_one_run(group.gather({"first batch": digest(v)}))
                 if transform is not None:
                     v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
                 v = v.to(machine.device)
-                if transform is not None or not rows.in_memory:
-                    check_batch(machine, v, indices, "X")
+                if not feed.checked:
+                    check_batch(machine, v, where, "X")
                 if getattr(rule, "generative", True):  # p(y | x) may be good where p(x) is all but 0
                     guard.see(v)
                 if state.step == 0 and group.leads:
                     warn_of_saddle(machine, v)
 
-                each = batches.weights(indices)
                 weighted = {} if each is None else {"weights": each}
                 estimate = worker.gradient(machine, v, state=state.rule_state, seed=generator, **weighted)
                 diagnostics = estimate.diagnostics
@@ -306,7 +304,7 @@ def train(
                 recording = evaluating or last or state.step % record_every == 0
                 values = record(evaluating) if recording else {}
                 if callbacks:
-                    epoch = batches.epoch(state.step)
+                    epoch = feed.epoch(state.step)
                     update = Update(state.step, total, epoch, machine, rate, norm, diagnostics, values)
                     state.stopped = any([callback(update) is STOP for callback in callbacks])
                     if state.stopped and not recording:
@@ -316,13 +314,17 @@ def train(
                 overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                 state.stopped, halted, overdue = group.any(state.stopped, interruption.requested, overdue)
                 if state.step % checkpoint_every == 0 if checkpoint_every else overdue:
+                    own = state.rule_state
+                    if sharded and run_dir is not None:
+                        state.rule_state = sharded.whole_state(own)
                     save()
-                    saved_at = time.perf_counter()
+                    state.rule_state, saved_at = own, time.perf_counter()
 
+            if sharded:
+                state.rule_state = sharded.whole_state(state.rule_state)
             save()
         finished = state.stopped or state.step == total
-        if sharded:
-            state.rule_state = sharded.whole_state(state.rule_state)
+        signal = None if finished else max(group.gather(interruption.signal or 0))
         if finished and group.leads:
             guard.warn()
             for callback in callbacks:
@@ -330,6 +332,7 @@ def train(
             if directory:
                 directory.save_machines(state)
     finally:
+        feed.close()
         try:
             for callback in callbacks:
                 _offer(callback, "close")
@@ -347,7 +350,7 @@ def train(
         run_dir=directory.path if directory else None,
         rule_state=state.rule_state,
         metrics=state.metrics,
-        signal=None if finished else interruption.signal,
+        signal=signal,
     )
 
 
