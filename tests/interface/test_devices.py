@@ -1,0 +1,263 @@
+"""Everything on a device that is not the CPU: no mixed devices, the CPU's bits, and few waits.
+
+Nobody needs a GPU for it: ``tests/pretend_device.py`` says what the pretend device does.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import harmonium as hm
+from harmonium.compiled import serving
+
+from ..pretend_device import DEVICE, Counts, pretend_device
+
+GENERATOR = torch.Generator().manual_seed(0)
+BITS = torch.randint(0, 2, (12, 6), generator=GENERATOR).float()
+REAL = torch.randn(12, 6, generator=GENERATOR)
+HOLES = torch.where(torch.rand(12, 6, generator=GENERATOR) < 0.2, torch.nan, BITS)
+MIXED = torch.cat(
+    (REAL[:, :2], torch.eye(3)[torch.arange(12) % 3], BITS[:, :2], torch.rand(12, 1, generator=GENERATOR)), 1
+)
+GIVEN = torch.where(torch.rand(12, 8, generator=GENERATOR) < 0.2, torch.nan, MIXED)
+GIVEN[:, 2:5] = torch.where(GIVEN[:, 2:5].isnan().any(1, keepdim=True), torch.nan, GIVEN[:, 2:5])
+
+
+def binary(device: Any) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=3).to(device)
+
+
+def real(device: Any) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(4)], seed=3).to(device)
+
+
+def deep(device: Any) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Spin(3)], seed=3).to(device)
+
+
+def lattice(device: Any) -> hm.BoltzmannMachine:
+    ring = hm.Masked(np.roll(np.eye(6), 1, 0))
+    return hm.BoltzmannMachine([hm.Bernoulli(6)], edges={(0, 0): ring}, seed=3).to(device)
+
+
+def table(device: Any) -> hm.BoltzmannMachine:
+    visible = [hm.Gaussian(2), hm.Categorical(1, 3), hm.Spin(2), hm.TruncatedGaussian(1, 0.0, 1.0)]
+    return hm.machine.joined(visible, [hm.Bernoulli(4)], seed=3).to(device)
+
+
+MIXED[:, 5:7] = 2 * MIXED[:, 5:7] - 1
+GIVEN[:, 5:7] = 2 * GIVEN[:, 5:7] - 1
+MACHINES = {"binary": (binary, BITS), "real": (real, REAL), "deep": (deep, BITS), "table": (table, MIXED)}
+GAPS = {"binary": (binary, HOLES), "deep": (deep, HOLES), "table": (table, GIVEN)}
+Gibbs, Langevin = hm.chains.Gibbs, hm.chains.Langevin
+
+
+def gradient(rule: hm.learning.Rule, build: Any, X: Tensor) -> Callable[[Any], Any]:
+    """Two updates of a rule, the second from the state of the first."""
+
+    def call(device: Any) -> Any:
+        machine, generator = build(device), torch.Generator(device).manual_seed(5)
+        first = rule.gradient(machine, X, seed=generator)
+        second = rule.gradient(machine, X, first.state, seed=generator)
+        return [first.parameters, second.parameters, second.diagnostics, second.state]
+
+    return call
+
+
+def rules() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    plain = {
+        name: recipe()
+        for name, recipe in hm.rules.RECIPES.items()
+        if name not in ("ucd_lmi", "noise_cd", "adatap")
+    }
+    plain["noise_cd"] = hm.rules.noise_cd(5, burn_in=2)
+    plain["ucd persistent"] = hm.rules.ucd(2, 4, chains=6, start="persistent", quantile=0.9, antithetic=True)
+    plain["pcd metropolis"] = hm.rules.pcd(2, kernel=hm.chains.Metropolis())
+    for name, (build, X) in MACHINES.items():
+        for rule_name, rule in plain.items():
+            if not (rule_name == "exact" and name in ("real", "table")) and not (
+                name == "table" and rule_name in ("mean_field", "tap")
+            ):
+                yield f"{rule_name} {name}", gradient(rule, build, X)
+    for name, rule in plain.items():
+        if name not in ("mean_field", "tap", "mean_field_pcd"):
+            yield f"centred {name}", gradient(hm.rules.centred(rule), binary, BITS)
+    for name, (build, X) in GAPS.items():
+        for rule_name in ("cd", "pcd", "ucd"):
+            yield f"{rule_name} {name} with gaps", gradient(plain[rule_name], build, X)
+    lmi, langevin = hm.rules.ucd_lmi(), Langevin(0.1)
+    yield "ucd_lmi", gradient(lmi, binary, BITS)
+    yield "ucd_lmi deep", gradient(lmi, deep, BITS)
+    yield "ucd_lmi uncorrected", gradient(hm.rules.ucd_lmi(coupling=None), real, REAL)
+    yield "adatap", gradient(hm.rules.adatap(), binary, BITS)
+    yield "tap noise", gradient(hm.rules.tap(4, start="noise"), deep, BITS)
+    yield "tap persistent", gradient(hm.rules.tap(4, start="persistent"), binary, BITS)
+    yield "langevin", gradient(hm.rules.noise_cd(5, kernel=langevin, step_decay=3.0), real, REAL)
+    kernel = hm.chains.GibbsLangevin(0.1, correction="metropolis", adjust=1)
+    yield "gibbs langevin", gradient(hm.rules.pcd(3, kernel=kernel), real, REAL)
+    yield "quadrature", gradient(
+        hm.rules.quadrature(),
+        lambda device: hm.BoltzmannMachine([hm.Gaussian(1), hm.Bernoulli(4)], seed=3).to(device),
+        REAL[:, :1],
+    )
+    yield "pseudo_likelihood", gradient(hm.rules.pseudo_likelihood(), lattice, BITS)
+    yield "pcd lattice", gradient(plain["pcd"], lattice, BITS)
+    yield "conditional", gradient(hm.rules.conditional(plain["pcd"], given=[0, 2, 3]), table, MIXED)
+    yield "hybrid", gradient(hm.rules.hybrid(plain["pcd"], given=[0, 2, 3], joint=0.5), table, GIVEN)
+
+
+def sampled(kernel: hm.chains.Kernel, build: Any, X: Tensor, clamp: Any = None) -> Callable[[Any], Any]:
+    return lambda device: hm.chains.run(build(device), kernel, X, 4, clamp, seed=5)
+
+
+def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    yield from rules()
+    for name, (build, X) in MACHINES.items():
+        yield f"Gibbs {name}", sampled(Gibbs(), build, X)
+        yield f"Tempering {name}", sampled(hm.chains.Tempering(3), build, X)
+        yield f"Metropolis {name}", sampled(hm.chains.Metropolis(), build, X)
+        yield f"Metropolis of states {name}", sampled(hm.chains.Metropolis("state"), build, X)
+        yield f"free_energy {name}", lambda device, build=build, X=X: build(device).energy(
+            build(device).random_states(5, seed=2)
+        )
+        yield f"ais {name}", lambda device, build=build, X=X: hm.likelihood.ais(
+            build(device), 8, 9, data=X, seed=1
+        )
+        for coupling in (hm.couplings.Gibbs(), hm.couplings.Metropolis()):
+            if name in ("binary", "deep") or isinstance(coupling, hm.couplings.Gibbs):
+                yield (
+                    f"meet {name} {type(coupling).__name__}",
+                    lambda device, build=build, X=X, coupling=coupling: hm.couplings.meet(
+                        build(device), coupling, X, lag=2, max_steps=9, seed=1
+                    ),
+                )
+    for name, (build, X) in GAPS.items():
+        yield f"Gibbs {name} held", sampled(Gibbs(), build, MACHINES[name][1], X)
+        yield (
+            f"missing_pseudo_likelihood {name}",
+            lambda device, build=build, X=X: hm.likelihood.missing_pseudo_likelihood(
+                build(device), MACHINES["table" if X is GIVEN else "binary"][1], X.isnan()
+            )
+            if build is not table
+            else 0.0,
+        )
+    yield "Langevin", sampled(Langevin(0.1), real, REAL)
+    yield "Langevin annealed", sampled(Langevin(0.1, adjust=2, anneal=True), real, REAL)
+    yield "GibbsLangevin", sampled(hm.chains.GibbsLangevin(0.2), real, REAL)
+    yield "Gibbs lattice", sampled(Gibbs(), lattice, BITS)
+    yield "Jumps", lambda device: hm.couplings.meet(
+        binary(device), hm.couplings.Gibbs(jumps=hm.couplings.Jumps(BITS)), BITS, seed=1
+    )
+    for coupling in (
+        hm.couplings.Gibbs(hm.couplings.Maximal(), hm.couplings.Independent()),
+        hm.couplings.Gibbs(hm.couplings.Maximal(common_noise=True), hm.couplings.CommonNoise()),
+    ):
+        yield f"meet {coupling}", lambda device, coupling=coupling: hm.couplings.meet(
+            binary(device), coupling, BITS, seed=1
+        )
+    yield "local_search", lambda device: hm.chains.local_search(
+        binary(device), binary("cpu").random_states(9, seed=2), seed=1
+    )
+    yield "planted", lambda device: hm.chains.planted(binary(device), 9, sweeps=3, seed=1)
+    solvers = {"naive": hm.meanfield.naive, "tap": hm.meanfield.tap, "adatap": hm.meanfield.adatap}
+    for name, solver in {**solvers, "relaxed_bp": hm.meanfield.relaxed_bp}.items():
+        yield name, lambda device, solver=solver: solver(binary(device), BITS)
+        yield f"{name} held", lambda device, solver=solver: solver(deep(device), BITS, BITS)
+    yield "landscape", lambda device: hm.meanfield.landscape(binary(device), BITS)
+    likelihood, tasks = hm.likelihood, hm.tasks
+    yield "exact_log_partition", lambda device: likelihood.exact_log_partition(table_of_states(device))
+    yield "exact_log_likelihood", lambda device: likelihood.exact_log_likelihood(binary(device), HOLES)
+    yield "log_likelihood", lambda device: likelihood.log_likelihood(real(device), REAL, 1.0)
+    yield "variational_bound", lambda device: likelihood.variational_bound(deep(device), BITS, 1.0)
+    yield "annealed_bound", lambda device: likelihood.annealed_bound(deep(device), BITS, 1.0, seed=1)
+    yield "pseudo_log_likelihood", lambda device: likelihood.pseudo_log_likelihood(
+        binary(device), BITS, seed=1
+    )
+    yield "tap_log_partition", lambda device: likelihood.tap_log_partition(binary(device), BITS)
+    yield "predictive_log_score", lambda device: likelihood.predictive_log_score(
+        binary(device), HOLES, seed=1
+    )
+    yield "conditional_log_likelihood", lambda device: likelihood.conditional_log_likelihood(
+        table(device), MIXED, given=[0, 2, 3]
+    )
+    yield "mixture", lambda device: likelihood.mixture(
+        hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(4)], seed=3).to(device)
+    )
+    for method in tasks.METHODS:
+        yield f"impute {method}", lambda device, method=method: tasks.impute(
+            binary(device), BITS, HOLES.isnan(), method, sweeps=4, seed=1
+        )
+    for method in tasks.DENOISE_METHODS:
+        yield f"denoise {method}", lambda device, method=method: tasks.denoise(
+            binary(device), BITS, 0.1, method=method, sweeps=4, seed=1
+        )
+    for method in tasks.PREDICT_METHODS:
+        yield f"predict {method}", lambda device, method=method: tasks.predict(
+            table(device), MIXED, 1, method, sweeps=4, seed=1
+        )
+    for name, settings in TRAINED.items():
+        yield f"train {name}", lambda device, settings=settings: trained(device, **settings)
+
+
+def table_of_states(device: Any) -> hm.BoltzmannMachine:
+    return hm.machine.joined([hm.Categorical(1, 3), hm.Spin(2)], [hm.Bernoulli(4)], seed=3).to(device)
+
+
+TRAINED: dict[str, dict[str, Any]] = {
+    "pcd": {"rule": "pcd"},
+    "weighted": {"rule": "cd", "sample_weight": np.arange(12.0)},
+    "clipped": {"rule": "pcd", "clip_norm": 0.01, "averaging": 0.9, "optimizer": "adam", "l1": 0.1},
+    "validated": {
+        "rule": "pcd",
+        "validation": BITS,
+        "metrics": {"pl": lambda machine, X: hm.likelihood.pseudo_log_likelihood(machine, X, seed=0)},
+    },
+}
+
+
+def trained(device: Any, build: Any = binary, X: Any = BITS, **settings: Any) -> Any:
+    machine = build("cpu")
+    run = hm.train(machine, X, updates=6, batch_size=5, progress=False, device=device, **settings)
+    return [dict(machine.state_dict()), run.metrics, run.rule_state]
+
+
+CALLS = dict(calls())
+
+
+def flat(value: Any) -> list[Any]:
+    """The numbers and tensors of anything that a function returns."""
+    if isinstance(value, Mapping):
+        return [x for each in value.values() for x in flat(each)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [x for each in fields(value) for x in flat(getattr(value, each.name))]
+    if isinstance(value, (list, tuple)):
+        return [x for each in value for x in flat(each)]
+    return [value.detach().cpu() if isinstance(value, Tensor) else value]
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code serves the CPU alone, and has noise of its own."""
+    monkeypatch.setattr(serving, "COMPILED", False)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.usefixtures("uncompiled")
+def test_the_bits_are_those_of_the_cpu(name: str) -> None:
+    """No operation mixes devices, and the same noise gives the same numbers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of few annealing runs, of pairs given up
+        here = flat(CALLS[name]("cpu"))
+        with pretend_device():
+            there = flat(CALLS[name](DEVICE))
+    assert len(here) == len(there) > 0
+    for x, y in zip(here, there, strict=True):
+        assert torch.equal(x, y) if isinstance(x, Tensor) else x == y or x != x

@@ -1,0 +1,270 @@
+"""A device that is not there: the arithmetic of the CPU under the rules of CUDA.
+
+Inside ``pretend_device()`` tensors may live on ``DEVICE``. What they hold is computed on the CPU, with the
+CPU's bits, but as on a GPU
+
+- operations that mix their devices fail, except for single numbers and for index tensors;
+- noise needs a generator on the device of what is drawn;
+- NumPy cannot read them;
+- operations are launched and not waited for, until the host asks for a value. Launches, waits and copies from
+  the host are counted.
+
+An operation of torch counts as one launch. On a GPU it may be several kernels; views and empty tensors are
+none. A copy to or from the host waits for the device, unless it goes there with ``non_blocking=True``.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as trees
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+_setup_privateuseone_for_python_backend("pretend")
+DEVICE = torch.device("pretend", 0)
+
+_CPU = torch.device("cpu")
+_aten = torch.ops.aten
+_COPIES = {_aten._to_copy, _aten.copy_, _aten.copy}
+_INDEXED = {_aten.index, _aten.index_put, _aten.index_put_, _aten._index_put_impl_, _aten._unsafe_index}
+# Their shapes, or the host's own answer, depend on values.
+_WAITING = {
+    _aten._linalg_check_errors, _aten._local_scalar_dense, _aten._unique2, _aten.bincount, _aten.equal,
+    _aten.histc, _aten.linalg_lstsq, _aten._linalg_eigh, _aten._linalg_svd, _aten.masked_select,
+    _aten.nonzero, _aten.unique_consecutive, _aten.unique_dim,
+}  # fmt: skip
+_FREE = {_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided}
+# They make tensors like another and read nothing of it.
+_LIKE = {_aten.lift_fresh, _aten.detach, _aten.alias}
+
+
+@dataclass
+class Counts:
+    """What was asked of the device.
+
+    Attributes:
+        launches: operations by name.
+        waits: what the host waited for, by the name of the operation.
+        sent: copies from the host that are not waited for.
+    """
+
+    launches: Counter[str] = field(default_factory=Counter)
+    waits: Counter[str] = field(default_factory=Counter)
+    sent: int = 0
+
+    def clear(self) -> None:
+        self.launches.clear()
+        self.waits.clear()
+        self.sent = 0
+
+
+class PretendTensor(Tensor):
+    """A tensor on the device: its values lie on the CPU, where nobody else finds them."""
+
+    counts: ClassVar[Counts] = Counts()
+    values: Tensor
+
+    @staticmethod
+    def __new__(cls, values: Tensor) -> PretendTensor:
+        made: PretendTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            values.size(),
+            strides=values.stride(),
+            storage_offset=values.storage_offset(),
+            dtype=values.dtype,
+            device=DEVICE,
+        )
+        made.values = values
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        if force:
+            return self.detach().cpu().numpy()
+        raise TypeError(f"can't convert {DEVICE} device type tensor to numpy. Use Tensor.cpu() first")
+
+    def __array__(self, dtype: Any = None) -> Any:
+        return self.numpy()
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"{self.values!r} on {DEVICE}"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.dim() == 0 else repr(self)
+
+
+class PretendGenerator(torch.Generator):
+    """Noise for the device, with the bits of torch's generator on the CPU."""
+
+    device = DEVICE  # type: ignore[assignment]
+    addresses: ClassVar[set[int]] = set()  # what an operation gets is another object of the same address
+
+    def __init__(self) -> None:
+        self.addresses.add(self._cdata)
+        weakref.finalize(self, self.addresses.discard, self._cdata)
+
+    @classmethod
+    def has(cls, generator: torch.Generator) -> bool:
+        """Whether a generator is one of these."""
+        return generator._cdata in cls.addresses
+
+
+class _GeneratorOf(type):
+    """Stands for ``torch.Generator``, which knows no such device."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _Generator)
+
+    def __call__(cls, device: Any = "cpu") -> torch.Generator:
+        return PretendGenerator() if torch.device(device).type == DEVICE.type else _Generator(device=device)
+
+
+_Generator = torch.Generator
+
+
+class _GeneratorClass(metaclass=_GeneratorOf):
+    pass
+
+
+class _Mode(TorchDispatchMode):
+    """Lets operations that make tensors make them on the device."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+
+@contextmanager
+def pretend_device() -> Iterator[Counts]:
+    """Makes ``DEVICE`` be there, and counts what is asked of it."""
+    PretendTensor.counts = Counts()
+    before = torch._C._only_lift_cpu_tensors()  # type: ignore[attr-defined]
+    torch._C._set_only_lift_cpu_tensors(True)  # type: ignore[attr-defined]
+    try:
+        with mock.patch.object(torch, "Generator", _GeneratorClass), _Mode():
+            yield PretendTensor.counts
+    finally:
+        torch._C._set_only_lift_cpu_tensors(before)  # type: ignore[attr-defined]
+
+
+def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    leaves = trees.tree_leaves((args, kwargs))
+    inside = [x for x in leaves if isinstance(x, PretendTensor)]
+    asked = kwargs.get("device")
+    if not inside and (asked is None or asked.type != DEVICE.type):
+        if any(isinstance(x, _Generator) and PretendGenerator.has(x) for x in leaves):
+            raise RuntimeError(f"{func}: expected a generator on the CPU, received one on {DEVICE}")
+        return func(*args, **kwargs)
+    operation = func.overloadpacket
+    on_device = asked is None or asked.type == DEVICE.type
+    _check_devices(func, operation, args, leaves, inside)
+    if on_device:
+        _check_noise(func, leaves)
+    _count(func, operation, args, kwargs, leaves, on_device)
+    of = {id(x.values): x for x in inside}
+    plain = {**kwargs, "device": _CPU} if asked is not None else kwargs
+    plain.pop("pin_memory", None)
+    args, plain = trees.tree_map_only(PretendTensor, lambda x: x.values, (args, plain))
+    if operation in _COPIES:
+        plain.pop("non_blocking", None)
+        if operation is _aten._to_copy:  # a copy, also where nothing but the device differs
+            return _wrapped(func(*args, **plain), of) if on_device else func(*args, **plain)
+        if operation is _aten.copy_:  # the host's tensor may be what is written to
+            result = func(*args[:2])
+            return of.get(id(result), result)
+    result = func(*args, **plain)
+    return result if not on_device else _wrapped(result, of)
+
+
+def _wrapped(result: Any, of: dict[int, PretendTensor]) -> Any:
+    """Tensors of a result on the device; what was changed in place is the tensor that it was."""
+    return trees.tree_map_only(Tensor, lambda x: of[id(x)] if id(x) in of else PretendTensor(x), result)
+
+
+def _check_devices(func: Any, operation: Any, args: Any, leaves: list[Any], inside: list[Any]) -> None:
+    outside = [x for x in leaves if isinstance(x, Tensor) and not isinstance(x, PretendTensor)]
+    if not outside or operation in _COPIES or operation in _LIKE:
+        return
+    if operation in _INDEXED and isinstance(args[0], PretendTensor):
+        outside = [x for x in args[2:] if isinstance(x, Tensor) and not isinstance(x, PretendTensor)]
+        if all(x.dim() == 0 for x in outside):
+            return
+    elif torch.Tag.pointwise in func.tags or operation in (_aten.fill_, _aten.fill, _aten.masked_fill_):
+        outside = [x for x in outside if x.dim() > 0]
+        if not outside:
+            return
+    raise RuntimeError(
+        f"{func}: expected all tensors on one device, received some on {DEVICE} and one of shape "
+        f"{tuple(outside[0].shape) if outside else '()'} on the CPU"
+    )
+
+
+def _check_noise(func: Any, leaves: Iterable[Any]) -> None:
+    for generator in (x for x in leaves if isinstance(x, _Generator)):
+        if not PretendGenerator.has(generator):
+            raise RuntimeError(f"{func}: expected a generator on {DEVICE}, received one on the CPU")
+
+
+def _count(
+    func: Any, operation: Any, args: Any, kwargs: dict[str, Any], leaves: list[Any], on_device: bool
+) -> None:
+    counts, name = PretendTensor.counts, str(operation).removeprefix("aten.")
+    if operation in _COPIES:
+        to_host = not on_device or not isinstance(args[0], PretendTensor) and operation is _aten.copy_
+        of = args[1] if operation is _aten.copy_ else args[0]
+        if isinstance(of, PretendTensor) and not to_host:
+            counts.launches[name] += 1
+        elif to_host:
+            assert not _non_blocking(operation, args, kwargs), "a copy to the host has to be waited for"
+            counts.waits["copy to the host"] += 1
+        elif _non_blocking(operation, args, kwargs):
+            counts.sent += 1
+        else:
+            counts.waits["copy to the device"] += 1
+        return
+    if operation in _INDEXED:
+        _count_index(counts, operation, args)
+    elif operation in _WAITING or (operation is _aten.repeat_interleave and kwargs.get("output_size") is None):
+        counts.waits[name] += 1
+    if operation in _FREE or operation in _LIKE or operation is _aten._local_scalar_dense:
+        return
+    if not _is_view(func):
+        counts.launches[name] += 1
+
+
+def _count_index(counts: Counts, operation: Any, args: Any) -> None:
+    """Booleans are counted by the host, but where they say what one number is written over."""
+    name = str(operation).removeprefix("aten.")
+    given = [x for x in args[1] if x is not None]
+    one_number = len(args) > 2 and isinstance(args[2], Tensor) and args[2].numel() == 1
+    if any(x.dtype in (torch.bool, torch.uint8) for x in given):
+        if not (one_number and len(given) == 1):
+            counts.waits[f"{name} by booleans"] += 1
+    elif any(not isinstance(x, PretendTensor) for x in given):
+        counts.waits[f"{name} by places on the host"] += 1
+
+
+def _non_blocking(operation: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    return bool(kwargs.get("non_blocking", operation is _aten.copy_ and len(args) > 2 and args[2]))
+
+
+def _is_view(func: Any) -> bool:
+    """Whether the result shares the memory of an argument and nothing is written."""
+    returns = func._schema.returns
+    return bool(returns) and all(
+        r.alias_info is not None and not r.alias_info.is_write for r in returns
+    )
