@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium._random import as_generator
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, completed
 from harmonium.compiled import serving
@@ -67,7 +67,8 @@ class ClampedChains(Expectation):
             return task.add_exact()
         sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
         law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v))
-        step = completed(law, task.v, task.generator)
+        step = completed(law, task.v, task.generator, observed=task.complete)
+        step = step._replace(states=law.hold_all(step.states))  # known by what is held, not by its values
         for _ in range(0 if task.exact else sweeps):
             step = Gibbs().onward(law, step, task.generator)
         summed = law.graph.summed if self.marginal else ()
@@ -129,7 +130,8 @@ class FreeChains(Expectation):
         if self.start == "persistent" and state is not None:
             check_states(hamiltonian, states)
         else:
-            fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields)
+            seen = task.complete if self.start == "data" else None
+            fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields, seen)
             states = kernel.expand(hamiltonian, fresh.states, generator)
         summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
@@ -144,16 +146,16 @@ class FreeChains(Expectation):
                 into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
             return self._outcome(states, state, diagnostics)
-        diagnostics = {}
+        noted: dict[str, list[float | Tensor]] = {}
 
         def observe(number: int, step: Step) -> None:
             for name, value in step.diagnostics.items():
-                diagnostics[name] = diagnostics.get(name, 0.0) + value / self.sweeps
+                noted.setdefault(name, []).append(value)
             if number > self.burn_in:
                 into.add(hamiltonian, kernel.target(step.states), each, summed=summed, fields=step.fields)
 
         states = advance(hamiltonian, kernel, states, self.sweeps, generator, observe)
-        return self._outcome(states, state, diagnostics)
+        return self._outcome(states, state, self._means(noted))
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         if state is None:
@@ -169,6 +171,11 @@ class FreeChains(Expectation):
                     f"state: expected the replicas of {self.kernel}, received {len(state[0])} rows"
                 )
 
+    def _means(self, noted: dict[str, list[float | Tensor]]) -> dict[str, float]:
+        """Over the sweeps, of what was noted in each by name."""
+        read = iter(_host.numbers([x for values in noted.values() for x in values]))
+        return {name: sum(next(read) / self.sweeps for _ in values) for name, values in noted.items()}
+
     def _outcome(self, states: States, state: Any, diagnostics: dict[str, float]) -> Outcome:
         if self.start == "persistent":
             return Outcome(states, diagnostics)
@@ -182,20 +189,23 @@ def begin(
     start: str,
     generator: torch.Generator,
     fields: Mapping[int, Tensor] | None = None,
+    observed: bool | None = None,
 ) -> Step:
     """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases.
 
-    ``fields`` are those of hidden layers given v alone, where they are known.
+    ``fields`` are those of hidden layers given v alone, where they are known; ``observed``: whether all of v
+    is, None where that is not known.
     """
     if start == "data":
-        step = completed(hamiltonian, v, generator, fields)
-        if not _checks.observed(v):
+        observed = _checks.observed(v) if observed is None else observed
+        step = completed(hamiltonian, v, generator, fields, observed)
+        if not observed:
             law = hamiltonian.given(v, len(v))
             step = Step(advance(law, Gibbs(), step.states, FILLING_SWEEPS, generator), {}, {})
         return step
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
-        return completed(hamiltonian, torch.cat(seen, -1), generator)
+        return completed(hamiltonian, torch.cat(seen, -1), generator, observed=True)
     states = [
         hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
         for l, layer in enumerate(hamiltonian.layers)

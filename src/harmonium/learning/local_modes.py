@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium.chains import Gibbs, search
 from harmonium.couplings import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
@@ -58,10 +58,8 @@ class LocalModes(Expectation):
         modes, sweeps = search(hamiltonian, noise, generator)
         start = Gibbs().onward(hamiltonian, modes, generator)
         name = "clamped_" if self.clamped else ""
-        diagnostics = {
-            f"{name}search_sweeps": float(sweeps.double().mean()),
-            f"{name}longest_search": float(sweeps.max()),
-        }
+        mean, longest = _host.numbers([sweeps.double().mean(), sweeps.max().double()])
+        diagnostics = {f"{name}search_sweeps": mean, f"{name}longest_search": longest}
         free = [
             tuple(l for l in layers if not hamiltonian.fixes(l))
             for layers in hamiltonian.graph.sides("local modes")

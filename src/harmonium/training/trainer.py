@@ -271,7 +271,6 @@ def train(
                 v = rows.take(indices)
                 if transform is not None:
                     v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
-                v = v.to(machine.device)
                 if transform is not None or not rows.in_memory:
                     check_batch(machine, v, indices, "X")
                 if getattr(rule, "generative", True):  # p(y | x) may be good where p(x) is all but 0
