@@ -12,6 +12,11 @@ import torch
 from torch import Tensor
 
 
+def behind(device: torch.device) -> bool:
+    """Whether a device works behind the host, so that work of one shape is better than a look at values."""
+    return device.type != "cpu"
+
+
 def sent(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor on a device; the host does not wait for it to arrive, only for one that comes back."""
     return x.to(device=device, dtype=dtype, non_blocking=x.device.type == "cpu")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium import products
+from harmonium import _host, products
 from harmonium.compiled import serving
 
 from ..pretend_device import DEVICE, Counts, pretend_device
@@ -243,7 +243,8 @@ def flat(value: Any) -> list[Any]:
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compiled code serves the CPU alone, and has noise of its own."""
+    """The CPU goes the ways of other devices: no compiled code, and none but work of one shape."""
+    monkeypatch.setattr(_host, "behind", lambda device: True)
     monkeypatch.setattr(serving, "COMPILED", False)
     before = products.made()
     products.use("torch")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium._checks import Numbers
 
 if TYPE_CHECKING:
@@ -113,8 +113,7 @@ class Clamp:
         if not self.fixes(layer) or (torch.is_grad_enabled() and J.requires_grad):
             return multiply()
         values = self._held[layer][1]
-        # On a GPU, looking would take longer than the product.
-        if x is not values and not (x.device.type == "cpu" and torch.equal(x, values)):
+        if x is not values and (_host.behind(x.device) or not torch.equal(x, values)):
             return multiply()
         version = -1 if J.is_inference() else J._version
         known = self._products.get((layer, edge))
