@@ -104,7 +104,7 @@ class CoupledChains(Expectation):
             start = self._begin(hamiltonian, v, pairs, generator)
         pairs = len(start.states[0])  # persistent chains keep their number, whatever the batch
         meetings = run_pairs(
-            hamiltonian.given(v if self.clamped else None, pairs),
+            hamiltonian.given(v if self.clamped else None, pairs, task.complete),
             self.coupling,
             start.states,
             fields=start.fields,

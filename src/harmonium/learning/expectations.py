@@ -66,7 +66,7 @@ class ClampedChains(Expectation):
         if task.exact and (self.marginal or not task.complete):
             return task.add_exact()
         sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
-        law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v))
+        law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v), task.complete)
         step = completed(law, task.v, task.generator, observed=task.complete)
         step = step._replace(states=law.hold_all(step.states))  # known by what is held, not by its values
         for _ in range(0 if task.exact else sweeps):

@@ -52,7 +52,7 @@ class LocalModes(Expectation):
             return task.add_exact()
         generator = task.generator
         chains = task.own(None if self.clamped else self.chains, "chains")
-        hamiltonian = task.hamiltonian.given(task.v if self.clamped else None, chains)
+        hamiltonian = task.hamiltonian.given(task.v if self.clamped else None, chains, task.complete)
         row_weights = task.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
         modes, sweeps = search(hamiltonian, noise, generator)
