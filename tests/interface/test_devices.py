@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -264,3 +265,43 @@ def test_the_bits_are_those_of_the_cpu(name: str) -> None:
     assert len(here) == len(there) > 0
     for x, y in zip(here, there, strict=True):
         assert torch.equal(x, y) if isinstance(x, Tensor) else x == y or x != x
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_a_run_goes_from_device_to_device(tmp_path: Path) -> None:
+    """Noise is keyed by the update: a run that moves twice ends with the bits of one that stays."""
+
+    def go_on(updates: int, device: Any, path: Path) -> Tensor:
+        machine = binary("cpu")
+        run = hm.train(
+            machine, BITS, rule=hm.rules.pcd(2), updates=updates, batch_size=5, device=device,
+            run_dir=path, resume=True, progress=False, seed=7,
+        )  # fmt: skip
+        assert run.status == "completed"
+        return machine.couplings[0].weight.detach().cpu()
+
+    stayed = go_on(9, "cpu", tmp_path / "stayed")
+    moves = "device: the run to resume was on .* and goes on, on .*, in the same law but not in the same bits"
+    with pretend_device():
+        go_on(3, DEVICE, tmp_path / "moved")
+    with pytest.warns(RuntimeWarning, match=moves):
+        go_on(6, "cpu", tmp_path / "moved")
+    with pretend_device(), pytest.warns(RuntimeWarning, match=moves):
+        moved = go_on(9, DEVICE, tmp_path / "moved")
+    assert torch.equal(stayed, moved)
+
+
+def test_a_run_of_the_cpu_goes_on_elsewhere_and_comes_back(tmp_path: Path) -> None:
+    """Its one stream of noise ends where it left; from there on noise is keyed."""
+    ends = []
+    for path in (tmp_path / "a", tmp_path / "b"):
+        for updates in (3, 6, 9):
+            machine = binary("cpu")
+            with pretend_device(), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                hm.train(
+                    machine, BITS, rule="pcd", updates=updates, batch_size=5, run_dir=path, resume=True,
+                    device=DEVICE if updates == 6 else "cpu", progress=False,
+                )  # fmt: skip
+        ends.append(machine.couplings[0].weight.detach())
+    assert torch.equal(*ends)

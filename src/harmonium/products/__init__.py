@@ -9,9 +9,11 @@ from harmonium.products.calibration import VARIABLE, Choice, choice, made, measu
 from harmonium.products.changes import Changes
 from harmonium.products.digits import int8_product
 from harmonium.products.factor import Factor, RowProducts
+from harmonium.products.precision import PRECISIONS, precision
 from harmonium.products.product import product
 
 __all__ = [
+    "PRECISIONS",
     "VARIABLE",
     "Changes",
     "Choice",
@@ -21,6 +23,7 @@ __all__ = [
     "int8_product",
     "made",
     "measure",
+    "precision",
     "product",
     "repeat",
     "use",
