@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium import _host, products
+from harmonium.chains import captured
 from harmonium.compiled import serving
 
-from ..pretend_device import DEVICE, Counts, pretend_device
+from ..pretend_device import DEVICE, PretendBackend, PretendGraph, pretend_device
 
 GENERATOR = torch.Generator().manual_seed(0)
 BITS = torch.randint(0, 2, (12, 6), generator=GENERATOR).float()
@@ -242,6 +244,76 @@ def flat(value: Any) -> list[Any]:
     return [value.detach().cpu() if isinstance(value, Tensor) else value]
 
 
+WAITS = {  # of an update: (machine, data, rule, at most)
+    **{f"{k}": (binary, BITS, hm.rules.pcd(k), 2) for k in (1, 10)},
+    "centred": (binary, BITS, hm.rules.centred(hm.rules.pcd()), 2),
+    "deep": (deep, BITS, hm.rules.pcd(), 2),
+    "cd": (binary, BITS, hm.rules.cd(3), 2),
+    "tempered": (binary, BITS, hm.rules.tempered_pcd(3), 2),
+    "gaussian": (real, REAL, hm.rules.noise_cd(5, burn_in=2), 2),
+    "langevin": (real, REAL, hm.rules.noise_cd(5, kernel=Langevin(0.1)), 2),
+    "gibbs langevin": (real, REAL, hm.rules.pcd(5, kernel=hm.chains.GibbsLangevin(0.1)), 2),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_an_update_waits_for_the_device_twice_at_most(name: str) -> None:
+    build, X, rule, most = WAITS[name]
+    seen: list[tuple[int, int]] = []
+    with pretend_device() as counts, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        hm.train(
+            build("cpu"), X, rule=rule, updates=8, batch_size=5, record_every=100, device=DEVICE,
+            progress=False, callbacks=[lambda update: seen.append((counts.waits.total(), counts.sent))],
+        )  # fmt: skip
+    waits = [after[0] - before[0] for before, after in zip(seen[4:6], seen[5:7], strict=True)]
+    assert 1 <= max(waits) <= most  # the norm of the gradient is asked for
+    assert seen[6][1] - seen[5][1] == 1  # the batch
+
+
+SWEEPS = {
+    "Gibbs": (binary, Gibbs()),
+    "Gibbs of a deep machine": (deep, Gibbs()),
+    "Gibbs on a lattice": (lattice, Gibbs()),
+    "Langevin": (real, Langevin(0.1)),
+    "GibbsLangevin": (real, hm.chains.GibbsLangevin(0.1, correction="metropolis")),
+    "Tempering": (binary, hm.chains.Tempering(4)),
+    "Metropolis": (binary, hm.chains.Metropolis()),
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweep_waits_for_nothing(name: str) -> None:
+    build, kernel = SWEEPS[name]
+    with pretend_device() as counts, torch.no_grad():
+        machine = build(DEVICE)
+        law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
+        states = kernel.expand(law, machine.random_states(6, seed=2), generator)
+        hm.chains.advance(law, kernel, states, 1, generator)  # the first may make constants
+        counts.clear()
+        hm.chains.advance(law, kernel, states, 3, generator)
+    assert counts.launches.total() > 0 and counts.waits.total() == counts.sent == 0
+
+
+@pytest.mark.parametrize("build", [binary, real, deep])
+def test_a_sweep_of_pairs_waits_twice_at_most(build: Any) -> None:
+    """Over whole runs, from the first sweep to the last meeting, most sweeps wait twice and few longer."""
+    with pretend_device() as counts, torch.no_grad():
+        machine = build(DEVICE)
+        machine.couplings[0].weight *= 150
+        law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
+        waits = sweeps = 0
+        for seed in range(2):
+            start = machine.random_states(12, seed=seed)
+            counts.clear()
+            pairs = hm.couplings.run_pairs(
+                law, hm.couplings.Gibbs(), start, k=1, m=1, lag=1, max_steps=12, generator=generator
+            )
+            waits += counts.waits.total() - 1  # what the pairs have flipped is asked for at the end
+            sweeps += int(pairs.times.max())
+    assert sweeps >= 6 and waits <= 2 * sweeps
+
+
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU goes the ways of other devices: no compiled code, and none but work of one shape."""
@@ -305,3 +377,55 @@ def test_a_run_of_the_cpu_goes_on_elsewhere_and_comes_back(tmp_path: Path) -> No
                 )  # fmt: skip
         ends.append(machine.couplings[0].weight.detach())
     assert torch.equal(*ends)
+
+
+RECORDED: dict[str, tuple[Any, Any, hm.learning.Rule]] = {
+    "pcd": (binary, BITS, hm.rules.pcd(5, chains=7)),
+    "centred pcd of a deep machine": (deep, BITS, hm.rules.centred(hm.rules.pcd(5))),
+    "noise_cd": (real, REAL, hm.rules.noise_cd(10, kernel=Langevin(0.1), burn_in=3)),
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_graph_does_what_was_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps played again from a graph are those of as many operations, but for the order of sums."""
+    monkeypatch.setitem(captured._BACKENDS, DEVICE.type, PretendBackend)
+    build, X, rule = RECORDED[name]
+
+    def go(how: AbstractContextManager[None]) -> tuple[list[Any], int]:
+        seen: list[int] = []
+        machine = build("cpu")
+        with warnings.catch_warnings(), pretend_device() as counts, how:
+            warnings.simplefilter("ignore", RuntimeWarning)
+            run = hm.train(
+                machine, X, rule=rule, updates=6, batch_size=6, record_every=100, device=DEVICE,
+                progress=False, callbacks=[lambda update: seen.append(counts.launches.total())],
+            )  # fmt: skip
+            return flat([dict(machine.state_dict()), run.rule_state]), seen[-2] - seen[-3]
+
+    (eager, many), (played, few) = go(nullcontext()), go(hm.chains.graphs())
+    for x, y in zip(eager, played, strict=True):
+        torch.testing.assert_close(x, y)
+    assert few < 0.8 * many
+
+
+def test_annealing_is_played_from_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(captured._BACKENDS, DEVICE.type, PretendBackend)
+    with pretend_device() as counts:
+        eager = hm.likelihood.ais(binary(DEVICE), 8, 45, data=BITS, reverse=False, seed=3)
+        with hm.chains.graphs():
+            played = hm.likelihood.ais(binary(DEVICE), 8, 45, data=BITS, reverse=False, seed=3)
+    assert played == pytest.approx(eager, rel=1e-12)
+    assert counts.launches["graph"] == 3
+
+
+def test_a_graph_takes_nothing_from_the_host() -> None:
+    """What a recording must not do fails here as on a GPU."""
+    with pretend_device():
+        x, graph = torch.ones(3, device=DEVICE), PretendGraph()
+        for wrong in (lambda: float(x.sum()), lambda: torch.ones(3).to(DEVICE), lambda: x[x > 0]):
+            with pytest.raises(RuntimeError, match="nothing that the host has a part in"), graph.record():
+                wrong()
+        generator = torch.Generator(DEVICE)
+        with pytest.raises(RuntimeError, match="a generator that the graph knows"), graph.record():
+            torch.rand(3, generator=generator, device=DEVICE)

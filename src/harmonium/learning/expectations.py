@@ -8,14 +8,18 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host
+from harmonium import _checks, _host, products
 from harmonium._random import as_generator
+from harmonium.chains import captured
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, completed
 from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
-from harmonium.machine import Hamiltonian, States
+from harmonium.machine import Hamiltonian, States, Statistics
+from harmonium.machine.hamiltonian import Couplings
 
+Noted = dict[str, list[float | Tensor]]
+"""Diagnostics of every sweep by name."""
 _SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 
 Start = Literal["data", "persistent", "noise"]
@@ -133,7 +137,6 @@ class FreeChains(Expectation):
             seen = task.complete if self.start == "data" else None
             fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields, seen)
             states = kernel.expand(hamiltonian, fresh.states, generator)
-        summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each: float | Tensor = task.weight / (chains * (self.sweeps - self.burn_in))
         if self.start == "data" and task.row_weights is not None:
@@ -146,7 +149,24 @@ class FreeChains(Expectation):
                 into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
             return self._outcome(states, state, diagnostics)
-        noted: dict[str, list[float | Tensor]] = {}
+        if isinstance(each, float) and self.step_decay is None and _of_one_shape(hamiltonian, kernel):
+            states, noted = self._recorded(hamiltonian, states, each, generator, into)
+        else:
+            states, noted = self._advance(hamiltonian, kernel, states, each, generator, into)
+        return self._outcome(states, state, self._means(noted))
+
+    def _advance(
+        self,
+        hamiltonian: Hamiltonian,
+        kernel: Kernel,
+        states: States,
+        each: float | Tensor,
+        generator: torch.Generator,
+        into: Statistics,
+    ) -> tuple[States, Noted]:
+        """Where the chains are after the sweeps, whose statistics are added, and what was noted of each."""
+        summed = hamiltonian.graph.summed if self.marginal else ()
+        noted: Noted = {}
 
         def observe(number: int, step: Step) -> None:
             for name, value in step.diagnostics.items():
@@ -154,8 +174,38 @@ class FreeChains(Expectation):
             if number > self.burn_in:
                 into.add(hamiltonian, kernel.target(step.states), each, summed=summed, fields=step.fields)
 
-        states = advance(hamiltonian, kernel, states, self.sweeps, generator, observe)
-        return self._outcome(states, state, self._means(noted))
+        return advance(hamiltonian, kernel, states, self.sweeps, generator, observe), noted
+
+    def _recorded(
+        self, hamiltonian: Hamiltonian, states: States, each: float, generator: torch.Generator, into: Statistics
+    ) -> tuple[States, Noted]:
+        """``_advance`` as one launch, from a function of tensors alone."""
+        layers, graph, kernel, beta = hamiltonian.layers, hamiltonian.graph, self.kernel, hamiltonian.beta
+        sizes = [len(theta) for theta in hamiltonian.thetas]
+
+        def split(tensors: Sequence[Tensor]) -> tuple[list[tuple[Tensor, ...]], list[Tensor], list[Tensor]]:
+            rest = iter(tensors)
+            thetas = [tuple(next(rest) for _ in range(size)) for size in sizes]
+            return thetas, [next(rest) for _ in graph.edges], list(rest)
+
+        def sweep(*tensors: Tensor) -> dict[str, list[Tensor]]:
+            thetas, couplings, states = split(tensors)
+            law = Hamiltonian(layers, graph, tuple(thetas), Couplings(couplings), beta)
+            sums = Statistics(law)
+            states, noted = self._advance(law, kernel, states, each, generator, sums)
+            return {
+                "sums": [*(x for theta in sums.thetas for x in theta), *sums.couplings],
+                "states": states,
+                **{name: [torch.stack(values)] for name, values in noted.items()},  # type: ignore[arg-type]
+            }
+
+        flat = [x.detach() for theta in hamiltonian.thetas for x in theta]
+        flat += [J.detach() for J in hamiltonian.couplings]
+        key = (self, id(graph), each, products.current())
+        played = captured.played(sweep, [*flat, *states], generator, key)
+        thetas, couplings, _ = split(played.pop("sums"))
+        into.add_sums(thetas, couplings)
+        return played.pop("states"), {name: list(values) for name, (values,) in played.items()}
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         if state is None:
@@ -171,7 +221,7 @@ class FreeChains(Expectation):
                     f"state: expected the replicas of {self.kernel}, received {len(state[0])} rows"
                 )
 
-    def _means(self, noted: dict[str, list[float | Tensor]]) -> dict[str, float]:
+    def _means(self, noted: Noted) -> dict[str, float]:
         """Over the sweeps, of what was noted in each by name."""
         read = iter(_host.numbers([x for values in noted.values() for x in values]))
         return {name: sum(next(read) / self.sweeps for _ in values) for name, values in noted.items()}
@@ -180,6 +230,17 @@ class FreeChains(Expectation):
         if self.start == "persistent":
             return Outcome(states, diagnostics)
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
+
+
+def _of_one_shape(hamiltonian: Hamiltonian, kernel: Kernel) -> bool:
+    """Whether free chains may be recorded: nothing that they do depends on values."""
+    return (
+        captured.serve(hamiltonian.device)
+        and isinstance(kernel, _SMALL)
+        and hamiltonian.held is None
+        and isinstance(hamiltonian.beta, float)
+        and all(layer.discrete or layer.gaussian for layer in hamiltonian.layers)
+    )
 
 
 def begin(

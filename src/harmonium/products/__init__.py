@@ -9,7 +9,7 @@ from harmonium.products.calibration import VARIABLE, Choice, choice, made, measu
 from harmonium.products.changes import Changes
 from harmonium.products.digits import int8_product
 from harmonium.products.factor import Factor, RowProducts
-from harmonium.products.precision import PRECISIONS, precision
+from harmonium.products.precision import PRECISIONS, current, precision
 from harmonium.products.product import product
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Factor",
     "RowProducts",
     "choice",
+    "current",
     "int8_product",
     "made",
     "measure",

@@ -42,6 +42,11 @@ def precision(name: str) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
+def current() -> str:
+    """The precision that is asked for."""
+    return _CURRENT.get()
+
+
 def reduced(x: Tensor) -> str | None:
     """The precision of a product with this tensor, if it is not the tensor's own."""
     name = _CURRENT.get()
