@@ -1,7 +1,7 @@
 """Launches and waits of an update of every rule, and of a sweep of every kernel, on the pretend device.
 
-``python -m benchmarks.launches`` prints the tables of docs/gpu.md. Nothing is timed: what is counted is what a
-GPU would be asked for, whatever the GPU, see tests/pretend_device.py.
+``python -m benchmarks.launches`` prints the tables of docs/gpu.md. Nothing is timed: what is counted is what
+any GPU would be asked for, see tests/pretend_device.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST, _LAST = 5, 7  # updates in which nothing is recorded or looked at beside
 
 
 class Cost(NamedTuple):
-    """What is asked of the device: operations, waits of the host, copies from the host that nobody waits for."""
+    """What is asked of the device: operations, waits of the host, and copies from it that nobody waits for."""
 
     launches: float
     waits: float
@@ -41,11 +41,28 @@ def deep() -> hm.BoltzmannMachine:
     return hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(8), hm.Bernoulli(6)], seed=3)
 
 
+def plane() -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(8)], seed=3)
+
+
+def lattice() -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(16)], edges={(0, 0): hm.Local((4, 4), 3)}, seed=3)
+
+
+def labelled() -> hm.BoltzmannMachine:
+    return hm.machine.joined([hm.Bernoulli(15), hm.Bernoulli(1)], [hm.Bernoulli(8)], seed=3)
+
+
 def rules() -> Iterator[tuple[str, Callable[[], hm.BoltzmannMachine], hm.learning.Rule, Tensor]]:
     """Every rule with a machine that suits it."""
     r = hm.rules
     langevin = hm.chains.Langevin(0.1)
-    yield "exact", lambda: hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=3), r.exact(), ROWS[:, :6]
+    yield (
+        "exact",
+        lambda: hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=3),
+        r.exact(),
+        ROWS[:, :6],
+    )
     yield "cd(1)", binary, r.cd(), ROWS
     yield "cd(10)", binary, r.cd(10), ROWS
     yield "pcd(1)", binary, r.pcd(), ROWS
@@ -65,11 +82,9 @@ def rules() -> Iterator[tuple[str, Callable[[], hm.BoltzmannMachine], hm.learnin
     yield "ucd(1)", binary, r.ucd(), ROWS
     yield "ucd(1), deep", deep, r.ucd(), ROWS
     yield "ucd_lmi", binary, r.ucd_lmi(), ROWS
-    yield "quadrature", lambda: hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(8)], seed=3), r.quadrature(), REAL[:, :2]  # fmt: skip
-    lattice = lambda: hm.BoltzmannMachine([hm.Bernoulli(16)], edges={(0, 0): hm.Local((4, 4), 3)}, seed=3)  # noqa: E731
+    yield "quadrature", plane, r.quadrature(), REAL[:, :2]
     yield "pseudo_likelihood, lattice", lattice, r.pseudo_likelihood(), ROWS
     yield "pcd(1), lattice", lattice, r.pcd(), ROWS
-    labelled = lambda: hm.machine.joined([hm.Bernoulli(15), hm.Bernoulli(1)], [hm.Bernoulli(8)], seed=3)  # noqa: E731
     yield "conditional", labelled, r.conditional(r.pcd(), given=[0]), ROWS
     yield "hybrid", labelled, r.hybrid(r.pcd(), given=[0], joint=0.5), ROWS
 

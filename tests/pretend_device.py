@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
 from unittest import mock
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as trees
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -162,30 +162,30 @@ def pretend_device() -> Iterator[Counts]:
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    leaves = trees.tree_leaves((args, kwargs))
+    leaves = _leaves((args, kwargs))
     inside = [x for x in leaves if isinstance(x, PretendTensor)]
     asked = kwargs.get("device")
     if not inside and (asked is None or asked.type != DEVICE.type):
         if any(isinstance(x, _Generator) and PretendGenerator.has(x) for x in leaves):
             raise RuntimeError(f"{func}: expected a generator on the CPU, received one on {DEVICE}")
         return func(*args, **kwargs)
-    operation = func.overloadpacket
+    kind = _kind(func)
     on_device = asked is None or asked.type == DEVICE.type
-    _check_devices(func, operation, args, leaves, inside)
+    _check_devices(func, kind, args, leaves)
     if on_device:
         _check_noise(func, leaves)
     counts = PretendTensor.counts
     before = counts.waits.total() + counts.sent
-    _count(func, operation, args, kwargs, leaves, on_device)
+    _count(kind, args, kwargs, on_device)
     if PretendGraph.recording is not None and counts.waits.total() + counts.sent > before:
         raise RuntimeError(f"{func}: expected nothing that the host has a part in while a graph is recorded")
     of = {id(x.values): x for x in inside}
     plain = {**kwargs, "device": _CPU} if asked is not None else kwargs
     plain.pop("pin_memory", None)
-    args, plain = trees.tree_map_only(PretendTensor, lambda x: x.values, (args, plain))
-    if operation in _COPIES:
+    args, plain = _mapped(_inner, args), _mapped(_inner, plain)
+    if kind.operation in _COPIES:
         plain.pop("non_blocking", None)
-        if operation is _aten.copy_:  # the host's tensor may be what is written to
+        if kind.operation is _aten.copy_:  # the host's tensor may be what is written to
             args = args[:2]
             on_device = id(args[0]) in of
     result = func(*args, **plain)
@@ -213,9 +213,9 @@ class PretendGraph:
 
     def _again(self) -> None:
         for func, args, kwargs, result in self._steps:
-            again = trees.tree_leaves(func(*args, **kwargs))
-            if not _is_view(func):
-                for old, new in zip(trees.tree_leaves(result), again, strict=True):
+            again = _leaves(func(*args, **kwargs))
+            if not _kind(func).view:
+                for old, new in zip(_leaves(result), again, strict=True):
                     if old is not new and isinstance(old, Tensor):
                         old.copy_(new)
 
@@ -232,7 +232,7 @@ class PretendGraph:
             generator.set_state(state)
         known = {generator._cdata for generator in self._generators}
         for func, args, kwargs, _ in self._steps:
-            for x in trees.tree_leaves((args, kwargs)):
+            for x in _leaves((args, kwargs)):
                 if isinstance(x, _Generator) and x._cdata not in known:
                     raise RuntimeError(f"{func}: expected a generator that the graph knows")
 
@@ -262,18 +262,61 @@ class PretendBackend:
 
 def _wrapped(result: Any, of: dict[int, PretendTensor]) -> Any:
     """Tensors of a result on the device; what was changed in place is the tensor that it was."""
-    return trees.tree_map_only(Tensor, lambda x: of[id(x)] if id(x) in of else PretendTensor(x), result)
+
+    def wrapped(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        return of[id(x)] if id(x) in of else PretendTensor(x)
+
+    return _mapped(wrapped, result)
 
 
-def _check_devices(func: Any, operation: Any, args: Any, leaves: list[Any], inside: list[Any]) -> None:
+def _inner(x: Any) -> Any:
+    return x.values if isinstance(x, PretendTensor) else x
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [x for each in value for x in _leaves(each)] if isinstance(value, (list, tuple)) else [value]
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _mapped(function, each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([_mapped(function, each) for each in value])
+    return function(value)
+
+
+class _Kind(NamedTuple):
+    """What is known of an operation."""
+
+    operation: Any
+    name: str
+    view: bool  # whether the result shares the memory of an argument and nothing is written
+    pointwise: bool  # whether a single number may come from the host
+
+
+@cache
+def _kind(func: Any) -> _Kind:
+    operation, returns = func.overloadpacket, func._schema.returns
+    shared = [r.alias_info is not None and not r.alias_info.is_write for r in returns]
+    numbers = (_aten.fill_, _aten.fill, _aten.masked_fill_)
+    pointwise = torch.Tag.pointwise in func.tags or operation in numbers
+    name = str(operation).removeprefix("aten.")
+    return _Kind(operation, name, bool(returns) and all(shared), pointwise)
+
+
+def _check_devices(func: Any, kind: _Kind, args: Any, leaves: list[Any]) -> None:
     outside = [x for x in leaves if isinstance(x, Tensor) and not isinstance(x, PretendTensor)]
-    if not outside or operation in _COPIES or operation in _LIKE:
+    if not outside or kind.operation in _COPIES or kind.operation in _LIKE:
         return
-    if operation in _INDEXED and isinstance(args[0], PretendTensor):
+    if kind.operation in _INDEXED and isinstance(args[0], PretendTensor):
         outside = [x for x in args[2:] if isinstance(x, Tensor) and not isinstance(x, PretendTensor)]
         if all(x.dim() == 0 for x in outside):
             return
-    elif torch.Tag.pointwise in func.tags or operation in (_aten.fill_, _aten.fill, _aten.masked_fill_):
+    elif kind.pointwise:
         outside = [x for x in outside if x.dim() > 0]
         if not outside:
             return
@@ -289,12 +332,10 @@ def _check_noise(func: Any, leaves: Iterable[Any]) -> None:
             raise RuntimeError(f"{func}: expected a generator on {DEVICE}, received one on the CPU")
 
 
-def _count(
-    func: Any, operation: Any, args: Any, kwargs: dict[str, Any], leaves: list[Any], on_device: bool
-) -> None:
-    counts, name = PretendTensor.counts, str(operation).removeprefix("aten.")
+def _count(kind: _Kind, args: Any, kwargs: dict[str, Any], on_device: bool) -> None:
+    counts, operation, name = PretendTensor.counts, kind.operation, kind.name
     if operation in _COPIES:
-        to_host = not on_device or not isinstance(args[0], PretendTensor) and operation is _aten.copy_
+        to_host = not on_device or (not isinstance(args[0], PretendTensor) and operation is _aten.copy_)
         of = args[1] if operation is _aten.copy_ else args[0]
         if isinstance(of, PretendTensor) and not to_host:
             counts.launches[name] += 1
@@ -307,18 +348,18 @@ def _count(
             counts.waits["copy to the device"] += 1
         return
     if operation in _INDEXED:
-        _count_index(counts, operation, args)
-    elif operation in _WAITING or (operation is _aten.repeat_interleave and kwargs.get("output_size") is None):
+        _count_index(counts, name, args)
+    elif operation in _WAITING or (
+        operation is _aten.repeat_interleave and kwargs.get("output_size") is None
+    ):
         counts.waits[name] += 1
-    if operation in _FREE or operation in _LIKE or operation is _aten._local_scalar_dense:
-        return
-    if not _is_view(func):
+    free = operation in _FREE or operation in _LIKE or operation is _aten._local_scalar_dense
+    if not (free or kind.view):
         counts.launches[name] += 1
 
 
-def _count_index(counts: Counts, operation: Any, args: Any) -> None:
+def _count_index(counts: Counts, name: str, args: Any) -> None:
     """Booleans are counted by the host, but where they say what one number is written over."""
-    name = str(operation).removeprefix("aten.")
     given = [x for x in args[1] if x is not None]
     one_number = len(args) > 2 and isinstance(args[2], Tensor) and args[2].numel() == 1
     if any(x.dtype in (torch.bool, torch.uint8) for x in given):
@@ -330,11 +371,3 @@ def _count_index(counts: Counts, operation: Any, args: Any) -> None:
 
 def _non_blocking(operation: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     return bool(kwargs.get("non_blocking", operation is _aten.copy_ and len(args) > 2 and args[2]))
-
-
-def _is_view(func: Any) -> bool:
-    """Whether the result shares the memory of an argument and nothing is written."""
-    returns = func._schema.returns
-    return bool(returns) and all(
-        r.alias_info is not None and not r.alias_info.is_write for r in returns
-    )

@@ -60,7 +60,10 @@ class Metropolis(PairKernel):
         if _host.behind(gain.device):
             taken = (log_u <= gain).unsqueeze(-1)
             return Place(
-                [torch.where(taken, y.repeat(copies, 1), x) for x, y in zip(place.states, proposal.states, strict=True)],
+                [
+                    torch.where(taken, y.repeat(copies, 1), x)
+                    for x, y in zip(place.states, proposal.states, strict=True)
+                ],
                 {
                     l: torch.where(taken, proposal.fields[l].repeat(copies, 1), field)
                     for l, field in place.fields.items()

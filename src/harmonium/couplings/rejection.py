@@ -83,9 +83,7 @@ class Rejection:
             first = first.scatter_reduce(0, row, torch.where(kept, slot, none), "amin")
             found, first = first < none, first.clamp(max=none - 1)
             for l, new in enumerate(drawn):
-                self._draws[number][l] = torch.where(
-                    found.unsqueeze(-1), new[first], self._draws[number][l]
-                )
+                self._draws[number][l] = torch.where(found.unsqueeze(-1), new[first], self._draws[number][l])
             self._waits[number] = self._waits[number] & ~found
         rank = torch.empty_like(order).scatter_(0, order, torch.arange(rows, device=device))
         given = (len(slot) - rank + waiting - 1).div(waiting, rounding_mode="floor")

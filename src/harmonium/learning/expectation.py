@@ -123,7 +123,14 @@ class Task:
             mean = float(self.row_weights[places].mean())
             share, weights = share * mean, self.row_weights[places] / mean
         v = self.v[places]
-        return replace(self, v=v, weight=self.weight * share, row_weights=weights, fields={}, observed=self.observed or None)
+        return replace(
+            self,
+            v=v,
+            weight=self.weight * share,
+            row_weights=weights,
+            fields={},
+            observed=self.observed or None,
+        )
 
     def add_exact(self) -> Outcome:
         """Adds E[S | v] where it is exact: all hidden layers are summed out, what is missing enumerated."""

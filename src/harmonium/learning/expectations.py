@@ -10,8 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _host, products
 from harmonium._random import as_generator
-from harmonium.chains import captured
-from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, completed
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, captured, completed
 from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
@@ -177,7 +176,12 @@ class FreeChains(Expectation):
         return advance(hamiltonian, kernel, states, self.sweeps, generator, observe), noted
 
     def _recorded(
-        self, hamiltonian: Hamiltonian, states: States, each: float, generator: torch.Generator, into: Statistics
+        self,
+        hamiltonian: Hamiltonian,
+        states: States,
+        each: float,
+        generator: torch.Generator,
+        into: Statistics,
     ) -> tuple[States, Noted]:
         """``_advance`` as one launch, from a function of tensors alone."""
         layers, graph, kernel, beta = hamiltonian.layers, hamiltonian.graph, self.kernel, hamiltonian.beta

@@ -29,17 +29,15 @@ class Clamp:
         hamiltonian: the machine.
         clamp: what is held.
         rows: of the state.
-        checked: whether the values are known to be observed throughout and to lie in the support, so that they
-            need not be looked at.
+        checked: whether the values are known to be observed throughout and to lie in the support: they are
+            not looked at then.
 
     Raises:
         TypeError: neither a tensor, a mapping nor None.
         ValueError: an unknown layer, another shape, or a held value outside the support.
     """
 
-    def __init__(
-        self, hamiltonian: Hamiltonian, clamp: ClampLike, rows: int, checked: bool = False
-    ) -> None:
+    def __init__(self, hamiltonian: Hamiltonian, clamp: ClampLike, rows: int, checked: bool = False) -> None:
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
         self._products: dict[tuple[int, int], tuple[Tensor, int, Tensor]] = {}
         if clamp is None:

@@ -68,7 +68,9 @@ def multiply(name: str, x: Tensor, y: Tensor) -> Tensor:
     if name == "bf16":
         return torch.mm(x, y, out_dtype=torch.float32)
     backend = torch.backends.cuda.matmul
-    setting, value = ("fp32_precision", "tf32") if hasattr(backend, "fp32_precision") else ("allow_tf32", True)
+    setting, value = (
+        ("fp32_precision", "tf32") if hasattr(backend, "fp32_precision") else ("allow_tf32", True)
+    )
     before = getattr(backend, setting)
     setattr(backend, setting, value)
     try:

@@ -46,7 +46,7 @@ def fingerprint(
 
 
 def device_name(device: torch.device) -> str:
-    """"cpu", or which GPU it is."""
+    """ "cpu", or which GPU it is."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
@@ -91,8 +91,8 @@ def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, sc
     for name, value in now.items():
         if name == "device" and saved.get(name) != value:
             warnings.warn(
-                f"device: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same law "
-                "but not in the same bits",
+                f"device: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
+                "law but not in the same bits",
                 RuntimeWarning,
                 stacklevel=2,
             )
