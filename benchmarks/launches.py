@@ -22,7 +22,7 @@ _FIRST, _LAST = 5, 7  # updates in which nothing is recorded or looked at beside
 
 
 class Cost(NamedTuple):
-    """What is asked of the device: operations, waits of the host, and copies from it that nobody waits for."""
+    """What is asked of the device: operations, waits of the host, and copies that nobody waits for."""
 
     launches: float
     waits: float
