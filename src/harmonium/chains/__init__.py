@@ -1,5 +1,6 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
+from harmonium.chains.captured import graphs
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Kernel, Step
@@ -23,6 +24,7 @@ __all__ = [
     "begin",
     "complete",
     "completed",
+    "graphs",
     "local_search",
     "planted",
     "run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,13 +18,14 @@ class Step(NamedTuple):
     Attributes:
         states: for each layer (batch, width_l).
         fields: fields of layers given the others of ``states``, where the sweep knows them.
-        diagnostics: numbers about the sweep, such as an acceptance rate.
+        diagnostics: numbers about the sweep, such as an acceptance rate: floats, or tensors of one element,
+            which a GPU need not be waited for.
         carried: what else the kernel's next sweep may use of these states; None where it uses nothing.
     """
 
     states: States
     fields: dict[int, Tensor]
-    diagnostics: dict[str, float]
+    diagnostics: Mapping[str, float | Tensor]
     carried: Any = None
 
 

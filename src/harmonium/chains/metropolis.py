@@ -55,7 +55,7 @@ class Metropolis(Kernel):
             moved[l] = put(part, by_unit.flatten(-2), moved[l])
             if l in hamiltonian.graph.summed:
                 fields[l] = field
-        return Step(moved, fields, {"acceptance": float(torch.stack(accepted).mean()) if accepted else 1.0})
+        return Step(moved, fields, {"acceptance": torch.stack(accepted).mean() if accepted else 1.0})
 
     def _whole(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         proposal = [self._propose(hamiltonian, l, x, generator) for l, x in enumerate(states)]
@@ -64,7 +64,7 @@ class Metropolis(Kernel):
         moved = [
             torch.where(accept.unsqueeze(-1), new, old) for new, old in zip(proposal, states, strict=True)
         ]
-        return Step(moved, {}, {"acceptance": float(accept.float().mean())})
+        return Step(moved, {}, {"acceptance": accept.float().mean()})
 
     def _propose(
         self, hamiltonian: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator

@@ -60,7 +60,7 @@ class Relaxation(NamedTuple):
                 log_marginal, *numbers = self._move(block, states, known, log_marginal)
                 diagnostics.append((numbers[0], numbers[1]))
         names = ("acceptance", "squared_jump")
-        totals = torch.stack([torch.stack(pair) for pair in diagnostics]).mean(0).tolist()
+        totals = torch.stack([torch.stack(pair) for pair in diagnostics]).mean(0)
         carried = log_marginal if len(diagnostics) == 1 else None  # the next sweep begins with the same block
         return Step(states, known, dict(zip(names, totals, strict=True)), carried)
 

@@ -151,15 +151,17 @@ def completed(
     v: Tensor,
     generator: torch.Generator,
     known: Mapping[int, Tensor] | None = None,
+    observed: bool | None = None,
 ) -> Step:
     """``complete``, with the fields of the layers that were drawn given all their neighbours.
 
-    Fields of layers given v alone may be ``known``, for a machine without joined hidden layers.
+    Fields of layers given v alone may be ``known``, for a machine without joined hidden layers, and so may
+    whether all of v is ``observed``; None: it is looked at.
     """
     known = known or {}
     states, fields = hamiltonian.split(v), dict[int, Tensor]()
     given = set(hamiltonian.graph.visible)
-    if not _checks.observed(v):
+    if not (_checks.observed(v) if observed is None else observed):
         for l in hamiltonian.graph.visible:
             alone = hamiltonian.sample(l, torch.zeros_like(states[l]), generator)
             states[l] = torch.where(states[l].isnan(), alone, states[l])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import final
 
@@ -63,7 +64,7 @@ class Tempering(Kernel):
         replicas = len(self.betas)
         rows = len(states[0])
         chains = rows // replicas
-        betas = torch.tensor(self.betas, dtype=hamiltonian.dtype, device=hamiltonian.device)
+        betas = _on(self.betas, hamiltonian.dtype, hamiltonian.device)
         tempered = hamiltonian.tempered(betas.repeat_interleave(chains).unsqueeze(-1))
         step = self.kernel.sweep(tempered, states, generator)
 
@@ -81,7 +82,13 @@ class Tempering(Kernel):
                 low, high = values[lower].clone(), values[upper].clone()
                 values[lower], values[upper] = torch.where(swap, high, low), torch.where(swap, low, high)
         moved = [x[order.view(-1)] for x in step.states]
-        return Step(moved, {}, {"swap_rate": float(accepted) / ((replicas - 1) * chains)})
+        return Step(moved, {}, {"swap_rate": accepted.double() / ((replicas - 1) * chains)})
 
     def __repr__(self) -> str:
         return f"Tempering(betas={self.betas}, kernel={self.kernel!r})"
+
+
+@lru_cache(maxsize=16)
+def _on(betas: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Inverse temperatures where they are used; every sweep asks for the same."""
+    return torch.tensor(betas, dtype=dtype, device=device)

@@ -8,15 +8,17 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium import _host
 from harmonium.compiled import serving
-from harmonium.couplings.block import Block, BlockCoupling
+from harmonium.couplings.block import Block, BlockCoupling, Coupled
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
+from harmonium.couplings.rejection import Rejection
 from harmonium.machine import Hamiltonian, Part, States, put
 
-Draw = Callable[[bool, tuple[Part, ...], list[Tensor]], list[Tensor]]
+Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
 
 
 @final
@@ -65,7 +67,7 @@ class Gibbs(PairKernel):
     def single(
         self, hamiltonian: Hamiltonian, place: Place, generator: torch.Generator, antithetic: bool = False
     ) -> Place:
-        def draw(_: bool, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
+        def draw(_: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
             return [
                 hamiltonian.sample(part, field, generator, antithetic)
                 for part, field in zip(parts, fields, strict=True)
@@ -76,18 +78,35 @@ class Gibbs(PairKernel):
     def coupled(
         self, hamiltonian: Hamiltonian, both: Place, generator: torch.Generator
     ) -> tuple[Place, Tensor]:
-        pairs = len(both.states[0]) // 2
-        tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
+        done: dict[int, Coupled] = {}  # draws by colour
+        begun: dict[int, Rejection] = {}  # those that most likely are
 
-        def draw(first: bool, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
-            coupling = (self.odd if first else self.even) or self._default(hamiltonian, parts)
-            halves = [field.chunk(2) for field in fields]
-            p, q = (Block(hamiltonian, parts, half) for half in zip(*halves, strict=True))
-            drawn = coupling.draw(p, q, generator)
-            tries.add_(drawn.tries)
-            return [_stacked(x, y) for x, y in zip(drawn.x, drawn.y, strict=True)]
+        def draw(number: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
+            if number not in done:
+                coupling = (self.even if number else self.odd) or self._default(hamiltonian, parts)
+                halves = [field.chunk(2) for field in fields]
+                p, q = (Block(hamiltonian, parts, half) for half in zip(*halves, strict=True))
+                if isinstance(coupling, Maximal) and _host.behind(hamiltonian.device):
+                    begun[number] = coupling.begin(p, q, generator)
+                    done[number] = begun[number].drawn
+                else:
+                    done[number] = coupling.draw(p, q, generator)
+            return [_stacked(x, y) for x, y in zip(done[number].x, done[number].y, strict=True)]
 
-        return self._sweep(hamiltonian, both, draw, 2, generator), tries
+        while True:
+            place = self._sweep(hamiltonian, both, draw, 2, generator)
+            # A GPU is waited for once, with all colours drawn. Where one was not done, it is finished, and
+            # what was drawn given it is drawn anew.
+            left = _host.numbers([rejection.left for rejection in begun.values()])
+            open_colours = [number for number, waits in zip(begun, left, strict=True) if waits]
+            if not open_colours:
+                pairs = len(both.states[0]) // 2
+                tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
+                return place, sum((drawn.tries for drawn in done.values()), tries)
+            first = open_colours[0]
+            done = {number: drawn for number, drawn in done.items() if number < first}
+            done[first] = begun[first].finish()
+            begun = {}
 
     def _sweep(
         self,
@@ -110,7 +129,7 @@ class Gibbs(PairKernel):
                 else _field(hamiltonian, part, states, copies)
                 for part in parts
             ]
-            for part, x in zip(parts, draw(number == 0, parts, fields), strict=True):
+            for part, x in zip(parts, draw(number, parts, fields), strict=True):
                 states[part.layer] = hamiltonian.hold(part.layer, put(part, x, states[part.layer]))
         if self.jumps is not None and not hamiltonian.fixes(0):
             if len(states) != 2 or not hamiltonian.graph.is_chain or hamiltonian.held is not None:

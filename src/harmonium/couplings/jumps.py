@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _random
+from harmonium import _host, _random
 from harmonium.machine import Hamiltonian
 
 
@@ -43,6 +43,8 @@ class Jumps:
             copies: 1 for chains alone, 2 for pairs.
             generator: source of noise.
         """
+        if self.states.device != v.device:
+            self._to(v.device)
         states = self.states.to(v)
         free_energy = hamiltonian.free_energy(hamiltonian.split(states), (1,))
         here = torch.searchsorted(self._keys, v.double() @ self._direction).clamp_(max=len(states) - 1)
@@ -52,6 +54,12 @@ class Jumps:
         u = _random.uniform((gain.shape[1],), generator, torch.float64)
         moves = (torch.log1p(-u) <= gain).flatten() & listed
         return torch.where(moves.unsqueeze(-1), states[there], v)
+
+    def _to(self, device: torch.device) -> None:
+        """Once for all sweeps."""
+        self.states, self._keys, self._direction = (
+            _host.sent(x, device) for x in (self.states, self._keys, self._direction)
+        )
 
     def __repr__(self) -> str:
         return f"Jumps({len(self.states)} states)"

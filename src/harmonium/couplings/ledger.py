@@ -54,7 +54,9 @@ class Ledger:
         self._enter(both, pairs.repeat(2), torch.cat((each, -each)), weight)
 
     def _of(self, pairs: Tensor) -> Tensor:
-        return torch.ones(len(pairs)) if self._row_weights is None else self._row_weights[pairs]
+        if self._row_weights is None:
+            return torch.ones(len(pairs), device=pairs.device)
+        return self._row_weights[pairs]
 
     def flush(self) -> None:
         """Adds what waits."""

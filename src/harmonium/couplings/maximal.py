@@ -7,9 +7,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _random
+from harmonium import _host, _random
 from harmonium.compiled import serving
 from harmonium.couplings.block import Block, BlockCoupling, Coupled, accept
+from harmonium.couplings.rejection import Rejection
 
 _MAX_PROPOSALS = 1 << 14  # rows of proposals made at once; a bound on memory, not on the number of tries
 
@@ -34,6 +35,8 @@ class Maximal(BlockCoupling):
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
         if self.common_noise and serving.two_valued(p.fields[0], p.values):
             return self._compiled(p, q, generator)
+        if _host.behind(p.fields[0].device):
+            return self.begin(p, q, generator).finish()
         x = p.sample(p.noise(p.rows, generator))
         together = accept(p.log_ratio(q, x), generator)
         y = [value.clone() for value in x]
@@ -42,6 +45,13 @@ class Maximal(BlockCoupling):
         if len(apart):
             tries[apart] = self._reject(p.take(apart), q.take(apart), x, y, apart, generator)
         return Coupled(x, y, tries)
+
+    def begin(self, p: Block, q: Block, generator: torch.Generator) -> Rejection:
+        """A draw that is most likely done, which the host may ask for later."""
+        x = p.sample(p.noise(p.rows, generator))
+        apart = ~accept(p.log_ratio(q, x), generator)
+        wait_x = apart if self.common_noise else torch.zeros_like(apart)
+        return Rejection(p, q, list(x), list(x), wait_x, apart, generator)
 
     @torch.no_grad()
     def _compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:

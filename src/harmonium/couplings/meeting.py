@@ -8,7 +8,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random
+from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.chains import begin
 from harmonium.compiled import serving
@@ -160,16 +160,17 @@ def run_pairs(
             x = both.take(slice(0, rows))
             flips.observe(before, x)
             ledger.add(x, apart, average)
-            met = torch.zeros(rows, dtype=torch.bool, device=device) if t < lag else _equal(both, chain)
+            met, equal = _met(both, chain, read) if t >= lag else torch.zeros(2, rows, dtype=torch.bool)
             done = torch.ones_like(met) if t == max_steps else met
-            times[apart[done]] = t
-            capped[apart[done & ~met]] = True
+            if bool(done.any()):
+                places = _host.chosen(done, device)
+                times[apart[places]] = t
+                capped[apart[_host.chosen(done & ~met, device)]] = True
+                if t < m:
+                    together = torch.cat((together, apart[places]))
+                    alone = join(alone, x.take(places))
             if t == m:
                 _put(horizon, apart, x.states)
-            elif t < m and bool(done.any()):
-                together = torch.cat((together, apart[done]))
-                alone = join(alone, x.take(done))
-            equal = met if read == chain else met & _equal(both, read)
             apart, both, met = _without(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
             both = coupling.prepare(hamiltonian.take(apart.repeat(2)), both, copies=2)
             ledger.add_difference(both, apart, weight * correction_weight(t, k, m, lag))
@@ -195,16 +196,26 @@ class _FlipRate:
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.layers = hamiltonian.graph.given
-        self.changed = self.seen = 0
+        self.changed: int | Tensor = 0
+        self.seen = 0
 
     def observe(self, before: Place, after: Place) -> None:
         for l in self.layers:
-            self.changed += int(differences(before.states[l], after.states[l]).sum())
+            self.changed = differences(before.states[l], after.states[l]).sum() + self.changed
             self.seen += after.states[l].numel()
 
     @property
     def rate(self) -> float:
-        return self.changed / max(self.seen, 1)
+        return int(self.changed) / max(self.seen, 1)
+
+
+def _met(both: Place, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:
+    """Which pairs have met, and which of them are equal in all that is read of them: (2, pairs), on the host.
+
+    A GPU is waited for here, once in a sweep.
+    """
+    met = _equal(both, chain)
+    return torch.stack((met, met if read == chain else met & _equal(both, read))).cpu()
 
 
 def _equal(both: Place, layers: tuple[int, ...]) -> Tensor:
@@ -213,10 +224,11 @@ def _equal(both: Place, layers: tuple[int, ...]) -> Tensor:
 
 
 def _without(gone: Tensor, apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:
-    """The pairs that are not gone."""
+    """The pairs that are not gone; ``gone`` and ``met`` are on the host."""
     if not bool(gone.any()):
         return apart, both, met
-    return apart[~gone], both.take((~gone).repeat(2).nonzero().squeeze(-1)), met[~gone]
+    rest = _host.chosen(~gone, apart.device)
+    return apart[rest], both.take(torch.cat((rest, rest + len(gone)))), met[~gone]
 
 
 def _put(target: States, rows: Tensor, values: States) -> None:

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _random
+from harmonium import _host, _random
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.machine import Hamiltonian
 
@@ -57,6 +57,18 @@ class Metropolis(PairKernel):
         proposal = _with_fields(single, Place(single.hold_all(states), {}))
         log_u = torch.log1p(-_random.uniform((rows,), generator, torch.float64)).repeat(copies)
         gain = _energy(hamiltonian, place) - _energy(single, proposal).repeat(copies)
+        if _host.behind(gain.device):
+            taken = (log_u <= gain).unsqueeze(-1)
+            return Place(
+                [
+                    torch.where(taken, y.repeat(copies, 1), x)
+                    for x, y in zip(place.states, proposal.states, strict=True)
+                ],
+                {
+                    l: torch.where(taken, proposal.fields[l].repeat(copies, 1), field)
+                    for l, field in place.fields.items()
+                },
+            )
         accepted = torch.nonzero(log_u <= gain).squeeze(-1)
         if len(accepted) == 0:
             return place

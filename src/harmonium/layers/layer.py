@@ -320,7 +320,8 @@ class Layer(nn.Module, ABC):
                 f"received one given in part at {tuple(torch.nonzero(torn)[0].tolist())}"
             )
         if not bool(given.all()):
-            x = torch.where(given, x, self.mode(torch.zeros_like(x), self.reference()))
+            noise = tuple(parameter.to(x.device) for parameter in self.reference())  # data may be elsewhere
+            x = torch.where(given, x, self.mode(torch.zeros_like(x), noise))
         self.check(x, name)
         return given, x
 

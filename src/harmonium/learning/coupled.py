@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium.chains import Step
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome, Task
@@ -104,7 +104,7 @@ class CoupledChains(Expectation):
             start = self._begin(hamiltonian, v, pairs, generator)
         pairs = len(start.states[0])  # persistent chains keep their number, whatever the batch
         meetings = run_pairs(
-            hamiltonian.given(v if self.clamped else None, pairs),
+            hamiltonian.given(v if self.clamped else None, pairs, task.complete),
             self.coupling,
             start.states,
             fields=start.fields,
@@ -170,7 +170,13 @@ class CoupledChains(Expectation):
 
 def diagnose(meetings: Meetings, prefix: str, max_steps: int | None) -> dict[str, float]:
     """Numbers about pairs, with a warning where many were given up."""
-    capped = float(meetings.capped.double().mean())
+    longest, *means = _host.numbers(
+        [
+            meetings.times.max().double(),
+            *(x.double().mean() for x in (meetings.capped, meetings.times, meetings.tries, meetings.cost)),
+        ]
+    )
+    capped, time, tries, cost = means
     if capped > _MUCH:
         warnings.warn(
             f"{capped:.0%} of the pairs were given up after {max_steps} sweeps: the gradient is "
@@ -179,10 +185,10 @@ def diagnose(meetings: Meetings, prefix: str, max_steps: int | None) -> dict[str
             stacklevel=2,
         )
     return {
-        f"{prefix}meeting_time": float(meetings.times.double().mean()),
-        f"{prefix}longest_meeting_time": float(meetings.times.max()),
+        f"{prefix}meeting_time": time,
+        f"{prefix}longest_meeting_time": longest,
         f"{prefix}capped": capped,
-        f"{prefix}rejected": float(meetings.tries.double().mean()),
+        f"{prefix}rejected": tries,
         f"{prefix}flip_rate": meetings.flip_rate,
-        f"{prefix}sweeps": float(meetings.cost.double().mean()),
+        f"{prefix}sweeps": cost,
     }

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium.distributed import Shards
 from harmonium.likelihood.exact import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
@@ -43,6 +43,7 @@ class Task:
         state: what the last call returned, None at first.
         row_weights: of the rows of v, (batch,), above 0 and of mean 1; None where all count alike.
         fields: of hidden layers given v, where one side of a gradient has made them for the other.
+        observed: whether all of v is; None: not known yet, to be looked at where it matters.
         shards: of which this task is one; ``weight`` has its share of the rows. None: it is all.
     """
 
@@ -55,6 +56,7 @@ class Task:
     row_weights: Tensor | None = None
     fields: dict[int, Tensor] = field(default_factory=dict)
     shards: Shards | None = None
+    observed: bool | None = None
 
     def own(self, number: int | None, name: str) -> int:
         """How many of the chains of all shards are this one's; None: one a row.
@@ -76,7 +78,7 @@ class Task:
     @cached_property
     def complete(self) -> bool:
         """Whether every entry of the data is observed."""
-        return _checks.observed(self.v)
+        return _checks.observed(self.v) if self.observed is None else self.observed
 
     @cached_property
     def exact(self) -> bool:
@@ -102,7 +104,7 @@ class Task:
         """
         if self.complete:
             return [self]
-        missing = self.hamiltonian.unobserved(self.v)
+        missing = self.hamiltonian.unobserved(self.v).cpu()  # a GPU is waited for once
         together = torch.zeros_like(missing[0])
         if self.hamiltonian.graph.independent:
             patterns, counts = torch.unique(missing, dim=0, return_counts=True)
@@ -115,11 +117,20 @@ class Task:
 
     def take(self, rows: Tensor) -> Task:
         """The part of some of the rows, (batch,) booleans: weights of all parts add up to the whole."""
-        share, weights = float(rows.sum()) / len(rows), None
+        places = _host.chosen(rows, self.v.device)
+        share, weights = len(places) / len(rows), None
         if self.row_weights is not None:
-            mean = float(self.row_weights[rows].mean())
-            share, weights = share * mean, self.row_weights[rows] / mean
-        return replace(self, v=self.v[rows], weight=self.weight * share, row_weights=weights, fields={})
+            mean = float(self.row_weights[places].mean())
+            share, weights = share * mean, self.row_weights[places] / mean
+        v = self.v[places]
+        return replace(
+            self,
+            v=v,
+            weight=self.weight * share,
+            row_weights=weights,
+            fields={},
+            observed=self.observed or None,
+        )
 
     def add_exact(self) -> Outcome:
         """Adds E[S | v] where it is exact: all hidden layers are summed out, what is missing enumerated."""

@@ -8,14 +8,17 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host, products
 from harmonium._random import as_generator
-from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, completed
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, captured, completed
 from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
-from harmonium.machine import Hamiltonian, States
+from harmonium.machine import Hamiltonian, States, Statistics
+from harmonium.machine.hamiltonian import Couplings
 
+Noted = dict[str, list[float | Tensor]]
+"""Diagnostics of every sweep by name."""
 _SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 
 Start = Literal["data", "persistent", "noise"]
@@ -66,8 +69,9 @@ class ClampedChains(Expectation):
         if task.exact and (self.marginal or not task.complete):
             return task.add_exact()
         sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
-        law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v))
-        step = completed(law, task.v, task.generator)
+        law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v), task.complete)
+        step = completed(law, task.v, task.generator, observed=task.complete)
+        step = step._replace(states=law.hold_all(step.states))  # known by what is held, not by its values
         for _ in range(0 if task.exact else sweeps):
             step = Gibbs().onward(law, step, task.generator)
         summed = law.graph.summed if self.marginal else ()
@@ -129,9 +133,9 @@ class FreeChains(Expectation):
         if self.start == "persistent" and state is not None:
             check_states(hamiltonian, states)
         else:
-            fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields)
+            seen = task.complete if self.start == "data" else None
+            fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields, seen)
             states = kernel.expand(hamiltonian, fresh.states, generator)
-        summed = hamiltonian.graph.summed if self.marginal else ()
         chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
         each: float | Tensor = task.weight / (chains * (self.sweeps - self.burn_in))
         if self.start == "data" and task.row_weights is not None:
@@ -144,16 +148,68 @@ class FreeChains(Expectation):
                 into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
             return self._outcome(states, state, diagnostics)
-        diagnostics = {}
+        if isinstance(each, float) and self.step_decay is None and _of_one_shape(hamiltonian, kernel):
+            states, noted = self._recorded(hamiltonian, states, each, generator, into)
+        else:
+            states, noted = self._advance(hamiltonian, kernel, states, each, generator, into)
+        return self._outcome(states, state, self._means(noted))
+
+    def _advance(
+        self,
+        hamiltonian: Hamiltonian,
+        kernel: Kernel,
+        states: States,
+        each: float | Tensor,
+        generator: torch.Generator,
+        into: Statistics,
+    ) -> tuple[States, Noted]:
+        """Where the chains are after the sweeps, whose statistics are added, and what was noted of each."""
+        summed = hamiltonian.graph.summed if self.marginal else ()
+        noted: Noted = {}
 
         def observe(number: int, step: Step) -> None:
             for name, value in step.diagnostics.items():
-                diagnostics[name] = diagnostics.get(name, 0.0) + value / self.sweeps
+                noted.setdefault(name, []).append(value)
             if number > self.burn_in:
                 into.add(hamiltonian, kernel.target(step.states), each, summed=summed, fields=step.fields)
 
-        states = advance(hamiltonian, kernel, states, self.sweeps, generator, observe)
-        return self._outcome(states, state, diagnostics)
+        return advance(hamiltonian, kernel, states, self.sweeps, generator, observe), noted
+
+    def _recorded(
+        self,
+        hamiltonian: Hamiltonian,
+        states: States,
+        each: float,
+        generator: torch.Generator,
+        into: Statistics,
+    ) -> tuple[States, Noted]:
+        """``_advance`` as one launch, from a function of tensors alone."""
+        layers, graph, kernel, beta = hamiltonian.layers, hamiltonian.graph, self.kernel, hamiltonian.beta
+        sizes = [len(theta) for theta in hamiltonian.thetas]
+
+        def split(tensors: Sequence[Tensor]) -> tuple[list[tuple[Tensor, ...]], list[Tensor], list[Tensor]]:
+            rest = iter(tensors)
+            thetas = [tuple(next(rest) for _ in range(size)) for size in sizes]
+            return thetas, [next(rest) for _ in graph.edges], list(rest)
+
+        def sweep(*tensors: Tensor) -> dict[str, list[Tensor]]:
+            thetas, couplings, states = split(tensors)
+            law = Hamiltonian(layers, graph, tuple(thetas), Couplings(couplings), beta)
+            sums = Statistics(law)
+            states, noted = self._advance(law, kernel, states, each, generator, sums)
+            return {
+                "sums": [*(x for theta in sums.thetas for x in theta), *sums.couplings],
+                "states": states,
+                **{name: [torch.stack(values)] for name, values in noted.items()},  # type: ignore[arg-type]
+            }
+
+        flat = [x.detach() for theta in hamiltonian.thetas for x in theta]
+        flat += [J.detach() for J in hamiltonian.couplings]
+        key = (self, id(graph), each, products.current())
+        played = captured.played(sweep, [*flat, *states], generator, key)
+        thetas, couplings, _ = split(played.pop("sums"))
+        into.add_sums(thetas, couplings)
+        return played.pop("states"), {name: list(values) for name, (values,) in played.items()}
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         if state is None:
@@ -169,10 +225,26 @@ class FreeChains(Expectation):
                     f"state: expected the replicas of {self.kernel}, received {len(state[0])} rows"
                 )
 
+    def _means(self, noted: Noted) -> dict[str, float]:
+        """Over the sweeps, of what was noted in each by name."""
+        read = iter(_host.numbers([x for values in noted.values() for x in values]))
+        return {name: sum(next(read) / self.sweeps for _ in values) for name, values in noted.items()}
+
     def _outcome(self, states: States, state: Any, diagnostics: dict[str, float]) -> Outcome:
         if self.start == "persistent":
             return Outcome(states, diagnostics)
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
+
+
+def _of_one_shape(hamiltonian: Hamiltonian, kernel: Kernel) -> bool:
+    """Whether free chains may be recorded: nothing that they do depends on values."""
+    return (
+        captured.serve(hamiltonian.device)
+        and isinstance(kernel, _SMALL)
+        and hamiltonian.held is None
+        and isinstance(hamiltonian.beta, float)
+        and all(layer.discrete or layer.gaussian for layer in hamiltonian.layers)
+    )
 
 
 def begin(
@@ -182,20 +254,23 @@ def begin(
     start: str,
     generator: torch.Generator,
     fields: Mapping[int, Tensor] | None = None,
+    observed: bool | None = None,
 ) -> Step:
     """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases.
 
-    ``fields`` are those of hidden layers given v alone, where they are known.
+    ``fields`` are those of hidden layers given v alone, where they are known; ``observed``: whether all of v
+    is, None where that is not known.
     """
     if start == "data":
-        step = completed(hamiltonian, v, generator, fields)
-        if not _checks.observed(v):
+        observed = _checks.observed(v) if observed is None else observed
+        step = completed(hamiltonian, v, generator, fields, observed)
+        if not observed:
             law = hamiltonian.given(v, len(v))
             step = Step(advance(law, Gibbs(), step.states, FILLING_SWEEPS, generator), {}, {})
         return step
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
-        return completed(hamiltonian, torch.cat(seen, -1), generator)
+        return completed(hamiltonian, torch.cat(seen, -1), generator, observed=True)
     states = [
         hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
         for l, layer in enumerate(hamiltonian.layers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium.chains import Gibbs, search
 from harmonium.couplings import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
@@ -52,16 +52,14 @@ class LocalModes(Expectation):
             return task.add_exact()
         generator = task.generator
         chains = task.own(None if self.clamped else self.chains, "chains")
-        hamiltonian = task.hamiltonian.given(task.v if self.clamped else None, chains)
+        hamiltonian = task.hamiltonian.given(task.v if self.clamped else None, chains, task.complete)
         row_weights = task.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
         modes, sweeps = search(hamiltonian, noise, generator)
         start = Gibbs().onward(hamiltonian, modes, generator)
         name = "clamped_" if self.clamped else ""
-        diagnostics = {
-            f"{name}search_sweeps": float(sweeps.double().mean()),
-            f"{name}longest_search": float(sweeps.max()),
-        }
+        mean, longest = _host.numbers([sweeps.double().mean(), sweeps.max().double()])
+        diagnostics = {f"{name}search_sweeps": mean, f"{name}longest_search": longest}
         free = [
             tuple(l for l in layers if not hamiltonian.fixes(l))
             for layers in hamiltonian.graph.sides("local modes")

@@ -65,7 +65,7 @@ class MeanField(Expectation):
         hamiltonian, v = task.hamiltonian, task.v
         start = v if self.clamped else self._start(task)
         rows = len(start.means[0]) if isinstance(start, Point) else len(start)
-        scheme = self.scheme(hamiltonian.given(v if self.clamped else None, rows))
+        scheme = self.scheme(hamiltonian.given(v if self.clamped else None, rows, task.complete))
         point, status, sweeps = iterate(
             scheme, start, tolerance=self.tolerance, damping=self.damping, max_sweeps=self.max_sweeps
         )

@@ -27,7 +27,7 @@ def offsets(task: Task) -> list[Tensor]:
     """
     if task.exact:
         return task.into.means()
-    rows, law = len(task.v), task.hamiltonian.given(task.v, len(task.v))
+    rows, law = len(task.v), task.hamiltonian.given(task.v, len(task.v), task.complete)
     means = law.split(task.v)
     for l, layer in enumerate(law.layers):
         # The middle of the states, so that it is the same units whichever of two states is called 1.

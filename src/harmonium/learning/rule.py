@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random
+from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Task
 from harmonium.learning.offsets import offsets
@@ -105,16 +105,21 @@ class Rule:
         generator = _random.as_generator(seed, machine.device)
         with torch.enable_grad():
             hamiltonian = machine.hamiltonian()
-        v = _checks.tensor(v, "v", machine.dtype, machine.device)
+        v = _checks.tensor(v, "v", machine.dtype)  # looked at where it is: a GPU is not waited for
         width = machine.visible_width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
-        if not _checks.all_finite(v):
+        complete = _checks.all_finite(v)
+        if not complete:
             _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
         if self.given is not None:
             machine.check_given(self.given)
         v, row_weights = _weighted(v, weights)
-        return Task(hamiltonian, v, generator, Statistics(hamiltonian), row_weights=row_weights)
+        v = _host.sent(v, machine.device)
+        if row_weights is not None:
+            row_weights = _host.sent(row_weights, machine.device, v.dtype)
+        sums, observed = Statistics(hamiltonian), complete or None
+        return Task(hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed)
 
     def add(self, task: Task, state: Any) -> tuple[list[Tensor], dict[str, float], Any]:
         """Adds E[S | v] - E[S], times the task's weight, to its sum.
@@ -129,7 +134,7 @@ class Rule:
         if self.given is not None:
             condition = task.hamiltonian.only(self.given, task.v)
             weight = task.weight * (self.joint - 1.0)
-            second = self._add_clamped(replace(task, v=condition, weight=weight, fields={}))
+            second = self._add_clamped(replace(task, v=condition, weight=weight, fields={}, observed=False))
             diagnostics |= {f"given_{name.removeprefix('clamped_')}": x for name, x in second.items()}
         kept = None
         if self.generative:
@@ -173,9 +178,11 @@ class Rule:
 
 
 def _weighted(v: Tensor, weights: Any) -> tuple[Tensor, Tensor | None]:
-    """The rows of weight above 0, and their weights brought to a mean of 1."""
+    """The rows of weight above 0, and their weights brought to a mean of 1, in float64 on the CPU."""
     weights = _checks.weights(weights, "weights", len(v))
     if weights is None:
         return v, None
     kept = weights > 0
-    return v[kept.to(v.device)], (weights[kept] / weights[kept].mean()).to(v)
+    if not bool(kept.all()):
+        v, weights = v[_host.chosen(kept, v.device)], weights[kept]
+    return v, weights / weights.mean()

@@ -8,21 +8,23 @@ from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, log
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random
+from harmonium import _checks, _random, products
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, advance, complete
+from harmonium.chains import Gibbs, advance, captured, complete
 from harmonium.distributed import SHARDS, Distributed, Shards, as_shards
 from harmonium.layers import Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_, put
+from harmonium.machine.hamiltonian import Couplings
 from harmonium.products import agree
 
 _PILOT_SWEEPS = 100
+_TOGETHER = 20  # temperatures that are recorded as one
 _ENOUGH = (
     0.5  # effective runs of all runs, below which the standard error is too small (docs/design_notes.md)
 )
@@ -171,11 +173,51 @@ def _anneal(
     After each change a Gibbs sweep moves x. Serves both directions: the given states follow the law at the
     first of the betas.
     """
+    if captured.serve(target.device) and all(layer.discrete or layer.gaussian for layer in target.layers):
+        return _anneal_recorded(base, target, betas, states, generator)
+    total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
+    return _anneal_on(base, target, betas, list(states), total, generator)
+
+
+def _anneal_recorded(
+    base: Hamiltonian, target: Hamiltonian, betas: Sequence[float], states: States, generator: torch.Generator
+) -> tuple[Tensor, States]:
+    """``_anneal`` in launches of ``_TOGETHER`` temperatures, which tell their β as tensors."""
+    parameters = [x.detach() for law in (base, target) for theta in law.thetas for x in theta]
+    parameters += [J.detach() for J in target.couplings]
+    sizes = [len(theta) for law in (base, target) for theta in law.thetas]
+    total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
+    all_betas = torch.tensor(betas, dtype=torch.float64, device=target.device)
+    layers, graph = target.layers, target.graph
+
+    def together(some: Tensor, total: Tensor, *rest: Tensor) -> captured.Results:
+        left = iter(rest)
+        thetas = [tuple(next(left) for _ in range(size)) for size in sizes]
+        couplings = Couplings([next(left) for _ in graph.edges])
+        cold = Hamiltonian(layers, graph, tuple(thetas[: len(layers)]), couplings)
+        warm = Hamiltonian(layers, graph, tuple(thetas[len(layers) :]), couplings)
+        total, states = _anneal_on(cold, warm, list(some), list(left), total.clone(), generator)
+        return {"total": [total], "states": states}
+
+    for first in range(0, len(betas) - 1, _TOGETHER):
+        inputs = [all_betas[first : first + _TOGETHER + 1], total, *parameters, *states]
+        played = captured.played(together, inputs, generator, ("ais", id(graph), products.current()))
+        (total,), states = played["total"], played["states"]
+    return total, states
+
+
+def _anneal_on(
+    base: Hamiltonian,
+    target: Hamiltonian,
+    betas: Sequence[Any],
+    states: States,
+    total: Tensor,
+    generator: torch.Generator,
+) -> tuple[Tensor, States]:
+    """The same in a row, added to a total; the β are numbers, or tensors of one number each."""
     layers, summed = target.layers, target.graph.summed
     given = target.graph.given
     joined = any(l in given and m in given for l, m in target.graph.edges)
-    states = list(states)
-    total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
     thetas = [_between(base, target, l, betas[0]) for l in range(len(layers))]
     for now, following in pairwise(betas):
         fields = {l: target.field(l, states) for l in summed}
@@ -197,7 +239,8 @@ def _anneal(
     return total, states
 
 
-def _between(base: Hamiltonian, target: Hamiltonian, l: int, beta: float) -> Theta:
+def _between(base: Hamiltonian, target: Hamiltonian, l: int, beta: Any) -> Theta:
+    beta = beta.to(base.dtype) if isinstance(beta, Tensor) else beta
     return tuple(torch.lerp(a, b, beta) for a, b in zip(base.thetas[l], target.thetas[l], strict=True))
 
 

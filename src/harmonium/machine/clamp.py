@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium._checks import Numbers
 
 if TYPE_CHECKING:
@@ -25,12 +25,19 @@ class Clamp:
     Written by users as the visible values (batch, visible_width), or as a mapping from layers to values; NaN
     marks an entry that is free. ``None`` holds nothing.
 
+    Args:
+        hamiltonian: the machine.
+        clamp: what is held.
+        rows: of the state.
+        checked: whether the values are known to be observed throughout and to lie in the support: they are
+            not looked at then.
+
     Raises:
         TypeError: neither a tensor, a mapping nor None.
         ValueError: an unknown layer, another shape, or a held value outside the support.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, clamp: ClampLike, rows: int) -> None:
+    def __init__(self, hamiltonian: Hamiltonian, clamp: ClampLike, rows: int, checked: bool = False) -> None:
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
         self._products: dict[tuple[int, int], tuple[Tensor, int, Tensor]] = {}
         if clamp is None:
@@ -65,6 +72,9 @@ class Clamp:
                 raise ValueError(f"{name}: expected shape {expected}, received {tuple(x.shape)}")
             # A copy, as the states of a layer held whole are these very values.
             held = _checks.tensor(x, name, hamiltonian.dtype, hamiltonian.device).clone()
+            if checked:
+                self._held[l] = (None, held)
+                continue
             given, held = layer.observed(held, name)
             if bool(given.any()):
                 self._held[l] = (None if bool(given.all()) else given, held)
@@ -113,7 +123,7 @@ class Clamp:
         if not self.fixes(layer) or (torch.is_grad_enabled() and J.requires_grad):
             return multiply()
         values = self._held[layer][1]
-        if x is not values and not torch.equal(x, values):
+        if x is not values and (_host.behind(x.device) or not torch.equal(x, values)):
             return multiply()
         version = -1 if J.is_inference() else J._version
         known = self._products.get((layer, edge))

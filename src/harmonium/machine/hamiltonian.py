@@ -134,9 +134,9 @@ class Hamiltonian:
         """The same couplings between layers with other natural parameters, taken from ``layers``."""
         return replace(self, thetas=tuple(layer.natural() for layer in layers))
 
-    def given(self, held: ClampLike, rows: int) -> Hamiltonian:
+    def given(self, held: ClampLike, rows: int, checked: bool = False) -> Hamiltonian:
         """The same with entries of the state held; see ``Clamp``."""
-        clamp = Clamp(self, held, rows)
+        clamp = Clamp(self, held, rows, checked)
         return replace(self, held=None if clamp.empty else clamp)
 
     def anew(self) -> Hamiltonian:

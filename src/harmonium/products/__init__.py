@@ -9,9 +9,11 @@ from harmonium.products.calibration import VARIABLE, Choice, agree, choice, made
 from harmonium.products.changes import Changes
 from harmonium.products.digits import int8_product
 from harmonium.products.factor import Factor, RowProducts
+from harmonium.products.precision import PRECISIONS, current, precision
 from harmonium.products.product import product
 
 __all__ = [
+    "PRECISIONS",
     "VARIABLE",
     "Changes",
     "Choice",
@@ -19,9 +21,11 @@ __all__ = [
     "RowProducts",
     "agree",
     "choice",
+    "current",
     "int8_product",
     "made",
     "measure",
+    "precision",
     "product",
     "repeat",
     "use",

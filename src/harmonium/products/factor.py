@@ -11,6 +11,7 @@ from torch import Tensor
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large
 from harmonium.products.digits import EXACT, Digits, Whole, sum_over_rows, whole_numbers
+from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
 from harmonium.products.product import product
 from harmonium.products.sparse import add_rows, few, few_rows
 from harmonium.products.tiles import serves
@@ -40,9 +41,13 @@ class Factor:
 
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
-        if self._few_rows is not None and not transposed:
+        if self._few_rows is not None and not transposed and reduced(x) is None:
             return self._few_rows(x)
         y = self._y.t() if transposed else self._y
+        name = reduced(x)
+        if name is not None and not (torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)):
+            factor: Tensor = self._made(name, False)
+            return multiply(name, rounded(name, x), factor.t() if transposed else factor)
         if not large(x, y):
             return product(x, y)
         self._met[transposed] += len(x)
@@ -57,12 +62,14 @@ class Factor:
         return product(x, y)
 
     def _made(self, what: str, transposed: bool) -> Any:
-        """y or yᵀ with contiguous rows, or in digits: made once for these values of y."""
+        """y or yᵀ with contiguous rows, or in digits, or rounded: made once for these values of y."""
         version = -1 if self._y.is_inference() else self._y._version
         known = self._kept.get((what, transposed))
         if known is None or known[0] != version:
             if what == "digits":
                 made: Any = Digits(self._y, EXACT, transposed)
+            elif what in PRECISIONS:
+                made = rounded(what, self._y.detach())
             else:
                 made = (self._y.t() if transposed else self._y).detach().contiguous()
             known = self._kept[what, transposed] = version, made

@@ -41,11 +41,12 @@ class ClassifierFeatures(nn.Module):
         h, w, channels = image_shape
         # skip_init: torch's own initialisation would draw from the global generator.
         skip: Any = nn.utils.skip_init
-        self.first = skip(nn.Conv2d, channels, 16, 5, stride=2, padding=2)
-        self.second = skip(nn.Conv2d, 16, 32, 3, stride=2, padding=1)
+        where = generator.device  # whose noise begins the weights
+        self.first = skip(nn.Conv2d, channels, 16, 5, stride=2, padding=2, device=where)
+        self.second = skip(nn.Conv2d, 16, 32, 3, stride=2, padding=1, device=where)
         quarter = -(-h // 4) * -(-w // 4)
-        self.third = skip(nn.Linear, 32 * quarter, self.num_features)
-        self.last = skip(nn.Linear, self.num_features, n_classes)
+        self.third = skip(nn.Linear, 32 * quarter, self.num_features, device=where)
+        self.last = skip(nn.Linear, self.num_features, n_classes, device=where)
         for layer in (self.first, self.second, self.third, self.last):
             bound = sqrt(6 / layer.weight[0].numel())
             nn.init.uniform_(layer.weight, -bound, bound, generator=generator)

@@ -67,7 +67,7 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
             )
     # Through memory: torch's own writer does not report a full disk as an OSError.
     buffer = io.BytesIO()
-    torch.save({"format": FORMAT, "version": VERSION, **mapped(_unexpanded, content)}, buffer)
+    torch.save({"format": FORMAT, "version": VERSION, **mapped(_plain, content)}, buffer)
     replace_file(path, buffer.getvalue())
 
 
@@ -157,6 +157,7 @@ def mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
     return value
 
 
-def _unexpanded(x: Tensor) -> Tensor:
-    """A tensor with memory for each of its elements; the reader refuses others."""
+def _plain(x: Tensor) -> Tensor:
+    """A tensor on the CPU with memory for each of its elements; the reader refuses others."""
+    x = x.cpu()
     return x.clone() if x.numel() * x.element_size() > x.untyped_storage().nbytes() else x

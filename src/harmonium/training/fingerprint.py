@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,9 +45,14 @@ def fingerprint(
         "machine": [str(layer) for layer in machine.layers] + _edges(machine),
         "requires_grad": [name for name, each in machine.named_parameters() if each.requires_grad],
         "dtype": str(machine.dtype),
-        "device": machine.device.type,
+        "device": device_name(machine.device),
         "updates": total,
     }
+
+
+def device_name(device: torch.device) -> str:
+    """ "cpu", or which GPU it is."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def _edges(machine: BoltzmannMachine) -> list[Any]:
@@ -82,13 +88,24 @@ def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
 
 
 def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:
-    """Refuse to resume with other settings.
+    """Refuse to resume with other settings, but for the device, of which another one makes other bits.
+
+    Warns:
+        RuntimeWarning: another device.
 
     Raises:
         ValueError: naming the first setting that differs.
     """
+    saved = {"precision": "float32", **saved}  # which every run had before there was another
     for name, value in now.items():
-        if name != "updates" and saved.get(name) != value:
+        if name == "device" and saved.get(name) != value:
+            warnings.warn(
+                f"device: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
+                "law but not in the same bits",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        elif name != "updates" and saved.get(name) != value:
             raise ValueError(f"{name}: the run to resume has {saved.get(name)!r}, received {value!r}")
     before, total = saved["updates"], now["updates"]
     if before != total and depends_on_total(as_schedule(schedule)):

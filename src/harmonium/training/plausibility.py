@@ -42,7 +42,7 @@ def shortfall(machine: BoltzmannMachine, v: Tensor) -> float:
     hamiltonian = machine.hamiltonian()
     graph = hamiltonian.graph
     hidden = tuple(l for l in graph.given if l not in graph.visible)
-    states = _upwards(hamiltonian, v[:_ROWS])
+    states = _upwards(hamiltonian, v[:_ROWS].to(hamiltonian.device))
     for _ in hidden:  # hidden layers of a deep machine settle to the data
         _to_modes(hamiltonian, states, (*hidden, *graph.summed))
     data = hamiltonian.free_energy(states, graph.summed)
@@ -69,7 +69,7 @@ def useless(machine: BoltzmannMachine, v: Tensor) -> bool:
     visible, hidden = hamiltonian.layers[:2]
     if not (visible.discrete and hidden.discrete):
         return False
-    states = _upwards(hamiltonian, v[:_MANY_ROWS])
+    states = _upwards(hamiltonian, v[:_MANY_ROWS].to(hamiltonian.device))
     variance = hidden.moments(hamiltonian.field(1, states), theta=hamiltonian.thetas[1]).variance
     if float((variance < _SATURATED).double().mean()) < _NEARLY_ALL:
         return False

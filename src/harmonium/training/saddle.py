@@ -28,7 +28,7 @@ def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
     visible, hidden = machine.layers[:2]
     if not visible.gaussian or not hidden.discrete or len(v) < 2:
         return
-    fields = v @ machine.hamiltonian().couplings[0]
+    fields = v.to(machine.device) @ machine.hamiltonian().couplings[0]
     deviation = float(fields.var(0).mean().sqrt())
     if deviation < _SILENT:
         warnings.warn(

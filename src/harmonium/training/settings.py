@@ -12,6 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.learning import Rule
+from harmonium.products import PRECISIONS
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.schedules import Schedule, as_schedule
 
@@ -40,6 +41,7 @@ class Settings:
     averaging: float | None
     transform: Transform | None
     seed: int
+    precision: str = "float32"
     shards: int | None = None
 
     def __post_init__(self) -> None:
@@ -76,6 +78,7 @@ class Settings:
             raise TypeError(
                 f"transform: expected a callable or None, received {type(self.transform).__name__}"
             )
+        _checks.one_of(self.precision, "precision", PRECISIONS)
         if _checks.positive_int(self.seed, "seed", minimum=0) >= 1 << 63:
             raise ValueError(f"seed: expected an int in [0, 2**63), received {self.seed}")
 

@@ -18,6 +18,7 @@ from harmonium.training.divergence import Fault
 from harmonium.training.feed import Feed
 from harmonium.training.history import History, Record
 from harmonium.training.optimizer_state import checked_state
+from harmonium.training.seeds import stream_seed
 
 
 @dataclass
@@ -88,10 +89,14 @@ class TrainingState:
         self.feed.load_state_dict(content["data"])
         for each, (_, state) in zip(self._stateful(), content["callbacks"], strict=True):
             each.load_state_dict(moved(state, device))
-        try:
-            self.generator.set_state(content["generator"])
-        except RuntimeError as error:
-            raise ValueError(f"generator: {error}") from error
+        settings = content.get("settings", {})
+        if self.generator.device.type == settings.get("device", "cpu") == "cpu":
+            try:
+                self.generator.set_state(content["generator"])
+            except RuntimeError as error:
+                raise ValueError(f"generator: {error}") from error
+        elif settings:  # between devices the noise goes on by its key
+            self.generator.manual_seed(stream_seed(settings["seed"], "rule", content["step"]))
         self.machine.load_state_dict(content["machine"])
         if self.averaged is not None:
             self.averaged.load_state_dict(content["averaged"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from harmonium import _checks, _random
+from harmonium import _checks, _host, _random, products
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
 from harmonium.learning import Rule
 from harmonium.learning.rules import from_options
@@ -29,7 +29,7 @@ from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.saddle import warn_of_saddle
 from harmonium.training.schedules import Schedule, as_schedule
-from harmonium.training.seeds import as_seed, stream_seed
+from harmonium.training.seeds import as_seed, renew, stream_seed
 from harmonium.training.settings import Settings, Transform
 from harmonium.training.state import TrainingState, moved
 from harmonium.training.support import check_batch
@@ -60,6 +60,7 @@ def train(
     rule_state: Any = None,
     seed: int | torch.Generator = 0,
     device: str | torch.device | None = None,
+    precision: str = "float32",
     validation: Any = None,
     validation_weight: Any = None,
     metrics: Mapping[str, Metric] | None = None,
@@ -115,7 +116,10 @@ def train(
             from there. A resumed run goes on with its own. None: the rule starts afresh.
         seed: of the order of the rows and of the rule's noise: an int in [0, 2**63), or a generator, of which
             one is drawn. To resume, the generator has to be where it was.
-        device: where to train; the machine is moved there. None: where it is.
+        device: where to train; the machine is moved there. None: where it is. Data stay where they are, and
+            batches are sent.
+        precision: of the fields that the rule computes: "float32", "tf32" or "bf16", see
+            ``harmonium.products.precision``. Statistics and parameters are in the machine's own.
         validation: rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
             are, NaN where not observed.
         validation_weight: of these rows, as ``sample_weight``. Metrics do not get it, nor rows of weight 0.
@@ -178,6 +182,7 @@ def train(
         averaging=averaging,
         transform=transform,
         seed=seed,
+        precision=precision,
         shards=None if sharded is None else shards,
     )
     for name, every in (
@@ -270,7 +275,8 @@ def train(
                     require_one_run(group.gather({"first batch": digest(v)}))
                 if transform is not None:
                     v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
-                v = v.to(machine.device)
+                if not isinstance(worker, (Rule, Sharded)):  # which send it themselves, and know it before
+                    v = _host.sent(v, machine.device)
                 if not feed.checked:
                     check_batch(machine, v, where, "X")
                 if getattr(rule, "generative", True):  # p(y | x) may be good where p(x) is all but 0
@@ -279,7 +285,9 @@ def train(
                     warn_of_saddle(machine, v)
 
                 weighted = {} if each is None else {"weights": each}
-                estimate = worker.gradient(machine, v, state=state.rule_state, seed=generator, **weighted)
+                renew(generator, seed, state.step)
+                with products.precision(precision):
+                    estimate = worker.gradient(machine, v, state=state.rule_state, seed=generator, **weighted)
                 diagnostics = estimate.diagnostics
                 weight = 1.0 if each is None else float(each.mean())
                 gradients = ascent(parameters, estimate.parameters, weight)

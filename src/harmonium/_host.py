@@ -1,0 +1,34 @@
+"""What passes between the host and the machine's device, with as few waits as can be.
+
+A GPU works behind the host, which waits for it only where it asks for a value. On the CPU nothing here copies
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def behind(device: torch.device) -> bool:
+    """Whether a device works behind the host, so that work of one shape is better than a look at values."""
+    return device.type != "cpu"
+
+
+def sent(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor on a device; the host does not wait for it to arrive, only for one that comes back."""
+    return x.to(device=device, dtype=dtype, non_blocking=x.device.type == "cpu")
+
+
+def numbers(values: Sequence[float | Tensor]) -> list[float]:
+    """Numbers, some of them tensors of one element on one device, with one wait for all."""
+    tensors = [x for x in values if isinstance(x, Tensor)]
+    read = iter(torch.stack(tensors).tolist() if tensors else [])
+    return [float(next(read)) if isinstance(x, Tensor) else x for x in values]
+
+
+def chosen(rows: Tensor, device: torch.device) -> Tensor:
+    """Indices on a device of the rows that booleans on the host say, (chosen,) int64."""
+    return sent(rows.nonzero().squeeze(-1), device)

@@ -1,0 +1,492 @@
+"""Everything on a device that is not the CPU: no mixed devices, the CPU's bits, and few waits.
+
+Nobody needs a GPU for it: ``tests/pretend_device.py`` says what the pretend device does. What takes longest
+runs with ``HARMONIUM_TEST_DEVICE=pretend`` alone. ``HARMONIUM_TEST_DEVICE=cuda`` runs every call on a GPU,
+where noise has other bits: what a second run makes of the same noise is compared, and its form with here.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import harmonium as hm
+from harmonium import _host, products
+from harmonium.chains import captured
+from harmonium.compiled import serving
+
+from ..pretend_device import DEVICE, PretendBackend, PretendGraph, pretend_device
+
+ELSEWHERE = os.environ.get("HARMONIUM_TEST_DEVICE")
+GENERATOR = torch.Generator().manual_seed(0)
+BITS = torch.randint(0, 2, (12, 6), generator=GENERATOR).float()
+REAL = torch.randn(12, 6, generator=GENERATOR)
+HOLES = torch.where(torch.rand(12, 6, generator=GENERATOR) < 0.2, torch.nan, BITS)
+MIXED = torch.cat(
+    (REAL[:, :2], torch.eye(3)[torch.arange(12) % 3], BITS[:, :2], torch.rand(12, 1, generator=GENERATOR)), 1
+)
+GIVEN = torch.where(torch.rand(12, 8, generator=GENERATOR) < 0.2, torch.nan, MIXED)
+GIVEN[:, 2:5] = torch.where(GIVEN[:, 2:5].isnan().any(1, keepdim=True), torch.nan, GIVEN[:, 2:5])
+
+
+def binary(device: Any) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=3).to(device)
+
+
+def real(device: Any) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(4)], seed=3).to(device)
+
+
+def deep(device: Any) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Spin(3)], seed=3).to(device)
+
+
+def lattice(device: Any) -> hm.BoltzmannMachine:
+    ring = hm.Masked(np.roll(np.eye(6), 1, 0))
+    return hm.BoltzmannMachine([hm.Bernoulli(6)], edges={(0, 0): ring}, seed=3).to(device)
+
+
+def columns(device: Any) -> hm.BoltzmannMachine:
+    visible = [hm.Gaussian(2), hm.Categorical(1, 3), hm.Spin(2)]
+    return hm.machine.joined(visible, [hm.Bernoulli(4)], seed=3).to(device)
+
+
+def table(device: Any) -> hm.BoltzmannMachine:
+    visible = [hm.Gaussian(2), hm.Categorical(1, 3), hm.Spin(2), hm.TruncatedGaussian(1, 0.0, 1.0)]
+    return hm.machine.joined(visible, [hm.Bernoulli(4)], seed=3).to(device)
+
+
+MIXED[:, 5:7] = 2 * MIXED[:, 5:7] - 1
+GIVEN[:, 5:7] = 2 * GIVEN[:, 5:7] - 1
+GIVEN = GIVEN[:, :7]
+MACHINES = {"binary": (binary, BITS), "real": (real, REAL), "deep": (deep, BITS), "table": (table, MIXED)}
+GAPS = {"binary": (binary, HOLES), "deep": (deep, HOLES), "columns": (columns, GIVEN)}
+Gibbs, Langevin = hm.chains.Gibbs, hm.chains.Langevin
+
+
+def gradient(rule: hm.learning.Rule, build: Any, X: Tensor) -> Callable[[Any], Any]:
+    """Two updates of a rule, the second from the state of the first."""
+
+    def call(device: Any) -> Any:
+        machine, generator = build(device), torch.Generator(device).manual_seed(5)
+        first = rule.gradient(machine, X, seed=generator)
+        second = rule.gradient(machine, X, first.state, seed=generator)
+        return [first.parameters, second.parameters, second.diagnostics, second.state]
+
+    return call
+
+
+def rules() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    plain = {
+        name: recipe()
+        for name, recipe in hm.rules.RECIPES.items()
+        if name not in ("ucd_lmi", "noise_cd", "adatap")
+    }
+    plain["noise_cd"] = hm.rules.noise_cd(5, burn_in=2)
+    plain["ucd persistent"] = hm.rules.ucd(2, 4, chains=6, start="persistent", quantile=0.9, antithetic=True)
+    plain["pcd metropolis"] = hm.rules.pcd(2, kernel=hm.chains.Metropolis())
+    for name, (build, X) in MACHINES.items():
+        for rule_name, rule in plain.items():
+            if not (rule_name == "exact" and name in ("real", "table")) and not (
+                name == "table" and rule_name in ("mean_field", "tap")
+            ):
+                yield f"{rule_name} {name}", gradient(rule, build, X)
+    for name, rule in plain.items():
+        if name not in ("mean_field", "tap", "mean_field_pcd"):
+            yield f"centred {name}", gradient(hm.rules.centred(rule), binary, BITS)
+    for name, (build, X) in GAPS.items():
+        for rule_name in ("cd", "pcd", "ucd"):
+            yield f"{rule_name} {name} with gaps", gradient(plain[rule_name], build, X)
+    lmi, langevin = hm.rules.ucd_lmi(), Langevin(0.1)
+    yield "ucd_lmi", gradient(lmi, binary, BITS)
+    yield "ucd_lmi deep", gradient(lmi, deep, BITS)
+    yield "ucd_lmi uncorrected", gradient(hm.rules.ucd_lmi(coupling=None), real, REAL)
+    yield "adatap", gradient(hm.rules.adatap(), binary, BITS)
+    yield "tap noise", gradient(hm.rules.tap(4, start="noise"), deep, BITS)
+    yield "tap persistent", gradient(hm.rules.tap(4, start="persistent"), binary, BITS)
+    yield "langevin", gradient(hm.rules.noise_cd(5, kernel=langevin, step_decay=3.0), real, REAL)
+    kernel = hm.chains.GibbsLangevin(0.1, correction="metropolis", adjust=1)
+    yield "gibbs langevin", gradient(hm.rules.pcd(3, kernel=kernel), real, REAL)
+    yield (
+        "quadrature",
+        gradient(
+            hm.rules.quadrature(),
+            lambda device: hm.BoltzmannMachine([hm.Gaussian(1), hm.Bernoulli(4)], seed=3).to(device),
+            REAL[:, :1],
+        ),
+    )
+    yield "pseudo_likelihood", gradient(hm.rules.pseudo_likelihood(), lattice, BITS)
+    yield "pcd lattice", gradient(plain["pcd"], lattice, BITS)
+    yield "conditional", gradient(hm.rules.conditional(plain["pcd"], given=[0, 2]), columns, MIXED[:, :7])
+    yield "hybrid", gradient(hm.rules.hybrid(plain["pcd"], given=[0, 2], joint=0.5), columns, GIVEN)
+
+
+def sampled(kernel: hm.chains.Kernel, build: Any, X: Tensor, clamp: Any = None) -> Callable[[Any], Any]:
+    return lambda device: hm.chains.run(build(device), kernel, X, 4, clamp, seed=5)
+
+
+def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    yield from rules()
+    for name, (build, X) in MACHINES.items():
+        yield f"Gibbs {name}", sampled(Gibbs(), build, X)
+        yield f"Tempering {name}", sampled(hm.chains.Tempering(3), build, X)
+        yield f"Metropolis {name}", sampled(hm.chains.Metropolis(), build, X)
+        yield f"Metropolis of states {name}", sampled(hm.chains.Metropolis("state"), build, X)
+        yield (
+            f"free_energy {name}",
+            lambda device, build=build, X=X: build(device).energy(build(device).random_states(5, seed=2)),
+        )
+        if name != "table":  # truncated units are slow
+            yield (
+                f"ais {name}",
+                lambda device, build=build, X=X: hm.likelihood.ais(
+                    build(device), 4, 5, data=X, reverse=build is binary, seed=1
+                ),
+            )
+        for coupling in (hm.couplings.Gibbs(), hm.couplings.Metropolis()):
+            if name in ("binary", "deep") or isinstance(coupling, hm.couplings.Gibbs):
+                yield (
+                    f"meet {name} {type(coupling).__name__}",
+                    lambda device, build=build, X=X, coupling=coupling: hm.couplings.meet(
+                        build(device), coupling, X, lag=2, max_steps=9, seed=1
+                    ),
+                )
+    for name, (build, X) in GAPS.items():
+        yield (
+            f"Gibbs {name} held",
+            sampled(Gibbs(), build, X.where(~X.isnan(), 0.0) if build is not columns else MIXED[:, :7], X),
+        )
+    yield "Langevin", sampled(Langevin(0.1), real, REAL)
+    yield "Langevin annealed", sampled(Langevin(0.1, adjust=2, anneal=True), real, REAL)
+    yield "GibbsLangevin", sampled(hm.chains.GibbsLangevin(0.2), real, REAL)
+    yield "Gibbs lattice", sampled(Gibbs(), lattice, BITS)
+    yield (
+        "Jumps",
+        lambda device: hm.couplings.meet(
+            binary(device), hm.couplings.Gibbs(jumps=hm.couplings.Jumps(BITS)), BITS, seed=1
+        ),
+    )
+    for coupling in (
+        hm.couplings.Gibbs(hm.couplings.Maximal(), hm.couplings.Independent()),
+        hm.couplings.Gibbs(hm.couplings.Maximal(common_noise=True), hm.couplings.CommonNoise()),
+    ):
+        yield (
+            f"meet {coupling}",
+            lambda device, coupling=coupling: hm.couplings.meet(binary(device), coupling, BITS, seed=1),
+        )
+    yield (
+        "local_search",
+        lambda device: hm.chains.local_search(binary(device), binary("cpu").random_states(9, seed=2), seed=1),
+    )
+    yield "planted", lambda device: hm.chains.planted(binary(device), 9, sweeps=3, seed=1)
+    solvers = {"naive": hm.meanfield.naive, "tap": hm.meanfield.tap, "adatap": hm.meanfield.adatap}
+    for name, solver in {**solvers, "relaxed_bp": hm.meanfield.relaxed_bp}.items():
+        yield name, lambda device, solver=solver: solver(binary(device), BITS)
+        yield f"{name} held", lambda device, solver=solver: solver(deep(device), BITS, BITS)
+    yield "landscape", lambda device: hm.meanfield.landscape(binary(device), BITS)
+    likelihood, tasks = hm.likelihood, hm.tasks
+    yield "exact_log_partition", lambda device: likelihood.exact_log_partition(table_of_states(device))
+    yield "exact_log_likelihood", lambda device: likelihood.exact_log_likelihood(binary(device), HOLES)
+    yield "log_likelihood", lambda device: likelihood.log_likelihood(real(device), REAL, 1.0)
+    yield "variational_bound", lambda device: likelihood.variational_bound(deep(device), BITS, 1.0)
+    yield "annealed_bound", lambda device: likelihood.annealed_bound(deep(device), BITS, 1.0, seed=1)
+    yield (
+        "pseudo_log_likelihood",
+        lambda device: likelihood.pseudo_log_likelihood(binary(device), BITS, seed=1),
+    )
+    yield "tap_log_partition", lambda device: likelihood.tap_log_partition(binary(device), BITS)
+    yield (
+        "predictive_log_score",
+        lambda device: likelihood.predictive_log_score(binary(device), HOLES, seed=1),
+    )
+    yield (
+        "conditional_log_likelihood",
+        lambda device: likelihood.conditional_log_likelihood(table(device), MIXED, given=[0, 2, 3]),
+    )
+    yield (
+        "mixture",
+        lambda device: likelihood.mixture(
+            hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(4)], seed=3).to(device)
+        ),
+    )
+    for method in tasks.METHODS:
+        yield (
+            f"impute {method}",
+            lambda device, method=method: tasks.impute(
+                binary(device), BITS, HOLES.isnan(), method, sweeps=4, seed=1
+            ),
+        )
+    for method in tasks.DENOISE_METHODS:
+        yield (
+            f"denoise {method}",
+            lambda device, method=method: tasks.denoise(
+                binary(device), BITS, 0.1, method=method, data=BITS, sweeps=4, seed=1
+            ),
+        )
+    for method in tasks.PREDICT_METHODS:
+        yield (
+            f"predict {method}",
+            lambda device, method=method: tasks.predict(table(device), MIXED, 1, method, sweeps=4, seed=1),
+        )
+    for name, settings in TRAINED.items():
+        yield f"train {name}", lambda device, settings=settings: trained(device, **settings)
+
+
+def table_of_states(device: Any) -> hm.BoltzmannMachine:
+    return hm.machine.joined([hm.Categorical(1, 3), hm.Spin(2)], [hm.Bernoulli(4)], seed=3).to(device)
+
+
+TRAINED: dict[str, dict[str, Any]] = {
+    "pcd": {"rule": "pcd"},
+    "with gaps": {"rule": "cd", "X": HOLES},
+    "columns with gaps": {"rule": "cd", "build": columns, "X": GIVEN, "updates": 3},
+    "sharded": {"rule": "pcd", "distributed": "auto", "shards": 2, "batch_size": 6},
+    "weighted": {"rule": "cd", "sample_weight": np.arange(12.0)},
+    "clipped": {"rule": "pcd", "clip_norm": 0.01, "averaging": 0.9, "optimizer": "adam", "l1": 0.1},
+    "validated": {
+        "rule": "pcd",
+        "validation": BITS,
+        "metrics": {"pl": lambda machine, X: hm.likelihood.pseudo_log_likelihood(machine, X, seed=0)},
+    },
+}
+
+
+def trained(device: Any, build: Any = binary, X: Any = BITS, **settings: Any) -> Any:
+    machine = build("cpu")
+    settings = {"batch_size": 5, "updates": 6, **settings}
+    run = hm.train(machine, X, progress=False, device=device, **settings)
+    return [dict(machine.state_dict()), run.metrics, run.rule_state]
+
+
+CALLS = dict(calls())
+LONG = (
+    "persistent", "table", "ucd columns", "ucd deep", "centred", "ucd_lmi deep", "landscape", "adatap",
+    "annealed_bound", "train columns", "train validated", "cd deep", "meet deep", "mean_field deep",
+)  # fmt: skip
+BRIEF = [name for name in CALLS if ELSEWHERE or not any(word in name for word in LONG)]
+BRIEF += [name for name in ("pcd table", "centred pcd", "Gibbs table") if name not in BRIEF]
+
+
+def flat(value: Any) -> list[Any]:
+    """The numbers and tensors of anything that a function returns."""
+    if isinstance(value, Mapping):
+        return [x for each in value.values() for x in flat(each)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [x for each in fields(value) for x in flat(getattr(value, each.name))]
+    if isinstance(value, (list, tuple)):
+        return [x for each in value for x in flat(each)]
+    return [value.detach().cpu() if isinstance(value, Tensor) else value]
+
+
+WAITS = {  # of an update: (machine, data, rule, at most)
+    **{f"{k}": (binary, BITS, hm.rules.pcd(k), 2) for k in (1, 10)},
+    "centred": (binary, BITS, hm.rules.centred(hm.rules.pcd()), 2),
+    "deep": (deep, BITS, hm.rules.pcd(), 2),
+    "cd": (binary, BITS, hm.rules.cd(3), 2),
+    "tempered": (binary, BITS, hm.rules.tempered_pcd(3), 2),
+    "gaussian": (real, REAL, hm.rules.noise_cd(5, burn_in=2), 2),
+    "langevin": (real, REAL, hm.rules.noise_cd(5, kernel=Langevin(0.1)), 2),
+    "gibbs langevin": (real, REAL, hm.rules.pcd(5, kernel=hm.chains.GibbsLangevin(0.1)), 2),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_an_update_waits_for_the_device_twice_at_most(name: str) -> None:
+    build, X, rule, most = WAITS[name]
+    seen: list[tuple[int, int]] = []
+    with pretend_device() as counts, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        hm.train(
+            build("cpu"), X, rule=rule, updates=8, batch_size=5, record_every=100, device=DEVICE,
+            progress=False, callbacks=[lambda update: seen.append((counts.waits.total(), counts.sent))],
+        )  # fmt: skip
+    waits = [after[0] - before[0] for before, after in pairwise(seen[4:7])]
+    assert 1 <= max(waits) <= most  # the norm of the gradient is asked for
+    assert seen[6][1] - seen[5][1] == 1  # the batch
+
+
+SWEEPS = {
+    "Gibbs": (binary, Gibbs()),
+    "Gibbs of a deep machine": (deep, Gibbs()),
+    "Gibbs on a lattice": (lattice, Gibbs()),
+    "Langevin": (real, Langevin(0.1)),
+    "GibbsLangevin": (real, hm.chains.GibbsLangevin(0.1, correction="metropolis")),
+    "Tempering": (binary, hm.chains.Tempering(4)),
+    "Metropolis": (binary, hm.chains.Metropolis()),
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweep_waits_for_nothing(name: str) -> None:
+    build, kernel = SWEEPS[name]
+    with pretend_device() as counts, torch.no_grad():
+        machine = build(DEVICE)
+        law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
+        states = kernel.expand(law, machine.random_states(6, seed=2), generator)
+        hm.chains.advance(law, kernel, states, 1, generator)  # the first may make constants
+        counts.clear()
+        hm.chains.advance(law, kernel, states, 3, generator)
+    assert counts.launches.total() > 0 and counts.waits.total() == counts.sent == 0
+
+
+@pytest.mark.parametrize("build", [binary, real, deep])
+def test_a_sweep_of_pairs_waits_twice_at_most(build: Any) -> None:
+    """Over whole runs, from the first sweep to the last meeting, most sweeps wait twice and few longer."""
+    with pretend_device() as counts, torch.no_grad():
+        machine = build(DEVICE)
+        machine.couplings[0].weight *= 150
+        law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
+        waits = sweeps = 0
+        for seed in range(2):
+            start = machine.random_states(12, seed=seed)
+            counts.clear()
+            pairs = hm.couplings.run_pairs(
+                law, hm.couplings.Gibbs(), start, k=1, m=1, lag=1, max_steps=12, generator=generator
+            )
+            waits += counts.waits.total() - 1  # what the pairs have flipped is asked for at the end
+            sweeps += int(pairs.times.max())
+    assert sweeps >= 6 and waits <= 2 * sweeps
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU goes the ways of other devices: no compiled code, and none but work of one shape."""
+    monkeypatch.setattr(_host, "behind", lambda device: True)
+    monkeypatch.setattr(serving, "COMPILED", False)
+    before = products.made()
+    products.use("torch")
+    yield
+    products.use(before)
+
+
+@pytest.mark.parametrize("name", BRIEF)
+@pytest.mark.usefixtures("uncompiled")
+def test_the_bits_are_those_of_the_cpu(name: str) -> None:
+    """No operation mixes devices, and the same noise gives the same numbers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of few annealing runs, of pairs given up
+        here = flat(CALLS[name]("cpu"))
+        with pretend_device():
+            there = flat(CALLS[name](DEVICE))
+    assert len(here) == len(there) > 0
+    for x, y in zip(here, there, strict=True):
+        if name == "quadrature":  # one product, of memory that lies differently
+            torch.testing.assert_close(x, y)
+        else:
+            assert torch.equal(x, y) if isinstance(x, Tensor) else x == y or x != x
+
+
+@pytest.mark.parametrize("name", CALLS if ELSEWHERE not in (None, "pretend") else [])
+def test_a_real_device_repeats_itself(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        here, *there = (flat(CALLS[name](device)) for device in ("cpu", ELSEWHERE, ELSEWHERE))
+    for x, y, z in zip(here, *there, strict=True):
+        if isinstance(x, Tensor):
+            assert x.shape[1:] == y.shape[1:] and bool((y.isfinite() | ~x.isfinite().any()).all())
+            torch.testing.assert_close(y, z, equal_nan=True)
+        else:
+            assert type(x) is type(y) and (y == z or y != y)
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_a_run_goes_from_device_to_device(tmp_path: Path) -> None:
+    """Noise is keyed by the update: a run that moves twice ends with the bits of one that stays."""
+
+    def go_on(updates: int, device: Any, path: Path) -> Tensor:
+        machine = binary("cpu")
+        run = hm.train(
+            machine, BITS, rule=hm.rules.pcd(2), updates=updates, batch_size=5, device=device,
+            run_dir=path, resume=True, progress=False, seed=7,
+        )  # fmt: skip
+        assert run.status == "completed"
+        return machine.couplings[0].weight.detach().cpu()
+
+    stayed = go_on(9, "cpu", tmp_path / "stayed")
+    moves = "device: the run to resume was on .* and goes on, on .*, in the same law but not in the same bits"
+    with pretend_device():
+        go_on(3, DEVICE, tmp_path / "moved")
+    with pytest.warns(RuntimeWarning, match=moves):
+        go_on(6, "cpu", tmp_path / "moved")
+    with pretend_device(), pytest.warns(RuntimeWarning, match=moves):
+        moved = go_on(9, DEVICE, tmp_path / "moved")
+    assert torch.equal(stayed, moved)
+
+
+def test_a_run_of_the_cpu_goes_on_elsewhere_and_comes_back(tmp_path: Path) -> None:
+    """Its one stream of noise ends where it left; from there on noise is keyed."""
+    ends = []
+    for path in (tmp_path / "a", tmp_path / "b"):
+        for updates in (3, 6, 9):
+            machine = binary("cpu")
+            with pretend_device(), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                hm.train(
+                    machine, BITS, rule="pcd", updates=updates, batch_size=5, run_dir=path, resume=True,
+                    device=DEVICE if updates == 6 else "cpu", progress=False,
+                )  # fmt: skip
+        ends.append(machine.couplings[0].weight.detach())
+    assert torch.equal(*ends)
+
+
+RECORDED: dict[str, tuple[Any, Any, hm.learning.Rule]] = {
+    "pcd": (binary, BITS, hm.rules.pcd(5, chains=7)),
+    "centred pcd of a deep machine": (deep, BITS, hm.rules.centred(hm.rules.pcd(5))),
+    "noise_cd": (real, REAL, hm.rules.noise_cd(10, kernel=Langevin(0.1), burn_in=3)),
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_graph_does_what_was_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps played again from a graph are those of as many operations, but for the order of sums."""
+    monkeypatch.setitem(captured._BACKENDS, DEVICE.type, PretendBackend)
+    build, X, rule = RECORDED[name]
+
+    def go(how: AbstractContextManager[None]) -> tuple[list[Any], int]:
+        seen: list[int] = []
+        machine = build("cpu")
+        with warnings.catch_warnings(), pretend_device() as counts, how:
+            warnings.simplefilter("ignore", RuntimeWarning)
+            run = hm.train(
+                machine, X, rule=rule, updates=6, batch_size=6, record_every=100, device=DEVICE,
+                progress=False, callbacks=[lambda update: seen.append(counts.launches.total())],
+            )  # fmt: skip
+            return flat([dict(machine.state_dict()), run.rule_state]), seen[-2] - seen[-3]
+
+    (eager, many), (played, few) = go(nullcontext()), go(hm.chains.graphs())
+    for x, y in zip(eager, played, strict=True):
+        torch.testing.assert_close(x, y)
+    assert few < 0.8 * many
+
+
+def test_annealing_is_played_from_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(captured._BACKENDS, DEVICE.type, PretendBackend)
+    with pretend_device() as counts:
+        eager = hm.likelihood.ais(binary(DEVICE), 8, 45, data=BITS, reverse=False, seed=3)
+        with hm.chains.graphs():
+            played = hm.likelihood.ais(binary(DEVICE), 8, 45, data=BITS, reverse=False, seed=3)
+    assert played == pytest.approx(eager, rel=1e-12)
+    assert counts.launches["graph"] == 3
+
+
+def test_a_graph_takes_nothing_from_the_host() -> None:
+    """What a recording must not do fails here as on a GPU."""
+    with pretend_device():
+        x, graph = torch.ones(3, device=DEVICE), PretendGraph()
+        for wrong in (lambda: float(x.sum()), lambda: torch.ones(3).to(DEVICE), lambda: x[x > 0]):
+            with pytest.raises(RuntimeError, match="nothing that the host has a part in"), graph.record():
+                wrong()
+        generator = torch.Generator(DEVICE)
+        with pytest.raises(RuntimeError, match="a generator that the graph knows"), graph.record():
+            torch.rand(3, generator=generator, device=DEVICE)
