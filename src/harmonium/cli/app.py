@@ -47,7 +47,8 @@ def _command(name: str) -> Any:
     alone = typer.Typer(add_completion=False)
     gc.disable()
     try:
-        alone.command()(getattr(import_module(f"harmonium.cli.{name}"), name))
+        module = import_module(f"harmonium.cli.{name}")
+        alone.command(cls=getattr(module, "COMMAND", None))(getattr(module, name))
     finally:
         gc.freeze()  # what imports make stays: a search for garbage in it takes part of a second
         gc.enable()

@@ -10,16 +10,28 @@ from harmonium import _checks
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis
 from harmonium.chains.gibbs_langevin import Correction
 
+PANEL = "Chains"
 KERNELS = ("gibbs", "metropolis", "langevin", "gibbs-langevin")
 
 Name = Annotated[
-    str | None, typer.Option(help=f"What moves the chains: {', '.join(KERNELS)}; gibbs if not given.")
+    str | None,
+    typer.Option(
+        rich_help_panel=PANEL, help=f"What moves the chains: {', '.join(KERNELS)}; gibbs if not given."
+    ),
 ]
 Size = Annotated[
-    float | None, typer.Option(help="Step of every other kernel than gibbs, in units of a unit's variance.")
+    float | None,
+    typer.Option(
+        rich_help_panel=PANEL, help="Step of every other kernel than gibbs, in units of a unit's variance."
+    ),
 ]
-Inner = Annotated[int | None, typer.Option(help="Langevin steps of a sweep of gibbs-langevin.")]
-Corrected = Annotated[str | None, typer.Option(help=f"Of gibbs-langevin: {', '.join(get_args(Correction))}.")]
+Inner = Annotated[
+    int | None, typer.Option(rich_help_panel=PANEL, help="Langevin steps of a sweep of gibbs-langevin.")
+]
+Corrected = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=PANEL, help=f"Of gibbs-langevin: {', '.join(get_args(Correction))}."),
+]
 
 
 def kernel_from(
