@@ -18,22 +18,26 @@ from harmonium.cli.hidden import hidden_layers
 from harmonium.cli.kinds import read_kinds
 from harmonium.cli.metrics import METRICS, Metric, metrics_of
 from harmonium.cli.objective import LABEL_EPOCHS, LABEL_UPDATES, OBJECTIVES, SHARE, label_epochs, objective_of
+from harmonium.cli.observers import observers
+from harmonium.cli.outcome import outcome
 from harmonium.cli.output import note, show, working
 from harmonium.cli.repeatable import Repeatable
 from harmonium.cli.rule_options import rule_from
 from harmonium.cli.run_file import RunFile
+from harmonium.cli.watch import can_watch
 from harmonium.data import Rows
 from harmonium.distributed import SHARDS
-from harmonium.learning import Rule, rules
+from harmonium.learning import rules
 from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS, BoltzmannMachine
-from harmonium.machine.storage import CHECKPOINT, MACHINE
-from harmonium.training import SCHEDULES, Callback, TrainingRun, callbacks
+from harmonium.machine.storage import CHECKPOINT
+from harmonium.training import SCHEDULES
 from harmonium.training import train as fit
 
 COMMAND = Repeatable
 
 _EPOCHS = 10
 _RATE, _JOINT_RATE = 0.05, 0.01  # as hm.RBMClassifier has them
+
 
 _MACHINE, _RULE, _LEARNING = "Machine", "Learning rule", "Length and steps"
 _WATCHING = "What is followed"
@@ -203,6 +207,9 @@ def train(
     tensorboard: Annotated[
         bool, _option(_WATCHING, "--tensorboard/--no-tensorboard", help="Write TensorBoard events.")
     ] = False,
+    watch: Annotated[
+        bool, _option(_WATCHING, "--watch", help="Draw curves and samples in the terminal as the run goes.")
+    ] = False,
     seed: options.Seed = 0,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -296,11 +303,20 @@ def train(
         "shards": shards,
     }
     settings = RunFile.of(resolved, columns, stored.commands)
-    observers: list[Callback] = [runs.Describe(run_dir, overwrite, lambda: settings.text(ctx.command.params))]
-    if early_stopping is not None and metrics is not None:
-        observers.append(callbacks.EarlyStopping(next(iter(metrics)), early_stopping))
-    if tensorboard:
-        observers.append(callbacks.TensorBoard(run_dir / runs.EVENTS))
+    watching = watch and processes.leads() and can_watch()
+    watchers = observers(
+        run_dir,
+        beginning,
+        metrics,
+        early_stopping=early_stopping,
+        tensorboard=tensorboard,
+        title=f"{run_dir}: {learning_rule.name}" if watching else None,
+        overwrite=overwrite,
+        settings=lambda: settings.text(ctx.command.params),
+        seed=seed,
+    )
+    if watch and not watching and processes.leads():
+        note("--watch needs a terminal to draw in: the run goes on without")
 
     try:
         with processes.together(where):
@@ -324,11 +340,12 @@ def train(
                 validation=held_out,
                 metrics=metrics,
                 evaluate_every=evaluate_every,
-                callbacks=observers,
+                callbacks=watchers,
                 run_dir=run_dir,
                 checkpoint_every=checkpoint_every,
                 resume=resume,
                 overwrite=overwrite,
+                progress=False if watching else None,
                 distributed=None if shards is None else "auto",
                 shards=SHARDS if shards is None else shards,
             )
@@ -337,7 +354,7 @@ def train(
         raise
     if not processes.leads():
         return
-    show(_summary(run, beginning, learning_rule), as_json)
+    show(outcome(run, beginning, learning_rule, watchers), as_json)
     if run.status == "interrupted":
         note(f"interrupted after {run.updates} updates; {run_dir / CHECKPOINT} is kept: {_again(run_dir)}")
         assert run.signal is not None
@@ -364,21 +381,3 @@ def _validation(
     coding = Coding.of(machine)
     rows = coding.rows(coding.read(source))
     return next(rows.chunks(len(rows))), metrics_of(coding, metric, rows, seed)
-
-
-def _summary(run: TrainingRun, beginning: Beginning, rule: Rule) -> dict[str, Any]:
-    assert run.run_dir is not None
-    names = (MACHINE, runs.AVERAGED, CHECKPOINT)
-    return {
-        "run": str(run.run_dir),
-        "status": run.status,
-        "updates": run.updates,
-        "seconds": round(run.seconds, 3),
-        "data": beginning.dataset.name,
-        "rows": int(beginning.dataset.samples.shape[0]),
-        "layers": [str(layer) for layer in run.machine.layers],
-        "rule": rule.name,
-        "bias": rule.bias,
-        "metrics": run.metrics,
-        "files": [name for name in names if (run.run_dir / name).exists()],
-    }
