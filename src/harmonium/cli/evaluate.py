@@ -13,7 +13,7 @@ import typer
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli import options
+from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding
 from harmonium.cli.mixing import mixing
 from harmonium.cli.output import check_target, show, working
@@ -49,11 +49,19 @@ def evaluate(
     run: options.Run,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DATA]...", help="Data to evaluate, such as a training and a test set."),
+        typer.Argument(
+            metavar="[DATA]...",
+            autocompletion=completion.data,
+            help="Data to evaluate, such as a training and a test set.",
+        ),
     ] = None,
     averaged: options.Averaged = False,
     method: Annotated[
-        str, typer.Option(help="For ln Z: auto (exact where that takes seconds), exact, or ais.")
+        str,
+        typer.Option(
+            help="For ln Z: auto (exact where that takes seconds), exact, or ais.",
+            autocompletion=completion.words(_METHODS),
+        ),
     ] = "auto",
     chains: Annotated[int, typer.Option(help="Annealing runs of AIS.")] = 100,
     temperatures: Annotated[int, typer.Option(help="Temperatures of AIS.")] = 1000,

@@ -9,6 +9,7 @@ import typer
 from harmonium import _checks
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis
 from harmonium.chains.gibbs_langevin import Correction
+from harmonium.cli.completion import words
 
 PANEL = "Chains"
 KERNELS = ("gibbs", "metropolis", "langevin", "gibbs-langevin")
@@ -16,7 +17,9 @@ KERNELS = ("gibbs", "metropolis", "langevin", "gibbs-langevin")
 Name = Annotated[
     str | None,
     typer.Option(
-        rich_help_panel=PANEL, help=f"What moves the chains: {', '.join(KERNELS)}; gibbs if not given."
+        rich_help_panel=PANEL,
+        help=f"What moves the chains: {', '.join(KERNELS)}; gibbs if not given.",
+        autocompletion=words(KERNELS),
     ),
 ]
 Size = Annotated[
@@ -30,7 +33,11 @@ Inner = Annotated[
 ]
 Corrected = Annotated[
     str | None,
-    typer.Option(rich_help_panel=PANEL, help=f"Of gibbs-langevin: {', '.join(get_args(Correction))}."),
+    typer.Option(
+        rich_help_panel=PANEL,
+        help=f"Of gibbs-langevin: {', '.join(get_args(Correction))}.",
+        autocompletion=words(get_args(Correction)),
+    ),
 ]
 
 

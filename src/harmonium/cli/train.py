@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
 
 import torch
 import typer
 from torch import Tensor
 
 from harmonium.cli import kernels, options, processes, runs
+from harmonium.cli import train_options as given
 from harmonium.cli.beginning import Beginning
 from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import BINARISE
 from harmonium.cli.hidden import hidden_layers
 from harmonium.cli.kinds import read_kinds
-from harmonium.cli.metrics import METRICS, Metric, metrics_of
-from harmonium.cli.objective import LABEL_EPOCHS, LABEL_UPDATES, OBJECTIVES, SHARE, label_epochs, objective_of
+from harmonium.cli.metrics import Metric, metrics_of
+from harmonium.cli.objective import label_epochs, objective_of
 from harmonium.cli.observers import observers
 from harmonium.cli.outcome import outcome
 from harmonium.cli.output import note, show, working
@@ -28,201 +27,64 @@ from harmonium.cli.watch import can_watch
 from harmonium.data import Rows
 from harmonium.distributed import SHARDS
 from harmonium.learning import rules
-from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS, BoltzmannMachine
+from harmonium.machine import BoltzmannMachine
 from harmonium.machine.storage import CHECKPOINT
-from harmonium.training import SCHEDULES
 from harmonium.training import train as fit
 
 COMMAND = Repeatable
 
-_EPOCHS = 10
-_RATE, _JOINT_RATE = 0.05, 0.01  # as hm.RBMClassifier has them
-
-
-_MACHINE, _RULE, _LEARNING = "Machine", "Learning rule", "Length and steps"
-_WATCHING = "What is followed"
-
-
-def _option(panel: str, *names: str, **settings: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=panel, **settings)
-
 
 def train(
     ctx: typer.Context,
-    data: Annotated[
-        str | None,
-        typer.Argument(metavar="DATA", help="A file, a folder of images, or a built-in name."),
-    ] = None,
-    run_dir: Annotated[
-        Path | None, typer.Argument(metavar="RUN_DIR", help="Folder for the run.", show_default=False)
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Settings, DATA among them, from a TOML file such as RUN/run.toml."
-        ),
-    ] = None,
-    from_run: Annotated[
-        Path | None,
-        _option(
-            _MACHINE,
-            "--from",
-            metavar="RUN",
-            help="Begin with the machine of another run, and its settings where no others are given.",
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        _option(
-            _MACHINE,
-            metavar="COLUMN",
-            help="A column of labels, or label for those beside an array; empty cells are missing labels.",
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        _option(_RULE, help=f"With --label, what is learned: {', '.join(OBJECTIVES)}; hybrid if not given."),
-    ] = None,
-    joint: Annotated[
-        float | None,
-        _option(_RULE, help=f"Share of ln p(rest, label) in --objective hybrid; {SHARE} if not given."),
-    ] = None,
-    kinds: Annotated[
-        Path | None,
-        _option(_MACHINE, metavar="FILE", help="TOML or JSON: what kinds of units some columns have."),
-    ] = None,
-    unknown: Annotated[
-        str | None,
-        _option(
-            _MACHINE,
-            help="What later cells are taken as that a column has no state for: refuse (if not given) or "
-            "missing.",
-        ),
-    ] = None,
-    visible: Annotated[
-        str, _option(_MACHINE, help=f"Kind of visible units: {', '.join(VISIBLE_KINDS)}.")
-    ] = "auto",
-    hidden: Annotated[
-        list[str] | None,
-        _option(
-            _MACHINE,
-            help="Hidden units, 500 if not given; 500,1000 for two layers, relu:100 or categorical:50:4 for "
-            "a kind and states of its own; repeatable.",
-        ),
-    ] = None,
-    hidden_kind: Annotated[
-        str, _option(_MACHINE, help=f"Kind of hidden units: {', '.join(HIDDEN_KINDS)}.")
-    ] = "bernoulli",
-    hidden_states: Annotated[
-        int, _option(_MACHINE, help="States of each hidden unit, where the kind leaves it open.")
-    ] = 2,
-    binarise: Annotated[
-        str, _option(_MACHINE, help=f"What to do to grey levels: {', '.join(BINARISE)}.")
-    ] = "none",
-    initial_std: Annotated[
-        float | None,
-        _option(
-            _MACHINE,
-            help="Standard deviation of the first couplings; if not given 0.01, and a start from the data "
-            "beside Gaussian visible units.",
-        ),
-    ] = None,
-    rule: Annotated[str, _option(_RULE, help=f"Learning rule: {', '.join(rules.RECIPES)}.")] = "pcd",
-    sweeps: Annotated[int | None, _option(_RULE, help="Sweeps of the rule's chains at every update.")] = None,
-    chains: Annotated[
-        int | None, _option(_RULE, help="Chains of the rule; the batch size if not given.")
-    ] = None,
-    replicas: Annotated[int | None, _option(_RULE, help="Temperatures of tempered_pcd.")] = None,
-    burn_in: Annotated[
-        int | None, _option(_RULE, help="Sweeps that noise_cd leaves out of its average.")
-    ] = None,
-    rule_option: Annotated[
-        list[str] | None,
-        _option(_RULE, metavar="NAME=VALUE", help="Anything else that the rule takes; repeatable."),
-    ] = None,
+    data: given.Data = None,
+    run_dir: given.RunDir = None,
+    config: given.Config = None,
+    from_run: given.FromRun = None,
+    label: given.Label = None,
+    objective: given.Objective = None,
+    joint: given.Joint = None,
+    kinds: given.Kinds = None,
+    unknown: given.Unknown = None,
+    visible: given.Visible = "auto",
+    hidden: given.Hidden = None,
+    hidden_kind: given.HiddenKind = "bernoulli",
+    hidden_states: given.HiddenStates = 2,
+    binarise: given.Binarise = "none",
+    initial_std: given.InitialStd = None,
+    rule: given.Rule = "pcd",
+    sweeps: given.Sweeps = None,
+    chains: given.Chains = None,
+    replicas: given.Replicas = None,
+    burn_in: given.BurnIn = None,
+    rule_option: given.RuleOption = None,
     kernel: kernels.Name = None,
     step: kernels.Size = None,
     inner: kernels.Inner = None,
     correction: kernels.Corrected = None,
-    centred: Annotated[bool, _option(_RULE, "--centred/--no-centred", help="Centre the gradient.")] = False,
-    updates: Annotated[int | None, _option(_LEARNING, help="Length of the run, or use --epochs.")] = None,
-    epochs: Annotated[
-        int | None,
-        _option(
-            _LEARNING,
-            help=f"Passes over the data; {_EPOCHS} where --updates is not given either, with --label at "
-            f"least {LABEL_EPOCHS} and {LABEL_UPDATES} updates.",
-        ),
-    ] = None,
-    batch_size: Annotated[int, _option(_LEARNING, help="Rows of every update.")] = 100,
-    learning_rate: Annotated[
-        float | None,
-        _option(_LEARNING, help=f"At the start; {_RATE} if not given, {_JOINT_RATE} with --objective joint."),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        _option(
-            _LEARNING,
-            help=f"Of the learning rate: {', '.join(SCHEDULES)}; constant if not given, linear with --label.",
-        ),
-    ] = None,
-    optimizer: Annotated[
-        str | None, _option(_LEARNING, help="sgd or adam; sgd if not given, adam with --label.")
-    ] = None,
-    momentum: Annotated[float, _option(_LEARNING, help="Of sgd, in [0, 1).")] = 0.0,
-    weight_decay: Annotated[float, _option(_LEARNING, help="L2 penalty on the couplings.")] = 0.0,
-    l1: Annotated[float, _option(_LEARNING, help="L1 penalty on the couplings.")] = 0.0,
-    clip_norm: Annotated[
-        float | None,
-        _option(
-            _LEARNING, help="Largest norm of the gradient; 1 beside Gaussian units or a label if not given."
-        ),
-    ] = None,
-    averaging: Annotated[
-        float | None,
-        _option(_LEARNING, help="Decay of a running average of the parameters, such as 0.999."),
-    ] = None,
-    validation: Annotated[
-        str | None, _option(_WATCHING, metavar="DATA", help="Held-out data for the metric.")
-    ] = None,
-    metric: Annotated[
-        str | None,
-        _option(
-            _WATCHING,
-            help=f"Of --validation: {', '.join(METRICS)}; what the machine has if not given. likelihood is a "
-            "bound for deep machines, with ln Z by a short AIS.",
-        ),
-    ] = None,
-    evaluate_every: Annotated[
-        int | None, _option(_WATCHING, help="Updates between two evaluations; an epoch if not given.")
-    ] = None,
-    early_stopping: Annotated[
-        int | None,
-        _option(
-            _WATCHING,
-            metavar="EVALUATIONS",
-            help="End after so many without a better metric, and keep the best machine.",
-        ),
-    ] = None,
-    tensorboard: Annotated[
-        bool, _option(_WATCHING, "--tensorboard/--no-tensorboard", help="Write TensorBoard events.")
-    ] = False,
-    watch: Annotated[
-        bool, _option(_WATCHING, "--watch", help="Draw curves and samples in the terminal as the run goes.")
-    ] = False,
+    centred: given.Centred = False,
+    updates: given.Updates = None,
+    epochs: given.Epochs = None,
+    batch_size: given.BatchSize = 100,
+    learning_rate: given.LearningRate = None,
+    schedule: given.Schedule = None,
+    optimizer: given.Optimizer = None,
+    momentum: given.Momentum = 0.0,
+    weight_decay: given.WeightDecay = 0.0,
+    l1: given.L1 = 0.0,
+    clip_norm: given.ClipNorm = None,
+    averaging: given.Averaging = None,
+    validation: given.Validation = None,
+    metric: given.Metric = None,
+    evaluate_every: given.EvaluateEvery = None,
+    early_stopping: given.EarlyStopping = None,
+    tensorboard: given.Tensorboard = False,
+    watch: given.Watch = False,
     seed: options.Seed = 0,
     device: options.Device = None,
     threads: options.Threads = None,
-    checkpoint_every: Annotated[
-        int | None, typer.Option(help="Updates between two checkpoints; about a minute if not given.")
-    ] = None,
-    shards: Annotated[
-        int | None,
-        typer.Option(help="Parts of a batch that processes share, under torchrun; 8 there if not given."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in RUN_DIR, with its own settings and DATA.")
-    ] = False,
+    checkpoint_every: given.CheckpointEvery = None,
+    shards: given.Shards = None,
+    resume: given.Resume = False,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -275,12 +137,12 @@ def train(
             machine.metadata["objective"] = objective
         if updates is None and epochs is None:
             rows = Rows.of(X, dtype=machine.dtype, missing=True)
-            epochs = _EPOCHS if label is None else label_epochs(len(rows), batch_size)
+            epochs = given.EPOCHS if label is None else label_epochs(len(rows), batch_size)
         held_out, metrics = _validation(machine, validation, metric, early_stopping, seed)
     if clip_norm is None and not beginning.plain:
         clip_norm = 1.0  # one outlier would throw Gaussian units out of range
     if learning_rate is None:
-        learning_rate = _JOINT_RATE if share == 1 else _RATE
+        learning_rate = given.JOINT_RATE if share == 1 else given.RATE
     optimizer = optimizer or ("sgd" if label is None else "adam")
     schedule = schedule or ("constant" if label is None else "linear")
     if processes.started() > 1 and shards is None:
