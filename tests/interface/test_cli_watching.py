@@ -61,10 +61,10 @@ def test_where_states_cannot_be_counted_the_error_of_annealing_is_recorded(
     monkeypatch.setattr("harmonium.cli.metrics._STATES", 0.0)
     annealed = cli.train(BARS, tmp_path / "annealed", *options)["metrics"]
     assert set(exact) == {"log_likelihood"}
-    assert 0 < annealed["log_partition_error"] < 0.5
+    assert 0 < annealed["log_likelihood_standard_error"] < 0.5
     # Seed 0, whatever else: five standard errors, or what rounding leaves.
     off = abs(annealed["log_likelihood"] - exact["log_likelihood"])
-    assert off < 5 * annealed["log_partition_error"] + 1e-3
+    assert off < 5 * annealed["log_likelihood_standard_error"] + 1e-3
 
 
 def test_a_label_is_followed_as_evaluate_has_it(cli: CommandLine, tmp_path: Path) -> None:

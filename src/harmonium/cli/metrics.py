@@ -63,7 +63,7 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
         likelihood = _Likelihood(coding, seed)
         followed: dict[str, Metric] = {likelihood.name: likelihood.value}
         if not likelihood.exact:
-            followed["log_partition_error"] = likelihood.error
+            followed[f"{likelihood.name}_standard_error"] = likelihood.error
         return followed
     if missing:
         raise ValueError(
@@ -100,7 +100,7 @@ class _Likelihood:
         return float(values.mean()) + self._shift
 
     def error(self, machine: BoltzmannMachine, X: Tensor) -> float:
-        """Of the value asked for last, as far as it comes from ln Z."""
+        """Of ln Z in the value asked for last; the report draws it as a band."""
         return self._error
 
     def _log_partition(self, machine: BoltzmannMachine, v: Tensor) -> LogPartition:
