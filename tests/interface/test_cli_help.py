@@ -32,7 +32,8 @@ def test_help_ends_with_examples_that_the_parser_takes(cli: CommandLine, command
         assert example in shown
         program, name, *arguments = shlex.split(example)
         assert (program, name) == ("harmonium", command)
-        known, rest, _ = parser.make_parser(typer.Context(parser, **parser.context_settings)).parse_args(arguments)
+        context = typer.Context(parser, **parser.context_settings)
+        known, rest, _ = parser.make_parser(context).parse_args(arguments)
         needed = [each.name for each in parser.params if each.required]
         assert rest == [] and [name for name in needed if not known.get(name)] == []
 
