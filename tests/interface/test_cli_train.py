@@ -215,7 +215,12 @@ def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, t
         ([BARS, "--threads", "0"], ["--threads: ", "0"]),
         ([BARS, "--metric", "pseudo-likelihood"], ["--metric: ", "--validation"]),
         ([BARS, "--validation", "digits"], ["digits: ", "16", "64"]),
-        ([BARS, "--visible", "gaussian", "--validation", BARS], ["--validation: ", "Gaussian"]),
+        (
+            [BARS, "--visible", "gaussian", "--validation", BARS, "--metric", "pseudo-likelihood"],
+            ["--metric: ", "Gaussian"],
+        ),
+        ([BARS, "--validation", BARS, "--metric", "label"], ["--metric: ", "--label"]),
+        ([BARS, "--early-stopping", "3"], ["--early-stopping: ", "--validation"]),
         ([BARS, "--resume", "--overwrite"], ["--resume, --overwrite: "]),
         (["digits", "--visible", "bernoulli"], ["digits: ", "0.3125", "--binarise"]),
         (["digits", "--binarise", "bit-planes"], ["digits: ", "uint8"]),

@@ -16,8 +16,10 @@ import torch
 
 import harmonium as hm
 from harmonium.training import STOP, TrainingRun, Update, callbacks, train
+from harmonium.training.progress import fitting
 
 VISIBLE, HIDDEN = 6, 4
+NAMES = ("pseudo_log_likelihood", "log_partition_error", "validation_of_something_else")
 X = torch.eye(VISIBLE)
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -211,17 +213,37 @@ def test_progress_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_progress_shows_on_a_terminal() -> None:
+def test_progress_is_one_line_of_a_terminal() -> None:
+    import fcntl
     import pty
+    import re
+    import struct
+    import termios
 
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import test_training_callbacks as this; this.run()"
+        "import test_training_callbacks as this\n"
+        "metrics = {name: lambda machine, X: -123.45678 for name in this.NAMES}\n"
+        "this.run(metrics=metrics, validation=this.X, evaluate_every=1)"
     )
     master, terminal = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=terminal, stdout=subprocess.PIPE)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=terminal, stdout=subprocess.PIPE, env=environment
+    )
     out, _ = process.communicate(timeout=120)
     os.close(terminal)
     shown = os.read(master, 65536).decode()
     os.close(master)
     assert process.returncode == 0 and out == b"" and "12/12" in shown
+    assert "\x1b[1A" not in shown  # nothing was wrapped, or the cursor would have to go up again
+    frames = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).splitlines()
+    assert "pseudo log likelihood -123.5" in shown and max(map(len, frames)) <= 80
+    assert "validation" not in shown  # numbers that do not fit are left out, not cut
+
+
+def test_numbers_that_do_not_fit_are_left_out_whole() -> None:
+    numbers = {"long_name": 1.0, "b": -2.34567}
+    assert fitting(numbers, 80) == "long name 1  b -2.346"
+    assert fitting(numbers, 20) == "long name 1" and fitting(numbers, 10) == ""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, final
 import typer
 from typer.core import TyperGroup
 
+from harmonium.cli.examples import epilog
 from harmonium.cli.output import note
 
 # Each is the function of that name in the file of that name, and begins its description with this line.
@@ -29,8 +30,12 @@ COMMANDS = {
     "landscape": "Find the TAP solutions that rows of DATA flow to, and draw them.",
     "report": "Tell of a run in one HTML page: how it went, how good the machine is, what it has learned.",
     "data": "Describe DATA; convert them, draw them.",
+    "reproduce": "List the experiments behind the documentation's figures, or run one again.",
     "info": "Say what harmonium runs on here, and what multiplies: measured now, in tens of milliseconds.",
 }
+
+
+_HELP = {"help_option_names": ["-h", "--help"]}
 
 
 @final
@@ -47,14 +52,25 @@ def _command(name: str) -> Any:
     alone = typer.Typer(add_completion=False)
     gc.disable()
     try:
-        alone.command()(getattr(import_module(f"harmonium.cli.{name}"), name))
+        module = import_module(f"harmonium.cli.{name}")
+        alone.command(
+            cls=getattr(module, "COMMAND", None),
+            context_settings={**_HELP, **getattr(module, "CONTEXT", {})},
+            epilog=epilog(name),
+        )(getattr(module, name))
     finally:
         gc.freeze()  # what imports make stays: a search for garbage in it takes part of a second
         gc.enable()
     return typer.main.get_command(alone)
 
 
-app = typer.Typer(name="harmonium", cls=_Commands, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="harmonium",
+    cls=_Commands,
+    context_settings=_HELP,
+    epilog="harmonium COMMAND -h says more of one, with examples.",
+    pretty_exceptions_enable=False,
+)
 for name, summary in COMMANDS.items():
     app.command(name, help=summary)(lambda: None)
 

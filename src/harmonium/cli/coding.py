@@ -190,7 +190,7 @@ class Coding:
                 states = in_memory(encode(self.encoder, _observed(X)))
             if self.label is not None:
                 states = torch.cat([states, self._label_states(cells, len(states))], 1)
-            self._check_width(states.shape[1])
+            self.check_width(states.shape[1])
             states = states.to(self.machine.device, self.machine.dtype)
             if not isinstance(self.encoder, Table) and holes(X).any():
                 hole = by_column(self.machine, self.units(torch.from_numpy(holes(X)), rest), len(X))
@@ -226,7 +226,7 @@ class Coding:
         if self.label is None and not isinstance(self.encoder, Table):
             with naming(dataset.name):
                 rows = Rows.of(encode(self.encoder, dataset.samples), dtype=self.machine.dtype)
-                self._check_width(rows.width)
+                self.check_width(rows.width)
             return rows
         states = self.states(dataset)
         hole = states.isnan().any(1)
@@ -287,7 +287,12 @@ class Coding:
         column = self.label
         return Cells(column.name, column.decode(states), column.dtype, column.categories, column.ordered)
 
-    def _check_width(self, width: int) -> None:
+    def check_width(self, width: int) -> None:
+        """Refuse states of another width than the machine's.
+
+        Raises:
+            ValueError: they are.
+        """
         expected = self.machine.visible_width
         if width != expected:
             less = self.label_width

@@ -11,7 +11,7 @@ import torch
 import typer
 
 from harmonium import _checks
-from harmonium.cli import options
+from harmonium.cli import completion, options
 from harmonium.cli.encoding import naming
 from harmonium.cli.labels import split_label
 from harmonium.cli.output import check_target, show
@@ -26,7 +26,12 @@ _ENTRIES = 1 << 20
 
 def data(
     source: Annotated[
-        str, typer.Argument(metavar="DATA", help="A file, a folder of images, or a built-in name.")
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A file, a folder of images, or a built-in name.",
+            autocompletion=completion.data,
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help=f"Convert: a file that ends in .npy, .npz, {', '.join(TABLES)}.")

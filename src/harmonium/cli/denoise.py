@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.cli import options
+from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
 from harmonium.cli.output import check_target, show, working
@@ -28,7 +28,7 @@ _VALUES = ("decision", "mean")
 
 def denoise(
     run: options.Run,
-    noisy: Annotated[str, typer.Argument(metavar="DATA", help="Noisy rows.")],
+    noisy: Annotated[str, typer.Argument(metavar="DATA", autocompletion=completion.data, help="Noisy rows.")],
     out: Annotated[
         Path, typer.Option(help="File for the clean rows: .npy, in the data's units, or .png, a grid.")
     ],
@@ -38,7 +38,12 @@ def denoise(
     noise_deviation: Annotated[
         float | None, typer.Option(help="Standard deviation of normal noise, in the data's units.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(DENOISE_METHODS)}.")] = "tap",
+    method: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(DENOISE_METHODS)}.", autocompletion=completion.words(DENOISE_METHODS)
+        ),
+    ] = "tap",
     value: Annotated[
         str, typer.Option(help="What to write: decision (likeliest states, of real units means) or mean.")
     ] = "decision",

@@ -13,7 +13,7 @@ import typer
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli import options
+from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding
 from harmonium.cli.mixing import mixing
 from harmonium.cli.output import check_target, show, working
@@ -49,11 +49,19 @@ def evaluate(
     run: options.Run,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DATA]...", help="Data to evaluate, such as a training and a test set."),
+        typer.Argument(
+            metavar="[DATA]...",
+            autocompletion=completion.data,
+            help="Data to evaluate, such as a training and a test set.",
+        ),
     ] = None,
     averaged: options.Averaged = False,
     method: Annotated[
-        str, typer.Option(help="For ln Z: auto (exact where that takes seconds), exact, or ais.")
+        str,
+        typer.Option(
+            help="For ln Z: auto (exact where that takes seconds), exact, or ais.",
+            autocompletion=completion.words(_METHODS),
+        ),
     ] = "auto",
     chains: Annotated[int, typer.Option(help="Annealing runs of AIS.")] = 100,
     temperatures: Annotated[int, typer.Option(help="Temperatures of AIS.")] = 1000,
@@ -149,7 +157,7 @@ def estimate(
         seed: of AIS, which the other arguments describe as the command's options.
     """
     exact = method == "exact" or (
-        method == "auto" and _cost(machine, range(len(machine.layers))) <= _AFFORDABLE
+        method == "auto" and enumeration_cost(machine, range(len(machine.layers))) <= _AFFORDABLE
     )
 
     table: dict[str, Any]
@@ -190,7 +198,9 @@ def evaluate_rows(
     # A deep machine is enumerated for every chunk, and its hidden layers for every row.
     chunks = -(-len(rows) // _CHUNK_ROWS)
     everything = range(len(machine.layers))
-    cost = _cost(machine, everything) * chunks + _cost(machine, machine.hidden) * len(rows)
+    cost = enumeration_cost(machine, everything) * chunks + enumeration_cost(machine, machine.hidden) * len(
+        rows
+    )
     unavailable = deep and cost > _AFFORDABLE
     if unavailable:
         notes.append(
@@ -216,11 +226,11 @@ def evaluate_rows(
         if not missing:
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
     mean, error = _mean(likelihoods)
-    if mean is not None and _density(machine):
+    if mean is not None and density(machine):
         mean += coding.log_abs_det
         notes.append("log_likelihood: a density in the units of the data")
     bound, bound_error = _mean(bounds)
-    if bound is not None and _density(machine):
+    if bound is not None and density(machine):
         bound += coding.log_abs_det
         notes.append("variational_bound: of a density in the units of the data")
     enumerated = deep and not unavailable
@@ -268,10 +278,10 @@ def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition) -> float:
     machine = coding.machine
     chunks = (chunk.to(machine.device) for chunk in rows.chunks(_CHUNK_ROWS))
     mean = float(torch.cat([tap_log_likelihood(machine, v, partition) for v in chunks]).mean())
-    return mean + coding.log_abs_det if _density(machine) else mean
+    return mean + coding.log_abs_det if density(machine) else mean
 
 
-def _density(machine: BoltzmannMachine) -> bool:
+def density(machine: BoltzmannMachine) -> bool:
     """Whether data have a density rather than a probability."""
     return not all(machine.layers[l].discrete for l in machine.visible)
 
@@ -284,7 +294,7 @@ def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
     return float(values.mean()), error
 
 
-def _cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
+def enumeration_cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
     """States that an enumeration of some layers passes through, times the columns of the machine."""
     width = sum(layer.width for layer in machine.layers)
     return width * exp2(min(log2_states(machine.graph, machine.layers, free), 1000.0))

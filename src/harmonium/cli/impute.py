@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli import options
+from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding, holes, numbers
 from harmonium.cli.encoding import dense, naming, source_of
 from harmonium.cli.output import check_target, show, working
@@ -29,7 +29,9 @@ _VALUES = ("best", "mode", "mean", "draw")
 
 def impute(
     run: options.Run,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Rows to complete.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", autocompletion=completion.data, help="Rows to complete.")
+    ],
     out: Annotated[
         Path,
         typer.Option(help=f"File for the completed rows: {', '.join(SUFFIXES[:-1])}, or .png, a grid."),
@@ -41,7 +43,12 @@ def impute(
             "(half of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH."
         ),
     ] = "nan",
-    method: Annotated[str, typer.Option(help="How: gibbs, tempered, local_search or tap.")] = "gibbs",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="How: gibbs, tempered, local_search or tap.", autocompletion=completion.words(METHODS)
+        ),
+    ] = "gibbs",
     value: Annotated[
         str, typer.Option(help="What to write: mode or best (one completion), mean, or draw (a random one).")
     ] = "best",

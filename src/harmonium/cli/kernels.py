@@ -9,17 +9,36 @@ import typer
 from harmonium import _checks
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis
 from harmonium.chains.gibbs_langevin import Correction
+from harmonium.cli.completion import words
 
+PANEL = "Chains"
 KERNELS = ("gibbs", "metropolis", "langevin", "gibbs-langevin")
 
 Name = Annotated[
-    str | None, typer.Option(help=f"What moves the chains: {', '.join(KERNELS)}; gibbs if not given.")
+    str | None,
+    typer.Option(
+        rich_help_panel=PANEL,
+        help=f"What moves the chains: {', '.join(KERNELS)}; gibbs if not given.",
+        autocompletion=words(KERNELS),
+    ),
 ]
 Size = Annotated[
-    float | None, typer.Option(help="Step of every other kernel than gibbs, in units of a unit's variance.")
+    float | None,
+    typer.Option(
+        rich_help_panel=PANEL, help="Step of every other kernel than gibbs, in units of a unit's variance."
+    ),
 ]
-Inner = Annotated[int | None, typer.Option(help="Langevin steps of a sweep of gibbs-langevin.")]
-Corrected = Annotated[str | None, typer.Option(help=f"Of gibbs-langevin: {', '.join(get_args(Correction))}.")]
+Inner = Annotated[
+    int | None, typer.Option(rich_help_panel=PANEL, help="Langevin steps of a sweep of gibbs-langevin.")
+]
+Corrected = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=PANEL,
+        help=f"Of gibbs-langevin: {', '.join(get_args(Correction))}.",
+        autocompletion=words(get_args(Correction)),
+    ),
+]
 
 
 def kernel_from(

@@ -10,7 +10,7 @@ import torch
 import typer
 
 from harmonium import _checks
-from harmonium.cli import options
+from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
 from harmonium.cli.output import note, show, working
@@ -28,7 +28,9 @@ _MODES = 100
 
 def landscape(
     run: options.Run,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Where solutions start.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", autocompletion=completion.data, help="Where solutions start.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the results; RUN/landscape, or beside a machine file, if not given."),
@@ -47,7 +49,10 @@ def landscape(
     ] = 1e-5,
     max_sweeps: Annotated[int, typer.Option(help="Sweeps after which a start is given up.")] = 1000,
     damping: Annotated[str, typer.Option(help="Weight of old fields in [0, 1), or adaptive.")] = "adaptive",
-    method: Annotated[str, typer.Option(help=f"Of the maps: {', '.join(METHODS)}.")] = "isomap",
+    method: Annotated[
+        str,
+        typer.Option(help=f"Of the maps: {', '.join(METHODS)}.", autocompletion=completion.words(METHODS)),
+    ] = "isomap",
     averaged: options.Averaged = False,
     device: options.Device = None,
     threads: options.Threads = None,

@@ -9,6 +9,7 @@ import torch
 import typer
 
 from harmonium import _checks
+from harmonium.cli.completion import words
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a machine's .safetensors file.")]
 Averaged = Annotated[bool, typer.Option("--averaged", help="Take the run's averaged parameters.")]
@@ -19,7 +20,8 @@ Unknown = Annotated[
     str | None,
     typer.Option(
         help="What a cell is taken as that its column has no state for, such as a new category: refuse or "
-        "missing; as in training if not given."
+        "missing; as in training if not given.",
+        autocompletion=words(("refuse", "missing")),
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is already there.")]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli import options
+from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding, Place
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.rows_file import TABLES, write_rows
@@ -29,7 +29,12 @@ METHODS = ("auto", "exact", "gibbs")
 def predict(
     run: options.Run,
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Rows; what they say of the column is not read.")
+        str,
+        typer.Argument(
+            metavar="DATA",
+            autocompletion=completion.data,
+            help="Rows; what they say of the column is not read.",
+        ),
     ],
     out: Annotated[Path, typer.Option(help=f"File for the predictions, a row each: {', '.join(TABLES)}.")],
     column: Annotated[
@@ -39,7 +44,11 @@ def predict(
         bool, typer.Option("--probabilities", help="A column more for each value, NAME=VALUE.")
     ] = False,
     method: Annotated[
-        str, typer.Option(help="auto (exact where states can be counted), exact, or gibbs, by chains.")
+        str,
+        typer.Option(
+            help="auto (exact where states can be counted), exact, or gibbs, by chains.",
+            autocompletion=completion.words(METHODS),
+        ),
     ] = "auto",
     sweeps: Annotated[int, typer.Option(help="Sweeps of every chain.")] = 100,
     chains: Annotated[int, typer.Option(help="Chains of every row.")] = 10,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -10,6 +11,7 @@ import torch
 
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
+from harmonium.cli.run_file import NAME as RUN_FILE
 from harmonium.machine import BoltzmannMachine, load, rebuilt
 from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, replace_file
 from harmonium.training import Update
@@ -18,7 +20,7 @@ from harmonium.training.run_directory import PREVIOUS, remove_leftovers
 
 AVERAGED = "averaged.safetensors"
 DESCRIPTION, EVENTS = "machine.json", "tensorboard"
-_FILES = (MACHINE, AVERAGED, CHECKPOINT, PREVIOUS, DESCRIPTION, "config.json", "history.jsonl")
+_FILES = (MACHINE, AVERAGED, CHECKPOINT, PREVIOUS, DESCRIPTION, RUN_FILE, "config.json", "history.jsonl")
 
 
 def refuse_existing(run_dir: Path) -> None:
@@ -36,18 +38,21 @@ def refuse_existing(run_dir: Path) -> None:
 
 @final
 class Describe:
-    """A callback that puts ``machine.json`` into the folder of a run once its training has begun.
+    """A callback that puts ``machine.json`` and ``run.toml`` into the folder of a run that has begun.
 
-    The file says how to build the machine and what encodes its data, which a checkpoint alone does not.
+    The first says how to build the machine and what encodes its data, which a checkpoint alone does not; the
+    second how to repeat the run.
 
     Args:
         run_dir: the folder.
         overwrite: whether events of an earlier run there are to be removed.
+        settings: makes the content of ``run.toml``, when it is asked for.
     """
 
-    def __init__(self, run_dir: Path, overwrite: bool) -> None:
+    def __init__(self, run_dir: Path, overwrite: bool, settings: Callable[[], str]) -> None:
         self._run_dir = run_dir
         self._overwrite = overwrite
+        self._settings = settings
         self._written = False
 
     def __call__(self, update: Update) -> None:
@@ -62,7 +67,17 @@ class Describe:
             remove_leftovers(self._run_dir / DESCRIPTION)
             text = json.dumps(describe(update.machine), indent=2) + "\n"
             replace_file(self._run_dir / DESCRIPTION, text.encode())
+            self._write_settings()
             self._written = True
+
+    def finish(self, machine: BoltzmannMachine) -> None:
+        """Write the settings once more: what multiplies may have been chosen after the first update."""
+        self._write_settings()
+
+    def _write_settings(self) -> None:
+        remove_leftovers(self._run_dir / RUN_FILE)
+        content = self._settings().encode("utf-8", "surrogateescape")
+        replace_file(self._run_dir / RUN_FILE, content)
 
 
 def describe(machine: BoltzmannMachine) -> dict[str, Any]:
@@ -91,7 +106,9 @@ def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
             )
 
 
-def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[BoltzmannMachine, Path]:
+def load_machine(
+    run: Path, averaged: bool, device: torch.device | None = None
+) -> tuple[BoltzmannMachine, Path]:
     """The machine of a run and the file that it came from.
 
     An unfinished run gives the machine of its checkpoint.
@@ -99,12 +116,13 @@ def load_machine(run: Path, averaged: bool, device: torch.device) -> tuple[Boltz
     Args:
         run: the folder of a run, or a machine file.
         averaged: whether to take the averaged parameters of a run.
-        device: where to put the machine.
+        device: where to put the machine; None: the CPU.
 
     Raises:
         FileNotFoundError: no such run, or it holds no such machine.
         ValueError: a damaged file, or ``averaged`` with a file.
     """
+    device = device or torch.device("cpu")
     if not run.exists():
         raise FileNotFoundError(f"RUN: there is no file or folder {run}")
     if run.suffix.lower() in SUFFIXES:

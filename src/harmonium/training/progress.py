@@ -1,4 +1,4 @@
-"""A progress bar on stderr."""
+"""A progress line on stderr."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 _REFRESH_SECONDS = 0.2
+_BARS = (10, 40)  # columns of the bar, at least and at most
+_COMFORT = 70  # columns for the rest, before the bar grows
+_REMAINING = 8  # columns of the time that is left
 
 
 class ProgressDisplay:
-    """The bar of one run.
+    """The line of one run: a bar, updates, the time that is left, and as many numbers as the terminal holds.
 
     Args:
         total: updates of the run.
@@ -26,13 +30,16 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         self._last = 0.0
         if sys.stderr.isatty() if show is None else show:
+            console = Console(stderr=True, force_terminal=show)
+            least, most = _BARS
+            bar = min(max(console.width - _COMFORT, least), most)
+            self._room = console.width - bar - len(f" {total}/{total} ") - _REMAINING - 1
             self._bar = Progress(
-                TextColumn("training"),
-                BarColumn(),
+                BarColumn(bar),
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
-                TextColumn("{task.fields[numbers]}"),
-                console=Console(stderr=True, force_terminal=show),
+                TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
+                console=console,
                 # Drawn from the training loop: a thread of its own would compete with one-thread products.
                 auto_refresh=False,
             )
@@ -57,6 +64,16 @@ class ProgressDisplay:
         now = time.monotonic()
         if now - self._last >= _REFRESH_SECONDS or step == self._bar.tasks[0].total:
             self._last = now
-            text = "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in numbers.items())
-            self._bar.update(self._task, completed=step, numbers=text)
+            self._bar.update(self._task, completed=step, numbers=fitting(numbers, self._room))
             self._bar.refresh()
+
+
+def fitting(numbers: Mapping[str, float], room: int) -> str:
+    """The first numbers with their names, as many as fit into so many columns."""
+    text = ""
+    for name, value in numbers.items():
+        longer = f"{text}  {name.replace('_', ' ')} {value:.4g}".lstrip()
+        if len(longer) > room:
+            break
+        text = longer
+    return text

@@ -140,7 +140,7 @@ def train(
             ``epochs`` may change under a schedule that does not depend on them. A run that a callback stopped
             stays stopped.
         overwrite: remove the files of the run that ``run_dir`` holds.
-        progress: True shows a progress bar on stderr, False none; None: where stderr is a terminal.
+        progress: True shows a progress line on stderr, False none; None: where stderr is a terminal.
         distributed: ``"auto"``: all processes of the default group of ``torch.distributed`` train one
             machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
             evaluates and calls callbacks; a signal to any of them ends the run in all. None: this process by
@@ -317,7 +317,7 @@ def train(
                     state.stopped = any([callback(update) is STOP for callback in callbacks])
                     if state.stopped and not recording:
                         record(bool(evaluate.metrics))
-                display.update(state.step, {"gradient_norm": norm, **state.metrics})
+                display.update(state.step, {**state.metrics, "gradient_norm": norm})
 
                 overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                 state.stopped, halted, overdue = group.any(state.stopped, interruption.requested, overdue)

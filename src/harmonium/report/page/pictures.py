@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harmonium.report.images import image_grid, png
+from harmonium.report.receptive_fields import signed_pixels
 
 _ACROSS = 480  # pixels of a strip, about
-_WARM, _COOL = np.array([178, 24, 43]), np.array([33, 102, 172])
 _HIDDEN = np.array([120, 120, 190])  # of pixels that a model was not given
 
 
@@ -71,12 +71,7 @@ class Greys:
 
 def signed(label: str, rows: NDArray[Any], shape: Sequence[int], columns: int = 10) -> Strip:
     """Images of signed numbers, each on its own scale: white is 0, red positive, blue negative."""
-    size = np.abs(rows).max(axis=1, keepdims=True)
-    share = (rows / np.where(size > 0, size, 1)).reshape(len(rows), *shape[:2], -1)
-    if share.shape[3] == 3:
-        return _strip(label, 127.5 * (share + 1), columns)
-    tint = np.where(share > 0, _WARM, _COOL)
-    return _strip(label, 255 + np.abs(share) * (tint - 255), columns)
+    return _strip(label, signed_pixels(rows, shape), columns)
 
 
 def _strip(label: str, pixels: NDArray[Any], columns: int) -> Strip:

@@ -15,13 +15,13 @@ from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.data import BitPlanes, Table
 from harmonium.data.missing import missing_half
-from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape as explore
 from harmonium.report.page.charts import histogram
 from harmonium.report.page.pictures import Picture, Strip, signed
 from harmonium.report.page.section import Grid, Section
 from harmonium.report.page.subject import Subject
 from harmonium.report.page.verdict import Remark, activity_remarks, copy_remarks
+from harmonium.report.receptive_fields import receptive_fields
 from harmonium.report.sample_quality import nearest_neighbours
 from harmonium.tasks import denoise, impute
 from harmonium.tasks.channel import GaussianChannel, SymmetricChannel, noise_in_states
@@ -82,7 +82,7 @@ def samples(section: Section, subject: Subject) -> None:
 def filters(section: Section, subject: Subject) -> None:
     """The weights between each hidden unit and the data's columns."""
     machine = subject.machine
-    fields = _fields(machine)
+    fields = receptive_fields(machine)
     image = subject.images is not None and prod(subject.shape) == subject.width
     for l, weights in fields.items():
         W = weights.detach().cpu().numpy()[:, : subject.width]
@@ -106,32 +106,6 @@ def filters(section: Section, subject: Subject) -> None:
         section.absent = (
             "No weights can be drawn: there are too many columns for a matrix, and they are no image."
         )
-
-
-def _fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
-    """For each hidden layer (units, visible_width): couplings, or their products on the shortest ways.
-
-    Of a machine without hidden layers the couplings of its visible ones.
-    """
-    edges = list(machine.hamiltonian().edges)
-    eye = torch.eye(machine.visible_width, dtype=machine.dtype, device=machine.device)
-    own = {l: x.T for l, x in machine.split(eye).items()}  # (units, visible_width)
-    if not machine.hidden:
-        found = {l: torch.zeros_like(x) for l, x in own.items()}
-        for l, m, J in edges:
-            found[l] += J @ own[m]
-            found[m] += J.T @ own[l] if l != m else 0
-        return found
-    reached, frontier = dict(own), set(own)
-    while frontier:
-        following: dict[int, Tensor] = {}
-        for l, m, J in edges:
-            for near, far, W in ((l, m, J.T), (m, l, J)):
-                if near in frontier and far not in reached:
-                    following[far] = following.get(far, 0) + W @ reached[near]
-        reached |= following
-        frontier = set(following)
-    return {l: reached[l] for l in machine.hidden}
 
 
 def activity(section: Section, subject: Subject) -> None:

@@ -1,0 +1,35 @@
+"""What is learned of a label."""
+
+from __future__ import annotations
+
+from harmonium import _checks
+
+SHARE = 0.03
+_OBJECTIVES = {"hybrid": SHARE, "discriminative": 0.0, "joint": 1.0}
+OBJECTIVES = tuple(_OBJECTIVES)
+LABEL_EPOCHS, LABEL_UPDATES = 20, 1000  # with a label, at least
+
+
+def objective_of(
+    label: str | None, objective: str | None, joint: float | None
+) -> tuple[str | None, float | None]:
+    """The name of the objective, and the weight of ln p(rest, label) in it; None without a label.
+
+    Raises:
+        ValueError: an unknown name, or settings that do not go together.
+    """
+    for name, value in (("objective", objective), ("joint", joint)):
+        if label is None and value is not None:
+            raise ValueError(f"{name}: expected with --label COLUMN, received {value} without")
+    if label is None:
+        return None, None
+    chosen = _checks.one_of(objective or "hybrid", "objective", _OBJECTIVES)
+    if chosen != "hybrid" and joint is not None:
+        raise ValueError(f"joint: expected none with --objective {chosen}, received {joint}")
+    return chosen, _OBJECTIVES[chosen] if joint is None else _checks.real(joint, "joint", 0.0, 1.0)
+
+
+def label_epochs(rows: int, batch_size: int) -> int:
+    """Passes over the data with a label where no length was given."""
+    size = min(_checks.positive_int(batch_size, "batch_size"), rows)
+    return max(LABEL_EPOCHS, -(-LABEL_UPDATES * size // rows))

@@ -1,0 +1,120 @@
+"""Help with examples, what the shell completes, and harmonium reproduce."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+import harmonium as hm
+from harmonium.cli import main
+from harmonium.cli.app import COMMANDS, _command
+from harmonium.cli.examples import EXAMPLES
+
+from .command_line import CommandLine
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+INDEX = tomllib.loads((EXPERIMENTS / "index.toml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_with_examples_that_the_parser_takes(cli: CommandLine, command: str) -> None:
+    shown = " ".join(cli.succeed(command, "-h").stdout.split())
+    assert shown == " ".join(cli.succeed(command, "--help").stdout.split())
+    assert EXAMPLES[command]
+    parser = _command(command)
+    for example in EXAMPLES[command]:
+        assert example in shown
+        program, name, *arguments = shlex.split(example)
+        assert (program, name) == ("harmonium", command)
+        context = typer.Context(parser, **parser.context_settings)
+        known, rest, _ = parser.make_parser(context).parse_args(arguments)
+        needed = [each.name for each in parser.params if each.required]
+        assert rest == [] and [name for name in needed if not known.get(name)] == []
+
+
+def test_help_of_all(cli: CommandLine) -> None:
+    shown = cli.succeed("-h").stdout
+    assert all(command in shown for command in COMMANDS) and "--install-completion" in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("harmonium re", ["report", "reproduce"]),
+        ("harmonium train dig", ["digits"]),
+        ("harmonium train --rule mean", ["mean_field_pcd", "mean_field"]),
+        ("harmonium train --visible s", ["spin", "standardised_gaussian"]),
+        ("harmonium train --hidden-kind do", ["double_relu"]),
+        ("harmonium train --rule cd --rule-option ", ["k="]),
+        ("harmonium train --early", ["--early-stopping"]),
+        ("harmonium evaluate run bars", ["bars-and-stripes"]),
+        ("harmonium sample run --kernel gibbs-", ["gibbs-langevin"]),
+        ("harmonium impute run d --method l", ["local_search"]),
+    ],
+)
+def test_the_shell_completes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    line: str,
+    expected: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("_HARMONIUM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.split() == expected
+
+
+def test_files_are_completed_beside_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from harmonium.cli.completion import data
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir" / "a.csv").touch()
+    assert data("di") == ["digits", "dir/"] and data("dir/") == ["dir/a.csv"] and data("nowhere/x") == []
+
+
+def test_every_experiment_is_listed_with_its_records(cli: CommandLine) -> None:
+    scripts = {path.stem for path in EXPERIMENTS.glob("*.py") if "__main__" in path.read_text("utf-8")}
+    assert set(INDEX) == scripts
+    records = [record for about in INDEX.values() for record in about["records"]]
+    assert sorted(records) == sorted(path.name for path in (EXPERIMENTS / "results").iterdir())
+    shown = cli.succeed("reproduce").stdout
+    for name, about in INDEX.items():
+        first = ast.get_docstring(ast.parse((EXPERIMENTS / f"{name}.py").read_text("utf-8")))
+        assert first is not None and " ".join(first.partition("\n\n")[0].split()) in shown
+        assert about["cost"] in shown
+
+
+def test_an_experiment_is_run_where_the_clone_is(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "index.toml").write_text(
+        '[mine]\ncost = "nothing"\nrecords = ["mine.json"]\nout = "runs/mine.json"\n'
+    )
+    script = tmp_path / "experiments" / "mine.py"
+    script.write_text(
+        '"""Mine."""\nimport sys\nopen("seen", "w").write(" ".join(sys.argv[1:]))\nsys.exit(3)\n'
+    )
+    monkeypatch.setattr(hm, "__file__", str(tmp_path / "src" / "harmonium" / "__init__.py"))
+    answer = cli("reproduce", "mine", "--budget", "quick")
+    assert answer.status == 3 and "(nothing)" in answer.stderr
+    assert (tmp_path / "seen").read_text() == "--budget quick --out runs/mine.json"
+    assert "meeting_times" not in cli.refuse("reproduce", "meeting_times").partition("received")[0]
+
+    monkeypatch.setattr(hm, "__file__", sys.executable)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "experiments" / "index.toml").unlink()
+    assert "source distribution" in cli.refuse("reproduce")

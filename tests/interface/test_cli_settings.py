@@ -1,0 +1,199 @@
+"""run.toml, --config, --resume RUN and --from RUN."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.cli.toml_text import toml_text
+
+from .command_line import TINY, CommandLine
+
+BARS = "bars-and-stripes"
+
+
+def content(run: Path) -> dict[str, object]:
+    return tomllib.loads((run / "run.toml").read_text("utf-8"))
+
+
+def machine_bytes(run: Path) -> bytes:
+    return (run / "machine.safetensors").read_bytes()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.normal():.3f},{'ab'[rng.integers(2)]},{rng.integers(5)}" for _ in range(60)]
+    (tmp_path / "table.csv").write_text("\n".join(["x,y,n", *rows]))
+    (tmp_path / "kinds.toml").write_text('n = { kind = "binomial", largest = 4 }\n"x" = "gaussian"\n')
+    return tmp_path / "table.csv"
+
+
+RUNS = {
+    "pcd": (BARS, "--schedule", "cosine", "--averaging", "0.9", "--centred", "--seed", "3"),
+    "deep": (BARS, "--hidden", "4,3", "--rule", "mean_field_pcd", "--chains", "8"),
+    "noise": (BARS, "--visible", "gaussian", "--rule", "noise_cd", "--sweeps", "2", "--kernel", "langevin"),
+    "table": ("table", "--label", "y", "--kinds", "kinds", "--objective", "hybrid", "--joint", "0.2"),
+    "discriminative": ("table", "--label", "y", "--objective", "discriminative"),
+    "option": (BARS, "--rule", "ucd", "--rule-option", "coupling=metropolis", "--rule-option", "k=2"),
+    "shards": (BARS, "--shards", "4", "--batch-size", "16"),
+    "stopped": (BARS, "--validation", BARS, "--evaluate-every", "1", "--early-stopping", "1"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_repeated_from_its_file_leaves_the_same_bytes(
+    cli: CommandLine, tmp_path: Path, table: Path, name: str
+) -> None:
+    files = {"table": str(table), "kinds": str(tmp_path / "kinds.toml")}
+    cli.train(*(files.get(word, word) for word in (RUNS[name][0],)), tmp_path / "run",
+              *(files.get(word, word) for word in RUNS[name][1:]))  # fmt: skip
+    (tmp_path / "kinds.toml").unlink()  # its content is in run.toml
+    answer = cli.succeed("train", "--config", tmp_path / "run" / "run.toml", tmp_path / "again")
+
+    assert "warning" not in answer.stderr
+    assert machine_bytes(tmp_path / "run") == machine_bytes(tmp_path / "again")
+    first, second = content(tmp_path / "run"), content(tmp_path / "again")
+    assert first.pop("commands") != second.pop("commands")
+    assert first == second
+
+
+def test_the_file_holds_the_command_and_what_was_left_to_defaults(cli: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "a run"
+    cli.succeed("train", BARS, run, *TINY)
+    stored = content(run)
+    assert stored["commands"] == [f"harmonium train {BARS} '{run}' {' '.join(TINY)}"]
+    assert (stored["hidden"], stored["updates"], stored["threads"]) == (["5"], 20, 1)
+    assert (stored["learning_rate"], stored["optimizer"], stored["schedule"]) == (0.05, "sgd", "constant")
+    text = (run / "run.toml").read_text()
+    assert "# epochs =\n" in text and "# Learning rule: exact, cd, pcd" in text
+    assert not {"resume", "overwrite", "config", "json", "run_dir"} & stored.keys()
+
+
+def test_the_command_line_wins_over_the_file(cli: CommandLine, tmp_path: Path) -> None:
+    cli.train(BARS, tmp_path / "run", "--rule", "pcd", "--chains", "7", "--centred")
+    file = tmp_path / "run" / "run.toml"
+    cli.succeed("train", "--config", file, tmp_path / "rate", "--learning-rate", "0.1", "--no-centred")
+    rate = content(tmp_path / "rate")
+    assert (rate["learning_rate"], rate["chains"], rate["centred"]) == (0.1, 7, False)
+
+    # What belongs to a rule or a length goes with it.
+    answer = cli.succeed(
+        "train", "--config", file, tmp_path / "rule", "--rule", "cd", "--epochs", "2", "--json"
+    )
+    assert answer.json["rule"] == "cd(1)" and answer.json["updates"] == 2
+
+    cli.succeed("train", "digits", tmp_path / "data", "--config", file, "--binarise", "threshold")
+    assert content(tmp_path / "data")["data"] == "digits"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("learing_rate = 0.1", ["'learing_rate'", "learning_rate"]),
+        ("zzz = 0.1", ["'zzz'", "harmonium train --help"]),
+        ("resume = true", ["'resume'"]),
+        ("batch_size = 1.5", ["batch_size", "a whole number", "1.5"]),
+        ("batch_size = true", ["batch_size", "a whole number", "True"]),
+        ('batch_size = "many"', ["batch_size", "a whole number", "'many'"]),
+        ("learning-rate = []", ["learning-rate", "a number", "[]"]),
+        ("centred = 1", ["centred", "true or false", "1"]),
+        ("rule = true", ["rule", "text", "True"]),
+        ("hidden = 5 5", ["no TOML", "line 1"]),
+        ('rule = "magic"', ["--rule: ", "magic"]),
+    ],
+)
+def test_mistakes_in_a_file_are_named(cli: CommandLine, tmp_path: Path, text: str, parts: list[str]) -> None:
+    (tmp_path / "x.toml").write_text(text + "\n")
+    message = cli.refuse("train", BARS, tmp_path / "run", "--config", tmp_path / "x.toml")
+    assert [part for part in parts if part not in message] == []
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_written_by_hand(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'data = "{BARS}"\nrun_dir = "{tmp_path / "run"}"\nhidden = 6\nbatch-size = 8\nupdates = 3\n'
+    )
+    assert cli.succeed("train", "--config", file, "--json").json["layers"][1] == "Bernoulli(6)"
+    assert cli.refuse("train", "--config", file).startswith("RUN_DIR: ")  # nothing is replaced unasked
+    assert cli.refuse("train", "--config", tmp_path / "no.toml").startswith("--config: ")
+    file.write_text("hidden = 6\n")
+    assert cli.refuse("train", "--config", file, tmp_path / "b").startswith("RUN_DIR: ")
+    assert cli.refuse("train").startswith("DATA: ")
+
+
+def test_another_version_is_said(cli: CommandLine, tmp_path: Path) -> None:
+    cli.train(BARS, tmp_path / "run")
+    file = tmp_path / "run" / "run.toml"
+    file.write_text(file.read_text().replace(torch.__version__, "1.0.0"))
+    answer = cli.succeed("train", "--config", file, tmp_path / "again")
+    assert "torch 1.0.0" in answer.stderr and "not the same bytes" in answer.stderr
+    assert machine_bytes(tmp_path / "run") == machine_bytes(tmp_path / "again")
+
+
+def test_resume_needs_nothing_but_the_run(cli: CommandLine, tmp_path: Path) -> None:
+    options = ("--batch-size", 8, "--rule", "cd", "--seed", 4)
+    cli.train(BARS, tmp_path / "whole", *options)
+    cli.train(BARS, tmp_path / "parts", *options, "--updates", 7)
+    cli.succeed("train", "--resume", tmp_path / "parts", "--updates", 20)
+    assert machine_bytes(tmp_path / "whole") == machine_bytes(tmp_path / "parts")
+    stored = content(tmp_path / "parts")
+    assert stored["updates"] == 20 and len(stored["commands"]) == 2
+
+    cli.succeed("train", tmp_path / "parts", "--resume")  # nothing is left to do
+    assert machine_bytes(tmp_path / "whole") == machine_bytes(tmp_path / "parts")
+    message = cli.refuse("train", "--resume", tmp_path / "parts", "--learning-rate", 0.2)
+    assert message.startswith("--learning-rate: ")
+    assert "run.toml" in cli.refuse("train", "--resume", tmp_path)
+    assert cli.refuse("train", "--resume", tmp_path / "nowhere").startswith("RUN_DIR: ")
+    assert cli.refuse("train", "--resume", tmp_path / "parts", "--from", tmp_path).startswith(
+        "--resume, --from"
+    )
+
+
+def test_a_run_begins_with_the_machine_of_another(cli: CommandLine, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    cli.train(BARS, first, "--batch-size", 8)
+    cli.succeed("train", "--from", first, second, "--learning-rate", 0, "--rule", "cd", "--updates", 1)
+    before, after = (hm.load(run / "machine.safetensors") for run in (first, second))
+    assert all(torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
+    stored = content(second)
+    assert (stored["from"], stored["batch_size"], stored["rule"]) == (str(first), 8, "cd")
+    assert "hidden" not in stored
+
+    cli.succeed("train", "--from", first, tmp_path / "third")
+    cli.succeed("train", "--config", tmp_path / "third" / "run.toml", tmp_path / "fourth")
+    assert machine_bytes(tmp_path / "third") == machine_bytes(tmp_path / "fourth") != machine_bytes(first)
+    cli.succeed("train", "--resume", tmp_path / "third", "--updates", 25)
+
+    file = first / "machine.safetensors"
+    cli.succeed("train", "--from", file, tmp_path / "fifth", "--updates", 2)
+    assert cli.refuse("train", "--from", first, tmp_path / "x", "--hidden", 3).startswith("--hidden: ")
+    assert cli.refuse("train", "--from", first, "digits", tmp_path / "x").startswith("digits: ")
+
+
+def test_a_table_goes_on_with_other_rows(cli: CommandLine, tmp_path: Path, table: Path) -> None:
+    cli.train(table, tmp_path / "first", "--label", "y")
+    lines = table.read_text().splitlines()
+    turned = [",".join(reversed(line.split(","))) for line in lines[:31]]  # other order, other rows
+    (tmp_path / "more.csv").write_text("\n".join([*turned, "1,,0.5"]))
+    cli.succeed("train", "--from", tmp_path / "first", tmp_path / "more.csv", tmp_path / "second")
+    before, after = (hm.load(tmp_path / run / "machine.safetensors") for run in ("first", "second"))
+    assert [str(layer) for layer in before.layers] == [str(layer) for layer in after.layers]
+    for part in ("encoder", "label", "objective"):
+        assert before.metadata[part] == after.metadata[part]
+    assert after.metadata["data"]["names"] == ["x", "y", "n"]
+    cli.succeed("evaluate", tmp_path / "second", table)
+
+
+def test_text_that_needs_care_comes_back() -> None:
+    value = {"a b": ['"\\', "\x7f\x00\n", "é\U0001f600", True, -3, 1e-05, 2.5, float("inf")], "c": {}}
+    assert tomllib.loads(f"x = {toml_text(value)}")["x"] == value
+    with pytest.raises(TypeError, match="NoneType"):
+        toml_text([None])

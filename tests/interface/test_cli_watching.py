@@ -1,0 +1,158 @@
+"""What is seen of harmonium train while it runs: --metric, --early-stopping, --watch, --tensorboard."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+import harmonium as hm
+from harmonium.cli import observers as module
+from harmonium.cli.curve import Curve
+from harmonium.cli.half_blocks import half_blocks
+from harmonium.cli.watch import Watch
+
+from .command_line import TINY, CommandLine
+
+BARS = "bars-and-stripes"
+DEEP = ("--hidden", "4,3", "--rule", "mean_field_pcd")
+FOLLOWED = ("--validation", BARS, "--evaluate-every", 5)
+
+
+def history(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ((), {"pseudo_log_likelihood"}),
+        (("--metric", "likelihood"), {"log_likelihood"}),
+        (DEEP, {"variational_bound"}),
+    ],
+)
+def test_every_machine_has_a_metric(
+    cli: CommandLine, tmp_path: Path, options: tuple[str, ...], names: set[str]
+) -> None:
+    result = cli.succeed("train", BARS, tmp_path / "run", *TINY, *options, *FOLLOWED, "--json").json
+    assert set(result["metrics"]) == names
+    assert [names <= record.keys() for record in history(tmp_path / "run")].count(True) == 4
+
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    if "variational_bound" in names:
+        exact = hm.likelihood.exact_log_likelihood(machine, X).mean().item()
+        assert exact - 0.5 < result["metrics"]["variational_bound"] <= exact
+    elif names == {"log_likelihood"}:
+        exact = hm.likelihood.exact_log_likelihood(machine, X).mean().item()
+        assert result["metrics"]["log_likelihood"] == pytest.approx(exact, abs=1e-5)
+
+
+def test_where_states_cannot_be_counted_the_error_of_annealing_is_recorded(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--visible", "gaussian", "--initial-std", "0.01", "--validation", BARS, "--evaluate-every", 20)
+    exact = cli.train(BARS, tmp_path / "exact", *options)["metrics"]
+    monkeypatch.setattr("harmonium.cli.metrics._STATES", 0.0)
+    annealed = cli.train(BARS, tmp_path / "annealed", *options)["metrics"]
+    assert set(exact) == {"log_likelihood"}
+    assert 0 < annealed["log_likelihood_standard_error"] < 0.5
+    # Seed 0, whatever else: five standard errors, or what rounding leaves.
+    off = abs(annealed["log_likelihood"] - exact["log_likelihood"])
+    assert off < 5 * annealed["log_likelihood_standard_error"] + 1e-3
+
+
+def test_a_label_is_followed_as_evaluate_has_it(cli: CommandLine, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = "\n".join(f"{a},{'yes' if a else 'no'}" for a in rng.integers(0, 2, 40))
+    (tmp_path / "t.csv").write_text(f"a,y\n{rows}\n")
+    data = tmp_path / "t.csv"
+    metrics = cli.train(data, tmp_path / "run", "--label", "y", "--validation", data)["metrics"]
+    found = cli.succeed("evaluate", tmp_path / "run", data, "--json").json["results"][0]
+    assert metrics["label_accuracy"] == found["label_accuracy"]
+    assert metrics["label_log_likelihood"] == pytest.approx(found["label_log_likelihood"])
+
+
+def test_early_stopping_keeps_the_best_machine(cli: CommandLine, tmp_path: Path) -> None:
+    options = ("--learning-rate", 5, "--early-stopping", 2, "--evaluate-every", 1, "--validation", BARS)
+    result = cli.train(BARS, tmp_path / "run", "--metric", "likelihood", "--updates", 200, *options)
+    values = [record["log_likelihood"] for record in history(tmp_path / "run")]
+    assert result["status"] == "stopped" and len(values) == result["updates"] < 200
+    assert max(values) == values[-3]
+    assert result["best"] == {"log_likelihood": values[-3], "updates": len(values) - 2}
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    assert hm.likelihood.exact_log_likelihood(machine, X).mean().item() == pytest.approx(
+        max(values), abs=1e-5
+    )
+
+
+def test_without_a_terminal_watching_is_said_to_be_off(cli: CommandLine, tmp_path: Path) -> None:
+    answer = cli.succeed("train", BARS, tmp_path / "run", *TINY, "--watch")
+    assert answer.stderr == "--watch needs a terminal to draw in: the run goes on without\n"
+
+
+def test_a_watched_run_is_the_same_run(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, height=24, color_system="truecolor")
+    monkeypatch.setattr(module, "Watch", lambda title, images: Watch(title, images, console))
+    monkeypatch.setattr("harmonium.cli.train.can_watch", lambda: True)
+    cli.train(BARS, tmp_path / "plain", *FOLLOWED)
+    assert screen.getvalue() == ""
+    cli.train(BARS, tmp_path / "watched", *FOLLOWED, "--watch")
+    plain, watched = ((tmp_path / run / "machine.safetensors").read_bytes() for run in ("plain", "watched"))
+    assert plain == watched
+
+    shown = screen.getvalue()
+    assert all(text in shown for text in ("update 20 of 20", "pseudo log likelihood", "weight norm", "▀"))
+    lines = Console(width=80).render_str(shown.split("╭")[-1]).plain.splitlines()
+    assert len(lines) < 24
+
+
+@pytest.mark.parametrize("data", [BARS, "digits"])
+def test_tensorboard_has_pictures(cli: CommandLine, tmp_path: Path, data: str) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    cli.train(
+        data, tmp_path / "run", "--tensorboard", "--binarise", "threshold" if data == "digits" else "none"
+    )
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    for name in ("samples", "receptive fields"):
+        (picture,) = events.Images(f"pictures/{name}")
+        assert picture.step == 20 and picture.width > 28 and picture.height > 28
+    assert "training/gradient_norm" in events.Tags()["scalars"]
+
+
+def test_images_in_half_blocks() -> None:
+    images = np.zeros((9, 4, 4, 1))
+    images[:, 0] = 1
+    text = half_blocks(images, 14, 5)
+    lines = text.plain.split("\n")
+    assert [line.rstrip() for line in lines] == ["▀▀▀▀ ▀▀▀▀ ▀▀▀▀"] * 2 + [""] + ["▀▀▀▀ ▀▀▀▀ ▀▀▀▀"] * 2
+    first = text.spans[0].style
+    assert first.color.triplet.hex == "#ffffff" and first.bgcolor.triplet.hex == "#000000"
+
+    large = half_blocks(np.random.default_rng(0).random((9, 28, 28, 3)), 38, 18)
+    assert max(map(len, large.plain.split("\n"))) <= 39 and large.plain.count("\n") < 18
+    assert half_blocks(images, 2, 1).plain.count("▀") > 0 and half_blocks(images, 0, 0).plain == ""
+
+
+def test_a_curve_goes_from_its_smallest_to_its_largest() -> None:
+    curve = Curve()
+    assert curve.lines(4, 1) == ["    "]
+    for value in (0.0, 1.0, float("nan"), 2.0):
+        curve.add(value)
+    assert curve.lines(4, 1) == ["▁▅█ "]
+    for value in range(100_000):
+        curve.add(value)
+    low, high = (line for line in curve.lines(10, 2)[::-1])
+    assert low[-1] == high[-1] == "█" and high[0] == " " and curve.last == 99_999
+    assert len(curve._means) < 257
