@@ -98,7 +98,8 @@ def tiled(cells: NDArray[np.uint8], columns: int, enlarge: int | None = None) ->
     n, h, w, channels = cells.shape
     zoom = -(-_VISIBLE_SIDE // max(h, w)) if enlarge is None else _checks.positive_int(enlarge, "enlarge")
     across = min(columns, n)
-    gap = max(1, zoom // 2)  # a line that is as thin as one of the image would be taken for a part of it
+    # A line as thin as one of the image would be taken for a part of it.
+    gap = min(max(1, zoom // 2), 4)
     height, width = h * zoom + gap, w * zoom + gap
     down = -(-n // across)
     grid = np.full((down * height + gap, across * width + gap, channels), _GAP_GREY, dtype=np.uint8)

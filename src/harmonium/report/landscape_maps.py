@@ -185,8 +185,8 @@ def basin_map(
     axis.add_collection(LineCollection(list(lines), colors="0.6", linewidths=0.4, alpha=0.4, zorder=1))
     paint = {
         "cmap": "tab10" if labels is not None else "tab20",
-        "vmin": 0,
-        "vmax": 9 if labels is not None else 19,
+        "vmin": -0.5,
+        "vmax": 9.5 if labels is not None else 19.5,
     }
     what = "coloured by label" if labels is not None else "coloured by its solution"
     dots = axis.scatter(
