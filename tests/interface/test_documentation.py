@@ -115,3 +115,18 @@ def test_long_blocks_run_with_other_numbers(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("HARMONIUM_WHOLE_PAGES")
     with pytest.raises(ValueError, match="expected sweeps once with a number, received it 0 times"):
         blocks(text.replace("chains=7", "sweeps=7"))
+
+
+def test_pages_ask_no_other_server() -> None:
+    """Scripts, styles and fonts of the documentation are its own, and all that are named are there."""
+    configuration = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert "font: false" in configuration
+    named = re.findall(r"^  - (assets/\S+)$", configuration, re.MULTILINE)
+    assert len(named) == 5
+    for path in named:
+        text = (ROOT / "docs" / path).read_text("utf-8")
+        assert path.endswith(".js") or "http" not in text
+        for font in re.findall(r"url\(([^)]*)\)", text) if path.endswith(".css") else ():
+            assert (ROOT / "docs" / path).parent.joinpath(font).is_file(), font
+    theme = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "overrides").rglob("*.html"))
+    assert "http" not in theme and "//" not in theme
