@@ -15,12 +15,11 @@ import os
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 
 import harmonium as hm
 from harmonium.cli import main as command
-from harmonium.report import image_grid, learning_curve, write_png, write_summary
+from harmonium.report import image_panels, learning_curve, write_summary
 
 FOLDER = Path("demo")
 RUN = FOLDER / "digits"
@@ -86,9 +85,8 @@ def main(budget: str) -> None:
     noise = machine.random_states(40, seed=generator)
     samples = hm.chains.run(machine, hm.chains.Gibbs(), noise, sweeps=sweeps, seed=generator)[0]
 
-    above, below = (image_grid(rows, (8, 8), columns=10) for rows in (test[:40], samples))
-    band = np.full((12, above.shape[1]), 255, dtype=np.uint8)
-    write_png(np.concatenate([above, band, below]), FOLDER / "samples.png")
+    title = "Digits that the machine has not seen, and samples of it"
+    image_panels({"held-out": test[:40], "samples": samples}, (8, 8), FOLDER / "samples.png", title=title)
     learning_curve(run.history, FOLDER / "learning_curve.png", references={"independent pixels": baseline})
 
     mean = {name: values.mean().item() for name, values in likelihood.items()}
@@ -115,7 +113,7 @@ def main(budget: str) -> None:
         "A restricted Boltzmann machine of handwritten digits",
         {"Settings": settings, "Results": results},
         {
-            "Held-out digits above, samples of the machine below": "samples.png",
+            "Held-out digits, and samples of the machine below them": "samples.png",
             "Learning curve": "learning_curve.png",
         },
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,28 @@ def test_few_points_are_told_apart(method: str) -> None:
     assert line.shape == (6, 2) and len(np.unique(line[:, 0].round(6))) == 6
     for alike in (two[:1], two[:1].expand(6, -1)):
         assert not embedding(alike, method=method)[0].any()
+
+
+def test_two_solutions_are_two_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a ferromagnet, up and down; also on the map of a later machine that has one."""
+    figures = []
+    module = sys.modules["harmonium.report.landscape_maps"]
+    monkeypatch.setattr(module, "save_figure", lambda figure, path: figures.append(figure))
+    late, early = (hm.BoltzmannMachine([hm.Spin(8), hm.Spin(4)]) for _ in range(2))
+    with torch.no_grad():
+        early.couplings[0].weight.fill_(0.6)
+        late.layers[0].bias.fill_(2.0)
+    X = torch.ones(12, 8) * torch.tensor([[1.0], [-1.0]] * 6)
+    two, one = (hm.meanfield.landscape(machine, X) for machine in (early, late))
+    assert (len(two.counts), len(one.counts)) == (2, 1)
+    solution_maps({"early": two, "late": one}, tmp_path / "s.png")
+    basin_map(X, two, tmp_path / "b.png")
+    (maps, basins), titles = figures, [axis.get_title() for axis in figures[0].axes[:2]]
+    assert titles == ["early: 2 solutions", "late: 1 solution"]
+    for axis, what in ((maps.axes[0], 0), (basins.axes[0], -1)):
+        places = np.asarray(axis.collections[what].get_offsets())
+        spread = np.ptp(np.asarray(axis.dataLim), axis=0).max()
+        assert places.shape == (2, 2) and np.linalg.norm(places[0] - places[1]) > 0.5 * spread
 
 
 def test_points_that_cannot_be_mapped_are_refused() -> None:

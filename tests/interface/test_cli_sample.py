@@ -10,6 +10,8 @@ import torch
 from PIL import Image
 
 import harmonium as hm
+from harmonium.cli.coding import Coding
+from harmonium.cli.pictures import data_range
 
 from .command_line import CommandLine
 
@@ -42,10 +44,23 @@ def test_states_and_means(cli: CommandLine, run: Path, tmp_path: Path) -> None:
 def test_a_grid_has_the_shape_of_the_images(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     cli.succeed("sample", run, *FEW, "--columns", 3, "--out", tmp_path / "s.png")
     with Image.open(tmp_path / "s.png") as image:
-        assert image.size == (3 * 29 + 1, 2 * 29 + 1)
+        top = image.height - 12 - (2 * 54 + 6)  # what is above the grid
+        assert image.width == 360 and 30 < top < 100
     cli.succeed("sample", run, *FEW, "--columns", 1, "--image-shape", "2x8", "--out", tmp_path / "t.png")
     with Image.open(tmp_path / "t.png") as image:
-        assert image.size == (8 * 4 + 2, 6 * (2 * 4 + 1) + 1)
+        assert image.width == 360 and image.height > 6 * (2 * 6 + 3) + 3 + 24
+
+
+def test_black_and_white_are_the_range_of_the_data(tmp_path: Path) -> None:
+    """Of real units, whose samples go beyond it; as long as the data are where they were."""
+    machine = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(2)])
+    machine.metadata = {"data": {"source": str(tmp_path / "x.npy"), "image_shape": [2, 2]}}
+    np.save(tmp_path / "x.npy", np.arange(8.0).reshape(2, 4) - 3)
+    assert data_range(Coding.of(machine)) == (-3, 4)
+    assert data_range(Coding.of(machine), None, np.array([1.0, np.nan, 9.0])) == (1, 9)
+    (tmp_path / "x.npy").unlink()
+    assert data_range(Coding.of(machine)) is None
+    assert data_range(Coding.of(hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]))) is None
 
 
 def test_samples_come_out_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:

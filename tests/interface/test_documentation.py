@@ -1,10 +1,13 @@
 """The Python examples of README.md and docs/ run, file by file and in order, each file in an empty directory.
 
 A block is left out only where the line before it says why, `<!-- not run: reason -->`, and counts as skipped.
+One that takes long says before it what the tests put in place of its numbers, `<!-- in tests: epochs=5 -->`;
+HARMONIUM_WHOLE_PAGES=1 runs it as it is written.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 BLOCK = re.compile(
-    r"(?:^<!--\s*not run:\s*(?P<reason>.*?)\s*-->\s*\n)?"
+    r"(?:^<!--\s*(?:not run:\s*(?P<reason>.*?)|in tests:\s*(?P<shorter>.*?))\s*-->\s*\n)?"
     r"^(?P<indent>[ ]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
@@ -35,8 +38,19 @@ def blocks(text: str) -> list[Block]:
     found = []
     for match in BLOCK.finditer(text):
         code = re.sub(rf"^{match['indent']}", "", match["code"], flags=re.MULTILINE)
+        if match["shorter"] and not os.environ.get("HARMONIUM_WHOLE_PAGES"):
+            code = shortened(code, match["shorter"])
         found.append(Block(text.count("\n", 0, match.start("code")) + 1, code, match["reason"]))
     return found
+
+
+def shortened(code: str, numbers: str) -> str:
+    """The code with other numbers behind some names, such as "epochs=5, chains=10"; each is there once."""
+    for name, number in (pair.split("=") for pair in numbers.split(", ")):
+        code, found = re.subn(rf"\b{name}( ?= ?)[\d_]+\b", rf"{name}\g<1>{number}", code)
+        if found != 1:
+            raise ValueError(f"in tests: expected {name} once with a number, received it {found} times")
+    return code
 
 
 LEFT_OUT = [
@@ -89,3 +103,30 @@ def test_blocks_are_found_with_their_lines_and_reasons() -> None:
         Block(13, "b = 2\n", "takes an hour"),
         Block(19, "c = 3\n", None),
     ]
+
+
+def test_long_blocks_run_with_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "epochs = 1_000\nf(my_epochs=3, chains=100)\n"
+    text = f"<!-- in tests: epochs=5, chains=7 -->\n```python\n{code}```\n"
+    monkeypatch.delenv("HARMONIUM_WHOLE_PAGES", raising=False)
+    assert blocks(text) == [Block(3, "epochs = 5\nf(my_epochs=3, chains=7)\n", None)]
+    monkeypatch.setenv("HARMONIUM_WHOLE_PAGES", "1")
+    assert blocks(text)[0].code == code
+    monkeypatch.delenv("HARMONIUM_WHOLE_PAGES")
+    with pytest.raises(ValueError, match="expected sweeps once with a number, received it 0 times"):
+        blocks(text.replace("chains=7", "sweeps=7"))
+
+
+def test_pages_ask_no_other_server() -> None:
+    """Scripts, styles and fonts of the documentation are its own, and all that are named are there."""
+    configuration = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert "font: false" in configuration
+    named = re.findall(r"^  - (assets/\S+)$", configuration, re.MULTILINE)
+    assert len(named) == 5
+    for path in named:
+        text = (ROOT / "docs" / path).read_text("utf-8")
+        assert path.endswith(".js") or "http" not in text
+        for font in re.findall(r"url\(([^)]*)\)", text) if path.endswith(".css") else ():
+            assert (ROOT / "docs" / path).parent.joinpath(font).is_file(), font
+    theme = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "overrides").rglob("*.html"))
+    assert "http" not in theme and "//" not in theme

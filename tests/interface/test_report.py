@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import harmonium as hm
-from harmonium.report import image_grid, learning_curve, mixing_curve, write_png, write_summary
+from harmonium.report import image_grid, image_panels, learning_curve, mixing_curve, write_png, write_summary
 
 
 def test_images_stand_in_reading_order(tmp_path: Path) -> None:
@@ -27,8 +27,9 @@ def test_images_stand_in_reading_order(tmp_path: Path) -> None:
 
 
 def test_small_images_are_enlarged() -> None:
-    assert image_grid(np.zeros((4, 8, 8))).shape == (2 * 33 + 1, 2 * 33 + 1)
-    assert image_grid(np.zeros((4, 28, 28))).shape == (2 * 29 + 1, 2 * 29 + 1)
+    """To 48 pixels or more, with lines between them of half an enlarged pixel."""
+    assert image_grid(np.zeros((4, 8, 8))).shape == (2 * 51 + 3, 2 * 51 + 3)
+    assert image_grid(np.zeros((4, 28, 28))).shape == (2 * 57 + 1, 2 * 57 + 1)
     grid = image_grid(torch.tensor([[0.0, 1.0]]), (1, 2), enlarge=2)
     np.testing.assert_array_equal(grid[1:3, 1:5], [[0, 0, 255, 255]] * 2)
 
@@ -68,6 +69,52 @@ def test_refused_images(tmp_path: Path) -> None:
         image_grid(np.array([["a"]]), (1, 1))
     with pytest.raises(ValueError, match=r"\.png"):
         write_png(np.zeros((2, 2), dtype=np.uint8), tmp_path / "x.jpg")
+
+
+def test_panels_show_an_image_below_itself_with_labels_and_what_was_hidden() -> None:
+    """Given over result, three images of one pixel; black and white are the limits, violet the hidden."""
+    given, result = np.array([[0.0], [np.nan], [16.0]]), np.array([[-5.0], [8.0], [99.0]])
+    picture = image_panels(
+        {"given": given, "result": result}, (1, 1), columns=3, limits=(0, 16), enlarge=9,
+        hidden={"given": np.isnan(given)},
+    )  # fmt: skip
+    side, gap = 9, 4
+    height, width = (gap + side + gap), (3 * (side + gap) + gap)
+    strips = picture[12 : 12 + 2 * height, -12 - width : -12]
+    middles = [strips[gap + 4 + row * height, gap + 4 :: side + gap][:3].tolist() for row in (0, 1)]
+    assert middles == [
+        [[0] * 3, [120, 120, 190], [255] * 3],
+        [[0] * 3, [128] * 3, [255] * 3],
+    ]
+    labels = picture[12 : 12 + 2 * height, : -12 - width]
+    assert labels[:height].min() < 100 and labels[height:].min() < 100  # a name on the left of both strips
+    bare = image_panels({"": result}, (1, 1), columns=3, limits=(0, 16), enlarge=9)
+    assert bare.shape == (height + 24, width + 24, 3)
+    titled = image_panels({"": result}, (1, 1), columns=3, limits=(0, 16), enlarge=9, title="word " * 60)
+    assert titled.shape[1] == 360 and titled.shape[0] > bare.shape[0] + 60  # in several lines
+    assert (titled[:, :12] == 255).all() and (titled[:, -12:] == 255).all()
+
+
+def test_images_of_panels_go_on_below_in_all_states() -> None:
+    images = np.arange(5 * 4).reshape(5, 4)
+    picture = image_panels({"a": images, "b": 19 - images}, (2, 2), columns=2, enlarge=1)
+    assert picture.shape[0] == 12 + 3 * 2 * (2 + 2) + 2 * 12 + 12
+    assert image_panels({"a": images[:, :3]}, (1, 1, 3), enlarge=1)[13, -12 - 2].tolist() == [
+        round(v / 18 * 255) for v in (16, 17, 18)
+    ]
+
+
+def test_refused_panels(tmp_path: Path) -> None:
+    one, two = np.zeros((1, 4)), np.zeros((2, 4))
+    for panels in ({}, {"a": one, "b": two}, {"a": two[:0]}):
+        with pytest.raises(ValueError, match="panels: expected images, of one number"):
+            image_panels(panels, (2, 2))
+    with pytest.raises(ValueError, match=r"image_shape: .* of 4 values, received \(2, 3\)"):
+        image_panels({"a": one}, (2, 3))
+    with pytest.raises(ValueError, match="limits: expected a smaller"):
+        image_panels({"a": one}, (2, 2), limits=(1, 1))
+    with pytest.raises(ValueError, match="NaN"):
+        image_panels({"a": one * np.nan}, (2, 2))
 
 
 HISTORY = [

@@ -17,9 +17,11 @@ from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
 from harmonium.cli.output import check_target, show, working
+from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.layers import Layer
+from harmonium.report import image_panels
 from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks import denoise as clean
 
@@ -30,7 +32,10 @@ def denoise(
     run: options.Run,
     noisy: Annotated[str, typer.Argument(metavar="DATA", autocompletion=completion.data, help="Noisy rows.")],
     out: Annotated[
-        Path, typer.Option(help="File for the clean rows: .npy, in the data's units, or .png, a grid.")
+        Path,
+        typer.Option(
+            help="File for the clean rows: .npy, in the data's units, or .png: given, truth, result."
+        ),
     ],
     flip_probability: Annotated[
         float | None, typer.Option(help="Of every discrete unit, to be seen in another state.")
@@ -101,7 +106,23 @@ def denoise(
             sweeps=sweeps, chains=chains, neighbours=neighbours, seed=generator,
         )  # fmt: skip
     rows = encoder.decode((found.decision if value == "decision" else found.mean).cpu().numpy())
-    write_rows(out, rows, shape, columns)
+    if out.suffix.lower() == ".png":
+        panels = {
+            "given": images_of(coding, seen),
+            **({"truth": images_of(coding, truth)} if corrupt else {}),
+            "result": rows,
+        }
+        limits = data_range(coding, None if known is None else images_of(coding, known))
+        what = "likeliest states" if value == "decision" else mean_word(machine)
+        noise = (
+            f"normal noise of deviation {noise_deviation:g}"
+            if flip_probability is None
+            else f"{flip_probability:.0%} of the units flipped"
+        )
+        title = f"{noise[0].upper()}{noise[1:]}; the result is {what} by {method}{in_words(limits)}"
+        image_panels(panels, shape, out, title=title, columns=columns, limits=limits)
+    else:
+        write_rows(out, rows, shape, columns)
     result: dict[str, Any] = {
         "machine": str(source),
         "file": str(out),

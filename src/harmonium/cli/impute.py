@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
@@ -16,15 +18,18 @@ from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding, holes, numbers
 from harmonium.cli.encoding import dense, naming, source_of
 from harmonium.cli.output import check_target, show, working
+from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import SUFFIXES, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import Table, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.missing import SIDES
+from harmonium.report import image_panels
 from harmonium.tasks import METHODS
 from harmonium.tasks import impute as fill_in
 from harmonium.tasks.impute import by_column, unobserved
 
 _VALUES = ("best", "mode", "mean", "draw")
+_SHOWN = {"best": "the likeliest of the draws", "mode": "the likeliest of the draws", "draw": "one draw"}
 
 
 def impute(
@@ -34,7 +39,9 @@ def impute(
     ],
     out: Annotated[
         Path,
-        typer.Option(help=f"File for the completed rows: {', '.join(SUFFIXES[:-1])}, or .png, a grid."),
+        typer.Option(
+            help=f"File for the completed rows: {', '.join(SUFFIXES[:-1])}, or .png: given, truth, result."
+        ),
     ],
     missing: Annotated[
         str,
@@ -105,6 +112,12 @@ def impute(
         for target, states_of_it in zip(
             targets, [chosen] if imputations is None else done.draws, strict=False
         ):
+            if target.suffix.lower() == ".png":
+                hole = absent.numpy() | holes(X)
+                how = value if imputations is None else "draw"
+                title = f"Completed by {method}, {_SHOWN.get(how, mean_word(machine))}"
+                _draw(target, coding, (states, states_of_it), hole, shape, columns, title)
+                continue
             completed, labels_of_it = coding.filled(dataset, absent.numpy() | holes(X), states_of_it)
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it)
     result: dict[str, Any] = {
@@ -129,6 +142,27 @@ def _targets(out: Path, imputations: int | None) -> list[Path]:
         return [out]
     count = _checks.positive_int(imputations, "imputations")
     return [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(count)]
+
+
+def _draw(
+    path: Path,
+    coding: Coding,
+    states: tuple[Tensor, Tensor],
+    hole: NDArray[np.bool_],
+    shape: Sequence[int],
+    columns: int | None,
+    title: str,
+) -> None:
+    """Given, truth where nothing was missing from the start, and result, as the machine sees them."""
+    given, result = (images_of(coding, each) for each in states)
+    panels = {"given": given, "truth": given, "result": result}
+    if bool(states[0].isnan().any()):
+        del panels["truth"]
+    limits = data_range(coding, given[~hole] if not hole.all() else None)
+    image_panels(
+        panels, shape, path, title=title + in_words(limits), columns=columns, limits=limits,
+        hidden={"given": hole},
+    )  # fmt: skip
 
 
 def _pattern(missing: str, X: NDArray[Any], shape: tuple[int, ...], seed: int) -> Tensor:

@@ -14,12 +14,13 @@ from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
 from harmonium.cli.output import note, show, working
+from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.runs import load_machine
 from harmonium.machine import BoltzmannMachine
 from harmonium.machine.storage import replace_file
 from harmonium.meanfield import Landscape, Status
 from harmonium.meanfield import landscape as explore
-from harmonium.report import basin_map, free_energy_bands, image_grid, solution_maps
+from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
 from harmonium.report.landscape_maps import METHODS
 
 _FILES = ("landscape.json", "free_energies.png", "solutions.png", "basins.png", "modes.png")
@@ -109,7 +110,9 @@ def landscape(
         if shape:
             means = machine.hamiltonian().seen(last.solutions.means)
             modes = coding.encoder.decode(means[:_MODES].cpu().numpy())
-            image_grid(modes, tuple(shape), path=folder / "modes.png")
+            limits = data_range(coding)
+            title = f"{mean_word(machine)} of the solutions, those with most starts first{in_words(limits)}"
+            image_panels({"": modes}, shape, folder / "modes.png", title=title.capitalize(), limits=limits)
             written.append("modes.png")
     record = {
         "machine": str(source),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from harmonium.data._frames import frame_bytes
 from harmonium.data.sheet import Cells, Sheet, sheet_of
 from harmonium.machine.storage import replace_file
-from harmonium.report import image_grid
+from harmonium.report import image_panels
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
 SUFFIXES = (*TABLES, ".npz", ".npy", ".png")
@@ -28,8 +28,12 @@ def write_rows(
     columns: int | None,
     names: Sequence[str] | None = None,
     labels: Cells | None = None,
+    *,
+    title: str = "",
+    limits: tuple[float, float] | None = None,
 ) -> None:
-    """Rows to a file of one of ``SUFFIXES``; a ``.png`` file shows a grid of images of ``shape``.
+    """Rows to a file of one of ``SUFFIXES``; a ``.png`` file shows a grid of images of ``shape``
+    under ``title``, ``limits`` being its black and white.
 
     Labels are a column of a table at the place of their name among ``names``, else the last one; ``labels``
     of a ``.npz`` file; and left out of ``.npy`` and ``.png`` files.
@@ -53,7 +57,7 @@ def write_rows(
             raise ValueError(f"out: {str(error).removeprefix('X: ')}; a .csv file takes text") from error
     buffer = io.BytesIO()
     if suffix == ".png":
-        image_grid(rows, tuple(shape or ()), columns, path)
+        image_panels({"": rows}, tuple(shape or ()), path, columns=columns, title=title, limits=limits)
         return
     if suffix == ".npz":
         values: dict[str, Any] = {} if labels is None else {"labels": np.array(labels.values.tolist())}

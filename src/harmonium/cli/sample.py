@@ -18,6 +18,7 @@ from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
 from harmonium.cli.given import states_given
 from harmonium.cli.output import check_target, show, working
+from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.rows_file import SUFFIXES, TABLES, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data import BitPlanes
@@ -111,7 +112,10 @@ def sample(
         if clamp is not None:
             v = torch.where(clamp.isnan(), v, clamp)
         samples, labels = coding.decoded(v)
-    write_rows(out, samples, shape, columns, coding.names, labels)
+    limits = data_range(coding) if picture else None
+    shown = f"{mean_word(machine)} given the hidden units" if means else "drawn states"
+    title = f"{number} samples, {sweeps} sweeps from {start}: {shown}{in_words(limits)}"
+    write_rows(out, samples, shape, columns, coding.names, labels, title=title, limits=limits)
     result: dict[str, Any] = {
         "machine": str(source),
         "file": str(out),

@@ -5,6 +5,7 @@ from harmonium.report.columns import compare_columns
 from harmonium.report.images import image_grid, write_png
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
 from harmonium.report.mixing_curve import mixing_curve
+from harmonium.report.panels import image_panels
 from harmonium.report.plane import plane
 from harmonium.report.plots import learning_curve
 from harmonium.report.sample_quality import (
@@ -28,6 +29,7 @@ __all__ = [
     "frechet_distance",
     "free_energy_bands",
     "image_grid",
+    "image_panels",
     "kernel_distance",
     "learning_curve",
     "mixing_curve",

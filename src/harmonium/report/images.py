@@ -16,9 +16,8 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.machine.storage import replace_file
 
-_GAP = 1
 _GAP_GREY = 96
-_VISIBLE_SIDE = 28  # smaller images are enlarged to about this many pixels
+_VISIBLE_SIDE = 48  # smaller images are enlarged to at least this many pixels
 
 
 def image_grid(
@@ -39,7 +38,7 @@ def image_grid(
         image_shape: (h, w) or (h, w, channels) with 1 or 3 channels; None where ``images`` has it.
         columns: images in a row; None makes the grid about square.
         path: PNG file to write too; one that is there is replaced.
-        enlarge: side of the square that a pixel becomes; None enlarges images smaller than 28 pixels.
+        enlarge: side of the square that a pixel becomes; None enlarges images smaller than 48 pixels.
 
     Returns:
         (height, width) or, for three channels, (height, width, 3).
@@ -64,20 +63,10 @@ def image_grid(
             f"image_shape: expected {math.prod(values.shape[1:])} values, received {shape}, "
             f"which has {math.prod(shape)}"
         )
-    n, (h, w) = len(values), shape[:2]
-    channels = shape[2] if len(shape) == 3 else 1
-    across = _checks.positive_int(columns, "columns") if columns is not None else math.ceil(math.sqrt(n))
-    across = min(across, n)
-    zoom = _checks.positive_int(enlarge, "enlarge") if enlarge is not None else -(-_VISIBLE_SIDE // max(h, w))
-    cells = _bytes(values).reshape(n, h, w, channels).repeat(zoom, axis=1).repeat(zoom, axis=2)
-
-    down = -(-n // across)
-    height, width = h * zoom + _GAP, w * zoom + _GAP
-    grid = np.full((down * height + _GAP, across * width + _GAP, channels), _GAP_GREY, dtype=np.uint8)
-    for i, cell in enumerate(cells):
-        top, left = _GAP + i // across * height, _GAP + i % across * width
-        grid[top : top + h * zoom, left : left + w * zoom] = cell
-    picture = grid[..., 0] if channels == 1 else grid
+    across = math.ceil(len(values) ** 0.5) if columns is None else _checks.positive_int(columns, "columns")
+    cells = grey_levels(values).reshape(len(values), *(*shape, 1)[:3])
+    grid = tiled(cells, across, enlarge)
+    picture = grid[..., 0] if grid.shape[2] == 1 else grid
     if path is not None:
         write_png(picture, path)
     return picture
@@ -104,13 +93,39 @@ def png(picture: NDArray[np.uint8]) -> bytes:
     return buffer.getvalue()
 
 
-def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    if values.dtype == np.uint8 and values.max() > 1:
+def tiled(cells: NDArray[np.uint8], columns: int, enlarge: int | None = None) -> NDArray[np.uint8]:
+    """Images (n, h, w, channels) side by side as one, (height, width, channels), with lines between them."""
+    n, h, w, channels = cells.shape
+    zoom = -(-_VISIBLE_SIDE // max(h, w)) if enlarge is None else _checks.positive_int(enlarge, "enlarge")
+    across = min(columns, n)
+    # A line as thin as one of the image would be taken for a part of it.
+    gap = min(max(1, zoom // 2), 4)
+    height, width = h * zoom + gap, w * zoom + gap
+    down = -(-n // across)
+    grid = np.full((down * height + gap, across * width + gap, channels), _GAP_GREY, dtype=np.uint8)
+    for i, cell in enumerate(cells.repeat(zoom, axis=1).repeat(zoom, axis=2)):
+        top, left = gap + i // across * height, gap + i % across * width
+        grid[top : top + h * zoom, left : left + w * zoom] = cell
+    return grid
+
+
+def grey_levels(values: NDArray[Any], limits: tuple[float, float] | None = None) -> NDArray[np.uint8]:
+    """Numbers as bytes, as ``image_grid`` says; with limits these are black and white, and all beyond too.
+
+    Raises:
+        ValueError: NaN or infinity, or limits that are none.
+    """
+    if limits is None and values.dtype == np.uint8 and values.max() > 1:
         return values
-    levels = values.astype(np.float64)
-    low, high = float(levels.min()), float(levels.max())
+    numbers = values.astype(np.float64)
+    low, high = float(numbers.min()), float(numbers.max())
     if not math.isfinite(low + high):
         raise ValueError("images: expected finite values, received NaN or infinity")
-    if low < 0 or high > 1:
-        levels = (levels - low) / (high - low or 1.0)
-    return np.rint(levels * 255).astype(np.uint8)
+    if limits is not None:
+        low, high = limits
+        if not low < high:
+            raise ValueError(f"limits: expected a smaller and a larger number, received {limits}")
+    elif low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    shares = np.clip((numbers - low) / (high - low or 1.0), 0, 1)
+    return np.rint(shares * 255).astype(np.uint8)

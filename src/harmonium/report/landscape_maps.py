@@ -16,6 +16,7 @@ from harmonium.meanfield import Landscape
 from harmonium.report._figure import new_figure, save_figure
 
 _NEIGHBOURS = 10
+_NUMBERED = 30  # solutions whose number of starts is written beside them
 _FITTED = 1500  # points that a map is fitted to: geodesics take time and memory like their square
 
 METHODS = ("isomap", "pca")
@@ -79,20 +80,23 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
         ValueError: no landscape.
     """
     _some(landscapes)
-    figure = new_figure("free_energy_bands", (7.0, 5.6))
+    figure = new_figure("free_energy_bands", (7.0, 6.0))
     upper, lower = figure.subplots(2, 1)
     names = list(landscapes)
     energies = [each.free_energies.cpu().numpy() for each in landscapes.values()]
     for place, values in enumerate(energies):
-        upper.plot(np.full(len(values), place), values, ".", color="tab:blue", alpha=0.3, markersize=4)
-    upper.plot([values.mean() for values in energies], color="tab:red", label="mean free energy")
+        upper.plot(np.full(len(values), place), values, ".", color="tab:blue", alpha=0.4, markersize=6)
+    means = [values.mean() for values in energies]
+    (mean,) = upper.plot(means, color="tab:red", marker="_", label="their mean free energy")
     upper.set_xticks(range(len(names)), names)
-    upper.set(ylabel="TAP free energy")
+    upper.set(ylabel="TAP free energy", xlim=(-0.5, len(names) - 0.5))
+    upper.set_title("Solutions, each a dot, in the course of training" if len(names) > 1 else "Solutions")
     numbers = upper.twinx()
-    numbers.plot([len(values) for values in energies], color="tab:green", label="solutions")
-    numbers.set(ylabel="distinct solutions", yscale="log")
-    lines = [*upper.get_lines()[-1:], *numbers.get_lines()]
-    upper.legend(lines, [line.get_label() for line in lines], fontsize="small")
+    counts = [len(values) for values in energies]
+    (count,) = numbers.plot(counts, color="tab:green", marker="+", label="number of different solutions")
+    numbers.set(ylabel="different solutions", ylim=(0, 1.15 * max(counts)))
+    numbers.yaxis.get_major_locator().set_params(integer=True)
+    upper.legend([mean, count], [mean.get_label(), count.get_label()], fontsize="small")
     chosen = np.unique(np.linspace(0, len(names) - 1, min(4, len(names))).round().astype(int))
     edges = np.histogram_bin_edges(np.concatenate([energies[place] for place in chosen]), 60)
     for place in chosen:
@@ -108,8 +112,8 @@ def solution_maps(
 ) -> None:
     """Where the solutions lie in the course of training (Tramel et al. 2018, Fig. 6).
 
-    All are mapped as the last landscape's, by the means of all layers. Colour is the free energy between the
-    least and the greatest of its panel, size the number of starts.
+    One map for all, by the means of all layers. Colour is the free energy between the least and the greatest
+    of its panel, size the number of starts.
 
     Args:
         landscapes: by what they are called, in their order, of machines of one shape.
@@ -122,16 +126,20 @@ def solution_maps(
     """
     _some(landscapes)
     clouds = [torch.cat(each.solutions.means, -1) for each in landscapes.values()]
-    last, *earlier = embedding(clouds[-1], *clouds[:-1], method=method)
-    places = [*earlier, last]
-    figure = new_figure("solution_maps", (3.0 * len(places), 3.2))
+    # Fitted to all: a map of the last alone has no place for two earlier solutions where it has one itself.
+    _, *places = embedding(torch.cat(clouds), *clouds, method=method)
+    figure = new_figure("solution_maps", (max(4.4, 3.2 * len(places)), 3.8))
     panels = np.atleast_1d(figure.subplots(1, len(places), sharex=True, sharey=True))
     for panel, place, (name, each) in zip(panels, places, landscapes.items(), strict=True):
-        sizes = 8 + 60 * (each.counts / each.counts.sum()).sqrt().cpu().numpy()
-        panel.scatter(*place.T, c=each.free_energies.cpu().numpy(), s=sizes, cmap="viridis", alpha=0.8)
-        panel.set_title(f"{name}: {len(place)}", fontsize="small")
-        panel.set_xticks([])
-        panel.set_yticks([])
+        sizes = 30 + 120 * (each.counts / each.counts.sum()).sqrt().cpu().numpy()
+        energies = each.free_energies.cpu().numpy()
+        dots = panel.scatter(*place.T, c=energies, s=sizes, cmap="viridis", alpha=0.8, edgecolors="white")
+        panel.set_title(f"{name}: {_number(len(place), 'solution')}", fontsize="small")
+        _unmarked(panel, method)
+        if np.ptp(energies) > 1e-3:
+            figure.colorbar(dots, ax=panel, label="TAP free energy")
+    panels[0].margins(0.15)
+    figure.suptitle("Mean-field solutions; larger ones have more starts", fontsize="medium")
     save_figure(figure, path)
 
 
@@ -145,12 +153,15 @@ def basin_map(
 ) -> None:
     """The starts, and on the same map the solutions that they flow to (Tramel et al. 2018, Fig. 7).
 
+    A line joins each start with its solution; starts that belong to none, as they did not converge, are
+    crosses.
+
     Args:
         X: visible states that the landscape started from, (starts, visible_width).
         landscape: of these.
         path: PNG file; one that is there is replaced in one step.
         labels: of the starts, (starts,), for their colours; without them a colour is a basin.
-        method: see ``embedding``.
+        method: see ``embedding``; the map is fitted to starts and solutions.
 
     Raises:
         ImportError: the ``plot`` extra is not installed.
@@ -161,18 +172,54 @@ def basin_map(
             f"X: expected the {len(landscape.basin)} starts of the landscape and a label for each, received "
             f"{len(X)}" + (f" and {len(labels)} labels" if labels is not None else "")
         )
-    starts, solutions = embedding(X, landscape.solutions.means[0], method=method)
-    figure = new_figure("basin_map", (5.6, 5.0))
+    means = landscape.solutions.means[0].to(X)
+    _, starts, solutions = embedding(torch.cat([means, X]), X, means, method=method)
+    figure = new_figure("basin_map", (6.4, 6.2))
+    from matplotlib.collections import LineCollection  # an extra, which the line above has asked for
+
     axis = figure.subplots()
+    basin = landscape.basin.cpu().numpy()
+    settled = basin >= 0
     colours = (landscape.basin if labels is None else labels).cpu().numpy() % 20
-    dots = axis.scatter(*starts.T, c=colours, s=4, cmap="tab10" if labels is not None else "tab20", alpha=0.6)
-    axis.scatter(*solutions.T, c="black", s=10, label=f"{len(solutions)} solutions")
+    lines = np.stack([starts[settled], solutions[basin[settled]]], 1)
+    axis.add_collection(LineCollection(list(lines), colors="0.6", linewidths=0.4, alpha=0.4, zorder=1))
+    paint = {
+        "cmap": "tab10" if labels is not None else "tab20",
+        "vmin": -0.5,
+        "vmax": 9.5 if labels is not None else 19.5,
+    }
+    what = "coloured by label" if labels is not None else "coloured by its solution"
+    dots = axis.scatter(
+        *starts[settled].T, c=colours[settled], s=14, **paint, zorder=2, label=f"a start, {what}"
+    )
+    if not settled.all():
+        axis.scatter(*starts[~settled].T, c="0.5", s=14, marker="x", label="a start that did not converge")
+    axis.scatter(
+        *solutions.T, c="black", s=130, marker="*", edgecolors="white", zorder=3,
+        label="a solution, with its number of starts",
+    )  # fmt: skip
+    for place, count in list(zip(solutions, landscape.counts.tolist(), strict=True))[:_NUMBERED]:
+        axis.annotate(str(count), place, (6, 6), textcoords="offset points", fontsize="small", zorder=4)
     if labels is not None:
         figure.colorbar(dots, label="label")
-    axis.legend(fontsize="small")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set_title(
+        f"Basins: {_number(len(X), 'start')} and the {_number(len(solutions), 'solution')} they flow to",
+        fontsize="medium",
+    )
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
+    _unmarked(axis, method)
     save_figure(figure, path)
+
+
+def _unmarked(axis: Any, method: str) -> None:
+    """Axes of a map: distances mean something, coordinates do not."""
+    axis.set(xlabel=f"first coordinate ({method})", ylabel="second coordinate", xticks=[], yticks=[])
+    axis.xaxis.label.set_size("small")
+    axis.yaxis.label.set_size("small")
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _some(landscapes: Mapping[str, Landscape]) -> None:

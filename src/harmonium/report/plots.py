@@ -47,7 +47,10 @@ def learning_curve(
         upper.axhline(level, linestyle="--", color="0.4", linewidth=1)
         upper.annotate(name, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom")
     if names:
-        upper.legend(loc="center right")
+        upper.legend(loc="best", fontsize="small")
+        nats = all("likelihood" in name or "bound" in name for name in names)
+        upper.set(ylabel="nats" if nats else names[0].replace("_", " ") if len(names) == 1 else "metrics")
+    upper.set_title("Learning curve")
     steps = [record["step"] for record in history]
     lower.plot(steps, [record["gradient_norm"] for record in history], color="0.3")
     lower.set(xlabel="update", ylabel="gradient norm")

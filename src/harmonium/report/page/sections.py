@@ -59,14 +59,16 @@ def samples(section: Section, subject: Subject) -> None:
         section.lead += f" {subject.lacking}"
         return
     means = visible_means(subject.machine.hamiltonian(), subject.samples)
+    layers = [subject.machine.layers[l] for l in subject.machine.visible]
+    word = "probabilities" if all(layer.two_values is not None for layer in layers) else "means"
     strips: list[Strip] = []
     for first in range(0, min(2 * _SHOWN, count), _SHOWN):
         some = slice(first, first + _SHOWN)
         strips.append(greys.strip("samples", subject.decoded(subject.seen[some])))
-        strips.append(greys.strip("their means", subject.estimate(means[some], subject.seen[some])))
+        strips.append(greys.strip(f"their {word}", subject.estimate(means[some], subject.seen[some])))
         if index is not None:
             strips.append(greys.strip("nearest rows", subject.decoded(subject.given[index[some]])))
-    about = "Drawn states, and their means given the hidden units, which are smoother than anything drawn."
+    about = f"Drawn states, and their {word} given the hidden units, which are smoother than anything drawn."
     if index is not None:
         about += f" Below them the nearest of {len(subject.given)} rows: copies would be the same."
     section.pictures.append(Picture("Samples", about, strips))

@@ -1,0 +1,61 @@
+"""What the pictures of the commands need beside their rows: the range of the greys, and words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harmonium.cli.coding import Coding
+from harmonium.cli.encoding import dense, source_of
+from harmonium.machine import BoltzmannMachine
+
+Limits = tuple[float, float]
+
+
+def data_range(coding: Coding, *rows: NDArray[Any] | None) -> Limits | None:
+    """The smallest and largest number of the data, which are to be black and white.
+
+    Real units go beyond the data's numbers, and a single pixel far off would turn all others grey.
+
+    Args:
+        coding: of a machine.
+        *rows: data in their own units, the first that are not None are taken; without any the training data,
+            where they are still at hand.
+
+    Returns:
+        None where units are discrete, whose states say what is black and white, or no data are known.
+    """
+    machine = coding.machine
+    if all(machine.layers[l].discrete for l in machine.visible):
+        return None
+    known = next((x for x in rows if x is not None), None)
+    if known is None:
+        try:
+            source, _ = source_of(machine)
+            known = None if source is None else dense(coding.read(source).samples)
+        except (ValueError, OSError, ImportError):  # moved since, or of another kind
+            return None
+    if known is None or known.dtype.kind not in "biuf":
+        return None
+    low, high = float(np.nanmin(known)), float(np.nanmax(known))
+    return (low, high) if low < high else None
+
+
+def in_words(limits: Limits | None) -> str:
+    """What the greys stand for, for the end of a title; empty where they need no words."""
+    return "" if limits is None else f"; black and white are the data's range, {limits[0]:g} to {limits[1]:g}"
+
+
+def mean_word(machine: BoltzmannMachine) -> str:
+    """What means of the visible units are called."""
+    two_valued = all(machine.layers[l].two_values is not None for l in machine.visible)
+    return "probabilities" if two_valued else "means"
+
+
+def images_of(coding: Coding, states: Tensor) -> NDArray[Any]:
+    """Visible states as rows in the units of the data, NaN where a state is NaN."""
+    rows = coding.decoded(states.nan_to_num())[0]
+    return np.asarray(rows if isinstance(rows, np.ndarray) else rows.numbers())
