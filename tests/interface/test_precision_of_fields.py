@@ -65,13 +65,13 @@ def test_a_run_remembers_its_precision(tmp_path: Path) -> None:
         return made.couplings[0].weight.detach()
 
     train(2, "bf16")
-    with pytest.raises(ValueError, match="^precision: the run to resume has 'bf16', received 'float32'"):
+    with pytest.raises(ValueError, match=r"^precision: the run to resume has 'bf16', received 'float32'"):
         train(4, "float32")
     assert train(4, "bf16").isfinite().all()
 
 
 def test_what_is_no_precision_is_named() -> None:
-    with pytest.raises(ValueError, match="^precision: expected one of bf16, float32, tf32; received 'fp16'"):
+    with pytest.raises(ValueError, match=r"^precision: expected one of bf16, float32, tf32; received 'fp16'"):
         hm.train(machine(), X, rule="pcd", updates=1, precision="fp16")
     assert PRECISIONS == ("float32", "tf32", "bf16")
     with pytest.raises(ValueError, match=r"^precision: expected"), precision("half"):
