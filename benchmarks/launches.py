@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 import harmonium as hm
-from tests.pretend_device import DEVICE, Counts, pretend_device
+from harmonium.chains import captured
+from tests.pretend_device import DEVICE, Counts, PretendBackend, pretend_device
 
 ROWS = torch.randint(0, 2, (40, 16), generator=torch.Generator().manual_seed(0)).float()
 REAL = torch.randn(40, 16, generator=torch.Generator().manual_seed(1))
@@ -89,10 +91,13 @@ def rules() -> Iterator[tuple[str, Callable[[], hm.BoltzmannMachine], hm.learnin
     yield "hybrid", labelled, r.hybrid(r.pcd(), given=[0], joint=0.5), ROWS
 
 
-def of_update(build: Callable[[], hm.BoltzmannMachine], rule: hm.learning.Rule, X: Tensor) -> Cost:
+def of_update(
+    build: Callable[[], hm.BoltzmannMachine], rule: hm.learning.Rule, X: Tensor, graphs: bool = False
+) -> Cost:
     """The mean over a few updates of ``harmonium.train``, the optimiser's step included."""
     seen: dict[int, Cost] = {}
-    with pretend_device() as counts, warnings.catch_warnings():
+    how = hm.chains.graphs() if graphs else nullcontext()
+    with pretend_device() as counts, warnings.catch_warnings(), how:
         warnings.simplefilter("ignore", RuntimeWarning)
 
         def note(update: hm.training.Update) -> None:
@@ -130,15 +135,20 @@ def of_sweep(build: Callable[[], hm.BoltzmannMachine], kernel: hm.chains.Kernel)
 
 def of_coupled_sweep(build: Callable[[], hm.BoltzmannMachine], coupling: hm.couplings.PairKernel) -> Cost:
     """Of pairs that run until they meet, for each sweep of the longest."""
-    with pretend_device() as counts:
-        machine, costs, longest = build().to(DEVICE), [], 0
-        for seed in range(3):
+    costs, sweeps = [], 0
+    with pretend_device() as counts, torch.no_grad():
+        machine = build().to(DEVICE)
+        machine.couplings[0].weight *= 60  # so that it takes some sweeps
+        law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
+        for seed in range(4):
             start = machine.random_states(20, seed=seed)
-            before = total(counts)
-            met = hm.couplings.meet(machine, coupling, start, seed=seed)
-            costs.append([b - a for a, b in zip(before, total(counts), strict=True)])
-            longest += int(met.times.max())
-    return Cost(*(sum(each) / longest for each in zip(*costs, strict=True)))
+            counts.clear()
+            met = hm.couplings.run_pairs(
+                law, coupling, start, k=1, m=1, lag=1, max_steps=30, generator=generator
+            )
+            costs.append(total(counts))
+            sweeps += int(met.times.max())
+    return Cost(*(sum(each) / sweeps for each in zip(*costs, strict=True)))
 
 
 def total(counts: Counts) -> Cost:
@@ -158,6 +168,10 @@ def main() -> None:
     torch.set_num_threads(1)
     print(*table("update", ((name, of_update(*rest)) for name, *rest in rules())), sep="\n", end="\n\n")
     print(*table("sweep", ((name, of_sweep(*rest)) for name, *rest in kernels())), sep="\n", end="\n\n")
+    captured._BACKENDS[DEVICE.type] = PretendBackend
+    recorded = {name: rest for name, *rest in rules() if name.startswith(("pcd(", "noise_cd(", "centred"))}
+    graphs = ((name, of_update(*rest, graphs=True)) for name, rest in recorded.items())
+    print(*table("update, sweeps as CUDA graphs", graphs), sep="\n", end="\n\n")
     couplings: dict[str, tuple[Any, Any]] = {
         "couplings.Gibbs()": (binary, hm.couplings.Gibbs()),
         "couplings.Gibbs(), Gaussian": (real, hm.couplings.Gibbs()),

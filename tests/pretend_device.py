@@ -29,7 +29,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-_setup_privateuseone_for_python_backend("pretend")
+if torch._C._get_privateuse1_backend_name() != "pretend":  # torch takes one such device in a process
+    _setup_privateuseone_for_python_backend("pretend")
 DEVICE = torch.device("pretend", 0)
 
 _CPU = torch.device("cpu")

@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pretend_device import DEVICE, PretendBackend, PretendGraph, pretend_device
 from torch import Tensor
 
 import harmonium as hm
 from harmonium import _host, products
 from harmonium.chains import captured
 from harmonium.compiled import serving
-
-from ..pretend_device import DEVICE, PretendBackend, PretendGraph, pretend_device
 
 ELSEWHERE = os.environ.get("HARMONIUM_TEST_DEVICE")
 GENERATOR = torch.Generator().manual_seed(0)
