@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,26 @@ def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
     found = hm.meanfield.landscape(machine, torch.zeros(3, 6))
     with pytest.raises(ValueError, match="3 starts"):
         basin_map(torch.zeros(2, 6), found, tmp_path / "x.png")
+
+
+def test_without_matplotlib_nothing_is_solved_first(
+    cli: CommandLine,
+    saved: tuple[Path, hm.BoltzmannMachine],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("too late")
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr("harmonium.cli.landscape.explore", work)
+    monkeypatch.setattr("harmonium.cli.evaluate.estimate", work)
+    for command in (
+        ("landscape", saved[0], BARS),
+        ("evaluate", saved[0], BARS, "--mixing-plot", tmp_path / "m.png"),
+    ):
+        message = cli.refuse(*command, status=1)
+        assert message.endswith("needs matplotlib; pip install 'harmonium[plot]'")
 
 
 @pytest.mark.parametrize("method", ["isomap", "pca"])
