@@ -101,6 +101,26 @@ def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
         basin_map(torch.zeros(2, 6), found, tmp_path / "x.png")
 
 
+def test_without_matplotlib_nothing_is_solved_first(
+    cli: CommandLine,
+    saved: tuple[Path, hm.BoltzmannMachine],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("too late")
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr("harmonium.cli.landscape.explore", work)
+    monkeypatch.setattr("harmonium.cli.evaluate.estimate", work)
+    for command in (
+        ("landscape", saved[0], BARS),
+        ("evaluate", saved[0], BARS, "--mixing-plot", tmp_path / "m.png"),
+    ):
+        message = cli.refuse(*command, status=1)
+        assert message.endswith("needs matplotlib; pip install 'harmonium[plot]'")
+
+
 @pytest.mark.parametrize("method", ["isomap", "pca"])
 def test_few_points_are_told_apart(method: str) -> None:
     two = torch.tensor([[0.0, 1, 1], [1, 0, 1]])

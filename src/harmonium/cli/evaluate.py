@@ -36,6 +36,7 @@ from harmonium.likelihood import (
 from harmonium.likelihood.exact import log2_states
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import mixing_curve
+from harmonium.report._figure import require_figures
 
 _METHODS = ("auto", "exact", "ais")
 _AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
@@ -99,6 +100,7 @@ def evaluate(
     _checks.one_of(method, "method", _METHODS)
     if mixing_plot is not None:
         check_target(mixing_plot, "mixing_plot", (".png",), overwrite)
+        require_figures("--mixing-plot")
     machine, source = load_machine(run, averaged, options.as_device(device))
     coding = Coding.of(machine, options.unknown_of(unknown))
     sets = [(name, coding.rows(coding.read(name))) for name in data or []]

@@ -21,6 +21,7 @@ from harmonium.machine.storage import replace_file
 from harmonium.meanfield import Landscape, Status
 from harmonium.meanfield import landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
+from harmonium.report._figure import require_figures
 from harmonium.report.landscape_maps import METHODS
 
 _FILES = ("landscape.json", "free_energies.png", "solutions.png", "basins.png", "modes.png")
@@ -66,6 +67,7 @@ def landscape(
     of the starts, and for images the solutions that most starts flow to.
     """
     options.set_threads(threads)
+    require_figures("landscape")
     _checks.one_of(method, "method", METHODS)
     damped: Any = damping if damping == "adaptive" else _number(damping)
     where = options.as_device(device)

@@ -20,15 +20,26 @@ def new_figure(asking: str, size: tuple[float, float]) -> Any:
     Raises:
         ImportError: the ``plot`` extra is not installed.
     """
-    try:
-        # Without pyplot nothing global is touched, neither the backend nor a list of open figures.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(f"{asking}: needs matplotlib; pip install 'harmonium[plot]'") from error
+    require_figures(asking)
+    # Without pyplot nothing global is touched, neither the backend nor a list of open figures.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def require_figures(asking: str) -> None:
+    """Refuse what will need a figure, before any work is done for it.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"{asking}: needs matplotlib; pip install 'harmonium[plot]'") from error
 
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
