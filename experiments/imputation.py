@@ -28,7 +28,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 from sklearn.metrics import matthews_corrcoef
 
 import harmonium as hm
-from harmonium.report import image_grid
+from harmonium.report import image_panels
 
 SETTINGS = {
     "rows": 1000,
@@ -158,10 +158,12 @@ def main() -> None:
         )
         + "\n"
     )
-    shown = [test[:12], np.where(holes, 0.5, test)[:12]]
-    shown += [np.load(arguments.out / f"{name}.npy") for name in results]
-    image_grid(np.concatenate(shown), (28, 28), 12, arguments.out / "completions.png")
-    print(f"written to {arguments.out}; rows of the picture: truth, given, {', '.join(results)}")
+    panels = {"given": test[:12], "truth": test[:12]}
+    panels |= {name: np.load(arguments.out / f"{name}.npy") for name in results}
+    title = "Lower halves of MNIST test digits, completed"
+    picture = arguments.out / "completions.png"
+    image_panels(panels, (28, 28), picture, title=title, columns=12, hidden={"given": holes[:12]})
+    print(f"written to {arguments.out}")
 
 
 if __name__ == "__main__":
