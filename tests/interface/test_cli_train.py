@@ -221,6 +221,7 @@ def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, t
         ),
         ([BARS, "--validation", BARS, "--metric", "label"], ["--metric: ", "--label"]),
         ([BARS, "--early-stopping", "3"], ["--early-stopping: ", "--validation"]),
+        ([BARS, "--validation", BARS, "--early-stopping", "0"], ["--early-stopping: ", "0"]),
         ([BARS, "--resume", "--overwrite"], ["--resume, --overwrite: "]),
         (["digits", "--visible", "bernoulli"], ["digits: ", "0.3125", "--binarise"]),
         (["digits", "--binarise", "bit-planes"], ["digits: ", "uint8"]),

@@ -172,7 +172,7 @@ def estimate(
         visible = None if base_rows is None else spread(base_rows, _BASE_ROWS).to(machine.device)
         annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
         with annealing, warnings.catch_warnings(record=True) as doubts:
-            warnings.simplefilter("always")
+            warnings.simplefilter("always", RuntimeWarning)
             log_partition = ais(machine, chains, temperatures, data=visible, reverse=reverse, seed=seed)
         notes += [str(doubt.message).replace("more temp", "more --temp") for doubt in doubts]
         if log_partition.lower <= log_partition.upper < log_partition.value:

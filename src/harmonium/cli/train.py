@@ -9,6 +9,7 @@ import torch
 import typer
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.cli import kernels, options, processes, runs
 from harmonium.cli import train_options as given
 from harmonium.cli.beginning import Beginning
@@ -240,6 +241,8 @@ def _validation(
             if value is not None:
                 raise ValueError(f"{name}: expected together with --validation, received {value} without")
         return None, None
+    if early_stopping is not None:
+        _checks.positive_int(early_stopping, "early_stopping")
     coding = Coding.of(machine)
     rows = coding.rows(coding.read(source))
     return next(rows.chunks(len(rows))), metrics_of(coding, metric, rows, seed)

@@ -137,7 +137,8 @@ class Graph:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """The hidden layers, those nearest to the visible ones first: how a state is filled in from data."""
-        graph = nx.Graph(self.edges)
+        graph = nx.Graph()  # one that is given edges looks for pandas first, and older ones warn without it
+        graph.add_edges_from(self.edges)
         graph.add_nodes_from(self.visible)
         distance = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
         return tuple(sorted(self.hidden, key=lambda l: (distance.get(l, self.size), l)))
