@@ -155,11 +155,15 @@ def pretend_device() -> Iterator[Counts]:
     PretendTensor.counts = Counts()
     before = torch._C._only_lift_cpu_tensors()  # type: ignore[attr-defined]
     torch._C._set_only_lift_cpu_tensors(True)  # type: ignore[attr-defined]
+    # A module's parameters on the device take another type as a whole, as values beside a tensor do not.
+    swapped = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
     try:
         with mock.patch.object(torch, "Generator", _GeneratorClass), _Mode():
             yield PretendTensor.counts
     finally:
         torch._C._set_only_lift_cpu_tensors(before)  # type: ignore[attr-defined]
+        torch.__future__.set_swap_module_params_on_conversion(swapped)
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
