@@ -5,6 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+# Run by test_pretend_device.py in a process of its own.
+collect_ignore = ["interface/test_devices.py"]
+
 
 @pytest.fixture(scope="session", autouse=True)
 def heed_signals() -> Iterator[None]:

@@ -377,12 +377,10 @@ def test_log_conditional_is_normalised(case: Case) -> None:
         node, weight = np.polynomial.legendre.leggauss(20)
         places = (np.arange(100)[:, None] + 0.5 * (node + 1)).reshape(-1) / 100
         low, high = (torch.from_numpy(end) for end in exact.bounds)
-        total = sum(
-            share
-            * (high - low)
-            * layer.log_conditional((low + place * (high - low)).expand_as(field), field).exp()
-            for place, share in zip(places, np.tile(weight / 200, 100), strict=True)
-        )
+        states = low + torch.from_numpy(places).reshape(-1, 1, 1) * (high - low)
+        shares = torch.from_numpy(np.tile(weight / 200, 100)).reshape(-1, 1, 1) * (high - low)
+        density = layer.log_conditional(states.expand(-1, *field.shape), field).exp()
+        total = (shares * density).sum(0)
         if case.cls is hm.TruncatedGaussBernoulli:
             total = total + layer.log_conditional(torch.zeros_like(field), field).exp()
     elif case.cls in HALF_LINES:

@@ -171,7 +171,7 @@ def test_damping_reaches_the_same_solution(specification: Specification, damping
 def test_rows_are_solved_apart(specification: Specification, damping: float) -> None:
     """A batch gives what its rows give one by one, although they stop at different sweeps."""
     machine = build(specification)
-    v = start(specification, 6)
+    v = start(specification, 3)
     together = naive(machine, v, damping=damping, max_sweeps=300)
     for i in range(len(v)):
         alone = naive(machine, v[i : i + 1], damping=damping, max_sweeps=300)

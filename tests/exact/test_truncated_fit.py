@@ -63,18 +63,20 @@ def test_any_data_are_matched(kind: str, dtype: torch.dtype, ends: tuple[float, 
     part, of_range = PRECISION[dtype]
     for _ in range(3):
         n, repeats = int(rng.choice(ROWS)), int(rng.choice(REPEATS))
-        for shape, x in columns(rng, n, low, high).items():
-            layer = KINDS[kind](1, low, high).to(dtype)
-            seen = [t.mean(0) for t in layer.statistics(torch.from_numpy(x).unsqueeze(-1))]
-            fit_(layer, tuple(seen), torch.tensor([x.var()]), n * repeats)
-            noise = tuple(p.detach().double() for p in layer.reference())
-            uniform = layer.expected_statistics(torch.zeros(1, dtype=torch.float64), theta=noise)
-            wanted = [(t * n * repeats + u) / (n * repeats + 1) for t, u in zip(seen, uniform, strict=True)]
-            size = max(abs(low), abs(high))
-            for i, (t, variance, value) in enumerate(zip(*moments(layer), wanted, strict=True)):
-                scale = (size, size**2, 1.0)[i] * size / (high - low)
-                error = float((t - value).abs())
-                assert error <= part * float(variance.sqrt()) + of_range * scale, (shape, n, repeats, i)
+        shapes = columns(rng, n, low, high)
+        x = np.column_stack(list(shapes.values()))
+        layer = KINDS[kind](len(shapes), low, high).to(dtype)
+        seen = [t.mean(0) for t in layer.statistics(torch.from_numpy(x))]
+        fit_(layer, tuple(seen), torch.from_numpy(x.var(0)), n * repeats)
+        noise = tuple(p.detach().double() for p in layer.reference())
+        nothing = torch.zeros(len(shapes), dtype=torch.float64)
+        uniform = layer.expected_statistics(nothing, theta=noise)
+        wanted = [(t * n * repeats + u) / (n * repeats + 1) for t, u in zip(seen, uniform, strict=True)]
+        size = max(abs(low), abs(high))
+        for i, (t, variance, value) in enumerate(zip(*moments(layer), wanted, strict=True)):
+            scale = (size, size**2, 1.0)[i] * size / (high - low)
+            excess = (t - value).abs() - part * variance.sqrt() - of_range * scale
+            assert excess.max() <= 0, (list(shapes)[int(excess.argmax())], n, repeats, i)
 
 
 @kinds

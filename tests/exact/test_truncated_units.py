@@ -87,31 +87,34 @@ def test_quantiles_are_the_inverse_of_the_distribution(low: float, high: float, 
     arguments, exact = corners(low, high, dtype)
     whole = truth(*exact).log_partition
     previous = None
-    for level in (0.0, 1e-6, 0.03, 0.5, 0.999, 1 - 2.0**-24):
+    for turn, level in enumerate((0.0, 1e-6, 0.03, 0.5, 0.999, 1 - 2.0**-24)):
         u = torch.full_like(arguments[0], level)
         x = truncated_quantile(u, *arguments)
         assert bool(((x >= low) & (x <= high)).all())
         if previous is not None:
             assert bool((x >= previous).all())
         previous = x
-        part = np.maximum(array(x) - exact[2], 1e-300)
+        # Quadrature takes its time: at each level another third of the corners.
+        seen = slice(turn % 3, None, 3)
+        x, u, corner, mass = x[seen], u[seen], [each[seen] for each in exact], whole[seen]
+        part = np.maximum(array(x) - corner[2], 1e-300)
         # ∫ from low to x as the mass of an interval whose end differs in every row.
         below = np.array([
             oracle.unit_truth(
                 oracle.Layer("truncated_gaussian", (np.zeros(1), np.zeros(1)), (l[None], (l + p)[None])),
                 0, d.reshape(1, 1), g.reshape(1, 1),
             ).log_partition[0]
-            for d, g, l, p in zip(exact[0], exact[1], exact[2], part, strict=True)
+            for d, g, l, p in zip(corner[0], corner[1], corner[2], part, strict=True)
             if l + p > l
         ])  # fmt: skip
-        inside = exact[2] + part > exact[2]
-        reached = np.zeros_like(whole)
-        reached[inside] = np.exp(below - whole[inside])
+        inside = corner[2] + part > corner[2]
+        reached = np.zeros_like(mass)
+        reached[inside] = np.exp(below - mass[inside])
         # An x rounded to the machine's precision is off by its spacing times the density.
         spacing = np.finfo(np.float32 if dtype == torch.float32 else np.float64).eps * max(
             abs(low), abs(high)
         )
-        density = np.exp((exact[0] - 0.5 * exact[1] * array(x)) * array(x) - whole)
+        density = np.exp((corner[0] - 0.5 * corner[1] * array(x)) * array(x) - mass)
         slack = 2e-6 if dtype == torch.float32 else 1e-12
         assert (np.abs(reached - array(u)) <= slack + 2 * spacing * density).all()
 

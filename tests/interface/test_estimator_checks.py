@@ -20,7 +20,7 @@ EXACT = {"dtype": "float64", "initial_std": 0.03}
         RBM(n_hidden=100, epochs=2, ais_temperatures=20, **EXACT),
         DBM(n_hidden=(4, 3), epochs=3, **EXACT),
         RBMClassifier(n_hidden=4, epochs=20, learning_rate=0.1),
-        RBMOutlier(n_hidden=4, epochs=20, **EXACT),
+        RBMOutlier(n_hidden=4, epochs=5, **EXACT),
     ]
 )
 def test_scikit_learn_check(estimator, check):

@@ -73,9 +73,9 @@ def test_transform_gives_the_posterior_means_of_every_layer():
 )
 def test_every_way_to_learn_a_deep_machine_learns(rule):
     """The companions of Taniguchi et al. (2023): each raises the bound on the training rows."""
-    settings = {"rule": rule, "hidden": "spin", "visible": "spin", "epochs": 300, "batch_size": 32}
+    settings = {"rule": rule, "hidden": "spin", "visible": "spin", "epochs": 150, "batch_size": 32}
     if not isinstance(rule, str):
-        settings |= {"initial": "orthogonal", "learning_rate": 0.05, "epochs": 75}
+        settings |= {"initial": "orthogonal", "learning_rate": 0.1, "epochs": 35}
     if rule == "tap":
         settings |= {"epochs": 80, "learning_rate": 0.2}
     before = small(**settings | {"epochs": 1, "learning_rate": 0.0}).fit(PICTURES).score(PICTURES)

@@ -159,7 +159,7 @@ def test_a_healthy_run_is_not_blamed(run: str) -> None:
     made, settings = start(run)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        train(made, updates=300, learning_rate=0.05, **settings)
+        train(made, updates=120, learning_rate=0.1, **settings)
 
 
 def test_a_machine_that_freezes_on_its_data_is_not_blamed() -> None:
@@ -168,7 +168,7 @@ def test_a_machine_that_freezes_on_its_data_is_not_blamed() -> None:
     made = hm.BoltzmannMachine([hm.Bernoulli(9), hm.Bernoulli(8)]).double()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        train(made, few, rule=hm.rules.exact(), updates=1500, learning_rate=0.5, batch_size=16)
+        train(made, few, rule=hm.rules.exact(), updates=600, learning_rate=1.0, batch_size=16)
         single = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(10)])
         train(single, PICTURES[3:4], rule=hm.rules.cd(), updates=300, learning_rate=10.0)
     best = hm.likelihood.exact_log_likelihood(single.double(), PICTURES[3:4].double())
@@ -218,7 +218,7 @@ def test_no_run_at_a_high_rate_ends_worse_than_independent_units_in_silence(run:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            train(made, updates=200, learning_rate=rate, **settings)
+            train(made, updates=120, learning_rate=rate, **settings)
         except TrainingDiverged:
             return
     if len(made.layers) == 2 and not caught:

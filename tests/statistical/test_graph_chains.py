@@ -22,7 +22,7 @@ from harmonium.machine import Statistics
 from .support import FAILURE_RATE, flat, largest_z
 from .test_chains import Simultaneous
 
-ROWS = 8_000
+ROWS = 5_000
 SWEEPS = 2
 NAMES = [  # one of every shape; tests/exact/test_graphs.py has the others
     *("two visible kinds", "label on top of a deep machine", "fully visible Potts", "spins on a lattice"),
@@ -160,9 +160,9 @@ def test_unbiased_from_local_modes(name, observed):
 
 
 def check_unbiased(name: str, rule: hm.learning.Rule, observed: str) -> None:
-    """12 estimates of a gradient, each over the same 800 rows, against the oracle's."""
+    """12 estimates of a gradient, each over the same 500 rows, against the oracle's."""
     machine = make(name)
-    v = data_for(machine, 800)
+    v = data_for(machine, 500)
     if observed == "in part":
         v = holes(machine, v)
     truth = torch.cat([g.flatten() for g in oracle(name).gradient(v).values()])
