@@ -218,7 +218,7 @@ def test_no_run_at_a_high_rate_ends_worse_than_independent_units_in_silence(run:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            train(made, updates=120, learning_rate=rate, **settings)
+            train(made, updates=200, learning_rate=rate, **settings)
         except TrainingDiverged:
             return
     if len(made.layers) == 2 and not caught:
