@@ -174,7 +174,9 @@ def measure() -> Choice:
     # Statistics take two digits for these three: where states gain at all, an update gains clearly.
     if "digits" in seconds and seconds["digits"] < seconds[library]:
         saved = (seconds[library] - seconds["digits"]) / _ROWS
-        rows = 4 ** max(round(log(seconds["split"] / saved, 4)), 3)  # a power of four: the same every time
+        # A power of four: the same every time. Fewer rows than a thousand lose between other work what they
+        # gain one after the other.
+        rows = 4 ** max(round(log(seconds["split"] / saved, 4)), 5)
     if "sparse" in seconds:
         other = seconds["digits"] if rows is not None and rows <= _ROWS else seconds[library]
         share = min(floor(_STEPS * _SHARE * other / (seconds["sparse"] * _CLEAR)) / _STEPS, 1.0)

@@ -17,6 +17,7 @@ from harmonium.products.sparse import add_rows, few, few_rows
 from harmonium.products.tiles import serves
 
 _TRANSPOSED = 256  # rows from which on a transposed copy is worth its time
+_SEVERAL = 4  # times that states of an update are multiplied, beside their statistics
 _LOT = 1000  # rows from which on a product gains nothing from more of them
 
 
@@ -108,7 +109,7 @@ class RowProducts:
                 self._total = torch.zeros_like(self._like)
             add_rows(x.t(), _weighted(y, weight), self._total)
             return
-        if choice().digits_from is not None:
+        if _SEVERAL * len(x) >= (choice().digits_from or inf):
             for way, states, others in (("digits", x, y), ("swapped", y, x)):
                 whole = whole_numbers(states)
                 if whole is not None:
