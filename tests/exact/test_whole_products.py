@@ -105,7 +105,7 @@ def test_means_in_two_digits_are_off_by_what_is_said() -> None:
     assert 0.9e-5 < float(error.max()) < 1.6e-5
 
 
-@pytest.mark.parametrize("value", [0.5, 256.0, -200.0, float("nan"), float("inf"), 1e12])
+@pytest.mark.parametrize("value", [0.5, 1e-30, 256.0, -200.0, float("nan"), float("inf"), 1e12])
 def test_what_is_not_whole_is_not_taken(value: float) -> None:
     x = torch.zeros(5, 40)
     assert torch.equal(whole_numbers(x).entries, x.to(torch.uint8)) and whole_numbers(x).zero == 0

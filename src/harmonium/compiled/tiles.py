@@ -23,8 +23,7 @@ def whole(first: int, last: int, x: Any, zero: int, out: Any, wrong: Any) -> Non
         values, bytes_, off = x[row], out[row], np.float32(0)
         for i in range(len(values)):
             bytes_[i] = np.uint8(np.int32(values[i] + shift))
-            difference = np.float32(bytes_[i]) - shift - values[i]
-            off += difference * difference
+            off += abs(np.float32(bytes_[i]) - shift - values[i])  # a square of little would be 0
         wrong[row] = off != 0
 
 
