@@ -38,6 +38,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
+from harmonium.products.processor import processor
 from harmonium.report import (
     ClassifierFeatures,
     class_coverage,
@@ -290,7 +291,7 @@ def run(rule: str, seed: int, budget: dict[str, Any], judge: Judge, arguments: a
             **train(name, row, machine, budget, seed, judge, arguments),
             "floor": judge.floor(SAMPLES),
             "floor_gibbs": judge.floor(GIBBS_CHAINS)["fid"],
-            "machine": "CPU seconds of one thread of a shared AMD Zen 4",
+            "machine": f"CPU seconds, {arguments.threads} thread, of {processor()}",
             "versions": {
                 "harmonium": hm.__version__,
                 "torch": torch.__version__,
