@@ -80,16 +80,6 @@ def count_differences(first: int, last: int, x: Any, y: Any, counts: Any) -> Non
 
 
 @jit
-def count_nonzero(first: int, last: int, x: Any, counts: Any) -> None:
-    """How many entries of x are not 0."""
-    for row in range(first, last):
-        count = 0
-        for i in range(x.shape[1]):
-            count += x[row, i] != 0
-        counts[row] = count
-
-
-@jit
 def add_rows(first: int, last: int, x: Any, y: Any, total: Any) -> None:
     """Adds x @ y to the rows of ``total``, by the rows of y where x is not 0."""
     n = x.shape[1]

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import floor, log
+from functools import partial
+from math import floor, inf, log
 from time import get_clock_info, perf_counter, thread_time
 from typing import Final, cast, final
 
@@ -152,11 +153,12 @@ def measure() -> Choice:
     generator = torch.Generator().manual_seed(0)
     x = (torch.rand(_ROWS, _INNER, generator=generator) < 0.5).float()
     y = torch.randn(_INNER, _OUTER, generator=generator)
-    ways: dict[str, Callable[[], object]] = {
-        library: lambda library=library: dense.multiply(library, x, y)  # type: ignore[misc]
-        for library in dense.LIBRARIES
-        if dense.works(library)
-    }
+    means = torch.rand(_ROWS, _OUTER, generator=generator)
+    ways: dict[str, Callable[[], object]] = {}
+    for each in dense.LIBRARIES:
+        if dense.works(each):
+            ways[each] = partial(dense.multiply, each, x, y)
+            ways[f"{each}, statistics"] = partial(dense.multiply, each, x.t(), means)
     if digits.work():
         known, whole = digits.Digits(y, digits.EXACT), cast("digits.Whole", digits.whole_numbers(x))
         ways["digits"] = lambda: known.times(whole)
@@ -167,8 +169,9 @@ def measure() -> Choice:
     seconds = _best(ways)
     work = 2e-9 * x.numel() * _OUTER
     amount = {name: _SHARE if name == "sparse" else 1.0 for name in seconds if name != "split"}
-    library = "torch"
-    if "onednn" in seconds and seconds["onednn"] < seconds["torch"] * _CLEAR:
+    library, there = "torch", [each for each in dense.LIBRARIES if each in seconds]
+    both = {each: seconds[each] + seconds[f"{each}, statistics"] for each in there}
+    if both.get("onednn", inf) < both["torch"] * _CLEAR:
         library = "onednn"
     rows, share = None, 0.0
     # Statistics take two digits for these three: where states gain at all, an update gains clearly.
