@@ -5,6 +5,8 @@ DEMO_BUDGET ?= full
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+PACKAGE := .venv/.package
 STAMP := .venv/.complete
 
 .PHONY: help setup demo test bench docs lint clean
@@ -17,15 +19,20 @@ help:  ## list the commands
 setup: $(STAMP)  ## build .venv with the pinned versions (every command below does it when needed)
 
 # torch comes first and alone: a later requirement is then met by what is there and cannot replace it.
-$(STAMP): pyproject.toml constraints.txt
+# What is not imported need not be compiled, and the demo needs none of the tools of those who build the project.
+$(PACKAGE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "harmonium needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	$(PIP) torch
+	$(PIP) --editable '.[all]'
 	@touch $@
 
-demo: $(STAMP)  ## train, evaluate and sample a real machine (DEMO_BUDGET=small for a short run)
+$(STAMP): $(PACKAGE)
+	$(PIP) --editable '.[all,dev]'
+	@touch $@
+
+demo: $(PACKAGE)  ## train, evaluate and sample a real machine (DEMO_BUDGET=small for a short run)
 	DEMO_BUDGET=$(DEMO_BUDGET) $(BIN)/python examples/demo.py
 
 test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)

@@ -48,7 +48,7 @@ class Bernoulli(DiscreteUnits):
         return Moments(mean, mean * torch.sigmoid_(logit.neg_()))
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        return (torch.sigmoid(self._logit(B, A, theta)),)
+        return (self._logit(B, A, theta).sigmoid_(),)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         probability = self._logit(field, 0.0, theta).sigmoid_()

