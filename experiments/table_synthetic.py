@@ -57,7 +57,19 @@ def drawn(train: pd.DataFrame, seed: int) -> dict[str, pd.DataFrame]:
     return {
         "RBM": rbm.sample(ROWS, sweeps=SWEEPS, random_state=seed),
         "lateral machines, one a class": pd.concat(parts).sample(frac=1, random_state=seed),
+        "lateral machine, means by class": shifted(train, seed),
     }
+
+
+def shifted(train: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Rows of one machine in which the class moves the means, and nothing else."""
+    columns = train.drop(columns="label")
+    means = columns.groupby(train["label"]).mean()
+    rest = columns - means.loc[train["label"]].to_numpy()
+    machine = Lateral(seed, epochs=round(100 * UPDATES / len(train))).fit(rest)
+    labels = train["label"].sample(ROWS, replace=True, random_state=seed).reset_index(drop=True)
+    moved = machine.sample(ROWS, SWEEPS).reset_index(drop=True) + means.loc[labels].reset_index(drop=True)
+    return moved.assign(label=labels)
 
 
 def classifiers(seed: int) -> dict[str, object]:
