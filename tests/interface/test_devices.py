@@ -287,7 +287,8 @@ def trained(device: Any, build: Any = binary, X: Any = BITS, **settings: Any) ->
 CALLS = dict(calls())
 LONG = (
     "persistent", "table", "ucd columns", "ucd deep", "centred", "ucd_lmi deep", "landscape", "adatap",
-    "annealed_bound", "classifier", "train columns", "train validated", "cd deep", "meet deep", "mean_field deep",
+    "annealed_bound", "classifier", "train columns", "train validated", "cd deep", "meet deep",
+    "mean_field deep",
 )  # fmt: skip
 BRIEF = [name for name in CALLS if ELSEWHERE or not any(word in name for word in LONG)]
 BRIEF += [name for name in ("pcd table", "centred pcd", "Gibbs table") if name not in BRIEF]
