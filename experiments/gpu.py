@@ -2,6 +2,7 @@
 
     python experiments/gpu.py --device cuda                       # about 40 minutes on one GPU
     python experiments/gpu.py --device cpu --budget tiny          # the same code in a minute, for trying
+    python experiments/gpu.py --device pretend --budget tiny      # the same under the rules of CUDA, in six
 
 In this order: the tests of devices on the GPU; laws, the GPU's chains, rules and annealing against
 enumeration and against the CPU; launches, waits and seconds of an update at 784 x 500 and 784 x 4096, eager,
@@ -31,6 +32,7 @@ import numpy as np
 import torch
 
 import harmonium as hm
+from harmonium.chains import captured
 from harmonium.report import ClassifierFeatures, class_coverage, frechet_distance, image_grid
 
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -50,7 +52,13 @@ def main() -> None:
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--out", type=Path, default=None, help="default: runs/gpu_BUDGET")
     arguments = parser.parse_args()
-    device, budget = torch.device(arguments.device), BUDGETS[arguments.budget]
+    with there(arguments.device) as device:
+        measure(device, arguments)
+
+
+def measure(device: torch.device, arguments: argparse.Namespace) -> None:
+    """Every part in its turn; the record is written after each."""
+    budget = BUDGETS[arguments.budget]
     out = arguments.out or Path("runs") / f"gpu_{arguments.budget}"
     out.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {
@@ -77,6 +85,20 @@ def main() -> None:
         record[f"{name}_seconds"] = round(time.perf_counter() - started, 1)
         print(name, json.dumps(record[name], indent=1), f"{record[f'{name}_seconds']} s", flush=True)
         (out / "gpu.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+@contextmanager
+def there(name: str) -> Iterator[torch.device]:
+    """A device by its name; "pretend" is that of the tests, with its graphs."""
+    if name != "pretend":
+        yield torch.device(name)
+        return
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from pretend_device import DEVICE, PretendBackend, pretend_device
+
+    captured._BACKENDS[DEVICE.type] = PretendBackend
+    with pretend_device():
+        yield DEVICE
 
 
 def tests(device: torch.device, budget: dict[str, Any]) -> Any:
@@ -136,6 +158,7 @@ def laws(device: torch.device, budget: dict[str, Any]) -> dict[str, float]:
     return found
 
 
+@torch.no_grad()
 def enumerated(machine: hm.BoltzmannMachine) -> torch.Tensor:
     """E of the hidden units, by their states."""
     states = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * machine.layers[1].width)
@@ -223,7 +246,7 @@ class Seconds:
 @contextmanager
 def recorded(device: torch.device) -> Iterator[None]:
     """Graphs, where there are any."""
-    with hm.chains.graphs() if device.type == "cuda" else nullcontext():
+    with hm.chains.graphs() if device.type != "cpu" else nullcontext():
         yield
 
 

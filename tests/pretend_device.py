@@ -26,6 +26,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -46,6 +47,8 @@ _WAITING = {
 _FREE = {_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided}
 # They make tensors like another and read nothing of it.
 _LIKE = {_aten.lift_fresh, _aten.detach, _aten.alias}
+
+Exempt = Callable[[Exception], bool]
 
 
 @dataclass
@@ -72,6 +75,7 @@ class PretendTensor(Tensor):
     """A tensor on the device: its values lie on the CPU, where nobody else finds them."""
 
     counts: ClassVar[Counts] = Counts()
+    exempt: ClassVar[Exempt]
     values: Tensor
 
     @staticmethod
@@ -95,12 +99,12 @@ class PretendTensor(Tensor):
         return self.cpu().tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        if force:
-            return self.detach().cpu().numpy()
-        raise TypeError(f"can't convert {DEVICE} device type tensor to numpy. Use Tensor.cpu() first")
+        if not force:
+            _refuse(TypeError(f"can't convert {DEVICE} device type tensor to numpy. Use Tensor.cpu() first"))
+        return self.detach().cpu().numpy()
 
-    def __array__(self, dtype: Any = None) -> Any:
-        return self.numpy()
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"{self.values!r} on {DEVICE}"
@@ -149,10 +153,20 @@ class _Mode(TorchDispatchMode):
         return _run(func, args, kwargs or {})
 
 
+def _never(error: Exception) -> bool:
+    return False
+
+
 @contextmanager
-def pretend_device() -> Iterator[Counts]:
-    """Makes ``DEVICE`` be there, and counts what is asked of it."""
+def pretend_device(exempt: Exempt = _never) -> Iterator[Counts]:
+    """Makes ``DEVICE`` be there, and counts what is asked of it.
+
+    Args:
+        exempt: asked before something fails with an error that a GPU would make; what it says True to is done
+            nevertheless.
+    """
     PretendTensor.counts = Counts()
+    PretendTensor.exempt = staticmethod(exempt)
     before = torch._C._only_lift_cpu_tensors()  # type: ignore[attr-defined]
     torch._C._set_only_lift_cpu_tensors(True)  # type: ignore[attr-defined]
     # A module's parameters on the device take another type as a whole, as values beside a tensor do not.
@@ -172,9 +186,12 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     asked = kwargs.get("device")
     if not inside and (asked is None or asked.type != DEVICE.type):
         if any(isinstance(x, _Generator) and PretendGenerator.has(x) for x in leaves):
-            raise RuntimeError(f"{func}: expected a generator on the CPU, received one on {DEVICE}")
+            _refuse(RuntimeError(f"{func}: expected a generator on the CPU, received one on {DEVICE}"))
         return func(*args, **kwargs)
     kind = _kind(func)
+    if kind.reshapes:
+        with no_dispatch():
+            func(*args, **kwargs)
     on_device = asked is None or asked.type == DEVICE.type
     _check_devices(func, kind, args, leaves)
     if on_device:
@@ -301,6 +318,7 @@ class _Kind(NamedTuple):
     name: str
     view: bool  # whether the result shares the memory of an argument and nothing is written
     pointwise: bool  # whether a single number may come from the host
+    reshapes: bool  # whether it gives an argument another shape and the same memory
 
 
 @cache
@@ -310,7 +328,13 @@ def _kind(func: Any) -> _Kind:
     numbers = (_aten.fill_, _aten.fill, _aten.masked_fill_)
     pointwise = torch.Tag.pointwise in func.tags or operation in numbers
     name = str(operation).removeprefix("aten.")
-    return _Kind(operation, name, bool(returns) and all(shared), pointwise)
+    view = bool(returns) and all(shared)
+    return _Kind(operation, name, view, pointwise, torch.Tag.inplace_view in func.tags)
+
+
+def _refuse(error: Exception) -> None:
+    if not PretendTensor.exempt(error):
+        raise error
 
 
 def _check_devices(func: Any, kind: _Kind, args: Any, leaves: list[Any]) -> None:
@@ -325,16 +349,18 @@ def _check_devices(func: Any, kind: _Kind, args: Any, leaves: list[Any]) -> None
         outside = [x for x in outside if x.dim() > 0]
         if not outside:
             return
-    raise RuntimeError(
-        f"{func}: expected all tensors on one device, received some on {DEVICE} and one of shape "
-        f"{tuple(outside[0].shape) if outside else '()'} on the CPU"
+    _refuse(
+        RuntimeError(
+            f"{func}: expected all tensors on one device, received some on {DEVICE} and one of shape "
+            f"{tuple(outside[0].shape) if outside else '()'} on the CPU"
+        )
     )
 
 
 def _check_noise(func: Any, leaves: Iterable[Any]) -> None:
     for generator in (x for x in leaves if isinstance(x, _Generator)):
         if not PretendGenerator.has(generator):
-            raise RuntimeError(f"{func}: expected a generator on {DEVICE}, received one on the CPU")
+            _refuse(RuntimeError(f"{func}: expected a generator on {DEVICE}, received one on the CPU"))
 
 
 def _count(kind: _Kind, args: Any, kwargs: dict[str, Any], on_device: bool) -> None:

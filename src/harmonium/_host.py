@@ -29,6 +29,12 @@ def numbers(values: Sequence[float | Tensor]) -> list[float]:
     return [float(next(read)) if isinstance(x, Tensor) else x for x in values]
 
 
+def parted(rows: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """Indices of the rows that booleans do not say, and of the ``number`` that they do, without a wait."""
+    places = rows.byte().argsort(stable=True)
+    return places[: len(rows) - number], places[len(rows) - number :]
+
+
 def chosen(rows: Tensor, device: torch.device) -> Tensor:
     """Indices on a device of the rows that booleans on the host say, (chosen,) int64."""
     return sent(rows.nonzero().squeeze(-1), device)

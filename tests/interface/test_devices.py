@@ -52,8 +52,7 @@ def deep(device: Any) -> hm.BoltzmannMachine:
 
 
 def lattice(device: Any) -> hm.BoltzmannMachine:
-    ring = hm.Masked(np.roll(np.eye(6), 1, 0))
-    return hm.BoltzmannMachine([hm.Bernoulli(6)], edges={(0, 0): ring}, seed=3).to(device)
+    return masked(np.roll(np.eye(6), 1, 0)).to(device)
 
 
 def columns(device: Any) -> hm.BoltzmannMachine:
@@ -238,8 +237,25 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
             f"predict {method}",
             lambda device, method=method: tasks.predict(table(device), MIXED, 1, method, sweeps=4, seed=1),
         )
+    yield (
+        "mask",
+        lambda device: masked(torch.eye(6, device=device).roll(1, 0)).to(device).couplings[0].matrix(),
+    )
+    yield "classifier with gaps", classified
     for name, settings in TRAINED.items():
         yield f"train {name}", lambda device, settings=settings: trained(device, **settings)
+
+
+def masked(mask: Any) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(6)], edges={(0, 0): hm.Masked(mask)}, seed=3)
+
+
+def classified(device: Any) -> Any:
+    X, y = REAL.where(BITS > 0, torch.nan).numpy(), np.arange(12) % 2
+    model = hm.RBMClassifier(
+        3, visible="gaussian", missing_cells="gibbs", max_updates=1, device=device, random_state=0
+    )
+    return model.fit(X, y).predict_proba(X).tolist()
 
 
 def table_of_states(device: Any) -> hm.BoltzmannMachine:
@@ -271,7 +287,8 @@ def trained(device: Any, build: Any = binary, X: Any = BITS, **settings: Any) ->
 CALLS = dict(calls())
 LONG = (
     "persistent", "table", "ucd columns", "ucd deep", "centred", "ucd_lmi deep", "landscape", "adatap",
-    "annealed_bound", "train columns", "train validated", "cd deep", "meet deep", "mean_field deep",
+    "annealed_bound", "classifier", "train columns", "train validated", "cd deep", "meet deep",
+    "mean_field deep",
 )  # fmt: skip
 BRIEF = [name for name in CALLS if ELSEWHERE or not any(word in name for word in LONG)]
 BRIEF += [name for name in ("pcd table", "centred pcd", "Gibbs table") if name not in BRIEF]
@@ -293,6 +310,7 @@ WAITS = {  # of an update: (machine, data, rule, at most)
     "centred": (binary, BITS, hm.rules.centred(hm.rules.pcd()), 2),
     "deep": (deep, BITS, hm.rules.pcd(), 2),
     "cd": (binary, BITS, hm.rules.cd(3), 2),
+    "exact": (binary, BITS, hm.rules.exact(), 1),
     "tempered": (binary, BITS, hm.rules.tempered_pcd(3), 2),
     "gaussian": (real, REAL, hm.rules.noise_cd(5, burn_in=2), 2),
     "langevin": (real, REAL, hm.rules.noise_cd(5, kernel=Langevin(0.1)), 2),
@@ -312,7 +330,8 @@ def test_an_update_waits_for_the_device_twice_at_most(name: str) -> None:
         )  # fmt: skip
     waits = [after[0] - before[0] for before, after in pairwise(seen[4:7])]
     assert 1 <= max(waits) <= most  # the norm of the gradient is asked for
-    assert seen[6][1] - seen[5][1] == 1  # the batch
+    if name != "exact":  # which sends what it enumerates
+        assert seen[6][1] - seen[5][1] == 1  # the batch
 
 
 SWEEPS = {
@@ -356,6 +375,30 @@ def test_a_sweep_of_pairs_waits_twice_at_most(build: Any) -> None:
             waits += counts.waits.total() - 1  # what the pairs have flipped is asked for at the end
             sweeps += int(pairs.times.max())
     assert sweeps >= 6 and waits <= 2 * sweeps
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_sweep_of_a_solver_waits_once(order: int) -> None:
+    with pretend_device() as counts, torch.no_grad():
+        machine = binary(DEVICE)
+        machine.couplings[0].weight *= 100
+        scheme = hm.meanfield.Plefka(machine.hamiltonian(), order=order)
+        start = machine.visible_rows(BITS, "X")
+        counts.clear()
+        _, _, sweeps = hm.meanfield.iterate(scheme, start, tolerance=1e-4, damping=0.5, max_sweeps=60)
+        waits = counts.waits.total()
+        assert len(sweeps.unique()) > 2  # rows that have converged leave the batch
+        assert waits == int(sweeps.max())
+
+
+def test_a_half_step_of_a_search_waits_once_and_for_what_changed() -> None:
+    with pretend_device() as counts, torch.no_grad():
+        machine = binary(DEVICE)
+        start, generator = machine.random_states(40, seed=2), torch.Generator(DEVICE).manual_seed(1)
+        counts.clear()
+        _, sweeps = hm.chains.search(machine.hamiltonian(), start, generator)
+        waits = counts.waits.total()
+        assert waits <= 2 * (2 * int(sweeps.max()) + 1)
 
 
 @pytest.fixture

@@ -322,3 +322,9 @@ def test_a_word_that_is_no_group_is_refused() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
     with pytest.raises(TypeError, match='distributed: expected None, "auto" or a'):
         hm.train(machine, X, rule="pcd", updates=1, distributed="all")
+
+
+def test_what_learns_a_part_of_a_machine_is_no_rule_for_training() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
+    with pytest.raises(TypeError, match="rule: expected a rule for a machine that is whole in every process"):
+        hm.train(machine, X, rule=hm.learning.wide(hm.rules.pcd(), None), updates=1)

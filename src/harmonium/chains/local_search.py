@@ -8,7 +8,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random
+from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.chains.kernel import Step
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
@@ -108,17 +108,16 @@ def search(
         if half >= _PATIENCE and (half - colour).bit_count() == 1:
             landmark = {l: current[l] for l in free[colour]}
         arrived = (moved | ended).logical_not_()
-        if not bool(arrived.any()):
-            continue
-        halves[active[arrived]] = half + 1
+        halves[active] = torch.where(arrived, half + 1, halves[active])
         ended |= arrived
-        if int(ended.sum()) * _COMPACT >= len(ended):
+        gone = int(ended.sum())
+        if gone * _COMPACT >= len(ended):
+            rest, place = _host.parted(ended, gone)
             for l, x in enumerate(current):
-                modes[l].index_copy_(0, active[ended], x[ended])
+                modes[l].index_copy_(0, active[place], x[place])
             for l, field in fields.items():
                 known = mode_fields.setdefault(l, field.new_empty(rows, field.shape[1]))
-                known.index_copy_(0, active[ended], field[ended])
-            rest = ~ended
+                known.index_copy_(0, active[place], field[place])
             active, ended = active[rest], ended[rest]
             if len(active) == 0:
                 break

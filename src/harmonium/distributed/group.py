@@ -141,8 +141,10 @@ def as_group(distributed: Distributed) -> Group | None:
             )
         return Group(dist.group.WORLD if there else None)
     if not isinstance(distributed, dist.ProcessGroup):
+        received = type(distributed).__name__
+        hint = "; for a mesh of rows and columns see harmonium.learning.wide" * (received == "DeviceMesh")
         raise TypeError(
-            f'distributed: expected None, "auto" or a torch.distributed.ProcessGroup, '
-            f"received {type(distributed).__name__}"
+            'distributed: expected None, "auto" or a torch.distributed.ProcessGroup, '
+            f"received {received}{hint}"
         )
     return Group(distributed)

@@ -228,7 +228,9 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         """ln p(y | x), (rows, classes), float64."""
         check_is_fitted(self)
         X = validated(self, X, reset=False)
-        posterior, generator = LabelPosterior(self._double()), as_generator(self._stream("missing cells"))
+        machine = self._double()
+        posterior = LabelPosterior(machine)
+        generator = as_generator(self._stream("missing cells"), machine.device)
         blocks = (refuse_blank(x) for x in self._states(X))
         return torch.cat([posterior.log_probabilities(x, self.missing_cells, generator) for x in blocks])
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium.data import Encoder, Rows
 
 Theta = tuple[Tensor, ...]
@@ -207,7 +207,7 @@ class Layer(nn.Module, ABC):
         if self.two_values is None:
             raise TypeError(f"{self.kind} units have no finite list of states")
         like = next(self.parameters())
-        return torch.tensor(self.two_values, dtype=like.dtype, device=like.device).unsqueeze(-1)
+        return _host.sent(torch.tensor(self.two_values, dtype=like.dtype), like.device).unsqueeze(-1)
 
     @property
     def discrete(self) -> bool:

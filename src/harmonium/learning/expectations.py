@@ -40,7 +40,7 @@ class Enumeration(Expectation):
 
     def add(self, task: Task) -> Outcome:
         if self.clamped:
-            add_exact_expectation(task.hamiltonian, task.into, task.each, task.v)
+            add_exact_expectation(task.hamiltonian, task.into, task.each, task.v, task.complete)
         else:
             add_exact_expectation(task.hamiltonian, task.into, task.weight)
         return Outcome(None, {})

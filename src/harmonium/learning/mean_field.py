@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.learning.expectations import begin, check_states
 from harmonium.machine import Hamiltonian
@@ -70,7 +70,9 @@ class MeanField(Expectation):
             scheme, start, tolerance=self.tolerance, damping=self.damping, max_sweeps=self.max_sweeps
         )
         bounded = (status != Status.UNBOUNDED).double()
-        if not bool(bounded.any()):
+        counted = (sweeps, status == Status.CONVERGED, status == Status.UNBOUNDED)
+        swept, converged, unbounded = _host.numbers([x.double().mean() for x in counted])
+        if unbounded == 1:
             raise ValueError(
                 "machine: expected mean-field solutions, received none: in every row real units lost their "
                 "normaliser"
@@ -87,9 +89,9 @@ class MeanField(Expectation):
         )
         name = "clamped_mean_field" if self.clamped else "mean_field"
         diagnostics = {
-            f"{name}_sweeps": float(sweeps.double().mean()),
-            f"{name}_converged": float((status == Status.CONVERGED).double().mean()),
-            f"{name}_unbounded": float((status == Status.UNBOUNDED).double().mean()),
+            f"{name}_sweeps": swept,
+            f"{name}_converged": converged,
+            f"{name}_unbounded": unbounded,
         }
         keeps = not self.clamped and self.start in ("persistent", "mixture")
         return Outcome(point._asdict() if keeps else None, diagnostics)

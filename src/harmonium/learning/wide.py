@@ -25,6 +25,9 @@ def wide(rule: Rule, mesh: DeviceMesh | None, shards: int = SHARDS) -> Sharded:
     units) numbers a sweep; statistics over a column. The cut into layers and shards decides the bits, and
     which process has which does not.
 
+    It is a rule for a loop of one's own (``docs/distributed.md`` has one): ``hm.train`` takes machines that
+    are whole in every process.
+
     Args:
         rule: ``rules.cd`` or ``rules.pcd`` with Gibbs chains, not centred or conditional.
         mesh: of two dimensions, as ``init_device_mesh("cpu", (2, 2))`` makes it: chains and rows of the data

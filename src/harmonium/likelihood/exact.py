@@ -8,6 +8,7 @@ from math import inf, log2, prod
 import torch
 from torch import Tensor
 
+from harmonium import _host
 from harmonium._checks import Numbers
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, States, Statistics
@@ -107,7 +108,11 @@ def log2_states(graph: Graph, layers: Sequence[Layer], free: Collection[int]) ->
 
 @torch.no_grad()
 def add_exact_expectation(
-    hamiltonian: Hamiltonian, into: Statistics, weight: float | Tensor, v: Tensor | None = None
+    hamiltonian: Hamiltonian,
+    into: Statistics,
+    weight: float | Tensor,
+    v: Tensor | None = None,
+    complete: bool = False,
 ) -> None:
     """Adds weight · E[S], or with v the sum over its rows of weight · E[S | v_row], by enumeration.
 
@@ -116,9 +121,10 @@ def add_exact_expectation(
         into: where to add.
         weight: the weight of every row, a number or (rows,).
         v: visible states (rows, visible_width) to clamp, NaN where not observed; None for the free machine.
+        complete: whether v is known to be observed throughout, and checked.
     """
     rows = 1 if v is None else len(v)
-    law = hamiltonian.given(v, rows)
+    law = hamiltonian.given(v, rows, complete)
     normalisers = _log_normalisers(law, rows)
     for block, states, fields in _blocks(law, rows):
         probability = (_log_weights(block, states, fields).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
@@ -175,7 +181,7 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
     count = prod(radices)
     widest = max(layer.width for layer in layers)
     size = max(1, _BLOCK_ELEMENTS // (widest * rows))
-    radix = torch.tensor(radices, dtype=torch.int64, device=law.device)
+    radix = _host.sent(torch.tensor(radices, dtype=torch.int64), law.device)
     stride = radix.flip(0).cumprod(0).flip(0).div(radix, rounding_mode="floor") if radices else radix
     empty = torch.empty(rows, 0, dtype=law.dtype, device=law.device)
     # What is held weighs alike on all states of the others: its part of the fields is made once for a row.

@@ -9,6 +9,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from harmonium import _host
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 MAX_POINTS = 1 << 24
@@ -80,8 +81,8 @@ def _blocks(hamiltonian: Hamiltonian) -> Iterator[tuple[Tensor, float]]:
             f"({' x '.join(map(str, counts))}); use harmonium.likelihood.ais"
         )
     size = max(1, _BLOCK_ELEMENTS // layers[1].width)
-    strides = torch.tensor([prod(counts[i + 1 :]) for i in range(len(counts))], device=U.device)
-    radix = torch.tensor(counts, device=U.device)
+    strides = _host.sent(torch.tensor([prod(counts[i + 1 :]) for i in range(len(counts))]), U.device)
+    radix = _host.sent(torch.tensor(counts), U.device)
     log_cell = float(spacing.log().sum())
     edges = [*range(0, prod(counts), size), prod(counts)]
     for first, last in pairwise(edges):

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.machine.clamp import ClampLike
@@ -89,6 +89,7 @@ def _iterate(
 ) -> tuple[Point, Tensor, Tensor]:
     whole, rows = scheme, len(point.means[0])
     device = point.means[0].device
+    behind = _host.behind(device)
     free = whole.free_layers()
     units = sum(whole.hamiltonian.layers[l].width for l in free)
     limit = max(units, 1) * tolerance**2
@@ -104,35 +105,38 @@ def _iterate(
         slack = 1 - (rate if isinstance(rate, float) else rate.squeeze(-1))
         change = _change(current.means, moved.means, free) / slack**2
         lost = ~torch.isfinite(change) | _unbounded(scheme, moved, free)
-        if bool(lost.any()):
-            moved.put(lost, current.take(lost))
         fresh = ((change <= limit) | lost) & ~ended
-        if scheme.uses_variances and bool(fresh.any()):
+        if scheme.uses_variances and (behind or bool(fresh.any())):
             # Means may rest where variances have not settled, as in the first sweep from a start without any.
             fresh &= lost | (_change(current.variances, moved.variances, free) / slack**2 <= limit)
-        if bool(fresh.any()):
-            place = active[fresh]
-            sweeps[place] = number
-            status[place] = torch.where(lost[fresh], int(Status.UNBOUNDED), int(Status.CONVERGED))
-            if len(place) == rows:
-                return moved, status, sweeps
-            point.put(place, moved.take(fresh))
-            ended = ended | fresh
+        rests = lost | ended  # where it was
+        if behind:
+            moved = moved.where(~rests, current)
+        elif bool(rests.any()):
+            place = rests.nonzero().squeeze(-1)
+            moved.put(place, current.take(place))
+        if behind or bool(fresh.any()):
+            reason = torch.where(lost, int(Status.UNBOUNDED), int(Status.CONVERGED))
+            status[active] = torch.where(fresh, reason, status[active])
+            sweeps[active] = torch.where(fresh, number, sweeps[active])
+            ended |= fresh
         if damping == "adaptive":
             rate = _adapted(rate, change, last)
             last = change
         current = moved
-        gone = int(ended.sum())
+        gone = int(ended.sum())  # a device that works behind the host is waited for here alone
         if gone == len(active):
-            return point, status, sweeps
-        if gone * _CROWD >= len(active) or bool(lost.any()):
-            keep = torch.nonzero(~ended).squeeze(-1)
-            active, ended = active[keep], ended[keep]
-            scheme, current = scheme.take(keep), current.take(keep)
-            rate = rate if isinstance(rate, float) else rate[keep]
-            last = None if last is None else last[keep]
-    keep = ~ended
-    point.put(active[keep], current.take(keep))
+            break
+        if gone * _CROWD >= len(active) or (not behind and bool(lost.any())):
+            rest, place = _host.parted(ended, gone)
+            point.put(active[place], current.take(place))
+            active, ended = active[rest], ended[rest]
+            scheme, current = scheme.take(rest), current.take(rest)
+            rate = rate if isinstance(rate, float) else rate[rest]
+            last = None if last is None else last[rest]
+    if len(active) == rows:
+        return current, status, sweeps
+    point.put(active, current)
     return point, status, sweeps
 
 

@@ -43,6 +43,18 @@ class Point(NamedTuple):
             for x, y in zip(part, others, strict=True):
                 x[rows] = y
 
+    def where(self, rows: Tensor, other: Point) -> Point:
+        """These rows where ``rows`` is True, (batch,), and those of another point elsewhere."""
+        return Point(
+            *(
+                [
+                    torch.where(rows.view(-1, *[1] * (x.dim() - 1)), x, y)
+                    for x, y in zip(part, others, strict=True)
+                ]
+                for part, others in zip(self, other, strict=True)
+            )
+        )
+
     def copy(self) -> Point:
         """A copy that shares no memory."""
         return Point(*([x.clone() for x in part] for part in self))
