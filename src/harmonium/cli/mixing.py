@@ -44,8 +44,8 @@ def mixing(
     }
     if bool(first.capped.any()):
         remarks = [
-            f"mixing: {table['given_up']:.0%} of the pairs had not met after {max_steps} sweeps: the mean is "
-            "too small, and nothing is bounded; raise --mixing-steps"
+            f"mixing: {int(first.capped.sum())} of {PAIRS} pairs had not met after {max_steps} sweeps: the "
+            "mean is too small, and nothing is bounded; raise --mixing-steps"
         ]
         return table, remarks, first
     lag = int(first.times.max())

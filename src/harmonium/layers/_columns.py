@@ -7,10 +7,12 @@ from harmonium.data import Rows
 _ROWS = 4096
 
 
-def first_other(rows: Rows, values: tuple[float, float]) -> float | None:
-    """The first entry that is neither of two values; None where there is none."""
+def first_other(rows: Rows, values: tuple[float, ...]) -> float | None:
+    """The first entry that is none of a few values; None where there is none."""
     for chunk in rows.chunks(_ROWS):
-        bad = (chunk != values[0]) & (chunk != values[1]) & ~chunk.isnan()
+        bad = ~chunk.isnan()
+        for value in values:
+            bad &= chunk != value
         if bool(bad.any()):
             return float(chunk[bad][0])
     return None

@@ -35,10 +35,11 @@ class Spin(DiscreteUnits):
     def for_data(cls, rows: Rows) -> tuple[Spin, Encoder]:
         if first_other(rows, (0.0, 1.0)) is None:
             return cls(rows.width), Standardise(0.5, 0.5)
-        wrong = first_other(rows, cls.two_values)
-        if wrong is not None:
+        if first_other(rows, cls.two_values) is not None:
+            wrong = first_other(rows, (-1.0, 0.0, 1.0))
+            received = "both -1 and 0" if wrong is None else f"{wrong:g}"
             raise ValueError(
-                f'X: expected values in {{-1, 1}} or {{0, 1}} for visible="spin", received {wrong:g}'
+                f'X: expected values in {{-1, 1}} or {{0, 1}} for visible="spin", received {received}'
             )
         return cls(rows.width), Identity()
 

@@ -102,4 +102,3 @@ class Statistics:
     def means(self) -> list[Tensor]:
         """Copies of the sums of x_l."""
         return [theta[0].clone() for theta in self.thetas]
-

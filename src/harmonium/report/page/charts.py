@@ -13,6 +13,7 @@ WIDTH, HEIGHT = 380, 230
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 10, 40
 COLOURS = 8
 _WIDE = 100.0  # from this ratio of the largest to the smallest on, heights are drawn on a logarithmic axis
+_SEEN = 1e-3  # of a height: what differs by less is drawn as a constant
 _CATEGORIES = 12  # different values that are drawn one by one; more are put into so many bins
 _BINS = 20
 
@@ -135,7 +136,8 @@ class _Axis:
     def __init__(self, values: Sequence[float], start: float, end: float, padded: bool, log: bool) -> None:
         low, high = (log10(v) if log else v for v in (min(values), max(values)))
         if padded:
-            margin = 0.05 * (high - low) or 0.5 * abs(high) or 1.0
+            differ = high - low > _SEEN * abs(high)
+            margin = 0.05 * (high - low) if differ else 0.5 * abs(high) or 1.0
             low, high = low - margin * (low != 0), high + margin
         self._low, self._high, self._log = low, high if high > low else low + 1.0, log
         self._start, self._end = start, end

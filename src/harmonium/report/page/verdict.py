@@ -148,9 +148,8 @@ def mixing_remarks(table: Mapping[str, Any], sweeps: int, most: int) -> list[Rem
         most: sweeps after which pairs were given up.
     """
     if table["given_up"] > 0:
-        text = (
-            f"{table['given_up']:.0%} of {table['pairs']} pairs of chains had not met after {most} sweeps: "
-        )
+        apart = round(table["given_up"] * table["pairs"])
+        text = f"{apart} of {table['pairs']} pairs of chains had not met after {most} sweeps: "
         return [Remark("caution", text + "nothing bounds how far the samples are from the machine's law.")]
     bound = table["sweeps_to_distance_0.1_with_confidence"] or table["sweeps_to_distance_0.1"]
     if bound is None:
