@@ -1,8 +1,8 @@
 """A centred rule is right on average wherever its label says so, against the centred exact gradient.
 
 Machines with parameters N(0, 1.2²) and few chains, where the noise is large and offsets made of it would
-show. The limit is Student's, 1e-3 shared over the parameters (19 with one hidden layer, 27 with two): the rate
-at which a correct program fails a test on a fresh seed.
+show. The limit is Student's, 1e-3 shared over the parameters (19 with one hidden layer, 27 with two): the
+rate at which a correct program fails a test on a fresh seed.
 """
 
 from __future__ import annotations
