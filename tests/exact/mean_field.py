@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -45,6 +47,17 @@ def random_machine(name: str, seed: int, scale: float) -> hm.BoltzmannMachine:
         for W in (coupling.weight for coupling in machine.couplings):
             W.copy_(scale / units**0.5 * torch.randn(W.shape, generator=generator, dtype=torch.float64))
     return machine
+
+
+@cache
+def exact_log_partition(name: str, seed: int, scale: float) -> float:
+    """That of ``random_machine``, which several solvers are compared with."""
+    return hm.likelihood.exact_log_partition(random_machine(name, seed, scale))
+
+
+def tight(scale: float) -> dict[str, Any]:
+    """Settings for couplings of a scale: weak ones need little damping."""
+    return TIGHT | {"damping": 0.05 if scale < 0.5 else 0.3}
 
 
 def noise(machine: hm.BoltzmannMachine, rows: int = 1) -> torch.Tensor:

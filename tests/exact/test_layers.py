@@ -559,8 +559,7 @@ def test_sample_is_deterministic_given_noise(case: Case) -> None:
 
 
 @discrete
-@dtypes
-@pytest.mark.parametrize("offset", [0.0, 0.5])
+@pytest.mark.parametrize(("dtype", "offset"), [(torch.float32, 0.0), (torch.float64, 0.5)], ids=str)
 def test_sample_has_the_right_law(case: Case, dtype: torch.dtype, offset: float) -> None:
     """Over a regular grid of N uniforms each state appears in a fraction P of them, to 1/N."""
     layer = case.build(dtype)
@@ -674,7 +673,7 @@ def test_mode_is_the_most_probable_state(case: Case, dtype: torch.dtype) -> None
     if layer.kind in oracle.TRUNCATED:
         # Nowhere on a fine grid, and not at the atom, is the density higher.
         low, high = exact.bounds
-        places = [low + part * (high - low) for part in np.linspace(0, 1, 401)]
+        places = [low + part * (high - low) for part in np.linspace(0, 1, 101)]
         places += [np.zeros(3)] if len(exact.natural) == 3 else []
         best = layer.log_conditional(torch.from_numpy(mode).to(dtype), field)
         for place in places:
@@ -684,7 +683,7 @@ def test_mode_is_the_most_probable_state(case: Case, dtype: torch.dtype) -> None
         return
     if case.cls in HALF_LINES:
         best = layer.log_conditional(torch.from_numpy(mode).to(dtype), field)
-        for place in np.concatenate([np.linspace(-600, 600, 97), np.linspace(-3, 3, 61)]):
+        for place in np.concatenate([np.linspace(-600, 600, 25), np.linspace(-3, 3, 31)]):
             x = torch.full_like(field, place)
             other = layer.log_conditional(x, field)
             assert (other <= best + (2e-4 if dtype == torch.float32 else 1e-9)).all()

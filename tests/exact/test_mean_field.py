@@ -112,8 +112,7 @@ def test_the_clamped_phase_of_one_hidden_layer_is_exact(specification: Specifica
 
 
 @every
-@budgets
-@pytest.mark.parametrize("damping", [0.0, 0.7])
+@pytest.mark.parametrize(("max_sweeps", "damping"), [(1, 0.0), (2, 0.7), (5, 0.0), (1000, 0.7)])
 def test_a_lower_bound_on_the_log_partition_at_every_sweep(
     specification: Specification, max_sweeps: int, damping: float
 ) -> None:
@@ -153,7 +152,7 @@ def test_the_free_energy_never_rises(specification: Specification, clamped: bool
 
 
 @weak
-@pytest.mark.parametrize("damping", [0.3, 0.9])
+@pytest.mark.parametrize("damping", [0.3, 0.7])
 def test_damping_reaches_the_same_solution(specification: Specification, damping: float) -> None:
     machine = build(specification)
     v = start(specification)
@@ -172,9 +171,9 @@ def test_rows_are_solved_apart(specification: Specification, damping: float) -> 
     """A batch gives what its rows give one by one, although they stop at different sweeps."""
     machine = build(specification)
     v = start(specification, 3)
-    together = naive(machine, v, damping=damping, max_sweeps=300)
+    together = naive(machine, v, damping=damping, max_sweeps=60)
     for i in range(len(v)):
-        alone = naive(machine, v[i : i + 1], damping=damping, max_sweeps=300)
+        alone = naive(machine, v[i : i + 1], damping=damping, max_sweeps=60)
         assert bool(alone.converged[0]) == bool(together.converged[i])
         assert int(alone.sweeps[0]) == int(together.sweeps[i])
         for left, right in zip(alone.means, together.means, strict=True):

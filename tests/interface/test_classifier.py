@@ -38,8 +38,7 @@ def flags(rows: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def small(**settings) -> RBMClassifier:
     return RBMClassifier(
-        **{"n_hidden": 5, "epochs": 20, "averaging": None, "learning_rate": 0.05, "random_state": 0}
-        | settings
+        **{"n_hidden": 5, "epochs": 5, "averaging": None, "learning_rate": 0.05, "random_state": 0} | settings
     )
 
 
@@ -62,7 +61,7 @@ def by_hand(classifier: RBMClassifier, X: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_probabilities_are_those_of_enumeration(objective: str) -> None:
     X, y = flags()
-    classifier = small(objective=objective, joint=0.3, learning_rate=0.1).fit(X, y)
+    classifier = small(objective=objective, joint=0.3, learning_rate=0.1, epochs=20).fit(X, y)
     weights = by_hand(classifier, X)
     expected = np.exp(weights - np.logaddexp.reduce(weights, 1)[:, None])
     np.testing.assert_allclose(classifier.predict_proba(X), expected, atol=1e-10)
@@ -100,7 +99,7 @@ def test_densities_are_in_the_units_of_the_data() -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_decisions(objective: str) -> None:
     X, y = blobs()
-    classifier = small(objective=objective, epochs=40).fit(X, y)
+    classifier = small(objective=objective, epochs=20, learning_rate=0.1).fit(X, y)
     assert classifier.score(X, y) > 0.85
     np.testing.assert_allclose(classifier.decision_function(X), classifier.predict_log_proba(X))
     two = y != "cedar"
@@ -216,7 +215,7 @@ def test_whole_weights_are_repetitions(objective: str) -> None:
 
 def test_samples_given_a_label() -> None:
     X, y = blobs(300)
-    classifier = small(objective="joint", n_hidden=8, epochs=100, learning_rate=0.02).fit(X, y)
+    classifier = small(objective="joint", n_hidden=8, epochs=60, learning_rate=0.03).fit(X, y)
     for label in classifier.classes_:
         rows, labels = classifier.sample(200, label=label, sweeps=100, random_state=1)
         assert rows.shape == (200, 2) and set(labels) == {label}
@@ -259,7 +258,7 @@ def test_same_seed_same_bits_and_copies() -> None:
 def test_grids_and_pipelines() -> None:
     X, y = blobs(150)
     search = GridSearchCV(
-        make_pipeline(StandardScaler(), small()),
+        make_pipeline(StandardScaler(), small(epochs=20)),
         {"rbmclassifier__objective": ["discriminative", "joint"]},
         cv=2,
     ).fit(X, y)

@@ -31,7 +31,7 @@ def small(**settings) -> DBM:
 
 @pytest.mark.parametrize("hidden", ["bernoulli", "spin"])
 def test_scores_are_lower_bounds(hidden):
-    dbm = small(hidden=hidden, epochs=300, learning_rate=0.7).fit(PICTURES)
+    dbm = small(hidden=hidden, epochs=200, learning_rate=0.8).fit(PICTURES)
     every = np.array(list(itertools.product([0, 1], repeat=9)))
     scores = dbm.score_samples(every)
     truth = exact_log_likelihood(dbm.machine_.double(), torch.from_numpy(every).double()).numpy()
@@ -73,11 +73,18 @@ def test_transform_gives_the_posterior_means_of_every_layer():
 )
 def test_every_way_to_learn_a_deep_machine_learns(rule):
     """The companions of Taniguchi et al. (2023): each raises the bound on the training rows."""
-    settings = {"rule": rule, "hidden": "spin", "visible": "spin", "epochs": 150, "batch_size": 32}
+    settings = {
+        "rule": rule,
+        "hidden": "spin",
+        "visible": "spin",
+        "epochs": 80,
+        "learning_rate": 0.4,
+        "batch_size": 32,
+    }
     if not isinstance(rule, str):
-        settings |= {"initial": "orthogonal", "learning_rate": 0.1, "epochs": 35}
+        settings |= {"initial": "orthogonal", "learning_rate": 0.2, "epochs": 16}
     if rule == "tap":
-        settings |= {"epochs": 80, "learning_rate": 0.2}
+        settings |= {"learning_rate": 0.2}
     before = small(**settings | {"epochs": 1, "learning_rate": 0.0}).fit(PICTURES).score(PICTURES)
     after = small(**settings).fit(PICTURES).score(PICTURES)
     assert after > before + 0.5
@@ -121,7 +128,7 @@ def test_missing_values_are_filled_in(kind, X, method):
 
 
 def test_a_trained_machine_fills_bars_and_stripes_in_better_than_their_columns_do():
-    rbm = RBM(n_hidden=16, epochs=1000, learning_rate=0.5, random_state=0).fit(PICTURES)
+    rbm = RBM(n_hidden=16, epochs=500, learning_rate=1.0, random_state=0).fit(PICTURES)
     rows = np.repeat(PICTURES[2:-2], 10, axis=0).astype(float)  # neither all black nor all white
     holes = np.random.Generator(np.random.PCG64(3)).random(rows.shape) < 0.3
     filled = rbm.impute(np.where(holes, np.nan, rows), sweeps=60)
@@ -139,13 +146,13 @@ def test_partial_fit_goes_on_and_fit_begins_anew():
 
 
 def test_pretraining_learns_layer_by_layer_before_all_are_trained():
-    settings = {"learning_rate": 0.3, "pretraining": 250, "schedule": "constant"}
+    settings = {"learning_rate": 0.5, "pretraining": 150, "schedule": "constant"}
     start = small(epochs=1, learning_rate=0.1).fit(PICTURES)
     pretrained = small(epochs=1, **settings).fit(PICTURES)
     assert pretrained.n_updates_ == start.n_updates_
     for before, after in zip(start.machine_.couplings, pretrained.machine_.couplings, strict=True):
         assert float(after.weight.detach().norm()) > 3 * float(before.weight.detach().norm())
-    together = small(epochs=200, **settings).fit(PICTURES)
+    together = small(epochs=100, **settings).fit(PICTURES)
     assert together.score(PICTURES) > max(start.score(PICTURES), pretrained.score(PICTURES)) + 0.3
     assert small(epochs=1, pretraining=5, n_hidden=(3,)).fit(PICTURES).transform(PICTURES).shape[1] == 3
 

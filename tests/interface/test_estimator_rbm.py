@@ -38,7 +38,7 @@ ROWS = {
 
 
 def small(**settings) -> RBM:
-    return RBM(**{"n_hidden": 4, "epochs": 20, "random_state": 0} | settings)
+    return RBM(**{"n_hidden": 4, "epochs": 8, "random_state": 0} | settings)
 
 
 def parameters(rbm: RBM) -> list[torch.Tensor]:
@@ -132,7 +132,7 @@ def test_discrete_samples_are_values_of_the_data(rows):
 
 
 def test_real_samples_and_reconstructions_are_in_the_units_of_the_data():
-    rbm = small(n_hidden=10, epochs=100).fit(LINE)
+    rbm = small(n_hidden=10, epochs=40, learning_rate=0.1).fit(LINE)
     drawn = rbm.sample(500)
     # Half and twice the spread of the data are far beyond the noise of 500 draws, and far from standardised.
     assert (np.abs(drawn.mean(0) - LINE.mean(0)) < LINE.std(0) / 2).all()
@@ -204,9 +204,8 @@ def test_same_seed_same_bits():
     np.testing.assert_array_equal(a.sample(20, random_state=1), b.sample(20, random_state=1))
     np.testing.assert_array_equal(a.sample(20), a.sample(20))
     assert (a.sample(20, random_state=1) != a.sample(20, random_state=2)).any()
-    assert small(log_partition="ais").fit(PICTURES).log_partition_ == small(
-        log_partition="ais"
-    ).fit(PICTURES).log_partition_  # fmt: skip
+    first, second = (small(log_partition="ais", ais_temperatures=50).fit(PICTURES) for _ in range(2))
+    assert first.log_partition_ == second.log_partition_
 
 
 def test_no_seed_no_repetition():
@@ -215,17 +214,17 @@ def test_no_seed_no_repetition():
 
 @pytest.mark.parametrize(
     ("optimizer", "learning_rate"),
-    [("adam", 0.02), ("sgd", 1.0), (lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.5), 0.0)],
+    [("adam", 0.05), ("sgd", 1.0), (lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.5), 0.0)],
     ids=["adam", "sgd", "factory"],
 )
 def test_partial_fit_improves_the_score(optimizer, learning_rate):
     rbm = small(n_hidden=8, optimizer=optimizer, learning_rate=learning_rate, centred=False)
     rbm.partial_fit(PICTURES)
     first = rbm.score(PICTURES)
-    for _ in range(200):
+    for _ in range(120):
         rbm.partial_fit(PICTURES)
-    assert rbm.n_updates_ == 201
-    assert [record["step"] for record in rbm.history_] == list(range(1, 202))
+    assert rbm.n_updates_ == 121
+    assert [record["step"] for record in rbm.history_] == list(range(1, 122))
     assert rbm.score(PICTURES) > first + 0.2
 
 
@@ -398,7 +397,7 @@ def test_digits_pipeline_beats_chance():
 
 
 def test_grid_search_takes_the_better_machine():
-    search = GridSearchCV(small(learning_rate=1.0, epochs=200), {"n_hidden": [1, 8]}, cv=3)
+    search = GridSearchCV(small(learning_rate=2.0, epochs=60), {"n_hidden": [1, 8]}, cv=2)
     search.fit(np.tile(PICTURES, (6, 1)))
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.best_params_ == {"n_hidden": 8}

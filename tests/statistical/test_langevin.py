@@ -17,7 +17,7 @@ from harmonium.machine import Statistics
 
 from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
 
-ROWS = 40_000
+ROWS = 20_000
 SWEEPS = 8
 MACHINES = {
     "visible": lambda: [hm.Gaussian(3), hm.Bernoulli(4)],
@@ -97,7 +97,7 @@ def test_uncorrected_kernels_are_caught(name, kernel):
     assert z > limit
 
 
-@pytest.mark.parametrize(("batch", "rows", "sweeps"), [(1, 500, 2), (100, 10_000, 8), (512, 10_240, 8)])
+@pytest.mark.parametrize(("batch", "rows", "sweeps"), [(1, 200, 2), (100, 4_000, 8), (512, 10_240, 8)])
 @pytest.mark.parametrize("kernel", [CORRECT[0], CORRECT[1], CORRECT[3], CORRECT[4]], ids=repr)
 def test_the_law_does_not_depend_on_the_batch(kernel, batch, rows, sweeps):
     z, limit = drift("visible", kernel, batch, rows, sweeps)

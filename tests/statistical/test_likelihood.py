@@ -22,7 +22,7 @@ CASES = [(name, seed) for seed in range(4) for name in MACHINES][:22]
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_ais_is_within_three_standard_errors_of_the_exact_value(name, seed):
     made = machine(name, seed=seed, scale=1.0)
-    estimate = ais(made, chains=600, temperatures=100, seed=seed)
+    estimate = ais(made, chains=600, temperatures=50, seed=seed)
     exact = exact_log_partition(made)
     assert abs(estimate.value - exact) < 3 * estimate.standard_error + 1e-12
     assert estimate.lower <= exact + 1e-12
@@ -31,9 +31,10 @@ def test_ais_is_within_three_standard_errors_of_the_exact_value(name, seed):
 
 
 def test_the_standard_error_is_the_spread_of_repeated_estimates():
-    """With 200 repetitions a ratio of standard deviations beyond [0.8, 1.25] has probability below 1e-3."""
+    """With 125 repetitions a ratio of standard deviations beyond [0.8, 1.25] has probability below 1e-3."""
     made = machine("bernoulli-spin", scale=1.5)
-    runs = [ais(made, chains=50, temperatures=30, reverse=False, seed=seed) for seed in range(200)]
+    data = exact_states(made, 100, torch.Generator().manual_seed(0))[0]
+    runs = [ais(made, chains=50, temperatures=30, data=data, reverse=False, seed=seed) for seed in range(125)]
     spread = float(torch.tensor([run.value for run in runs], dtype=torch.float64).std())
     stated = float(torch.tensor([run.standard_error for run in runs], dtype=torch.float64).mean())
     assert 0.8 < stated / spread < 1.25
@@ -43,17 +44,20 @@ def test_the_mean_weight_is_unbiased_even_with_few_temperatures():
     """E[exp(estimate)] = Z at any number of temperatures; failure rate 1e-3."""
     made = machine("categorical-bernoulli", scale=0.8)
     exact = exact_log_partition(made)
-    runs = [ais(made, chains=200, temperatures=3, reverse=False, seed=seed).value for seed in range(100)]
+    data = exact_states(made, 100, torch.Generator().manual_seed(0))[0]
+    runs = [
+        ais(made, chains=500, temperatures=3, data=data, reverse=False, seed=seed).value for seed in range(40)
+    ]
     ratios = (torch.tensor(runs, dtype=torch.float64) - exact).exp().unsqueeze(-1)
     z, limit = largest_z(ratios, torch.ones(1, dtype=torch.float64))
     assert z < limit
 
 
 def test_the_bounds_hold_with_few_temperatures():
-    """42 runs. In 525 such runs the lower bound failed 3 times and the upper 7: at 2 % each, 6 or more
-    failures among 42 have probability 2e-4."""
+    """36 runs. In 525 such runs the lower bound failed 3 times and the upper 7: at 2 % each, 6 or more
+    failures among 36 have probability 1e-4. Truncated units are slow; their bounds are looked at above."""
     below = above = 0
-    for name in MACHINES:
+    for name in (name for name in MACHINES if name not in ("sparse-bernoulli", "binomial-relu")):
         for seed in range(2):
             made = machine(name, seed=seed, scale=1.0)
             exact = exact_log_partition(made)

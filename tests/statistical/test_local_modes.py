@@ -24,8 +24,9 @@ DEEP = {
     "mixed": lambda: [hm.Spin(3), hm.Bernoulli(2), hm.Categorical(1, 3)],
     "three hidden": lambda: [hm.Bernoulli(2), hm.Spin(2), hm.Bernoulli(2), hm.Spin(1)],
 }
-REPLICATES = 25
-CHAINS = 250
+REPLICATES = 12
+CHAINS = 800
+"""As many cost little more than a third of them: an estimate waits for the last pair."""
 
 
 def deep(name: str, scale: float = 0.6) -> hm.BoltzmannMachine:
@@ -90,7 +91,8 @@ class Shortcut(PairKernel):
 
 @pytest.mark.parametrize("name", DEEP)
 def test_each_phase_and_the_gradient_are_unbiased_and_marginalising_takes_variance_away(name):
-    """The total variance over statistics; its own relative error is about 0.1 from so many replicates."""
+    """The total variance over statistics; its own relative error is about 0.2 from so many replicates, and it
+    falls to less than a half."""
     made, variance = deep(name), {}
     given, alone = truth(made, clamped=True), truth(made, clamped=False)
     for marginalise in (False, True):
@@ -104,12 +106,14 @@ def test_each_phase_and_the_gradient_are_unbiased_and_marginalising_takes_varian
     assert variance[True] < variance[False]
 
 
-@pytest.mark.parametrize("marginalise", [False, True], ids=["plain", "marginalised"])
 @pytest.mark.parametrize("name", DEEP)
-def test_gibbs_pairs_from_local_modes_are_unbiased_too(name, marginalise):
-    """Such pairs meet in the even layers, while these readings see the odd ones too."""
+def test_gibbs_pairs_from_local_modes_are_unbiased_too(name):
+    """Such pairs meet in the even layers, while these readings see the odd ones too; one of the two phases is
+    marginalised.
+    """
     made = deep(name, 0.8 if name == "spin" else 1.2)  # spins differ by 2, and their pairs meet late
     for clamped in (True, False):
+        marginalise = clamped == (name in ("bernoulli", "mixed"))
         found = estimates(made, clamped=clamped, coupling=hm.couplings.Gibbs(), marginalise=marginalise)
         z, limit = largest_z(found, truth(made, clamped=clamped))
         assert z < limit
@@ -119,7 +123,7 @@ def test_gibbs_pairs_from_local_modes_are_unbiased_too(name, marginalise):
 def test_the_shortcut_with_a_single_chain_is_caught(name):
     made = deep(name)
     for clamped in (True, False):
-        found = estimates(made, clamped=clamped, coupling=Shortcut())
+        found = estimates(made, clamped=clamped, coupling=Shortcut(), replicates=20)
         z, limit = largest_z(found, truth(made, clamped=clamped))
         assert z > 2 * limit
 
@@ -127,7 +131,7 @@ def test_the_shortcut_with_a_single_chain_is_caught(name):
 @pytest.mark.parametrize("name", DEEP)
 def test_local_modes_without_a_correction_are_biased(name):
     made = deep(name, 1.0)
-    found = estimates(made, clamped=False, replicates=2 * REPLICATES)
+    found = estimates(made, clamped=False, replicates=25)
     z, limit = largest_z(found, truth(made, clamped=False))
     assert z > 2 * limit
 

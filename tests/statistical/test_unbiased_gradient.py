@@ -31,8 +31,9 @@ HIDDEN = {
 }
 HORIZONS = [(1, 1, 1), (3, 10, 1), (2, 8, 3)]
 EVERY = [(visible, hidden) for visible in VISIBLE for hidden in HIDDEN]
-IN_TURN = [(*names, HORIZONS[(i + j) % 3]) for i, names in enumerate(EVERY) for j in (0, 1)]
-"""Two horizons for every machine, five machines or more for every horizon: their weights know no machine."""
+IN_TURN = [(*names, HORIZONS[(i + j) % 3]) for i, names in enumerate(EVERY) for j in range(2 - i % 2)]
+"""Two horizons for every machine of one hidden layer and one for the others, whose pairs are slower; three
+machines or more for every horizon: their weights know no machine."""
 
 
 @cache

@@ -13,7 +13,7 @@ import harmonium as hm
 
 from .support import largest_z
 
-ROWS, REPLICATES = 50, 25
+ROWS, COPIES, REPLICATES = 50, 5, 12
 RULES = {"ucd": lambda: hm.rules.ucd(2, 6), "ucd_lmi": lambda: hm.rules.ucd_lmi()}
 
 
@@ -29,9 +29,9 @@ def test_weighted_gradients_are_right_on_average(rule: str, hidden: tuple[int, .
     with torch.no_grad():
         for parameter in machine.parameters():
             parameter.normal_(0, 0.7, generator=generator)
-    v = machine.random_states(ROWS, seed=generator)[0]
-    weights = torch.rand(ROWS, generator=generator).double() ** 4
-    weights[:5] = 0.0
+    v = machine.random_states(ROWS, seed=generator)[0].repeat(COPIES, 1)
+    weights = torch.rand(len(v), generator=generator).double() ** 4
+    weights[:25] = 0.0
     weights += 30 * (v[:, 0] > 0) * weights  # which the unweighted gradient would miss by far
     if gaps:
         v[torch.rand(v.shape, generator=generator) < 0.3] = torch.nan
