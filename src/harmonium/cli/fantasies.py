@@ -47,7 +47,7 @@ class Fantasies:
         self._encoder, self._width = coding.encoder, machine.visible_width - coding.label_width
         self._shape = (*shape, 1)[:3]
         self._number, self._sweeps = number, sweeps
-        self._noise: int | torch.Generator = seed  # the machine may move before the first images are asked for
+        self._noise: int | torch.Generator = seed  # training may move the machine before it is drawn from
         self._states: States | None = None
         rows = spread(Rows.of(beginning.X, dtype=machine.dtype, missing=True), _ROWS)
         values = self._decoded(rows)
