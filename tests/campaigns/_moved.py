@@ -207,11 +207,14 @@ def machine_init(original: Callable[..., None]) -> Callable[..., None]:
             for layer in layers:
                 if isinstance(layer, Layer):
                     layer.to("cpu")
-        seed = kwargs.get("seed")
-        if not inside and isinstance(seed, torch.Generator) and PretendGenerator.has(seed):
-            kwargs["seed"] = _Generator()
-            kwargs["seed"].set_state(seed.get_state())
+        seed, plain = kwargs.get("seed"), _Generator()
+        lent = not inside and isinstance(seed, torch.Generator) and PretendGenerator.has(seed)
+        if lent:
+            plain.set_state(seed.get_state())
+            kwargs["seed"] = plain
         original(self, layers, *args, **kwargs)
+        if lent:
+            seed.set_state(plain.get_state())
         if not inside:
             self.to(DEVICE)
 
