@@ -153,17 +153,12 @@ class _Mode(TorchDispatchMode):
         return _run(func, args, kwargs or {})
 
 
-def _never(error: Exception) -> bool:
-    return False
-
-
 @contextmanager
-def pretend_device(exempt: Exempt = _never) -> Iterator[Counts]:
+def pretend_device(exempt: Exempt = lambda error: False) -> Iterator[Counts]:
     """Makes ``DEVICE`` be there, and counts what is asked of it.
 
     Args:
-        exempt: asked before something fails with an error that a GPU would make; what it says True to is done
-            nevertheless.
+        exempt: asked with an error that a GPU would make, True where the work is to be done nevertheless.
     """
     PretendTensor.counts = Counts()
     PretendTensor.exempt = staticmethod(exempt)

@@ -70,6 +70,7 @@ class Moved:
     def __init__(self, report: Path, limit: float, cases: int | None) -> None:
         self._report, self._limit, self._cases = report, limit, cases
         self._faults: list[str] = []
+        self._late = False
         self._stack = ExitStack()
 
     def start(self) -> None:
@@ -117,6 +118,7 @@ class Moved:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         def late(number: int, frame: Any) -> None:
+            self._late = True
             raise TimeoutError(f"more than {self._limit:g} CPU seconds")
 
         before = signal.signal(signal.SIGPROF, late)
@@ -131,7 +133,8 @@ class Moved:
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
         report = yield
         if call.when == "call" or not report.passed:
-            found = {"test": item.nodeid, "outcome": report.outcome, "faults": self._faults}
+            outcome = "cut short" if self._late else report.outcome
+            found = {"test": item.nodeid, "outcome": outcome, "faults": self._faults}
             found["launches"] = self._counts.launches.total()
             if call.excinfo is not None:
                 found["error"] = f"{call.excinfo.typename}: {str(call.excinfo.value)[:400]}"
@@ -139,7 +142,7 @@ class Moved:
             with self._report.open("a") as file:
                 file.write(json.dumps(found) + "\n")
             self._counts.clear()
-        self._faults = []
+        self._faults, self._late = [], False
         return report
 
 
@@ -204,11 +207,14 @@ def machine_init(original: Callable[..., None]) -> Callable[..., None]:
             for layer in layers:
                 if isinstance(layer, Layer):
                     layer.to("cpu")
-        seed = kwargs.get("seed")
-        if not inside and isinstance(seed, torch.Generator) and PretendGenerator.has(seed):
-            kwargs["seed"] = _Generator()
-            kwargs["seed"].set_state(seed.get_state())
+        seed, plain = kwargs.get("seed"), _Generator()
+        lent = not inside and isinstance(seed, torch.Generator) and PretendGenerator.has(seed)
+        if lent:
+            plain.set_state(seed.get_state())
+            kwargs["seed"] = plain
         original(self, layers, *args, **kwargs)
+        if lent:
+            seed.set_state(plain.get_state())
         if not inside:
             self.to(DEVICE)
 

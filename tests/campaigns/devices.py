@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     for fault, times in faults.most_common():
         print(f"fault, {times} times: {fault}")
     for each in found:
-        if each["outcome"] in ("failed", "lost"):
+        if each["outcome"] in ("failed", "cut short", "lost"):
             print(f"{each['test']}: {each.get('error', 'lost')} ({each.get('place', '')})")
     print(f"{_counted(found)}, {len(faults)} faults")
     return int(bool(faults))

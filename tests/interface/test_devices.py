@@ -522,6 +522,13 @@ def test_annealing_is_played_from_a_graph(monkeypatch: pytest.MonkeyPatch) -> No
     assert counts.launches["graph"] == 3
 
 
+def test_a_tensor_that_changes_its_shape_in_place_has_the_new_one() -> None:
+    with pretend_device():  # x @ y ends with such a change
+        x, y = torch.ones(3, device=DEVICE), torch.ones(3, 2, device=DEVICE)
+        assert (x @ y).shape == (2,)
+        assert (x @ y @ torch.ones(2, device=DEVICE)).item() == 6
+
+
 def test_a_graph_takes_nothing_from_the_host() -> None:
     """What a recording must not do fails here as on a GPU."""
     with pretend_device():

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from harmonium import _random
@@ -46,7 +47,7 @@ class Fantasies:
         self._encoder, self._width = coding.encoder, machine.visible_width - coding.label_width
         self._shape = (*shape, 1)[:3]
         self._number, self._sweeps = number, sweeps
-        self._generator = _random.as_generator(seed, machine.device)
+        self._noise: int | torch.Generator = seed  # training may move the machine before it is drawn from
         self._states: States | None = None
         rows = spread(Rows.of(beginning.X, dtype=machine.dtype, missing=True), _ROWS)
         values = self._decoded(rows)
@@ -66,9 +67,10 @@ class Fantasies:
 
         Of bit-planes, whose means are no grey levels, the states themselves.
         """
+        self._noise = _random.as_generator(self._noise, machine.device)
         if self._states is None:
-            self._states = machine.random_states(self._number, seed=self._generator)
-        self._states = run(machine, Gibbs(), self._states, self._sweeps, seed=self._generator)
+            self._states = machine.random_states(self._number, seed=self._noise)
+        self._states = run(machine, Gibbs(), self._states, self._sweeps, seed=self._noise)
         hamiltonian = machine.hamiltonian()
         planes = isinstance(self._encoder, BitPlanes)
         v = hamiltonian.seen(self._states) if planes else visible_means(hamiltonian, self._states)

@@ -97,6 +97,7 @@ def _iterate(
     sweeps = torch.full((rows,), max_sweeps, device=device)
     active = torch.arange(rows, device=device)
     ended = torch.zeros(rows, dtype=torch.bool, device=device)
+    ends: list[tuple[Tensor, Tensor, Tensor]] = []  # places, status and sweeps of the rows that have left
     current = point
     rate: Damping = 0.0 if damping == "adaptive" else float(damping)
     last: Tensor | None = None
@@ -117,8 +118,7 @@ def _iterate(
             moved.put(place, current.take(place))
         if behind or bool(fresh.any()):
             reason = torch.where(lost, int(Status.UNBOUNDED), int(Status.CONVERGED))
-            status[active] = torch.where(fresh, reason, status[active])
-            sweeps[active] = torch.where(fresh, number, sweeps[active])
+            status, sweeps = torch.where(fresh, reason, status), torch.where(fresh, number, sweeps)
             ended |= fresh
         if damping == "adaptive":
             rate = _adapted(rate, change, last)
@@ -130,14 +130,17 @@ def _iterate(
         if gone * _CROWD >= len(active) or (not behind and bool(lost.any())):
             rest, place = _host.parted(ended, gone)
             point.put(active[place], current.take(place))
-            active, ended = active[rest], ended[rest]
+            ends.append((active[place], status[place], sweeps[place]))
+            active, ended, status, sweeps = active[rest], ended[rest], status[rest], sweeps[rest]
             scheme, current = scheme.take(rest), current.take(rest)
             rate = rate if isinstance(rate, float) else rate[rest]
             last = None if last is None else last[rest]
     if len(active) == rows:
         return current, status, sweeps
     point.put(active, current)
-    return point, status, sweeps
+    places, status, sweeps = (torch.cat(each) for each in zip(*ends, (active, status, sweeps), strict=True))
+    order = places.argsort()
+    return point, status[order], sweeps[order]
 
 
 def check_settings(tolerance: float, damping: DampingLike, max_sweeps: int) -> None:

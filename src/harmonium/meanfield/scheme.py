@@ -45,15 +45,12 @@ class Point(NamedTuple):
 
     def where(self, rows: Tensor, other: Point) -> Point:
         """These rows where ``rows`` is True, (batch,), and those of another point elsewhere."""
-        return Point(
-            *(
-                [
-                    torch.where(rows.view(-1, *[1] * (x.dim() - 1)), x, y)
-                    for x, y in zip(part, others, strict=True)
-                ]
-                for part, others in zip(self, other, strict=True)
-            )
-        )
+
+        def chosen(x: Tensor, y: Tensor) -> Tensor:
+            return x if x is y else torch.where(rows.view(-1, *[1] * (x.dim() - 1)), x, y)
+
+        pairs = (zip(part, others, strict=True) for part, others in zip(self, other, strict=True))
+        return Point(*([chosen(x, y) for x, y in pair] for pair in pairs))
 
     def copy(self) -> Point:
         """A copy that shares no memory."""

@@ -82,8 +82,8 @@ class ClassifierFeatures(nn.Module):
             TypeError, ValueError: images and labels of different lengths, labels that are no integers from 0,
                 or shapes that do not fit.
         """
-        x = torch.as_tensor(np.asarray(images)).to(device, torch.float32)
-        y = torch.as_tensor(np.asarray(labels))
+        x, y = (torch.as_tensor(z if isinstance(z, Tensor) else np.asarray(z)) for z in (images, labels))
+        x = x.to(device, torch.float32)
         shape = tuple(image_shape) if image_shape is not None else tuple(x.shape[1:])
         if len(shape) not in (2, 3) or prod(shape) != prod(x.shape[1:]):
             raise ValueError(

@@ -62,13 +62,14 @@ def plane(
     rows = figure.subplots(2, len(panels), squeeze=False)
     for (caption, density), upper, lower in zip(panels.items(), *rows, strict=True):
         with torch.no_grad():
-            values = torch.as_tensor(density(grid)).double().reshape(_POINTS, _POINTS)
+            values = torch.as_tensor(density(grid)).cpu().double().reshape(_POINTS, _POINTS)
         _checks.finite(values, f"panels[{caption!r}]")
         shown = (values - values.max()).clamp(min=-_SHOWN)
         upper.imshow(shown.numpy(), origin="lower", extent=extent, aspect="auto", cmap="viridis")
         upper.set_title(caption, fontsize=8)
         if caption in samples:
-            points = np.asarray(samples[caption])
+            points = samples[caption]
+            points = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points)
             lower.plot(points[:, 0], points[:, 1], ".", markersize=1, color="0.2")
         lower.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
         for each in (upper, lower):
