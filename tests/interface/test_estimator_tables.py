@@ -306,3 +306,12 @@ def test_missing_cells_with_too_many_states_to_sum_over():
     rbm = small(n_hidden=30, epochs=1, log_partition="ais", ais_temperatures=5).fit(X)
     with pytest.raises(ValueError, match=r"X: expected rows whose missing cells .* impute\(X\)"):
         rbm.score_samples(np.where(np.eye(40, 3) > 0, np.nan, X))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_drawn_whole_numbers_fit_their_type(library: str) -> None:
+    frame, random = pytest.importorskip(library).DataFrame, np.random.default_rng(0)
+    table = frame({"small": random.integers(0, 60, 200).astype(np.uint8), "real": random.normal(size=200)})
+    rbm = RBM(2, visible="gaussian", max_updates=5, random_state=0).fit(table)
+    drawn = np.asarray(rbm.sample(500, sweeps=1, random_state=1)["small"])
+    assert drawn.dtype == np.uint8 and drawn.min() == 0 and drawn.max() < 120

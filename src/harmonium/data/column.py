@@ -16,6 +16,7 @@ from harmonium.data.sheet import Cells
 
 COLUMN_KINDS = tuple(CODINGS)
 
+_WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _FEW = 10  # different whole numbers at most, and rows for each at least _REPEATED, to be taken for labels
 _REPEATED = 5
 _TEXTS = 20  # more different texts than these, in more than half of the rows, are names and no categories
@@ -105,9 +106,14 @@ class Column:
         return states
 
     def decode(self, states: Array) -> Array:
-        """Cells (rows,) from states or means; columns of whole numbers are rounded."""
+        """Cells (rows,) from states or means; whole numbers rounded to the nearest that their type has."""
         cells = self.coding.decode(states)
-        return np.round(cells) if "int" in self.dtype.lower() and cells.dtype.kind == "f" else cells
+        name = self.dtype.lower().partition("[")[0]
+        if cells.dtype.kind != "f" or name not in _WHOLE:
+            return cells
+        limits = np.iinfo(name)
+        largest = limits.max if limits.bits < 64 else np.nextafter(float(limits.max), 0)
+        return np.clip(np.round(cells), limits.min, largest)
 
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types."""
