@@ -2,6 +2,7 @@
 
     python experiments/cost_model.py               # the tables: what the formulas say
     python experiments/cost_model.py --measure     # one and two processes on this computer, beside them
+    python experiments/cost_model.py --race        # by the clock, at 784 × 1000; wants an idle computer
 
 The measurement takes from one process what an update costs in all, and what of it stays whatever the chains
 and shards of a process: t(chains, shards) = a · chains + b · shards + c, where c is read off from few chains
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log, log2
@@ -237,16 +239,62 @@ def compare(chains: int) -> None:
     print(f"a sum of {N * M + N + M:,} numbers in 2: {two['sum'][0]:.4f} CPU s, {two['sum'][1]:.4f} s")
 
 
+def update(shards: int | None) -> float:
+    """The median wall seconds of an update of PCD-5, 784 × 1000, 1,000 chains, in this process of several."""
+    import torch
+
+    import harmonium as hm
+
+    torch.set_num_threads(1)
+    X = (torch.rand(4000, N, generator=torch.Generator().manual_seed(0)) < 0.15).float()
+    made = hm.BoltzmannMachine([hm.Bernoulli(N), hm.Bernoulli(1000)], seed=0)
+    times: list[float] = []
+    with hm.distributed.together("cpu") if shards else nullcontext():
+        hm.train(
+            made, X, rule=hm.rules.pcd(5, 1000), updates=45, batch_size=1000, learning_rate=0.02, seed=0,
+            callbacks=[lambda _: times.append(time.perf_counter())], progress=False,
+            distributed="auto" if shards else None, shards=shards,
+        )  # fmt: skip
+    spent = [b - a for a, b in pairwise(times[5:])]
+    return statistics.median(spent) if spent else 0.0  # callbacks belong to the process that leads
+
+
+def race(rounds: int = 5) -> None:
+    ways = {"1 process": (1, 0), "2, in 2 shards": (2, 2), "2, in 8 shards": (2, 8)}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, (processes, shards) in ways.items():
+            alone = [sys.executable]
+            several = [*alone, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+            command = [*(several if processes > 1 else alone), __file__, "--update", str(shards)]
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+            seconds[name].append(float(done.stdout.splitlines()[0]))
+    print("| | seconds an update, median | times as fast as one, in each round |")
+    print("|---|---|---|")
+    for name, found in seconds.items():
+        gains = [f"{one / each:.2f}" for one, each in zip(seconds["1 process"], found, strict=True)]
+        print(f"| {name} | {statistics.median(found):.3f} | {', '.join(gains)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--chains", type=int, default=1000)
+    parser.add_argument("--race", action="store_true")
     parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--update", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.work:
         found = measured(*chosen.work)
         if os.environ["RANK"] == "0":
             print(json.dumps(found))
+    elif chosen.update is not None:
+        found = update(chosen.update or None)
+        if os.environ.get("RANK", "0") == "0":
+            print(found)
+    elif chosen.race:
+        race()
     elif chosen.measure:
         compare(chosen.chains)
     else:
