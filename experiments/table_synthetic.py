@@ -3,13 +3,12 @@
     python experiments/table_synthetic.py
 
 Breast cancer and wine with their classes, a quarter of the rows for the test, 5 splits. A machine learns the
-training rows with the class as a column of categories, or there is one for each class, and 2000 rows are
-drawn. A random forest and a logistic regression learn from real rows, and from as many drawn ones, and are
-tested on real ones; the
-largest difference and the mean of the differences of two columns' correlation, real and drawn, beside those
-of the training and the test rows; and the median distance to the nearest training row, of drawn and of test
-rows, in standardised columns. "copies" are drawn rows nearer to a training row than any but 1 % of the test
-rows are.
+training rows with the class as a column of categories, or there is one for each class, or one in which the
+class moves the means of all columns, and 2000 rows are drawn. A random forest and a logistic regression learn
+from real rows, and from as many drawn ones, and are tested on real ones; the largest difference and the mean
+of the differences of two columns' correlation, real and drawn, beside those of the training and the test
+rows; and the median distance to the nearest training row, of drawn and of test rows, in standardised columns.
+"copies" are drawn rows nearer to a training row than any but 1 % of the test rows are.
 """
 
 from __future__ import annotations

@@ -163,20 +163,19 @@ def test_a_healthy_run_is_not_blamed(run: str) -> None:
 
 
 def test_a_machine_that_freezes_on_its_data_is_not_blamed() -> None:
-    """Learnt to the end: large fields, and a likelihood near the best, -2.60 for 14 pictures, two twice.
-
-    Four starts ended between -3.43 and -3.10; which of them is a matter of rounding. Noise has -6.24.
-    """
+    """Learnt to the end: large fields, and a likelihood near the best, -2.60 for 14 pictures, two twice."""
     few = torch.from_numpy(hm.data.bars_and_stripes(3)).double()
-    made = hm.BoltzmannMachine([hm.Bernoulli(9), hm.Bernoulli(8)]).double()
+    made = hm.BoltzmannMachine([hm.Bernoulli(9), hm.Bernoulli(10)]).double()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        train(made, few, rule=hm.rules.exact(), updates=600, learning_rate=1.0, batch_size=16)
+        train(
+            made, few, rule=hm.rules.exact(), updates=600, learning_rate=0.5, momentum=0.5, batch_size=16
+        )  # without momentum rounding decides which of several ends is reached
         single = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(10)])
         train(single, PICTURES[3:4], rule=hm.rules.cd(), updates=100, learning_rate=30.0)
     best = hm.likelihood.exact_log_likelihood(single.double(), PICTURES[3:4].double())
     assert float(best) > -1e-3
-    assert float(hm.likelihood.exact_log_likelihood(made, few).mean()) > -3.7
+    assert float(hm.likelihood.exact_log_likelihood(made, few).mean()) > -3.2
 
 
 @pytest.mark.parametrize("record_every", [1, 7, 1000])

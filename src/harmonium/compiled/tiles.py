@@ -23,9 +23,8 @@ def whole(first: int, last: int, x: Any, zero: int, out: Any, wrong: Any) -> Non
         values, bytes_, off = x[row], out[row], np.float32(0)
         for i in range(len(values)):
             bytes_[i] = np.uint8(np.int32(values[i] + shift))
-            number = np.float32(
-                np.int32(bytes_[i]) - np.int32(zero)
-            )  # floats might be added in another order
+            # Whole numbers are subtracted, as floats might be added in another order.
+            number = np.float32(np.int32(bytes_[i]) - np.int32(zero))
             off += abs(number - values[i])  # the square of little would be 0
         wrong[row] = off != 0
 
