@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraint
 PACKAGE := .venv/.package
 STAMP := .venv/.complete
 
+# What is imported is compiled once, whatever the environment says: pip leaves that to the first import.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test bench docs lint clean
 .DEFAULT_GOAL := help
 
