@@ -121,10 +121,11 @@ def test_the_statistics_are_the_derivative_of_the_free_energy(name: str, order: 
             for l, theta in enumerate(along.thetas)
             for t, d in zip(scheme(hamiltonian).statistics(l, point), theta, strict=True)
         )
-        slope += sum(
-            float((scheme(hamiltonian).products(l, point, one) * d).sum().detach())
-            for l, d in enumerate(along.couplings)
-        )
+        for l, (below, above, _) in enumerate(hamiltonian.edges):
+            products = point.means[below].t() @ point.means[above]
+            covariances = scheme(hamiltonian).covariances(l, point, one)
+            products = products if covariances is None else products + covariances
+            slope += float((products * along.couplings[l]).sum().detach())
         step, values = 1e-5, []
         for sign in (1, -1):
             moved = replace(

@@ -24,16 +24,19 @@ def draw(
     first: int, last: int, fields: Any, bias: Any, gain: Any, low: Any, key: Any, mirrored_from: int, x: Any
 ) -> None:
     """Draws x given fields; if not 0, row mirrored_from + i mirrors the noise of row i."""
-    state, noise = stream(), room_for(len(bias))
+    n = len(bias)
+    state, noise, s = stream(), room_for(n), row_of(n)
     for row in range(first, last):
         mirrored = 0 < mirrored_from <= row
         seed(state, key, row - mirrored_from if mirrored else row)
         fill(noise, state)
         if mirrored:
             mirror(noise)
-        for i in range(len(bias)):
-            up, _ = sigmoid(gain[i] * (fields[row, i] + bias[i]))
-            x[row, i] = np.float32(1) if noise[i] < up else low[i]
+        field, drawn = fields[row], x[row]
+        for i in range(n):
+            s[i] = gain[i] * (field[i] + bias[i])
+        for i in range(n):
+            drawn[i] = np.float32(1) if noise[i] < sigmoid(s[i])[0] else low[i]
 
 
 @jit

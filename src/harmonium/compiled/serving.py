@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, Protocol
@@ -36,7 +37,7 @@ class Machine(Protocol):
 
 COMPILED = find_spec("numba") is not None
 """Whether compiled code can be had (the extra ``fast``)."""
-VALUES = ((0.0, 1.0), (-1.0, 1.0))
+VALUES = frozenset(((0.0, 1.0), (-1.0, 1.0)))
 """What units that compiled code knows can be."""
 SHARES = 32
 """Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay."""
@@ -56,7 +57,7 @@ def single(like: Tensor) -> bool:
 
 def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
     """Whether it is there for units with these values."""
-    return single(like) and all(value in VALUES for value in values)
+    return single(like) and VALUES.issuperset(values)
 
 
 def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
@@ -115,10 +116,14 @@ def whole_numbers_pay(machine: Machine, like: Tensor, rows: int) -> bool:
 def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
     """Bias, gain and lower value of every unit of some layers, side by side."""
     rows = [bias.detach().numpy() for bias in biases]
-    low, high = np.array([value or VALUES[0] for value in values], np.float32).T
-    widths = [len(row) for row in rows]
     bias = np.ascontiguousarray(rows[0]) if len(rows) == 1 else np.concatenate(rows)
-    return bias, np.repeat(high - low, widths), np.repeat(low, widths)
+    return bias, *_gain_and_low(tuple(len(row) for row in rows), tuple(values))
+
+
+@lru_cache(maxsize=64)
+def _gain_and_low(widths: tuple[int, ...], values: tuple[Values, ...]) -> tuple[Any, Any]:
+    low, high = np.array([value or (0.0, 1.0) for value in values], np.float32).T
+    return np.repeat(high - low, widths), np.repeat(low, widths)
 
 
 def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_from: int = 0) -> Tensor:
@@ -153,6 +158,9 @@ def over_tiles(name: str, shares: int, *arguments: Any) -> None:
 def _cut(function: Callable[..., object], shares: int, least: int, arguments: Sequence[Any]) -> None:
     arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
     threads = min(torch.get_num_threads(), max(shares // least, 1))
+    if threads == 1:
+        function(0, shares, *arrays)
+        return
     cuts = list(pairwise(shares * part // threads for part in range(threads + 1)))
     share_out(lambda part: function(*cuts[part], *arrays), threads)
 

@@ -79,14 +79,14 @@ class MeanField(Expectation):
             )
         if task.row_weights is not None and len(bounded) == len(v) and (self.clamped or self.start == "data"):
             bounded = bounded * task.row_weights
-        each = bounded * (task.weight / bounded.sum())
-        thetas = [
-            [each.to(t.dtype) @ t for t in scheme.statistics(l, point)]
-            for l in range(len(hamiltonian.layers))
-        ]
-        task.into.add_sums(
-            thetas, [scheme.products(l, point, each) for l in range(len(hamiltonian.couplings))]
-        )
+        each = (bounded * (task.weight / bounded.sum())).to(hamiltonian.dtype)
+        for l in range(len(hamiltonian.layers)):
+            task.into.add_terms(l, scheme.statistics(l, point), each)
+        for edge, (l, m) in enumerate(hamiltonian.graph.edges):
+            weight = each / 2 if l == m else each
+            task.into.add_products(
+                edge, point.means[l], point.means[m], weight, scheme.covariances(edge, point, weight)
+            )
         name = "clamped_mean_field" if self.clamped else "mean_field"
         diagnostics = {
             f"{name}_sweeps": swept,

@@ -66,8 +66,8 @@ class Statistics:
         means = read[0] if len(read) == 1 else [torch.cat(parts) for parts in zip(*read, strict=True)]
         if isinstance(weight, Tensor) and len(read) > 1:
             weight = weight.repeat(len(read))
-        for sums, (l, m) in zip(self._couplings, hamiltonian.graph.edges, strict=True):
-            sums.add(means[l], means[m], weight / 2 if l == m else weight)
+        for edge, (l, m) in enumerate(hamiltonian.graph.edges):
+            self.add_products(edge, means[l], means[m], weight / 2 if l == m else weight)
 
     def _read(
         self,
@@ -79,6 +79,7 @@ class Statistics:
     ) -> list[Tensor]:
         """Adds the sums of t_l and returns the values of x_l."""
         means = list(states)
+        each: Tensor | None = None
         for l, layer in enumerate(hamiltonian.layers):
             if l in summed:
                 field = fields[l] if l in fields else hamiltonian.field(l, states)
@@ -86,10 +87,27 @@ class Statistics:
                 means[l] = terms[0]
             else:
                 terms = layer.statistics(states[l])
-            for total, term in zip(self.thetas[l], terms, strict=True):
-                each = weight if isinstance(weight, Tensor) else term.new_full((len(term),), weight)
-                total.addmv_(term.t(), each.to(term.dtype))  # a third of the time of sums of columns
+            if each is None:
+                first = terms[0]
+                if isinstance(weight, Tensor):
+                    each = weight.to(first.dtype)
+                else:
+                    each = first.new_full((len(first),), weight)
+            self.add_terms(l, terms, each)
         return means
+
+    def add_terms(self, layer: int, terms: Sequence[Tensor], weight: Tensor) -> None:
+        """Adds Σ_rows weight · t_l, with weights (batch,) and t_l in the order of ``thetas``."""
+        for total, term in zip(self.thetas[layer], terms, strict=True):
+            total.addmv_(term.t(), weight)  # a third of the time of sums of columns
+
+    def add_products(
+        self, edge: int, x: Tensor, y: Tensor, weight: float | Tensor, more: Tensor | None = None
+    ) -> None:
+        """Adds Σ_rows weight · x ⊗ y to the sum of an edge, and ``more``, which is its own from now on."""
+        self._couplings[edge].add(x, y, weight)
+        if more is not None:
+            self._couplings[edge].grow(more)
 
     def add_sums(self, thetas: Sequence[Sequence[Tensor]], couplings: Sequence[Tensor]) -> None:
         """Adds sums that were made elsewhere, in the shapes of the attributes."""

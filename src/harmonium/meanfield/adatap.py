@@ -98,11 +98,10 @@ class AdaTAP(Scheme):
             total = total + self.entropy(l, point) + unit.sum(-1, dtype=torch.float64)
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
-    def products(self, edge: int, point: Point, weight: Tensor) -> Tensor:
-        """Means, and the Gaussian's covariances."""
+    def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor:
+        """The Gaussian's."""
         D, g, _, _ = self._both(point)
         used = torch.nonzero(weight).squeeze(-1)
-        weight = weight.to(D.dtype)
         total = torch.zeros_like(self._J)
         for chunk in self._chunks(len(used)):
             rows = used[chunk]
@@ -111,8 +110,7 @@ class AdaTAP(Scheme):
         l, m = self.hamiltonian.graph.edges[edge]
         outer, inner = (l, m) if l in self._sides[0] else (m, l)
         block = total[self._span(outer), self._span(inner)]
-        means = point.means[l].t() @ (point.means[m] * weight.unsqueeze(-1))
-        return means + (block if outer == l else block.t())
+        return block if outer == l else block.t()
 
     @property
     def _width(self) -> int:

@@ -92,24 +92,23 @@ class Plefka(Scheme):
                     total = total + hamiltonian.beta_times(pairs, power) * factor
         return -total
 
-    def products(self, edge: int, point: Point, weight: Tensor) -> Tensor:
+    def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor | None:
+        if self.order == 1:
+            return None
         hamiltonian = self.hamiltonian
         l, m = hamiltonian.graph.edges[edge]
         below, above = hamiltonian.layers[l], hamiltonian.layers[m]
         J = hamiltonian.couplings[edge]
-        weight = weight.to(J.dtype).unsqueeze(-1) / (2 if l == m else 1)
-        beta = hamiltonian.beta_times(weight)
-        total = product(point.means[l].t(), point.means[m] * weight)
-        if self.order > 1:
-            x, y = (self._term(2, k, point) for k in (l, m))
-            pairs = product(x.t(), y * beta)
-            if pairs.shape == J.shape:
-                total.addcmul_(pairs, J)
-            else:
-                p, q = blocks.columns(below), blocks.columns(above)
-                pairs = pairs.view(below.n_units, p, p, above.n_units, q, q)
-                J = J.view(below.n_units, p, above.n_units, q)
-                total += torch.einsum("istjuv,itjv->isju", pairs, J).reshape(total.shape)
+        beta = hamiltonian.beta_times(weight.unsqueeze(-1))
+        x, y = (self._term(2, k, point) for k in (l, m))
+        pairs = product(x.t(), y * beta)
+        if pairs.shape == J.shape:
+            total = pairs.mul_(J)
+        else:
+            p, q = blocks.columns(below), blocks.columns(above)
+            pairs = pairs.view(below.n_units, p, p, above.n_units, q, q)
+            by_unit = J.view(below.n_units, p, above.n_units, q)
+            total = torch.einsum("istjuv,itjv->isju", pairs, by_unit).reshape(J.shape)
         if self.order > 2:
             x, y = (self._term(3, k, point) for k in (l, m))
             total.addcmul_(product(x.t(), y * hamiltonian.beta_times(beta)), self._squares[edge], value=-0.5)

@@ -114,13 +114,12 @@ class RelaxedBP(Scheme):
                 total = total - 0.5 * edge.sum((-1, -2), dtype=torch.float64)
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
-    def products(self, edge: int, point: Point, weight: Tensor) -> Tensor:
+    def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor:
         """To the second order in J, as in TAP."""
-        hamiltonian, (a, c) = self.hamiltonian, point[:2]
+        hamiltonian, c = self.hamiltonian, point.variances
         l, m = hamiltonian.graph.edges[edge]
-        weight = weight.to(hamiltonian.dtype).unsqueeze(-1)
-        covariance = hamiltonian.couplings[edge] * (c[l].t() @ hamiltonian.beta_times(c[m] * weight))
-        return a[l].t() @ (a[m] * weight) + covariance
+        weighted = hamiltonian.beta_times(c[m] * weight.unsqueeze(-1))
+        return hamiltonian.couplings[edge] * (c[l].t() @ weighted)
 
     def _sides(self, l: int) -> Iterator[_Side]:
         for edge, other, above in self.hamiltonian.graph.joints[l]:

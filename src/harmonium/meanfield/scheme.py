@@ -93,8 +93,17 @@ class Scheme(ABC):
         """F at a point, (batch,), float64."""
 
     @abstractmethod
-    def products(self, edge: int, point: Point, weight: Tensor) -> Tensor:
-        """Σ_rows weight · E[x_l ⊗ x_m] over an edge (l, m), (width_l, width_m); weight (batch,)."""
+    def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor | None:
+        """Σ_rows weight · (E[x_l ⊗ x_m] - a_l ⊗ a_m) over an edge (l, m), (width_l, width_m).
+
+        Args:
+            edge: of the graph.
+            point: with the means a.
+            weight: of the rows, (batch,), in the machine's dtype; half where the edge lies within a layer.
+
+        Returns:
+            None: there are none, as in naive mean field.
+        """
 
     def statistics(self, l: int, point: Point) -> Theta:
         """E[t_l] of every row, in the order of ``Layer.natural``, each (batch, width_l)."""
@@ -116,9 +125,12 @@ class Scheme(ABC):
         fields, variances = list(means), list(means)
         given = set(graph.visible)
         for l in graph.visible:
-            alone = hamiltonian.mean(l, torch.zeros_like(means[l][:1]))
-            a = torch.where(means[l].isnan(), alone, means[l])
-            means[l] = hamiltonian.hold(l, a).clone()  # rows are written over in place
+            if hamiltonian.fixes(l):
+                means[l] = hamiltonian.hold(l, means[l])
+            else:
+                alone = hamiltonian.mean(l, torch.zeros_like(means[l][:1]))
+                a = torch.where(means[l].isnan(), alone, means[l])
+                means[l] = hamiltonian.hold(l, a).clone()  # rows are written over in place
             fields[l], variances[l] = torch.zeros_like(means[l]), torch.zeros_like(means[l])
         for l in graph.order:
             fields[l] = hamiltonian.field(l, means, given)

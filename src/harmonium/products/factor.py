@@ -10,6 +10,7 @@ from torch import Tensor
 
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large
+from harmonium.products.dense import multiply as multiplied
 from harmonium.products.digits import EXACT, Digits, Whole, sum_over_rows, whole_numbers
 from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
 from harmonium.products.product import product
@@ -60,7 +61,7 @@ class Factor:
             if whole is not None and serves(*y.shape):
                 digits: Digits = self._made("digits", transposed)
                 return digits.times(whole)
-        return product(x, y)
+        return multiplied(choice().library, x, y)
 
     def _made(self, what: str, transposed: bool) -> Any:
         """y or yᵀ with contiguous rows, or in digits, or rounded: made once for these values of y."""
@@ -91,7 +92,9 @@ class RowProducts:
     def __init__(self, like: Tensor) -> None:
         self._like = like
         self._total: Tensor | None = None
-        self._waiting: list[tuple[tuple[str, int], Tensor, Tensor]] = []
+        self._way = ("real", 0)
+        self._waiting: tuple[Tensor, Tensor] | None = None  # room for rows of x and of y
+        self._rows = 0  # of it that are taken
 
     def add(self, x: Tensor, y: Tensor, weight: float | Tensor = 1.0) -> None:
         """Adds Σ_rows weight · x ⊗ y.
@@ -113,10 +116,9 @@ class RowProducts:
             for way, states, others in (("digits", x, y), ("swapped", y, x)):
                 whole = whole_numbers(states)
                 if whole is not None:
-                    self._wait((way, whole.zero), whole.entries, _weighted(others, weight))
+                    self._wait((way, whole.zero), whole.entries, others, weight)
                     return
-        # States may change in place while they wait.
-        self._wait(("real", 0), x.clone() if len(x) < _LOT else x, _weighted(y, weight))
+        self._wait(("real", 0), x, y, weight)
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on."""
@@ -128,20 +130,32 @@ class RowProducts:
         self._flush()
         return torch.zeros_like(self._like) if self._total is None else self._total
 
-    def _wait(self, way: tuple[str, int], x: Tensor, y: Tensor) -> None:
-        if self._waiting and self._waiting[0][0] != way:
+    def _wait(self, way: tuple[str, int], x: Tensor, y: Tensor, weight: float | Tensor) -> None:
+        """Copies rows to where they wait for others, or multiplies them where they are many."""
+        end = self._rows + len(x)
+        if self._waiting is None or way != self._way or end > len(self._waiting[0]):
             self._flush()
-        self._waiting.append((way, x, y))
-        if sum(len(each[1]) for each in self._waiting) >= _LOT:
-            self._flush()
+            self._way = way
+            if len(x) >= _LOT:
+                self._multiply(x, _weighted(y, weight))
+                return
+            end, room = len(x), 2 * len(x)
+            if self._total is not None:  # more than two lots of rows have come
+                room = max(room, _LOT)
+            self._waiting = x.new_empty(room, x.shape[1]), y.new_empty(room, y.shape[1])
+        xs, ys = (rows[self._rows : end] for rows in self._waiting)
+        xs.copy_(x)
+        _weighted(y, weight, out=ys)
+        self._rows = end
 
     def _flush(self) -> None:
-        if not self._waiting:
-            return
-        ways, *parts = zip(*self._waiting, strict=True)
-        x, y = map(_together, parts)
-        self._waiting = []
-        way, zero = ways[0]
+        if self._waiting is not None:
+            x, y = (rows[: self._rows] for rows in self._waiting)
+            self._waiting, self._rows = None, 0
+            self._multiply(x, y)
+
+    def _multiply(self, x: Tensor, y: Tensor) -> None:
+        way, zero = self._way
         if way == "real":
             self.grow(product(x.t(), y))
         else:
@@ -149,11 +163,7 @@ class RowProducts:
             self.grow(term.t().contiguous() if way == "swapped" else term)
 
 
-def _together(parts: tuple[Tensor, ...]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _weighted(y: Tensor, weight: float | Tensor) -> Tensor:
+def _weighted(y: Tensor, weight: float | Tensor, out: Tensor | None = None) -> Tensor:
     if isinstance(weight, Tensor):
         weight = weight.to(y.dtype).unsqueeze(-1)
-    return y * weight
+    return torch.mul(y, weight, out=out)

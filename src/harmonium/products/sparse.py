@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from math import ceil
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
@@ -19,11 +20,14 @@ DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long a
 
 def few(x: Tensor, share: float) -> bool:
     """Whether at most this share of the entries is not 0, of a float32 matrix on a CPU: some rows tell."""
-    # A row with twice as many spares a look at the next.
-    if share == 0 or int(x[:1].count_nonzero()) > 2 * share * x.shape[1]:
+    if share == 0:
         return False
-    seen = x[:: ceil(len(x) / _SEEN) or 1]
-    return int(seen.count_nonzero()) <= share * seen.numel()
+    entries = x.detach().numpy()  # counts a few numbers in a quarter of torch's time
+    # A row with twice as many spares a look at the next.
+    if np.count_nonzero(entries[:1]) > 2 * share * entries.shape[1]:
+        return False
+    seen = entries[:: ceil(len(entries) / _SEEN) or 1]
+    return bool(np.count_nonzero(seen) <= share * seen.size)
 
 
 def add_rows(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
