@@ -259,7 +259,7 @@ def update(shards: int | None) -> float:
     return statistics.median(spent) if spent else 0.0  # callbacks belong to the process that leads
 
 
-def race(rounds: int = 5) -> None:
+def race(rounds: int) -> None:
     ways = {"1 process": (1, 0), "2, in 2 shards": (2, 2), "2, in 8 shards": (2, 8)}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
@@ -282,6 +282,7 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--chains", type=int, default=1000)
     parser.add_argument("--race", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5, help="of the race")
     parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--update", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -294,7 +295,7 @@ def main() -> None:
         if os.environ.get("RANK", "0") == "0":
             print(found)
     elif chosen.race:
-        race()
+        race(chosen.rounds)
     elif chosen.measure:
         compare(chosen.chains)
     else:
