@@ -236,9 +236,29 @@ def test_normal_noise_is_normal_to_its_tails():
     n = 1 << 24
     out, state = np.empty(n), stream()
     seed(state, np.uint64(7), 3)
-    fill_normal(out, room_for(2 * n), state)
-    assert stats.kstest(out[: 1 << 20], "norm").pvalue > FAILURE_RATE / 4
+    fill_normal(out, room_for(2 * n + 2), state)
+    first, second = out[: n // 2], out[n // 2 :]  # of the same radius
+    for part in (first, second):
+        assert stats.kstest(part[: 1 << 19], "norm").pvalue > FAILURE_RATE / 4
     for limit in (4.5, 5.0):
         beyond = int((abs(out) > limit).sum())
         assert stats.binomtest(beyond, n, 2 * stats.norm.sf(limit)).pvalue > FAILURE_RATE / 4
-    assert abs(np.corrcoef(out[::2], out[1::2])[0, 1]) < 4 / (n / 2) ** 0.5
+    for f in (np.abs, np.asarray):
+        assert abs(np.corrcoef(f(first), f(second))[0, 1]) < 4 / (n / 2) ** 0.5
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 100_001])
+def test_normal_noise_is_the_transform_of_uniform_noise(n):
+    from harmonium.compiled.noise import fill, fill_normal, room_for, seed, stream
+
+    out, noise, state = np.empty(n), room_for(2 * n + 2), stream()
+    seed(state, np.uint64(7), 3)
+    fill(noise, state)
+    half = (n + 1) // 2
+    high, low, turn = noise.astype(float)[: 3 * half].reshape(3, half)
+    radius, angle = np.sqrt(-2 * np.log(high + (low - 0.5) * 2.0**-23)), 2 * np.pi * (turn - 0.5)
+    expected = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:n]
+    seed(state, np.uint64(7), 3)
+    fill_normal(out, noise, state)
+    assert np.abs(out - expected).max() < 1e-4  # where the radius is small
+    assert np.quantile(np.abs(out - expected), 0.99) < 1e-6

@@ -66,16 +66,47 @@ def uniform(noise: Any, i: int) -> Any:
 
 
 @jit
+def _log(u: Any) -> Any:
+    """ln u for u > 0; its polynomial, and those below, interpolate at Chebyshev's points."""
+    bits = np.int32(np.float32(u).view(np.int32) - np.int32(0x3F3504F3))  # so that f lies about 0
+    f = np.int32((bits & np.int32(0x7FFFFF)) + np.int32(0x3F3504F3)).view(np.float32) - np.float32(1)
+    p = np.float32(-0.0790274665) * f + np.float32(0.1262232065)
+    p = p * f - np.float32(0.1299818307)
+    p = p * f + np.float32(0.1421449631)
+    p = p * f - np.float32(0.1664128155)
+    p = p * f + np.float32(0.2000104487)
+    p = p * f - np.float32(0.2500030696)
+    p = p * f + np.float32(0.3333333135)
+    whole = np.float32(np.int32(bits >> np.int32(23)))
+    return whole * np.float32(0.6931471806) + (f + f * f * (p * f - np.float32(0.5)))
+
+
+@jit
 def fill_normal(out: Any, noise: Any, state: Any) -> None:
     """Standard normal variates by Box & Muller (1958), none of them beyond 8.07 (probability 7e-16).
 
-    ``noise`` is ``room_for`` 2 · len(out) variates.
+    The radius has 46 bits where it is large and 24 where it is small; both loops run in vector registers.
+    ``noise`` is ``room_for`` 2 · len(out) + 2 variates.
     """
-    n = len(out)
+    half = (len(out) + 1) // 2
     fill(noise, state)
-    for i in range(0, n, 2):
-        radius = np.sqrt(-2.0 * np.log(uniform(noise, 2 * i)))
-        angle = 2.0 * np.pi * np.float64(noise[2 * i + 2])
-        out[i] = radius * np.cos(angle)
-        if i + 1 < n:
-            out[i + 1] = radius * np.sin(angle)
+    for i in range(half):
+        u = noise[i] + (noise[half + i] - np.float32(0.5)) * _STEP
+        noise[i] = np.sqrt(np.float32(-2) * _log(u))
+    for i in range(half):
+        h = noise[2 * half + i] - np.float32(0.5)  # of half a turn
+        z = h * h
+        sin = np.float32(0.0776559114) * z - np.float32(0.5982903838)
+        sin = sin * z + np.float32(2.5500774384)
+        sin = sin * z - np.float32(5.1677103043)
+        sin = (sin * z + np.float32(3.1415927410)) * h
+        cos = np.float32(-0.0243959315) * z + np.float32(0.2349370718)
+        cos = cos * z - np.float32(1.3352119923)
+        cos = cos * z + np.float32(4.0587091446)
+        cos = cos * z - np.float32(4.9348020554)
+        cos = cos * z + np.float32(1)
+        radius = noise[i]
+        noise[i] = radius * (cos * cos - sin * sin)
+        noise[half + i] = radius * (np.float32(2) * sin * cos)
+    for i in range(len(out)):
+        out[i] = noise[i]
