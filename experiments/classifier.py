@@ -9,8 +9,9 @@ the test set, 5 splits. RBMClassifier has its defaults but for a seed. The other
 
 With few labels: 1 % of the training rows keep theirs, one of each digit at least, and the rest are known to
 be digits. Logistic regression sees the labelled rows alone; label spreading has its kernel of 7 neighbours.
-"labels often": each labelled row is there 50 times. "hidden units": logistic regression on the hidden units
-of an RBM that learnt all rows.
+"density alone": rows without a label teach ln p(x) and nothing else; "labels often": so too, and each
+labelled row is there 50 times. "hidden units": logistic regression on the hidden units of an RBM that learnt
+all rows.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ torch.set_num_threads(1)
 
 LABELLED = 0.01
 OFTEN = 50
+FEW = "1 % of the labels"
 
 
 def logistic():
@@ -74,7 +76,7 @@ def split(seed: int, note, wanted) -> None:
             "support vector machine": SVC(),
         }
         for arm, model in arms.items():
-            if not wanted(arm):
+            if not wanted(name, arm):
                 continue
             started = time.process_time()
             note(name, arm, seed, model.fit(train, known).score(test, truth), time.process_time() - started)
@@ -83,38 +85,46 @@ def split(seed: int, note, wanted) -> None:
         some[kept] = known[kept]
         semi = {
             "RBMClassifier": hm.RBMClassifier(missing_label=-1, random_state=seed),
-            "RBMClassifier, labels often": hm.RBMClassifier(missing_label=-1, random_state=seed),
+            "RBMClassifier, density alone": hm.RBMClassifier(
+                missing_label=-1, unlabelled="density", random_state=seed
+            ),
+            "RBMClassifier, labels often": hm.RBMClassifier(
+                missing_label=-1, unlabelled="density", random_state=seed
+            ),
             "hidden units, logistic regression": make_pipeline(hm.RBM(100, random_state=seed), Labelled()),
             "label spreading": make_pipeline(StandardScaler(), LabelSpreading(kernel="knn")),
         }
+        name = f"{name}, {FEW}"
         for arm, model in semi.items():
-            if not wanted(arm):
+            if not wanted(name, arm):
                 continue
             rows, labels = often(train, some) if "often" in arm else (train, some)
             started = time.process_time()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # label spreading divides by 0 degrees
                 score = model.fit(rows, labels).score(test, truth)
-            note(f"{name}, 1 % of the labels", arm, seed, score, time.process_time() - started)
-        if wanted("logistic regression"):
+            note(name, arm, seed, score, time.process_time() - started)
+        if wanted(name, "logistic regression"):
             score = logistic().fit(train[kept], known[kept]).score(test, truth)
-            note(f"{name}, 1 % of the labels", "logistic regression", seed, score, 0.0)
+            note(name, "logistic regression", seed, score, 0.0)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", metavar="ARM", help="this arm alone, added to the earlier record")
+    parser.add_argument("--few", action="store_true", help="with few labels alone, added likewise")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/classifier.json"))
     arguments = parser.parse_args()
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
-    if arguments.only and arguments.out.exists():
-        found = json.loads(arguments.out.read_text())["accuracy"]
-        for arms in found.values():
-            arms.pop(arguments.only, None)
 
-    def wanted(arm: str) -> bool:
-        return arguments.only in (None, arm)
+    def wanted(data: str, arm: str) -> bool:
+        return arguments.only in (None, arm) and (FEW in data or not arguments.few)
+
+    if (arguments.only or arguments.few) and arguments.out.exists():
+        found = json.loads(arguments.out.read_text())["accuracy"]
+        for data, arms in found.items():
+            found[data] = {arm: records for arm, records in arms.items() if not wanted(data, arm)}
 
     def note(data: str, arm: str, seed: int, accuracy: float, seconds: float) -> None:
         record = {"seed": seed, "accuracy": round(accuracy, 4), "cpu_seconds": round(seconds, 2)}

@@ -169,12 +169,13 @@ def test_rows_without_a_label_teach_a_generative_machine_only() -> None:
     y = y.astype(float)
     y[40:] = np.nan
     discriminative = {"objective": "discriminative", "batch_size": 400, "clip_norm": None}
+    discriminative |= {"unlabelled": "density"}
     with_others = small(**discriminative, optimizer="sgd", learning_rate=1.0).fit(X, y)
     without = small(**discriminative, optimizer="sgd", learning_rate=0.1)
     # The first layer starts at the marginals of all rows, which p(y | x) does not read.
     without.fit(X[:40], y[:40])
     np.testing.assert_allclose(with_others.predict_proba(X), without.predict_proba(X), atol=1e-5)
-    hybrid = small(joint=0.5, learning_rate=0.02, epochs=20, batch_size=40)
+    hybrid = small(joint=0.5, learning_rate=0.02, epochs=20, batch_size=40, unlabelled="density")
     mean = [hybrid.fit(X[:rows], y[:rows]).score_samples(flags(400, 1)[0]).mean() for rows in (40, 400)]
     assert mean[1] > mean[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, final
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -19,8 +21,10 @@ from harmonium._random import as_generator
 from harmonium.estimators._intake import Array, floating, refuse_blank, validated, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
+from harmonium.estimators._neighbours import from_neighbours
 from harmonium.estimators._options import CONSTRAINTS, COUNT
 from harmonium.estimators._restricted import RestrictedEstimator
+from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
@@ -40,8 +44,10 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
     summed out, so that p(y | x) is exact, in training and afterwards. X may be a table with missing cells, as
     of ``RBM``: then what a row shows is what it is classified by.
 
-    **Missing labels** make it semi-supervised: a row without its label teaches ln p(x) in its place. Missing
-    are NaN, None and pandas' NA, and what ``missing_label`` names.
+    **Missing labels** make it semi-supervised. Missing are NaN, None and pandas' NA, and what
+    ``missing_label`` names. A row without its label teaches ln p(x) in place of ln p(x, y), or, where that
+    is likely to help (``unlabelled``), the label of its neighbours: an ``RBM`` learns all rows, and labels
+    spread along the graph of the rows whose hidden units are most alike.
 
     All other parameters are those of ``RBM``; some have other defaults.
 
@@ -55,6 +61,11 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         learning_rate: of the named optimisers, >= 0; None: 0.05, and 0.01 with ``objective="joint"``.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
+        unlabelled: what a row without its label teaches. "density": ln p(x), which is nothing with w = 0.
+            "neighbours": what it would with the label that Poisson learning (Calder, Cook, Thorpe & Slepčev
+            2020) gives it on the graph of 10 nearest neighbours, taken for certain. "auto": "neighbours",
+            unless a logistic regression on the hidden units tells labels that are held out, a fifth at a
+            time, better by more than a standard error.
         missing_cells: how ``predict`` and its like sum over what a row of X lacks: "exact", by enumeration of
             the missing cells, or else of the hidden units, up to 2^26 states; "gibbs", by 10 chains of 60
             sweeps for every row, that hold what it shows; "auto": "exact" up to 2^12 states, else "gibbs".
@@ -90,6 +101,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
     objective: str = "hybrid"
     joint: float = 0.03
     missing_label: Any = None
+    unlabelled: str = "auto"
     missing_cells: str = "auto"
     centred: bool = False
     learning_rate: float | None = None
@@ -103,6 +115,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         "objective": [StrOptions({"hybrid", "discriminative", "joint"})],
         "joint": [Interval(Real, 0, 1, closed="both")],
         "missing_label": [str, Integral, Real, None],
+        "unlabelled": [StrOptions({"auto", "neighbours", "density"})],
         "missing_cells": [StrOptions(set(MISSING))],
         **CONSTRAINTS,
         "learning_rate": [*CONSTRAINTS["learning_rate"], None],
@@ -155,8 +168,29 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         states = self._training_rows(rows, label)
         given = [l for l in self.machine_.visible if l != self._label_layer]
         rule = rules.hybrid(rule, given, float(share))
-        self._train(states, weights, rule, rate, judged=~states.isnan().any(1))
+        judged = ~states.isnan().any(1)
+        if self.unlabelled != "density" and not there.all():
+            states[:, self._data_width :] = self._guessed(X, label, weights).to(states)
+        self._train(states, weights, rule, rate, judged=judged)
         return self
+
+    def _guessed(self, X: Any, label: Tensor, weights: Tensor | None) -> Tensor:
+        """The labels, (rows, classes), with missing ones of rows that count as ``unlabelled`` says."""
+        shared = ("n_hidden", "visible", "unknown", "binarise", "hidden", "hidden_states", "batch_size")
+        features = RBM(
+            **{name: getattr(self, name) for name in (*shared, "dtype", "verbose", "device")},
+            max_updates=self._length(len(label)),
+            random_state=self._stream("neighbours") % 2**32,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # as long as this machine, or its own length
+            means = features.fit(X, sample_weight=weights).transform(X)
+        counted = torch.ones(len(label), dtype=torch.bool) if weights is None else weights > 0
+        guessed = label.clone()
+        guessed[counted] = from_neighbours(
+            means[counted.numpy()], label[counted], always=self.unlabelled == "neighbours"
+        )
+        return guessed
 
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
         """ln p(y | x)."""
