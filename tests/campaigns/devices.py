@@ -60,7 +60,10 @@ HOST = {
         "test_crafted_checkpoints.py::test_what_does_not_fit",
     ),
     "sparse tensors, which the device does not have": ("test_odd_input.py::test_sparse_and_complex.*sparse",),
-    "names the CPU": ("test_seeds.py::test_a_generator_of_another_device",),
+    "names what the campaign puts another thing in place of": (
+        "test_seeds.py::test_a_generator_of_another_device",
+        "test_imports.py::test_names_are_the_same",
+    ),
     "gives what an oracle computed on the CPU to inner functions": (
         "test_graphs.py::test_expected_statistics_of_every_reading",
     ),
