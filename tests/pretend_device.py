@@ -176,11 +176,10 @@ def pretend_device(exempt: Exempt = lambda error: False) -> Iterator[Counts]:
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    leaves = _leaves((args, kwargs))
-    inside = [x for x in leaves if isinstance(x, PretendTensor)]
+    given = _given((args, kwargs))
     asked = kwargs.get("device")
-    if not inside and (asked is None or asked.type != DEVICE.type):
-        if any(isinstance(x, _Generator) and PretendGenerator.has(x) for x in leaves):
+    if not given.inside and (asked is None or asked.type != DEVICE.type):
+        if any(PretendGenerator.has(x) for x in given.generators):
             _refuse(RuntimeError(f"{func}: expected a generator on the CPU, received one on {DEVICE}"))
         return func(*args, **kwargs)
     kind = _kind(func)
@@ -188,26 +187,28 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         with no_dispatch():
             func(*args, **kwargs)
     on_device = asked is None or asked.type == DEVICE.type
-    _check_devices(func, kind, args, leaves)
+    if given.outside:
+        _check_devices(func, kind, args, given.outside)
     if on_device:
-        _check_noise(func, leaves)
+        _check_noise(func, given.generators)
     counts = PretendTensor.counts
-    before = counts.waits.total() + counts.sent
+    recording = PretendGraph.recording
+    before = 0 if recording is None else counts.waits.total() + counts.sent
     _count(kind, args, kwargs, on_device)
-    if PretendGraph.recording is not None and counts.waits.total() + counts.sent > before:
+    if recording is not None and counts.waits.total() + counts.sent > before:
         raise RuntimeError(f"{func}: expected nothing that the host has a part in while a graph is recorded")
-    of = {id(x.values): x for x in inside}
+    of = {id(x.values): x for x in given.inside}
     plain = {**kwargs, "device": _CPU} if asked is not None else kwargs
-    plain.pop("pin_memory", None)
     args, plain = _mapped(_inner, args), _mapped(_inner, plain)
+    plain.pop("pin_memory", None)
     if kind.operation in _COPIES:
         plain.pop("non_blocking", None)
         if kind.operation is _aten.copy_:  # the host's tensor may be what is written to
             args = args[:2]
             on_device = id(args[0]) in of
     result = func(*args, **plain)
-    if PretendGraph.recording is not None:
-        PretendGraph.recording.append((func, args, plain, result))
+    if recording is not None:
+        recording.append((func, args, plain, result))
     return result if not on_device else _wrapped(result, of)
 
 
@@ -306,6 +307,31 @@ def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
+class _Given(NamedTuple):
+    """What an operation is given: tensors on the device and on the host, and generators."""
+
+    inside: list[PretendTensor]
+    outside: list[Tensor]
+    generators: list[torch.Generator]
+
+
+def _given(value: Any) -> _Given:
+    given = _Given([], [], [])
+    rest = [value]
+    for each in rest:
+        if isinstance(each, PretendTensor):
+            given.inside.append(each)
+        elif isinstance(each, (list, tuple)):
+            rest += each
+        elif isinstance(each, dict):
+            rest += each.values()
+        elif isinstance(each, Tensor):
+            given.outside.append(each)
+        elif isinstance(each, _Generator):
+            given.generators.append(each)
+    return given
+
+
 class _Kind(NamedTuple):
     """What is known of an operation."""
 
@@ -332,9 +358,8 @@ def _refuse(error: Exception) -> None:
         raise error
 
 
-def _check_devices(func: Any, kind: _Kind, args: Any, leaves: list[Any]) -> None:
-    outside = [x for x in leaves if isinstance(x, Tensor) and not isinstance(x, PretendTensor)]
-    if not outside or kind.operation in _COPIES or kind.operation in _LIKE:
+def _check_devices(func: Any, kind: _Kind, args: Any, outside: list[Tensor]) -> None:
+    if kind.operation in _COPIES or kind.operation in _LIKE:
         return
     if kind.operation in _INDEXED and isinstance(args[0], PretendTensor):
         outside = [x for x in args[2:] if isinstance(x, Tensor) and not isinstance(x, PretendTensor)]
@@ -352,8 +377,8 @@ def _check_devices(func: Any, kind: _Kind, args: Any, leaves: list[Any]) -> None
     )
 
 
-def _check_noise(func: Any, leaves: Iterable[Any]) -> None:
-    for generator in (x for x in leaves if isinstance(x, _Generator)):
+def _check_noise(func: Any, generators: Iterable[torch.Generator]) -> None:
+    for generator in generators:
         if not PretendGenerator.has(generator):
             _refuse(RuntimeError(f"{func}: expected a generator on {DEVICE}, received one on the CPU"))
 

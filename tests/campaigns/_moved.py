@@ -28,7 +28,8 @@ from pretend_device import (
     PretendTensor,
     _Generator,
     _GeneratorOf,
-    _leaves,
+    _Given,
+    _given,
     _mapped,
     pretend_device,
 )
@@ -40,6 +41,8 @@ import harmonium as hm
 from harmonium.cli import options, processes
 from harmonium.estimators import _estimator, _stored, dbm
 from harmonium.layers import Layer
+
+from .devices import left_out, read
 
 LIBRARY = str(Path(hm.__file__).parent) + "/"
 TESTS = str(Path(__file__).parents[1]) + "/"
@@ -67,8 +70,9 @@ def where(*, passed_on: bool = False) -> tuple[bool, str]:
 class Moved:
     """The plugin."""
 
-    def __init__(self, report: Path, limit: float, cases: int | None) -> None:
+    def __init__(self, report: Path, limit: float, cases: int | None, again: bool) -> None:
         self._report, self._limit, self._cases = report, limit, cases
+        self._done = {test for test, each in read(report).items() if not again or fine(each)}
         self._faults: list[str] = []
         self._late = False
         self._stack = ExitStack()
@@ -104,16 +108,21 @@ class Moved:
         return not inside
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Of a test with more than so many cases those that lie evenly among them."""
+        """Of a test with more than so many cases those that lie evenly among them, unless they are done."""
         of: dict[str, list[pytest.Item]] = {}
         for item in items:
+            if reason := left_out(item.nodeid):
+                if item.nodeid not in self._done:
+                    self._write({"test": item.nodeid, "outcome": "left out", "reason": reason})
+                continue
             of.setdefault(item.nodeid.partition("[")[0], []).append(item)
         most = self._cases or len(items)
-        items[:] = [
+        chosen = [
             every[i * len(every) // min(most, len(every))]
             for every in of.values()
             for i in range(min(most, len(every)))
         ]
+        items[:] = [item for item in chosen if item.nodeid not in self._done]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -134,16 +143,23 @@ class Moved:
         report = yield
         if call.when == "call" or not report.passed:
             outcome = "cut short" if self._late else report.outcome
-            found = {"test": item.nodeid, "outcome": outcome, "faults": self._faults}
-            found["launches"] = self._counts.launches.total()
+            found: dict[str, Any] = {"test": item.nodeid, "outcome": outcome}
+            found |= {"faults": self._faults, "launches": self._counts.launches.total()}
             if call.excinfo is not None:
                 found["error"] = f"{call.excinfo.typename}: {str(call.excinfo.value)[:400]}"
                 found["place"] = place_of(call.excinfo.traceback)
-            with self._report.open("a") as file:
-                file.write(json.dumps(found) + "\n")
+            self._write(found)
             self._counts.clear()
         self._faults, self._late = [], False
         return report
+
+    def _write(self, found: dict[str, Any]) -> None:
+        with self._report.open("a") as file:
+            file.write(json.dumps({"faults": [], "launches": 0} | found) + "\n")
+
+
+def fine(found: dict[str, Any]) -> bool:
+    return found["outcome"] in ("passed", "skipped") and not found["faults"]
 
 
 def place_of(traceback: Any) -> str:
@@ -164,10 +180,16 @@ class TestsMakeThere(TorchFunctionMode):
             inside, place = where()
             if not inside and not place.startswith(ON_HOST):
                 kwargs["device"] = DEVICE
-        kinds = {isinstance(x, PretendTensor) for x in _leaves((args, kwargs)) if isinstance(x, Tensor)}
-        if len(kinds) == 2 and func not in DIFFERENTIATE and not where()[0]:
+        if mixed(_given((args, kwargs))) and func not in DIFFERENTIATE and not where()[0]:
             args, kwargs = together(func, args, kwargs)
         return func(*args, **kwargs)
+
+
+def mixed(given: _Given) -> bool:
+    """Whether a function is given things of the device and tensors of the host."""
+    return bool(given.outside) and (
+        bool(given.inside) or any(PretendGenerator.has(x) for x in given.generators)
+    )
 
 
 def together(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -250,9 +272,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--moved-report", type=Path, required=True)
     parser.addoption("--moved-limit", type=float, default=60.0)
     parser.addoption("--moved-cases", type=int)
+    parser.addoption("--moved-again", action="store_true")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    plugin = Moved(*(config.getoption(f"--moved-{name}") for name in ("report", "limit", "cases")))
+    plugin = Moved(*(config.getoption(f"--moved-{name}") for name in ("report", "limit", "cases", "again")))
     plugin.start()
     config.pluginmanager.register(plugin)

@@ -99,7 +99,7 @@ def test_densities_are_in_the_units_of_the_data() -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_decisions(objective: str) -> None:
     X, y = blobs()
-    classifier = small(objective=objective, epochs=20, learning_rate=0.1).fit(X, y)
+    classifier = small(objective=objective, epochs=80, learning_rate=0.1).fit(X, y)
     assert classifier.score(X, y) > 0.85
     np.testing.assert_allclose(classifier.decision_function(X), classifier.predict_log_proba(X))
     two = y != "cedar"
@@ -216,7 +216,7 @@ def test_whole_weights_are_repetitions(objective: str) -> None:
 
 def test_samples_given_a_label() -> None:
     X, y = blobs(300)
-    classifier = small(objective="joint", n_hidden=8, epochs=60, learning_rate=0.03).fit(X, y)
+    classifier = small(objective="joint", n_hidden=8, epochs=180, learning_rate=0.03).fit(X, y)
     for label in classifier.classes_:
         rows, labels = classifier.sample(200, label=label, sweeps=100, random_state=1)
         assert rows.shape == (200, 2) and set(labels) == {label}
