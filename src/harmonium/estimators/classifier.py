@@ -65,7 +65,8 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             "neighbours": what it would with the label that Poisson learning (Calder, Cook, Thorpe & Slepčev
             2020) gives it on the graph of 10 nearest neighbours, taken for certain. "auto": "neighbours",
             unless a logistic regression on the hidden units tells labels that are held out, a fifth at a
-            time, better by more than a standard error.
+            time, better by more than a standard error. Rows that ``early_stopping`` holds out have told
+            their neighbours by then, so that its score is a little too good.
         missing_cells: how ``predict`` and its like sum over what a row of X lacks: "exact", by enumeration of
             the missing cells, or else of the hidden units, up to 2^26 states; "gibbs", by 10 chains of 60
             sweeps for every row, that hold what it shows; "auto": "exact" up to 2^12 states, else "gibbs".
