@@ -37,6 +37,18 @@ def machine(kind: str) -> hm.BoltzmannMachine:
     return hm.BoltzmannMachine([LAYERS[kind](4), hm.Bernoulli(3)], seed=1)
 
 
+@halves
+@pytest.mark.parametrize(
+    "name", ["layers.0.mean", "layers.0.log_variance", "layers.1.bias", "couplings.0.weight"]
+)
+def test_one_parameter_in_16_bits_is_refused(name: str, dtype: torch.dtype) -> None:
+    m = machine("gaussian")
+    parameter = m.get_parameter(name)
+    parameter.data = parameter.data.to(dtype)
+    with pytest.raises(TypeError, match=f"received {name} in {dtype}"):
+        m.hamiltonian()
+
+
 def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any]]:
     """Everything that computes, with visible states of the machine's own type."""
     missing = torch.tensor([[True, False, False, False]])

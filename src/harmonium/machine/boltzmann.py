@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -183,6 +183,13 @@ class BoltzmannMachine(nn.Module):
         Raises:
             TypeError: parameters of 16 bits, which can be kept and saved but not computed with.
         """
+        for name, parameter in self.named_parameters():
+            if parameter.dtype not in COMPUTED:
+                raise TypeError(
+                    f"machine: expected parameters in float32 or float64, received {name} in "
+                    f"{parameter.dtype}, in which sums and probabilities lose their digits; "
+                    "compute with machine.float()"
+                )
         layers = tuple(self.layers)
         scales = [layer.scale for layer in layers]
         couplings = []
@@ -190,14 +197,9 @@ class BoltzmannMachine(nn.Module):
             J, below, above = coupling.matrix(), scales[l], scales[m]
             J = J if below is None else J * below.unsqueeze(-1)
             couplings.append(J if above is None else J * above)
-        thetas = tuple(layer.natural() for layer in layers)
-        if any(x.dtype not in COMPUTED for x in (*couplings, *chain(*thetas))):
-            name, dtype = next((n, p.dtype) for n, p in self.named_parameters() if p.dtype not in COMPUTED)
-            raise TypeError(
-                f"machine: expected parameters in float32 or float64, received {name} in {dtype}, in which "
-                "sums and probabilities lose their digits; compute with machine.float()"
-            )
-        return Hamiltonian(layers, self.graph, thetas, Couplings(couplings))
+        return Hamiltonian(
+            layers, self.graph, tuple(layer.natural() for layer in layers), Couplings(couplings)
+        )
 
     def energy(self, states: Sequence[Numbers]) -> Tensor:
         """E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.
