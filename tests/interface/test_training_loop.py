@@ -13,9 +13,11 @@ from scipy import sparse
 
 import harmonium as hm
 from harmonium.learning import Estimate
+from harmonium.products import RowProducts
 from harmonium.training import SCHEDULES, TrainingRun, train
 from harmonium.training.batches import Batches
 from harmonium.training.gradient import clipped, decayed, global_norm
+from harmonium.training.optimizers import Ascent
 from harmonium.training.seeds import stream_seed
 
 VISIBLE, HIDDEN = 6, 4
@@ -501,3 +503,24 @@ def test_chains_that_a_rule_cannot_take_are_named() -> None:
     for rule in (hm.rules.ucd(start="persistent"), hm.rules.pcd()):
         with pytest.raises(ValueError, match=r"^state: expected chains of width \[\(6,\), \(4,\)\]"):
             run(rule=rule, rule_state=chains[:1])
+
+
+@pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.0), ("sgd", 0.5), ("adam", 0.0)])
+def test_gradients_may_stand_in_memory_as_they_like(optimizer: str, momentum: float) -> None:
+    """Fused optimisers of torch take the numbers in the order of memory, without an error."""
+    rows = torch.arange(12.0).view(4, 3)
+    ends = []
+    for gradient in (rows, rows.t().contiguous().t()):
+        parameter = torch.nn.Parameter(torch.zeros(4, 3))
+        climber = Ascent(optimizer, [parameter], 0.1, momentum)
+        for _ in range(3):
+            climber.step([gradient.clone(memory_format=torch.preserve_format)], 1.0)
+        ends.append(parameter.detach())
+    assert torch.equal(*ends) and float(ends[0][0, 1]) > 0
+
+
+def test_a_sum_of_products_has_contiguous_rows() -> None:
+    sums = RowProducts(torch.zeros(4, 3))
+    term = torch.arange(12.0).view(3, 4).t()
+    sums.grow(term)
+    assert torch.equal(sums.total, term) and sums.total.is_contiguous()

@@ -121,8 +121,8 @@ class RowProducts:
         self._wait(("real", 0), x, y, weight)
 
     def grow(self, term: Tensor) -> None:
-        """Adds a matrix (k, n), which is the sum's own from now on."""
-        self._total = term if self._total is None else self._total.add_(term)
+        """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""
+        self._total = term.contiguous() if self._total is None else self._total.add_(term)
 
     @property
     def total(self) -> Tensor:
@@ -160,7 +160,7 @@ class RowProducts:
             self.grow(product(x.t(), y))
         else:
             term = sum_over_rows(Whole(x, zero), y)
-            self.grow(term.t().contiguous() if way == "swapped" else term)
+            self.grow(term.t() if way == "swapped" else term)
 
 
 def _weighted(y: Tensor, weight: float | Tensor, out: Tensor | None = None) -> Tensor:

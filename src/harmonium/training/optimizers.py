@@ -80,6 +80,10 @@ class Ascent:
                 torch._foreach_add_(self._parameters, gradients, alpha=rate)
             return
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            if (
+                gradient.stride() != parameter.stride()
+            ):  # fused optimisers go through memory, whatever its order
+                gradient = torch.empty_like(parameter).copy_(gradient)
             parameter.grad = gradient if self._climbs else gradient.neg()
         self.optimizer.step()
         # The rule is about to need the memory.
