@@ -95,9 +95,6 @@ def choice() -> Choice:
         ValueError: the environment variable asks for what is not there.
     """
     global _MADE
-    known = _MADE
-    if known is not None:
-        return known
     with _LOCK:
         if _MADE is None:
             asked = os.environ.get(VARIABLE)
