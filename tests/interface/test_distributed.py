@@ -310,11 +310,11 @@ def test_what_all_chains_are_needed_for_is_refused() -> None:
     kernel, shared = hm.chains.Gibbs(), {"seed": 0, "distributed": "auto"}
     with pytest.raises(ValueError, match="observer: expected None with distributed"):
         hm.chains.run(machine, kernel, X, 1, observer=lambda *_: None, **shared)
-    with pytest.raises(ValueError, match="states: expected at least one row for each of 8 shards"):
+    with pytest.raises(ValueError, match="states: expected at least one for each of 8 shards"):
         hm.chains.run(machine, kernel, X[:7], 1, **shared)
-    with pytest.raises(ValueError, match="start: expected at least one row for each of 8 shards"):
+    with pytest.raises(ValueError, match="start: expected at least one for each of 8 shards"):
         hm.couplings.meet(machine, hm.couplings.Gibbs(), X[:7], **shared)
-    with pytest.raises(ValueError, match="X: expected at least one row for each of 8 shards"):
+    with pytest.raises(ValueError, match="X: expected at least one for each of 8 shards"):
         hm.meanfield.landscape(machine, X[:7], distributed="auto")
 
 

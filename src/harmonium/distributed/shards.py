@@ -76,7 +76,7 @@ class Shards:
         """
         if number < self.number:
             raise ValueError(
-                f"{name}: expected at least one row for each of {self.number} shards, received {number}"
+                f"{name}: expected at least one for each of {self.number} shards, received {number}"
             )
         starts = [-(-shard * number // self.number) for shard in range(self.number + 1)]
         return [slice(starts[shard], starts[shard + 1]) for shard in self.own]

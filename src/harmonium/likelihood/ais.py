@@ -64,8 +64,8 @@ def ais(
         reverse: whether to run the reverse bound (it doubles the time).
         seed: an int or a generator.
         distributed: processes that share the runs, as in ``harmonium.train``; all get the result.
-        shards: with ``distributed``, into how many parts the runs are cut, a power of two that the number of
-            processes divides and that divides ``chains``.
+        shards: with ``distributed``, into how many parts the runs are cut, as even as can be: a power of two
+            that the number of processes divides, and no more than ``chains``.
 
     Returns:
         Both bounds, the estimate, its standard error and the effective sample size. See ``LogPartition`` for
@@ -82,7 +82,7 @@ def ais(
     chains = _checks.positive_int(chains, "chains", minimum=2)
     betas = schedule(temperatures)
     dealt = as_shards(distributed, shards)
-    each = chains if dealt is None else dealt.share(chains, "chains")
+    parts = [slice(0, chains)] if dealt is None else dealt.rows(chains, "chains")
     if dealt is not None:
         agree(dealt.group)
     generator = _random.as_generator(seed, machine.device)
@@ -98,14 +98,14 @@ def ais(
             weights = weights.to(target.device)
             visible, weights = visible[weights > 0], weights[weights > 0]
     base = _base(machine, complete(target, visible, generator), weights)
-    zeros = [torch.zeros(each, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
+    zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
     log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
 
     def forward(law: Hamiltonian, part: slice, noise: torch.Generator) -> tuple[Tensor, States]:
-        independent = [base.sample(l, zero, noise) for l, zero in enumerate(zeros)]
+        independent = [base.sample(l, zero[part], noise) for l, zero in enumerate(zeros)]
         return _anneal(base, law, betas, independent, noise)
 
-    log_weights, ends = _everywhere(dealt, target, forward, each, generator)
+    log_weights, ends = _everywhere(dealt, target, forward, parts, generator)
     value, error, ess = _mean_weight(log_weights)
     value += log_base
     upper = inf
@@ -124,7 +124,7 @@ def ais(
             mixed = _gibbs(law, [x[part] for x in start], noise)
             return _anneal(base, law, betas[::-1], mixed, noise)
 
-        log_weights, _ = _everywhere(dealt, target, backward, each, generator)
+        log_weights, _ = _everywhere(dealt, target, backward, parts, generator)
         log_ratio, reverse_error, _ = _mean_weight(log_weights)
         upper = log_base - log_ratio + 3 * reverse_error
     estimate = LogPartition(value, error, ess, value - 3 * error, upper)
@@ -137,14 +137,14 @@ def _everywhere(
     shards: Shards | None,
     target: Hamiltonian,
     anneal: Callable[[Hamiltonian, slice, torch.Generator], tuple[Tensor, States]],
-    each: int,
+    parts: list[slice],
     generator: torch.Generator,
 ) -> tuple[Tensor, States]:
-    """What all runs end with, from this process's own: those of a shard, or all where there are none."""
+    """What all runs end with, from this process's own parts of them: those of its shards, or all."""
     if shards is None:
-        return anneal(target, slice(None), generator)
-    noise = zip(shards.own, shards.generators(generator), strict=True)
-    done = [anneal(target.anew(), slice(shard * each, (shard + 1) * each), own) for shard, own in noise]
+        return anneal(target, parts[0], generator)
+    noise = zip(parts, shards.generators(generator), strict=True)
+    done = [anneal(target.anew(), part, own) for part, own in noise]
     log_weights, ends = zip(*shards.gather(done), strict=True)
     return torch.cat(log_weights), [torch.cat(parts) for parts in zip(*ends, strict=True)]
 
