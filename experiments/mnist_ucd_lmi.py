@@ -38,6 +38,8 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
+from harmonium.learning import Expectation, Outcome, Rule, Task
+from harmonium.machine import Hamiltonian
 from harmonium.products.processor import processor
 from harmonium.report import (
     ClassifierFeatures,
@@ -58,11 +60,36 @@ SAMPLES, GIBBS_CHAINS, GIBBS_SWEEPS = 2_000, 500, 1_000
 GIVEN_UP = 3  # steps of a Gibbs pair; in layers of this size they would take many hundreds
 
 
+class Blend(Expectation):
+    """(1 - share) of one estimate of E[S] and share of another, which may keep chains."""
+
+    def __init__(self, first: Expectation, second: Expectation, share: float) -> None:
+        self.first, self.second, self.share = first, second, share
+
+    def add(self, task: Task) -> Outcome:
+        one = self.first.add(replace(task, weight=(1 - self.share) * task.weight, state=None))
+        other = self.second.add(replace(task, weight=self.share * task.weight))
+        return Outcome(other.state, one.diagnostics | other.diagnostics)
+
+    def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
+        self.second.check_state(hamiltonian, state)
+
+
+def blend(first: Rule, second: Rule, share: float) -> Rule:
+    """Both sides of the gradient blended."""
+    return Rule(
+        f"blend({first}, {second}, share={share:g})",
+        Blend(first.clamped, second.clamped, share),
+        Blend(first.free, second.free, share),
+        "biased",
+    )
+
+
 @dataclass(frozen=True)
 class Row:
     """One row of the ablation: how it learns and where it starts."""
 
-    rule: hm.learning.Rule
+    rule: Rule
     spin: bool = True
     orthogonal: bool = True
 
@@ -76,6 +103,8 @@ NOT_CENTRED = {
     "zero-one": Row(LOCAL_MODES, spin=False),
     "not-marginalised": Row(hm.rules.ucd_lmi(coupling=None, marginalise=False)),
     "not-orthogonal": Row(LOCAL_MODES, orthogonal=False),
+    "blend": Row(blend(LOCAL_MODES, hm.rules.mean_field_pcd(), 0.5)),
+    "blend-mostly-chains": Row(blend(LOCAL_MODES, hm.rules.mean_field_pcd(), 0.9)),
 }
 ROWS = {
     **{f"centred-{name}": replace(row, rule=hm.rules.centred(row.rule)) for name, row in NOT_CENTRED.items()},

@@ -24,9 +24,9 @@ import time
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.model_selection import train_test_split
+from tables_common import Quantiles
 
 import harmonium as hm
 
@@ -34,32 +34,6 @@ torch.set_num_threads(1)
 
 HIDDEN, UPDATES, BATCH = 16, 3000, 100
 TABLES = {"breast-cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
-
-
-class Quantiles:
-    """A column's quantiles onto those of the standard normal law, by straight lines."""
-
-    def __init__(self, x: np.ndarray, knots: int) -> None:
-        share = (np.arange(knots) + 0.5) / knots
-        self.x, first = np.unique(np.quantile(x, share), return_inverse=True)
-        self.z = norm.ppf([share[first == i].mean() for i in range(len(self.x))])
-        if len(self.x) == 1:
-            raise ValueError("quantiles: expected a column that varies")
-        self.slopes = np.diff(self.z) / np.diff(self.x)
-
-    def segment(self, x: np.ndarray, knots: np.ndarray) -> np.ndarray:
-        return np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-
-    def encode(self, x: np.ndarray) -> np.ndarray:
-        i = self.segment(x, self.x)
-        return self.z[i] + (x - self.x[i]) * self.slopes[i]
-
-    def decode(self, z: np.ndarray) -> np.ndarray:
-        i = self.segment(z, self.z)
-        return self.x[i] + (z - self.z[i]) / self.slopes[i]
-
-    def log_slope(self, x: np.ndarray) -> np.ndarray:
-        return np.log(self.slopes[self.segment(x, self.x)])
 
 
 def coded(frame: pd.DataFrame, codes: dict[str, Quantiles]) -> pd.DataFrame:

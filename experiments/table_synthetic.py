@@ -4,11 +4,12 @@
 
 Breast cancer and wine with their classes, a quarter of the rows for the test, 5 splits. A machine learns the
 training rows with the class as a column of categories, or there is one for each class, or one in which the
-class moves the means of all columns, and 2000 rows are drawn. A random forest and a logistic regression learn
-from real rows, and from as many drawn ones, and are tested on real ones; the largest difference and the mean
-of the differences of two columns' correlation, real and drawn, beside those of the training and the test
-rows; and the median distance to the nearest training row, of drawn and of test rows, in standardised columns.
-"copies" are drawn rows nearer to a training row than any but 1 % of the test rows are.
+class moves the means of all columns, or their quantiles, and 2000 rows are drawn. A random forest and a
+logistic regression learn from real rows, and from as many drawn ones (the mean over disjoint sets of drawn
+rows), and are tested on real ones; the largest difference and the mean of the differences of two columns'
+correlation, real and drawn, beside those of the training and the test rows; and the median distance to the
+nearest training row, of drawn and of test rows, in standardised columns. "copies" are drawn rows nearer to a
+training row than any but 1 % of the test rows are.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tables_common import Lateral, note
+from tables_common import Lateral, Quantiles, note
 
 import harmonium as hm
 
 UPDATES, SWEEPS, ROWS = 1000, 1000, 2000
+KNOTS, FEW = 10, 5  # quantiles of a column in a class, and hidden units beside them
 
 
 def tables() -> dict[str, pd.DataFrame]:
@@ -57,6 +59,7 @@ def drawn(train: pd.DataFrame, seed: int) -> dict[str, pd.DataFrame]:
         "RBM": rbm.sample(ROWS, sweeps=SWEEPS, random_state=seed),
         "lateral machines, one a class": pd.concat(parts).sample(frac=1, random_state=seed),
         "lateral machine, means by class": shifted(train, seed),
+        "lateral machine, quantiles by class": shaped(train, seed),
     }
 
 
@@ -71,6 +74,27 @@ def shifted(train: pd.DataFrame, seed: int) -> pd.DataFrame:
     return moved.assign(label=labels)
 
 
+def shaped(train: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Rows of one machine in which the class says which quantiles its columns have, and nothing else."""
+    codes = {
+        label: {name: Quantiles(rows[name].to_numpy(), KNOTS, even=True) for name in train.columns[:-1]}
+        for label, rows in train.groupby("label")
+    }
+
+    def each(rows: pd.DataFrame, way: str) -> pd.DataFrame:
+        made = rows.copy()
+        for label, code in codes.items():
+            at = rows["label"] == label
+            for name, column in code.items():
+                made.loc[at, name] = getattr(column, way)(rows.loc[at, name].to_numpy())
+        return made
+
+    machine = Lateral(seed, n_hidden=FEW, epochs=round(100 * UPDATES / len(train)))
+    machine.fit(each(train, "encode").drop(columns="label"))
+    labels = train["label"].sample(ROWS, replace=True, random_state=seed).reset_index(drop=True)
+    return each(machine.sample(ROWS, SWEEPS).reset_index(drop=True).assign(label=labels), "decode")
+
+
 def classifiers(seed: int) -> dict[str, object]:
     return {
         "forest": RandomForestClassifier(random_state=seed),
@@ -81,8 +105,12 @@ def classifiers(seed: int) -> dict[str, object]:
 def judged(rows: pd.DataFrame, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, classifier in classifiers(seed).items():
-        few = rows[: len(train)]
-        found[name] = classifier.fit(few.iloc[:, :-1], few["label"]).score(test.iloc[:, :-1], test["label"])
+        scores = [
+            classifier.fit(few.iloc[:, :-1], few["label"]).score(test.iloc[:, :-1], test["label"])
+            for few in (rows[start:][: len(train)] for start in range(0, len(rows), len(train)))
+            if len(few) == min(len(rows), len(train))
+        ]
+        found[name] = np.mean(scores)
     ours, theirs = (np.corrcoef(each.iloc[:, :-1].T) for each in (rows, train))
     apart = abs(ours - theirs)[np.triu_indices(len(ours), 1)]
     found |= {"correlation, mean": apart.mean(), "correlation, largest": apart.max()}
@@ -103,6 +131,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     records = []
+    settings = {"updates": UPDATES, "sweeps": SWEEPS, "rows": ROWS, "quantiles": KNOTS, "few": FEW}
     for seed in range(arguments.seeds):
         for name, table in tables().items():
             train, test = train_test_split(table, test_size=0.25, random_state=seed, stratify=table["label"])
@@ -112,7 +141,7 @@ def main() -> None:
                     found = {key: value for key, value in found.items() if key.startswith("correlation")}
                 records.append({"table": name, "seed": seed, "arm": arm, **found})
                 print(records[-1], flush=True)
-            note(arguments.out, {"updates": UPDATES, "sweeps": SWEEPS, "rows": ROWS}, records)
+            note(arguments.out, settings, records)
     means = pd.DataFrame(records).drop(columns="seed").groupby(["table", "arm"], sort=False)
     print(means.mean().round(3).to_string())
 

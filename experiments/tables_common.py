@@ -1,4 +1,4 @@
-"""What the experiments on tables share: the tables, holes in them, and a recipe for machines."""
+"""What the experiments on tables share: tables, holes in them, codes of columns, a recipe for machines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 import harmonium as hm
@@ -73,6 +74,40 @@ HOLES = {"at random": at_random, "by block": by_block}
 
 def note(path: Path, settings: dict[str, Any], records: list[dict[str, Any]]) -> None:
     path.write_text(json.dumps({"settings": settings, "records": records}, indent=1) + "\n")
+
+
+class Quantiles:
+    """A column's quantiles onto those of the standard normal law, by straight lines.
+
+    Beyond the last quantiles the last lines go on, or with ``even`` lines of the whole column's slope.
+    """
+
+    def __init__(self, x: np.ndarray, knots: int, even: bool = False) -> None:
+        share = (np.arange(knots) + 0.5) / knots
+        self.x, first = np.unique(np.quantile(x, share), return_inverse=True)
+        self.z = norm.ppf([share[first == i].mean() for i in range(len(self.x))])
+        if len(self.x) == 1:
+            raise ValueError("quantiles: expected a column that varies")
+        if even:
+            far = 10 * np.array([-1, 1])
+            reach = self.x[[0, -1]] + far * self.x.std() / self.z.std()
+            self.x = np.insert(reach, 1, self.x)
+            self.z = np.insert(self.z[[0, -1]] + far, 1, self.z)
+        self.slopes = np.diff(self.z) / np.diff(self.x)
+
+    def segment(self, x: np.ndarray, knots: np.ndarray) -> np.ndarray:
+        return np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+
+    def encode(self, x: np.ndarray) -> np.ndarray:
+        i = self.segment(x, self.x)
+        return self.z[i] + (x - self.x[i]) * self.slopes[i]
+
+    def decode(self, z: np.ndarray) -> np.ndarray:
+        i = self.segment(z, self.z)
+        return self.x[i] + (z - self.z[i]) / self.slopes[i]
+
+    def log_slope(self, x: np.ndarray) -> np.ndarray:
+        return np.log(self.slopes[self.segment(x, self.x)])
 
 
 class Lateral:
