@@ -102,7 +102,8 @@ class Rule:
         weights: Tensor | None = None,
     ) -> Task:
         """What both sides are asked for: the arguments of ``gradient``, checked, and a sum to add to."""
-        generator = _random.as_generator(seed, machine.device)
+        device = machine.device
+        generator = _random.as_generator(seed, device)
         with torch.enable_grad():
             hamiltonian = machine.hamiltonian()
         v = _checks.tensor(v, "v", machine.dtype)  # looked at where it is: a GPU is not waited for
@@ -115,9 +116,9 @@ class Rule:
         if self.given is not None:
             machine.check_given(self.given)
         v, row_weights = _weighted(v, weights)
-        v = _host.sent(v, machine.device)
+        v = _host.sent(v, device)
         if row_weights is not None:
-            row_weights = _host.sent(row_weights, machine.device, v.dtype)
+            row_weights = _host.sent(row_weights, device, v.dtype)
         sums, observed = Statistics(hamiltonian), complete or None
         return Task(hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed)
 
