@@ -6,6 +6,7 @@
     python experiments/mnist_ucd_lmi.py run --budget large               # 784-500-1000 at the rate 0.003
     python experiments/mnist_ucd_lmi.py ablation                         # every row, on one schedule
     python experiments/mnist_ucd_lmi.py persistent --updates 2000 --rate 0.005   # then persistent chains
+    python experiments/mnist_ucd_lmi.py run --rule centred-blend --budget long  # and at once
 
 Every row has the same start, ±1 units with orthogonal couplings and logistic biases unless it says otherwise,
 and the same schedule: batch 200, the rate linearly to 0. The visible biases begin at those of the data, or
@@ -104,7 +105,7 @@ NOT_CENTRED = {
     "not-marginalised": Row(hm.rules.ucd_lmi(coupling=None, marginalise=False)),
     "not-orthogonal": Row(LOCAL_MODES, orthogonal=False),
     "blend": Row(blend(LOCAL_MODES, hm.rules.mean_field_pcd(), 0.5)),
-    "blend-mostly-chains": Row(blend(LOCAL_MODES, hm.rules.mean_field_pcd(), 0.9)),
+    "blend-four-fifths": Row(blend(LOCAL_MODES, hm.rules.mean_field_pcd(), 0.8)),
 }
 ROWS = {
     **{f"centred-{name}": replace(row, rule=hm.rules.centred(row.rule)) for name, row in NOT_CENTRED.items()},
@@ -305,7 +306,7 @@ def run(rule: str, seed: int, budget: dict[str, Any], judge: Judge, arguments: a
     if arguments.command == "persistent":
         machine = hm.load(arguments.out / name / "run" / "machine.safetensors")
         row = replace(row, rule=hm.rules.centred(hm.rules.mean_field_pcd()))
-        budget = {**budget, "updates": arguments.updates, "rate": arguments.rate}
+        budget = {**budget, "updates": arguments.updates, "rate": arguments.rate or 0.005}
         name += f"_then_persistent_{budget['updates']}_{budget['rate']:g}"
     file = arguments.out / "records.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
@@ -356,14 +357,16 @@ def main() -> None:
     parser.add_argument("--budget", choices=list(BUDGETS), default="quick")
     parser.add_argument("--start", choices=("data", "logistic"), default="data", help="visible biases")
     parser.add_argument("--updates", type=int, default=2_000, help="of `persistent`")
-    parser.add_argument("--rate", type=float, default=0.005, help="of `persistent`")
+    parser.add_argument("--rate", type=float, help="in place of the budget's; of `persistent` 0.005")
     parser.add_argument("--out", type=Path, default=Path("runs") / "mnist_ucd_lmi")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    budget = BUDGETS[arguments.budget]
+    budget = dict(BUDGETS[arguments.budget])
+    if arguments.rate and arguments.command != "persistent":
+        budget["rate"] = arguments.rate
     judge = Judge(budget["bits"], arguments.out)
     rules = list(ROWS) if arguments.command == "ablation" else arguments.rule or ["centred-none"]
     for seed in arguments.seed or [0]:

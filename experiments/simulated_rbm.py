@@ -1,13 +1,14 @@
 """Learning from a known machine: unbiased CD beside CD-1 and PCD (Qiu et al. 2020, Figs. 3, 8, 9, 12).
 
-    python experiments/simulated_rbm.py --budget quick      # 500 updates, minutes
+    python experiments/simulated_rbm.py --budget quick      # 1,500 updates, 5 seeds
     python experiments/simulated_rbm.py --budget paper      # 10,000 updates
 
 The truth is a 200x20 machine of 0/1 units with all parameters from N(0, 1). As its 2^20 hidden states can
 be enumerated, the 1000 training and 1000 test rows are exact draws and its own likelihood is exact. A machine
 with 100 hidden units learns from all rows at every update with 1000 chains, at the paper's constant rate of
-0.2 and at a tenth of it. "pcd then ucd" is the warm start of Fig. 9: 250 updates of PCD at 0.2 (500 in the
-paper), then 250 of unbiased CD at 0.02 from the chains of PCD; "pcd then pcd" is its control.
+0.2, which swings, and at a tenth of it, where every rule is centred too. "pcd then ucd" is the warm start of
+Fig. 9 at that rate: half of the updates by PCD, the other half by unbiased CD from the chains of PCD. A seed
+sets where learning starts, and its noise; the truth and its rows are always the same.
 
 The paper draws an approximate likelihood from chains that start at the scored rows; that says nothing about
 the likelihood, so it is estimated by annealed importance sampling here, with its standard error, its sample
@@ -18,6 +19,7 @@ of 100.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,16 +29,16 @@ import harmonium as hm
 from harmonium.learning import Task
 from harmonium.machine import Statistics
 
-ROWS, CHAINS, POINTS, GROUPS, WARM = 1000, 1000, 5, 10, 250
-UPDATES = {"quick": 500, "paper": 10_000}
+ROWS, CHAINS, POINTS, GROUPS = 1000, 1000, 6, 10
+UPDATES = {"quick": 1_500, "paper": 10_000}
+RATE, PUBLISHED = 0.02, 0.2
 rules = hm.rules
-UCD, PCD, CD = rules.ucd(), rules.pcd(1, CHAINS), rules.cd(1)
-RECIPES = {  # stages of (rule, learning rate, updates), None: to the end
-    **{f"ucd {rate}": [(UCD, rate, None)] for rate in (0.2, 0.02)},
-    **{f"cd-1 {rate}": [(CD, rate, None)] for rate in (0.2, 0.02)},
-    **{f"pcd-1 {rate}": [(PCD, rate, None)] for rate in (0.2, 0.02)},
-    "pcd then ucd": [(PCD, 0.2, WARM), (rules.ucd(start="persistent"), 0.02, WARM)],
-    "pcd then pcd": [(PCD, 0.2, WARM), (PCD, 0.02, WARM)],
+RULES = {"ucd": rules.ucd(), "cd-1": rules.cd(1), "pcd-1": rules.pcd(1, CHAINS)}
+RECIPES = {  # the rate, and rules that share the updates evenly
+    **{f"{name} {PUBLISHED}": (PUBLISHED, [rule]) for name, rule in RULES.items()},
+    **{f"{name} {RATE}": (RATE, [rule]) for name, rule in RULES.items()},
+    **{f"centred {name} {RATE}": (RATE, [rules.centred(rule)]) for name, rule in RULES.items()},
+    f"pcd then ucd {RATE}": (RATE, [RULES["pcd-1"], rules.ucd(start="persistent")]),
 }
 
 
@@ -79,18 +81,19 @@ def variances(
     }
 
 
-def learn(name: str, sets: dict[str, torch.Tensor], updates: int) -> list[dict[str, Any]]:
+def learn(name: str, seed: int, sets: dict[str, torch.Tensor], updates: int) -> list[dict[str, Any]]:
     """Trains one machine and returns a record for each of its points."""
-    machine = normal_machine(200, 100, 0.1, torch.Generator().manual_seed(1))
+    machine = normal_machine(200, 100, 0.1, torch.Generator().manual_seed(1 + seed))
     points, step, seconds = [], 0, 0.0
     state = None
-    for rule, rate, length in RECIPES[name]:
-        every = (length or updates) // POINTS
-        for _ in range(POINTS):
+    rate, stages = RECIPES[name]
+    every = updates // POINTS
+    for rule in stages:
+        for _ in range(POINTS // len(stages)):
             started = time.process_time()
             run = hm.train(
                 machine, sets["train"], rule=rule, updates=every, batch_size=ROWS, learning_rate=rate,
-                rule_state=state, seed=step, record_every=every,
+                rule_state=state, seed=step + updates * seed, record_every=every,
             )  # fmt: skip
             state = run.rule_state
             seconds += time.process_time() - started
@@ -109,14 +112,24 @@ def learn(name: str, sets: dict[str, torch.Tensor], updates: int) -> list[dict[s
             for which, X in sets.items():
                 point[which] = float(hm.likelihood.log_likelihood(machine, X, partition).mean())
             points.append(point)
-            print(f"{name}: {step} updates, train {point['train']:.2f}, test {point['test']:.2f}", flush=True)
+            print(
+                f"{name}, seed {seed}: {step} updates, train {point['train']:.2f}, test {point['test']:.2f}",
+                flush=True,
+            )
     return points
+
+
+def spread(values: list[float]) -> str:
+    """Mean and standard deviation over seeds."""
+    values_ = torch.tensor(values)
+    return f"{values_.mean():8.2f} ±{values_.std() if len(values) > 1 else 0:5.2f}"
 
 
 def main() -> None:
     made = parser(__doc__, "simulated_rbm")
     made.add_argument("--only", action="append", choices=list(RECIPES), help="repeatable")
     made.add_argument("--updates", type=int, help="overrides the budget's")
+    made.add_argument("--seeds", type=int, default=5)
     arguments = made.parse_args()
     torch.set_num_threads(arguments.threads)
     updates = arguments.updates or UPDATES[arguments.budget]
@@ -134,36 +147,45 @@ def main() -> None:
         "truth": best,
     }
     results = earlier(arguments.out, settings)
-    for name in arguments.only or RECIPES:
-        if name not in results:
-            results[name] = learn(name, sets, updates)
+    for seed in range(arguments.seeds):
+        for name in arguments.only or RECIPES:
+            if len(results.setdefault(name, [])) == seed:
+                results[name].append(learn(name, seed, sets, updates))
+                write(arguments.out, {**settings, "results": results}, picture(results, best["test"]))
 
-    print(
-        f"\n{'recipe':14} {'updates':>7} {'train':>8} {'test':>8} {'best test':>9} {'error':>6} {'CPU s':>6}"
-    )
-    for name, points in results.items():
-        last = points[-1]
+    print(f"\n{'recipe':20} {'train':>15} {'test':>15} {'best test':>15} {'error':>6} {'CPU s':>6}")
+    for name, runs in results.items():
+        last = [points[-1] for points in runs]
+        tops = [max(point["test"] for point in points) for points in runs]
         print(
-            f"{name:14} {last['updates']:7} {last['train']:8.2f} {last['test']:8.2f} "
-            f"{max(p['test'] for p in points):9.2f} {last['standard_error']:6.2f} {last['cpu_seconds']:6.0f}"
+            f"{name:20} {spread([p['train'] for p in last])} {spread([p['test'] for p in last])} "
+            f"{spread(tops)} {max(p['standard_error'] for p in last):6.2f} "
+            f"{sum(p['cpu_seconds'] for p in last) / len(last):6.0f}"
         )
     if updates < UPDATES["paper"]:
-        print("a reduced experiment: fewer updates than --budget paper, one seed")
+        print("a reduced experiment: fewer updates than --budget paper")
 
-    picture, axes = figure(3)
-    for name, points in results.items():
-        x = [point["updates"] for point in points]
-        (line,) = axes[0][0].plot(x, [point["test"] for point in points], marker=".", label=name)
-        if points[-1]["meeting_time"] is not None:
-            timed = [(p["updates"], p["meeting_time"]) for p in points if p["meeting_time"] is not None]
-            axes[0][1].plot(*zip(*timed, strict=True), marker=".", color=line.get_color(), label=name)
-        axes[0][2].plot(x, [point["variance"]["couplings"] for point in points], marker=".", label=name)
-    axes[0][0].axhline(best["test"], linestyle="--", color="0.4", linewidth=1)
+
+def picture(results: dict[str, list[list[dict[str, Any]]]], truth: float) -> Any:
+    """Means over seeds."""
+    made, axes = figure(3)
+    for name, runs in results.items():
+        x = [point["updates"] for point in runs[0]]
+
+        def mean(value: Callable[[dict[str, Any]], float], runs: Any = runs) -> list[float]:
+            return [sum(map(value, points)) / len(points) for points in zip(*runs, strict=True)]
+
+        (line,) = axes[0][0].plot(x, mean(lambda p: p["test"]), marker=".", label=name)
+        if runs[0][-1]["meeting_time"] is not None:
+            timed = mean(lambda p: p["meeting_time"] or float("nan"))
+            axes[0][1].plot(x, timed, marker=".", color=line.get_color(), label=name)
+        axes[0][2].plot(x, mean(lambda p: p["variance"]["couplings"]), marker=".", label=name)
+    axes[0][0].axhline(truth, linestyle="--", color="0.4", linewidth=1)
     axes[0][0].set(xlabel="updates", ylabel="test log-likelihood (AIS); dashed: the truth")
     axes[0][0].legend(fontsize="x-small")
     axes[0][1].set(xlabel="updates", ylabel="mean meeting time")
     axes[0][2].set(xlabel="updates", ylabel="gradient variance of the couplings", yscale="log")
-    write(arguments.out, {**settings, "results": results}, picture)
+    return made
 
 
 if __name__ == "__main__":
