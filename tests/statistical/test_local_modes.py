@@ -120,7 +120,7 @@ def test_gibbs_pairs_from_local_modes_are_unbiased_too(name):
 def test_the_shortcut_with_a_single_chain_is_caught(name):
     made = deep(name)
     for clamped in (True, False):
-        found = estimates(made, clamped=clamped, coupling=Shortcut(), chains=30_000)
+        found = estimates(made, clamped=clamped, coupling=Shortcut(), chains=16_000)
         z, limit = largest_z(found, truth(made, clamped=clamped))
         assert z > 2 * limit
 
