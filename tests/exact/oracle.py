@@ -253,15 +253,15 @@ def expectations(
     return Expectations(log_partition, tuple(expected), tuple(products))
 
 
-def log_partition(description: Description, quadrature: bool = False) -> float:
+def log_partition(description: Description) -> float:
     """ln Z."""
-    return expectations(description, quadrature=quadrature).log_partition
+    return expectations(description).log_partition
 
 
-def log_probability(description: Description, visible: Array, quadrature: bool = False) -> Array:
+def log_probability(description: Description, visible: Array) -> Array:
     """log p(v), (batch,), for visible states (batch, width_0)."""
-    free = log_partition(description, quadrature)
-    return np.array([expectations(description, {0: row}, quadrature).log_partition for row in visible]) - free
+    free = log_partition(description)
+    return np.array([expectations(description, {0: row}).log_partition for row in visible]) - free
 
 
 def free_energy(description: Description, states: Sequence[Array], summed: str) -> Array:
@@ -518,14 +518,17 @@ def _double_truth(
 
 
 def _truncated_truth(layer: Layer, unit: int, field: Array, second: Array) -> UnitTruth:
-    """Gauss-Legendre on about 4000 nodes, in panels that double in width from both ends and from the peak."""
+    """Gauss-Legendre on about 4000 nodes, in panels that double in width from both ends and from the peak.
+
+    An end of the unit may be one number for every row of the fields, (m,).
+    """
     assert layer.bounds is not None
-    low, high = layer.bounds[0][unit], layer.bounds[1][unit]
+    low, high = (np.reshape(end[unit], (-1, 1)) for end in layer.bounds)
     slope, bend = layer.natural[0][unit] + field, layer.natural[1][unit] + second
     steps = (high - low) * 2.0 ** -np.arange(34)
     with np.errstate(divide="ignore", invalid="ignore"):
         peak = np.clip(np.nan_to_num(slope / bend, nan=low, posinf=high, neginf=low), low, high)
-    around = np.broadcast_to(np.concatenate([low + steps, high - steps, [low, high]]), (len(field), 70))
+    around = np.broadcast_to(np.concatenate([low + steps, high - steps, low, high], 1), (len(field), 70))
     edges = np.sort(np.clip(np.concatenate([around, peak, peak + steps, peak - steps], 1), low, high), 1)
     node, weight = np.polynomial.legendre.leggauss(30)
     half = 0.5 * np.diff(edges)[..., None]

@@ -93,7 +93,7 @@ def test_held_entries_never_move_and_free_ones_do(
     for l in range(len(machine.layers)):
         clamp = {l: wanted[l] if whole else partly_free(machine, l, wanted[l])}
         recorder = Recorder()
-        end = run(machine, kernel, states(specification), sweeps=12, clamp=clamp, observer=recorder)
+        end = run(machine, kernel, states(specification), sweeps=6, clamp=clamp, observer=recorder)
         for seen in (*recorder.states, end):
             assert_held(clamp, seen)
             machine.check_states(seen)

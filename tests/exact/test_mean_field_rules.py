@@ -25,7 +25,7 @@ def gradient(rule: hm.learning.Rule, machine: hm.BoltzmannMachine, v: torch.Tens
 @pytest.mark.parametrize("rule", SOLVERS)
 @pytest.mark.parametrize("name", SCALAR)
 def test_the_gradient_is_that_of_clamped_less_free(rule: str, name: str) -> None:
-    """Finite differences along two directions in all learnable parameters, at both solutions solved anew."""
+    """Finite differences along a direction in all learnable parameters, at both solutions solved anew."""
     machine = random_machine(name, 0, 0.6)
     v = noise(machine, 3)
     estimate = gradient(hm.rules.RECIPES[rule](**TIGHTLY), machine, v)
@@ -36,16 +36,15 @@ def test_the_gradient_is_that_of_clamped_less_free(rule: str, name: str) -> None
         return float((solver(machine, v).free_energy - solver(machine, v, v).free_energy).mean())
 
     kept = {label: parameter.detach().clone() for label, parameter in machine.named_parameters()}
-    for _ in range(2):
-        along = {label: torch.randn(x.shape, generator=generator, dtype=x.dtype) for label, x in kept.items()}
-        values = []
-        with torch.no_grad():
-            for sign in (1, -1):
-                for label, parameter in machine.named_parameters():
-                    parameter.copy_(kept[label] + sign * 1e-5 * along[label])
-                values.append(likelihood())
-        slope = float(sum((estimate.parameters[label] * x).sum() for label, x in along.items()))
-        assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6, abs=1e-7)
+    along = {label: torch.randn(x.shape, generator=generator, dtype=x.dtype) for label, x in kept.items()}
+    values = []
+    with torch.no_grad():
+        for sign in (1, -1):
+            for label, parameter in machine.named_parameters():
+                parameter.copy_(kept[label] + sign * 1e-5 * along[label])
+            values.append(likelihood())
+    slope = float(sum((estimate.parameters[label] * x).sum() for label, x in along.items()))
+    assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6, abs=1e-7)
 
 
 @pytest.mark.parametrize("start", ["data", "persistent", "noise", "mixture"])

@@ -27,6 +27,7 @@ from harmonium.couplings.meeting import correction_weight
 from harmonium.couplings.pairs import Place
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 
+from .lots import in_lots
 from .support import (
     DISCRETE,
     FAILURE_RATE,
@@ -182,23 +183,30 @@ def test_pairs_that_met_stay_together(name):
 
 
 def estimates(
-    made, kernel, k, m, lag, replicates=12, pairs=1700, antithetic=False, max_steps=None
+    made, kernel, k, m, lag, lots=40, pairs=270, antithetic=False, max_steps=None, compiled=False
 ) -> torch.Tensor:
+    """Independent estimates of E[S], each from so many pairs, (lots, statistics)."""
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(7)
-    rows = []
-    for _ in range(replicates):
-        total = Statistics(hamiltonian)
+
+    def run(into: Statistics, pairs: int) -> None:
         start = made.random_states(pairs // 2 if antithetic else pairs, seed=generator)
         start = [x.repeat(2, 1) for x in start] if antithetic else start
         with torch.no_grad():
             run_pairs(
                 hamiltonian, kernel, start, k=k, m=m, lag=lag,
-                max_steps=max_steps, generator=generator, into=total,
+                max_steps=max_steps, generator=generator, into=into,
                 weight=1 / pairs, antithetic=antithetic,
             )  # fmt: skip
-        rows.append(flat(total))
-    return torch.stack(rows)
+
+    if compiled:
+        sums = [Statistics(hamiltonian) for _ in range(lots)]
+        for each in sums:
+            run(each, pairs)
+    else:
+        whole = Statistics(hamiltonian)
+        sums = in_lots(hamiltonian, whole, lots, lambda: run(whole, lots * pairs), antithetic)
+    return torch.stack([flat(each) for each in sums])
 
 
 HORIZONS = [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)]
@@ -241,14 +249,13 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
     made = machine(name, scale=0.3)
     made = made.float() if fast else made
     exact = exact_statistics(made.hamiltonian())
-    z, limit = largest_z(estimates(made, Gibbs(), 1, 2, 1, antithetic=True), exact)
+    z, limit = largest_z(estimates(made, Gibbs(), 1, 2, 1, antithetic=True, compiled=fast), exact)
     assert z < limit
     if name == "bernoulli-spin":
         # Eager pairs, which are slow, do the first sweep alone: the one in which they mirror each other.
         last = None if fast else 1
         rows, plain = (
-            estimates(made, Gibbs(), 1, 1, 1, 200, 200, antithetic=option, max_steps=last)
-            for option in (True, False)
+            estimates(made, Gibbs(), 1, 1, 1, 200, 200, option, last, fast) for option in (True, False)
         )
         # The ratio of two sums of some ten variances, each from 200 replicates, is off by some 0.05.
         assert float(rows.var(0).sum() / plain.var(0).sum()) < 0.7
@@ -263,7 +270,8 @@ def test_jumps_leave_the_law_where_it_is_and_the_estimate_unbiased(monkeypatch, 
     made = made.float() if fast else made
     listed = all_states(made.layers[0])[[1, 6, 8, 15, 6]].to(made.dtype)
     kernel = Gibbs(jumps=Jumps(listed))
-    z, limit = largest_z(estimates(made, kernel, 1, 3, 1), exact_statistics(made.hamiltonian()))
+    found = estimates(made, kernel, 1, 3, 1, compiled=fast)
+    z, limit = largest_z(found, exact_statistics(made.hamiltonian()))
     assert z < limit
 
 

@@ -19,11 +19,13 @@ import harmonium as hm
 from harmonium.couplings import run_pairs
 from harmonium.machine import Statistics
 
+from .lots import gradients_in_lots, in_lots
 from .support import FAILURE_RATE, flat, largest_z
 from .test_chains import Simultaneous
 
 ROWS = 5_000
 SWEEPS = 2
+LOTS = 40
 NAMES = [  # one of every shape; tests/exact/test_graphs.py has the others
     *("two visible kinds", "label on top of a deep machine", "fully visible Potts", "spins on a lattice"),
     *("semi-restricted and sparse", "lateral hidden units", "a triangle of layers", "four colours"),
@@ -120,19 +122,17 @@ def test_pairs_that_met_stay_together(name):
 def test_coupled_chains_estimate_the_statistics_without_bias(name):
     """H_{k:m} from noise, far from the law, against the oracle's expectations."""
     machine = make(name).float()
-    hamiltonian = machine.hamiltonian()
-    lots = []
-    for seed in range(12):
-        generator = torch.Generator().manual_seed(seed)
-        start = machine.random_states(1400, seed=generator)
-        total = Statistics(hamiltonian)
-        with torch.no_grad():
-            run_pairs(
-                hamiltonian, hm.couplings.Gibbs(), start, k=1, m=2, lag=1, max_steps=None,
-                generator=generator, into=total, weight=1 / 1400,
-            )  # fmt: skip
-        lots.append(flat(total).double())
-    estimates = torch.stack(lots)
+    hamiltonian, total = machine.hamiltonian(), Statistics(machine.hamiltonian())
+    generator = torch.Generator().manual_seed(0)
+    start = machine.random_states(LOTS * 220, seed=generator)
+
+    def run() -> None:
+        run_pairs(
+            hamiltonian, hm.couplings.Gibbs(), start, k=1, m=2, lag=1, max_steps=None,
+            generator=generator, into=total, weight=1 / len(start[0]),
+        )  # fmt: skip
+
+    estimates = torch.stack([flat(lot).double() for lot in in_lots(hamiltonian, total, LOTS, run)])
     oracle_layers, oracle_edges = oracle(name).expectations()
     halves = [edge / 2 if l == m else edge for edge, (l, m) in zip(oracle_edges, machine.edges, strict=True)]
     truth = torch.cat([part.flatten() for part in (*(layer[0] for layer in oracle_layers), *halves)]).detach()
@@ -161,18 +161,16 @@ def test_unbiased_from_local_modes(name, observed):
 
 
 def check_unbiased(name: str, rule: hm.learning.Rule, observed: str) -> None:
-    """12 estimates of a gradient, each over the same 500 rows, against the oracle's."""
+    """Estimates of a gradient, each over the same 80 rows, against the oracle's."""
     machine = make(name)
-    v = data_for(machine, 500)
+    v = data_for(machine, 80)
     if observed == "in part":
         v = holes(machine, v)
     truth = torch.cat([g.flatten() for g in oracle(name).gradient(v).values()])
-    lots = []
-    for seed in range(12):
-        generator = torch.Generator().manual_seed(seed)
-        found = rule.gradient(machine, v, seed=generator).parameters
-        lots.append(torch.cat([found[key].flatten() for key in oracle(name).parameters]).detach())
-    estimates = torch.stack(lots)
+    estimates = torch.stack([
+        torch.cat([found[key].flatten() for key in oracle(name).parameters])
+        for found in gradients_in_lots(rule, machine, v.repeat(LOTS, 1), LOTS)
+    ])  # fmt: skip
     error = estimates.std(0) / len(estimates) ** 0.5
     moving = error > 1e-12
     difference = (estimates.mean(0) - truth).abs()

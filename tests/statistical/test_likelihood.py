@@ -13,10 +13,11 @@ from harmonium.likelihood import LogPartition, ais, exact_log_partition, pseudo_
 
 from .support import MACHINES, exact_states, largest_z, machine
 
-# 20 machines of 6 kinds. Under normality all 20 values lie within 3 standard errors with probability 0.95,
+SLOW = ("sparse-bernoulli", "binomial-relu")
+# 20 machines of 8 kinds. Under normality all 20 values lie within 3 standard errors with probability 0.95,
 # and all 20 upper bounds hold with probability 0.97: together they fail on 8 % of fresh seeds, more than the
 # 1e-3 of other tests, because three standard errors is what is promised.
-CASES = [(name, seed) for seed in range(4) for name in MACHINES][:22]
+CASES = [(name, seed) for seed in range(3) for name in MACHINES if seed == 0 or name not in SLOW]
 
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
@@ -57,7 +58,7 @@ def test_the_bounds_hold_with_few_temperatures():
     """36 runs. In 525 such runs the lower bound failed 3 times and the upper 7: at 2 % each, 6 or more
     failures among 36 have probability 1e-4. Truncated units are slow; their bounds are looked at above."""
     below = above = 0
-    for name in (name for name in MACHINES if name not in ("sparse-bernoulli", "binomial-relu")):
+    for name in (name for name in MACHINES if name not in SLOW):
         for seed in range(2):
             made = machine(name, seed=seed, scale=1.0)
             exact = exact_log_partition(made)

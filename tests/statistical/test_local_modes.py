@@ -16,6 +16,7 @@ from harmonium.learning import LocalModes, Task
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Statistics
 
+from .lots import in_lots
 from .support import flat, largest_z
 
 DEEP = {
@@ -24,9 +25,8 @@ DEEP = {
     "mixed": lambda: [hm.Spin(3), hm.Bernoulli(2), hm.Categorical(1, 3)],
     "three hidden": lambda: [hm.Bernoulli(2), hm.Spin(2), hm.Bernoulli(2), hm.Spin(1)],
 }
-REPLICATES = 12
-CHAINS = 800
-"""As many cost little more than a third of them: an estimate waits for the last pair."""
+LOTS = 40
+CHAINS = 6000
 
 
 def deep(name: str, scale: float = 0.6) -> hm.BoltzmannMachine:
@@ -38,26 +38,23 @@ def deep(name: str, scale: float = 0.6) -> hm.BoltzmannMachine:
     return made
 
 
-def data(made: hm.BoltzmannMachine) -> torch.Tensor:
+def data(made: hm.BoltzmannMachine, chains: int) -> torch.Tensor:
     few = made.random_states(5, seed=torch.Generator().manual_seed(1))[0]
-    return few.repeat(CHAINS // 5, 1)
+    return few.repeat(chains // 5, 1)
 
 
-def estimates(made, *, clamped, replicates=REPLICATES, **settings) -> torch.Tensor:
-    """Independent estimates of E[S | v] or E[S], (replicates, statistics)."""
-    hamiltonian, v = made.hamiltonian(), data(made)
+def estimates(made, *, clamped, chains=CHAINS, **settings) -> torch.Tensor:
+    """Independent estimates of E[S | v] or E[S], (LOTS, statistics)."""
+    hamiltonian, total = made.hamiltonian(), Statistics(made.hamiltonian())
+    task = Task(hamiltonian, data(made, chains), torch.Generator().manual_seed(0), total)
     expectation = LocalModes(clamped=clamped, **settings)
-    rows = []
-    for seed in range(replicates):
-        total = Statistics(hamiltonian)
-        with torch.no_grad():
-            expectation.add(Task(hamiltonian, v, torch.Generator().manual_seed(seed), total))
-        rows.append(flat(total))
-    return torch.stack(rows)
+    return torch.stack(
+        [flat(lot) for lot in in_lots(hamiltonian, total, LOTS, lambda: expectation.add(task))]
+    )
 
 
 def truth(made, *, clamped) -> torch.Tensor:
-    total, v = Statistics(made.hamiltonian()), data(made)
+    total, v = Statistics(made.hamiltonian()), data(made, 5)
     with torch.no_grad():
         add_exact_expectation(
             made.hamiltonian(), total, 1 / len(v) if clamped else 1.0, v if clamped else None
@@ -91,8 +88,8 @@ class Shortcut(PairKernel):
 
 @pytest.mark.parametrize("name", DEEP)
 def test_each_phase_and_the_gradient_are_unbiased_and_marginalising_takes_variance_away(name):
-    """The total variance over statistics; its own relative error is about 0.2 from so many replicates, and it
-    falls to less than a half."""
+    """The total variance over statistics; its own relative error is about 0.2 from so many lots, and it falls
+    to less than a half."""
     made, variance = deep(name), {}
     given, alone = truth(made, clamped=True), truth(made, clamped=False)
     for marginalise in (False, True):
@@ -123,7 +120,7 @@ def test_gibbs_pairs_from_local_modes_are_unbiased_too(name):
 def test_the_shortcut_with_a_single_chain_is_caught(name):
     made = deep(name)
     for clamped in (True, False):
-        found = estimates(made, clamped=clamped, coupling=Shortcut(), replicates=20)
+        found = estimates(made, clamped=clamped, coupling=Shortcut(), chains=16_000)
         z, limit = largest_z(found, truth(made, clamped=clamped))
         assert z > 2 * limit
 
@@ -131,7 +128,13 @@ def test_the_shortcut_with_a_single_chain_is_caught(name):
 @pytest.mark.parametrize("name", DEEP)
 def test_local_modes_without_a_correction_are_biased(name):
     made = deep(name, 1.0)
-    found = estimates(made, clamped=False, replicates=25)
+    hamiltonian, rows = made.hamiltonian(), []
+    for seed in range(25):
+        total = Statistics(hamiltonian)
+        with torch.no_grad():
+            LocalModes().add(Task(hamiltonian, data(made, 800), torch.Generator().manual_seed(seed), total))
+        rows.append(flat(total))
+    found = torch.stack(rows)
     z, limit = largest_z(found, truth(made, clamped=False))
     assert z > 2 * limit
 
