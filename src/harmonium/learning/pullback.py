@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor
@@ -40,7 +42,7 @@ def pullback(
     if mapped:
         rest = [name for name in named if name not in pulled]
         with torch.enable_grad():  # weights handed to ``grad`` instead make torch import sympy, for a second
-            total = sum((p * g).sum() for p, g in mapped)
+            total = reduce(add, ((p * g).sum() for p, g in mapped))
         more = torch.autograd.grad(total, [named[name] for name in rest], allow_unused=True)
         pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
     return {name: pulled[name] for name in named}
