@@ -149,6 +149,10 @@ class _GeneratorClass(metaclass=_GeneratorOf):
 class _Mode(TorchDispatchMode):
     """Lets operations that make tensors make them on the device."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch imports its compiler, for seconds, only to have it leave this alone
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})
 

@@ -10,7 +10,8 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
+from operator import xor
 from random import Random
 from typing import Any
 
@@ -368,7 +369,23 @@ def unfolding(start: bytes, megabytes: int) -> tuple[bytes, int, int]:
     """``start`` and many zeros as a raw deflated stream, with the checksum and the size of what it holds."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     first = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
-    checksum, piece = zlib.crc32(start), bytes(1 << 20)
-    for _ in range(megabytes):
-        checksum = zlib.crc32(piece, checksum)
+    checksum = _after_zeros(zlib.crc32(start), megabytes)
     return first + zeros(megabytes) + packer.flush(), checksum, len(start) + (megabytes << 20)
+
+
+def _after_zeros(checksum: int, megabytes: int) -> int:
+    """The CRC-32 so many zeros later: affine in the bits of the one before, and so squared, not iterated."""
+    piece = bytes(1 << 20)
+    offset = zlib.crc32(piece, 0)
+    columns = [zlib.crc32(piece, 1 << i) ^ offset for i in range(32)]
+
+    def later(value: int) -> int:
+        return reduce(xor, (column for i, column in enumerate(columns) if value >> i & 1), offset)
+
+    while megabytes:
+        if megabytes & 1:
+            checksum = later(checksum)
+        twice = later(offset)
+        columns = [later(later(1 << i)) ^ twice for i in range(32)]
+        offset, megabytes = twice, megabytes >> 1
+    return checksum

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ._damage import unfolding
+from ._damage import unfolding, zeros
 from ._honest import idx, written
 
 MEGABYTES = 1024
@@ -95,7 +95,10 @@ def _png(side: int) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
-    pixels = zlib.compress(bytes(side * (side + 1)), 9)
+    size = side * (side + 1)
+    rest = zlib.compressobj(9, zlib.DEFLATED, -15)
+    pixels = b"\x78\xda" + zeros(size >> 20) + rest.compress(bytes(size % (1 << 20))) + rest.flush()
+    pixels += struct.pack(">I", size % 65521 << 16 | 1)  # the Adler-32 of so many zeros
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 

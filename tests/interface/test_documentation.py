@@ -1,7 +1,7 @@
 """The Python examples of README.md and docs/ run, file by file and in order, each file in an empty directory.
 
 A block is left out only where the line before it says why, `<!-- not run: reason -->`, and counts as skipped.
-One that takes long says before it what the tests put in place of its numbers, `<!-- in tests: epochs=5 -->`;
+One that takes long says before it what the tests put in place of its values, `<!-- in tests: epochs=5 -->`;
 HARMONIUM_WHOLE_PAGES=1 runs it as it is written.
 """
 
@@ -44,12 +44,15 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def shortened(code: str, numbers: str) -> str:
-    """The code with other numbers behind some names, such as "epochs=5, chains=10"; each is there once."""
-    for name, number in (pair.split("=") for pair in numbers.split(", ")):
-        code, found = re.subn(rf"\b{name}( ?= ?)[\d_]+\b", rf"{name}\g<1>{number}", code)
+def shortened(code: str, others: str) -> str:
+    """The code with others behind some names, such as "epochs=5, columns=shown[:2]"; each is there once.
+
+    What they replace is a whole number or a name.
+    """
+    for name, other in (pair.split("=") for pair in others.split(", ")):
+        code, found = re.subn(rf"\b{name}( ?= ?)\w+\b(?![.(])", rf"{name}\g<1>{other}", code)
         if found != 1:
-            raise ValueError(f"in tests: expected {name} once with a number, received it {found} times")
+            raise ValueError(f"in tests: expected {name} once with a value, received it {found} times")
     return code
 
 
@@ -105,15 +108,16 @@ def test_blocks_are_found_with_their_lines_and_reasons() -> None:
     ]
 
 
-def test_long_blocks_run_with_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "epochs = 1_000\nf(my_epochs=3, chains=100)\n"
-    text = f"<!-- in tests: epochs=5, chains=7 -->\n```python\n{code}```\n"
+def test_long_blocks_run_with_other_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "epochs = 1_000\nf(my_epochs=3, chains=100, rows=all_rows)\ng(rows=a.b, chains=f())\n"
+    text = f"<!-- in tests: epochs=5, chains=7, rows=all_rows[:2] -->\n```python\n{code}```\n"
     monkeypatch.delenv("HARMONIUM_WHOLE_PAGES", raising=False)
-    assert blocks(text) == [Block(3, "epochs = 5\nf(my_epochs=3, chains=7)\n", None)]
+    shorter = "epochs = 5\nf(my_epochs=3, chains=7, rows=all_rows[:2])\ng(rows=a.b, chains=f())\n"
+    assert blocks(text) == [Block(3, shorter, None)]
     monkeypatch.setenv("HARMONIUM_WHOLE_PAGES", "1")
     assert blocks(text)[0].code == code
     monkeypatch.delenv("HARMONIUM_WHOLE_PAGES")
-    with pytest.raises(ValueError, match="expected sweeps once with a number, received it 0 times"):
+    with pytest.raises(ValueError, match="expected sweeps once with a value, received it 0 times"):
         blocks(text.replace("chains=7", "sweeps=7"))
 
 

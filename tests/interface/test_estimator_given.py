@@ -157,12 +157,12 @@ def test_what_cannot_be_given(rbm, use, message: str) -> None:
         use(rbm)
 
 
-@pytest.mark.parametrize("column", ["city", "height", "member"])
-def test_a_column_of_a_table_whose_kinds_are_mixed(column: str) -> None:
-    """Units of a kind stand together, columns do not: what is predicted is the column that was asked for."""
+@pytest.fixture(scope="module")
+def mixed():
+    """A table whose columns of a kind are apart, and a machine of it."""
     random = np.random.default_rng(1)
     group = random.integers(0, 3, 90)
-    mixed = pandas.DataFrame(
+    table = pandas.DataFrame(
         {
             "height": 170 + 10.0 * group + random.normal(size=90),
             "city": np.array(["Ulm", "Rom", "Bern"])[group],
@@ -171,11 +171,17 @@ def test_a_column_of_a_table_whose_kinds_are_mixed(column: str) -> None:
             "town": np.array(["a", "b", "c"])[group],
         }
     )
-    rbm = RBM(8, epochs=200, learning_rate=0.3, random_state=0).fit(mixed)
+    return table, RBM(8, epochs=200, learning_rate=0.3, random_state=0).fit(table)
+
+
+@pytest.mark.parametrize("column", ["city", "height", "member"])
+def test_a_column_of_a_table_whose_kinds_are_mixed(mixed, column: str) -> None:
+    """Units of a kind stand together, columns do not: what is predicted is the column that was asked for."""
+    table, rbm = mixed
     assert [unit.name for unit in rbm.encoder_.columns] == ["height", "weight", "city", "town", "member"]
-    holes = mixed.assign(**{column: None})
+    holes = table.assign(**{column: None})
     told = rbm.predict_column(holes, column, sweeps=20, random_state=0)
     if column == "height":
         assert told.min() > 150 and told.max() < 220
     else:
-        assert (told == mixed[column]).mean() > 0.8
+        assert (told == table[column]).mean() > 0.8

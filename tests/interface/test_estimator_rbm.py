@@ -295,8 +295,9 @@ def test_interrupted_fit_raises_and_keeps_what_was_learnt():
 
 @pytest.mark.parametrize("rule", RECIPES)
 def test_rule_by_name(rule):
-    sweeps = 20 if rule == "noise_cd" else None
-    rbm = small(n_hidden=6, rule=rule, sweeps=sweeps, learning_rate=0.9, epochs=100).fit(PICTURES)
+    sweeps = 5 if rule == "noise_cd" else None
+    settings = {"n_hidden": 6, "initial_std": 0.7, "learning_rate": 0.9, "epochs": 30}
+    rbm = small(rule=rule, sweeps=sweeps, **settings).fit(PICTURES)
     independent = small(initial_std=0.0, learning_rate=0.0).fit(PICTURES)
     assert rbm.score(PICTURES) > independent.score(PICTURES) + 0.3
 

@@ -16,6 +16,7 @@ import torch
 
 import harmonium as hm
 from harmonium.cli.app import COMMANDS
+from harmonium.layers import Layer
 from harmonium.training.optimizers import Ascent, OptimizerFactory
 
 SLOW = {
@@ -43,18 +44,24 @@ def test_the_package_and_the_list_of_commands_need_no_torch() -> None:
 def test_a_name_imports_what_it_needs_and_evaluating_too(tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(5)], seed=0)
     machine.save(tmp_path / "machine.safetensors")
+    every = [kind.plain(2) for kind in Layer.registry.values()]
+    hm.BoltzmannMachine(every, edges=[], visible=range(len(every))).save(tmp_path / "every.safetensors")
     steps = [
         "import harmonium as hm; hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)])",
+        f"hm.load({str(tmp_path / 'every.safetensors')!r})",
         "from harmonium import rules; import harmonium.tasks",
         "hm.data.digits()",
         command("evaluate", tmp_path / "machine.safetensors", "bars-and-stripes"),
     ]
-    assert loaded_by(*steps) == [{"torch"}] * 4
+    assert loaded_by(*steps) == [{"torch"}] * 5
 
 
 def test_training_does_not_import_the_compiler(tmp_path: Path) -> None:
-    arguments = ["--hidden", 5, "--binarise", "threshold", "--updates", 3, "--optimizer"]
-    steps = [command("train", "digits", tmp_path / name, *arguments, name) for name in ("sgd", "adam")]
+    binary, real = ["--optimizer", "sgd", "--binarise", "threshold"], ["--optimizer", "adam"]
+    steps = [
+        command("train", "digits", tmp_path / name, "--hidden", 5, "--updates", 3, *options)
+        for name, options in (("binary", binary), ("real", real))
+    ]
     for found in loaded_by(*steps):
         assert not found & {"torch._dynamo", "sklearn", "sympy"}
 

@@ -307,7 +307,7 @@ def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "campaign",
-    ["kills --cases 2 --seed 5", "kills --cases 2 --seed 6 --signal TERM", "writers --cases 2 --seed 7"],
+    ["kills --cases 2 --seed 5", "kills --cases 1 --seed 6 --signal TERM", "writers --cases 1 --seed 7"],
 )
 def test_a_short_campaign_finds_nothing(campaign: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(campaign.split()) == 0

@@ -51,8 +51,9 @@ class TruncatedGaussBernoulli(Layer):
         self.linear = nn.Parameter(torch.zeros(self.n_units))
         self.quadratic = nn.Parameter(torch.zeros(self.n_units))
         self.logit_rate = nn.Parameter(torch.zeros(self.n_units))
-        with torch.no_grad():
-            self.logit_rate.copy_(self.reference()[2])
+        if not self.linear.is_meta:  # where arithmetic makes torch import its compiler, for seconds
+            with torch.no_grad():
+                self.logit_rate.copy_(self.reference()[2])
 
     @classmethod
     def for_data(cls, rows: Rows) -> tuple[TruncatedGaussBernoulli, Encoder]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor
@@ -39,8 +41,9 @@ def pullback(
     ]
     if mapped:
         rest = [name for name in named if name not in pulled]
-        values, weights = zip(*mapped, strict=True)
-        more = torch.autograd.grad(values, [named[name] for name in rest], weights, allow_unused=True)
+        with torch.enable_grad():  # weights handed to ``grad`` instead make torch import sympy, for a second
+            total = reduce(add, ((p * g).sum() for p, g in mapped))
+        more = torch.autograd.grad(total, [named[name] for name in rest], allow_unused=True)
         pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
     return {name: pulled[name] for name in named}
 
