@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
+from harmonium.machine import Statistics
 
 from . import oracle
 from .machines import array, build, describe, exact_gradient
@@ -68,3 +69,11 @@ def test_finite_differences_of_the_log_likelihood(specification: Specification) 
     values = [mean_log_likelihood(k * step) for k in (-2, -1, 1, 2)]
     numeric = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
     assert numeric == pytest.approx(slope, rel=1e-6, abs=1e-6)
+
+
+def test_sums_over_many_rows_keep_their_digits() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+    x = torch.tensor([0.1, 0.7, 1.0]).repeat(60_001, 1)
+    sums = Statistics(machine.hamiltonian())
+    sums.add_terms(0, [x], torch.full((len(x),), 1 / len(x)))
+    assert ((sums.thetas[0][0] - x[0]) / x[0]).abs().max() < 1e-5  # row after row it would be 5e-4

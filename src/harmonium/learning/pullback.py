@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import add
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
+
+
+class _End(torch.autograd.Function):
+    """A number whose gradient is what it was made with; given to ``grad``, that makes torch import sympy."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.gradient = gradient
+        return value.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
+        return ctx.gradient, None
 
 
 def pullback(
@@ -41,9 +53,9 @@ def pullback(
     ]
     if mapped:
         rest = [name for name in named if name not in pulled]
-        with torch.enable_grad():  # weights handed to ``grad`` instead make torch import sympy, for a second
-            total = reduce(add, ((p * g).sum() for p, g in mapped))
-        more = torch.autograd.grad(total, [named[name] for name in rest], allow_unused=True)
+        with torch.enable_grad():
+            ends = [_End.apply(p, g.detach()) for p, g in mapped]  # type: ignore[no-untyped-call]
+        more = torch.autograd.grad(ends, [named[name] for name in rest], allow_unused=True)
         pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
     return {name: pulled[name] for name in named}
 
