@@ -89,6 +89,7 @@ def impute(
         check_target(target, "out", SUFFIXES, overwrite)
     machine, source = load_machine(run, averaged, options.as_device(device))
     coding = Coding.of(machine, options.unknown_of(unknown))
+    coding.refuse_discriminative("impute")
     dataset = coding.read(data)
     some = dataset.samples[:rows] if rows else dataset.samples[()]
     labels = dataset.labels[:rows] if rows and dataset.labels is not None else dataset.labels

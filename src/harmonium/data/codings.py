@@ -225,16 +225,17 @@ class Affine(Coding):
             raise ValueError(f"scale: expected a positive number, received {self.scale}")
 
     @classmethod
-    def standardised(cls, cells: Cells) -> Self:
-        seen = numbers_of(cells)
-        return cls(float(seen.mean()), float(seen.std()) or 1.0)
+    def standardised(cls, cells: Cells, weights: Array | float = 1.0) -> Self:
+        seen, each = numbers_of(cells), _of_cells(weights, cells)
+        mean = np.average(seen, weights=each)
+        return cls(float(mean), float(np.sqrt(np.average((seen - mean) ** 2, weights=each))) or 1.0)
 
     @classmethod
-    def scaled(cls, cells: Cells) -> Self:
+    def scaled(cls, cells: Cells, weights: Array | float = 1.0) -> Self:
         seen = numbers_of(cells)
         if seen.min() < 0:
             raise ValueError(f"expected numbers from 0, received {seen.min():g}")
-        return cls(0.0, float(np.sqrt(np.mean(seen**2))) or 1.0, 0.0)
+        return cls(0.0, float(np.sqrt(np.average(seen**2, weights=_of_cells(weights, cells)))) or 1.0, 0.0)
 
     @classmethod
     def unmoved(cls, cells: Cells) -> Self:
@@ -344,6 +345,11 @@ def numbers_of(cells: Cells) -> Array:
     if not cells.numeric:
         raise ValueError(f'expected numbers, received {seen[0]!r}; "categorical" takes labels')
     return seen
+
+
+def _of_cells(weights: Array | float, cells: Cells) -> Array | None:
+    """Of the cells that are not missing; None: all count alike."""
+    return weights[~cells.missing] if isinstance(weights, np.ndarray) else None
 
 
 def as_numbers(cells: Cells) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -47,7 +48,9 @@ class Column:
         _checks.instance(self.coding, "coding", Coding, "a Coding")
 
     @classmethod
-    def fit(cls, cells: Cells, kind: str | Mapping[str, Any] | None = None) -> Column:
+    def fit(
+        cls, cells: Cells, kind: str | Mapping[str, Any] | None = None, weights: Array | None = None
+    ) -> Column:
         """What a column's cells say about it.
 
         Args:
@@ -55,6 +58,7 @@ class Column:
             kind: of its unit; None chooses: Bernoulli for at most two values, Categorical for other text,
                 booleans, categories and few repeated whole numbers, else Gaussian. Or the ``kind`` with what
                 is known beyond the cells: all ``values`` of labels, the ``largest`` count, ``low``, ``high``.
+            weights: of the cells, above 0, where means and deviations are taken. None: all count alike.
 
         Raises:
             ValueError: no cell, cells that the kind does not take, or texts that are names of rows; the
@@ -63,7 +67,7 @@ class Column:
         where = f"X: column {cells.name!r}"
         if cells.missing.all():
             raise ValueError(f"{where}: expected at least one value, every cell is missing (NaN); drop it")
-        options = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
+        options: dict[str, Any] = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
         asked = options.pop("kind", None)
         asked = None if asked == "auto" else asked
         try:
@@ -72,7 +76,10 @@ class Column:
             for option in options.keys() - set(known):
                 takes = f"among {', '.join(known)}" if known else "none"
                 raise ValueError(f"expected options {takes}, received {option}={options[option]!r}")
-            coding = CODINGS[chosen](cells, **options)
+            make = CODINGS[chosen]
+            if weights is not None and "weights" in signature(make).parameters:
+                options["weights"] = np.asarray(weights)
+            coding = make(cells, **options)
         except (TypeError, ValueError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar, final
@@ -85,6 +85,7 @@ class Table(Encoder):
         kinds: str | Mapping[Any, str | Mapping[str, Any]] | None = None,
         *,
         unknown: str = "error",
+        weights: Any = None,
     ) -> Table:
         """Looks at each column of a table.
 
@@ -101,6 +102,7 @@ class Table(Encoder):
                 cells: {"kind": "categorical", "values": [...]}, {"kind": "binomial", "largest": 20},
                 {"kind": "truncated_gaussian", "low": 0, "high": 100}.
             unknown: see ``Table``.
+            weights: of the rows, (rows,), above 0, for means and deviations. None: all count alike.
 
         Raises:
             TypeError: not a table, or cells that are neither numbers, text nor booleans.
@@ -121,7 +123,7 @@ class Table(Encoder):
                 raise ValueError(
                     f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind!r}"
                 )
-        columns = [Column.fit(cells, chosen.get(cells.name)) for cells in sheet.columns]
+        columns = [Column.fit(cells, chosen.get(cells.name), weights) for cells in sheet.columns]
         looks = [(column.kind, column.coding.n_states) for column in columns]
         places = sorted(range(len(columns)), key=lambda place: looks.index(looks[place]))
         return cls(tuple(columns[place] for place in places), sheet.library, unknown, tuple(places))
@@ -236,6 +238,8 @@ class Table(Encoder):
             values = cells.values.copy()
             values[lost] = np.nan if cells.numeric else None
             full = Cells(cells.name, values, cells.dtype, column.categories, column.ordered)
+            if cells.numeric and new.dtype.kind != "f" and cells.missing.all():  # NaN in place of labels
+                full = replace(full, values=np.full(len(new), None), dtype=column.dtype)
             filled[cells.name] = full.filled(new)
         return Sheet(tuple(filled[cells.name] for cells in sheet.columns), sheet.library, sheet.index)
 

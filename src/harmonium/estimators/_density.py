@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, floating, refuse_blank, validated, weights_of
+from harmonium.estimators._intake import Array, floating, refuse_blank, taken, validated, weights_of
 from harmonium.likelihood import (
     LogPartition,
     missing_pseudo_likelihood,
@@ -23,6 +23,7 @@ from harmonium.likelihood import (
 from harmonium.machine import BoltzmannMachine
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
+_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
 
 
 class DensityEstimator(BoltzmannEstimator):
@@ -35,7 +36,8 @@ class DensityEstimator(BoltzmannEstimator):
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
         """Pseudo-likelihood where a machine has one, exact or of some units; else what mean field tells."""
         if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
-            return predictive_log_score(machine, states)
+            times = -(-_CELLS // states.numel())
+            return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
         sampled = _UNITS if self._ends[-1] > _UNITS else None
         return pseudo_log_likelihood(machine, states, sampled=sampled, seed=0)
 
@@ -81,6 +83,10 @@ class DensityEstimator(BoltzmannEstimator):
         rule = self._learning_rule()
         rows = self._looked_at(X, again)
         weights = weights_of(sample_weight, rows.shape[0])
+        if again and whole:
+            self._refuse_other_sizes()
+        if weights is not None and not bool(weights.all()):  # as if they were not there
+            rows, weights = taken(rows, weights.nonzero().flatten().numpy()), weights[weights > 0]
         if not again:
             self._begin(rows, weights, torch.float32)
         assert self.learning_rate is not None

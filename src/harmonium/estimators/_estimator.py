@@ -90,6 +90,16 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
             )
         return validated(self, X, reset=not again)
 
+    def _refuse_other_sizes(self) -> None:
+        """Refuses ``n_hidden`` that is not that of the machine ``warm_start`` goes on with."""
+        wanted = [layer.n_units for layer in self._hidden_layers(self._data_layers)]
+        there = [self.machine_.layers[l].n_units for l in self.machine_.hidden]
+        if wanted != there:
+            raise ValueError(
+                f"n_hidden: expected {there} as in the machine that warm_start goes on with, received "
+                f"{wanted}; warm_start=False begins anew"
+            )
+
     def _begin(
         self, X: Any, weights: Tensor | None, dtype: torch.dtype, label: tuple[Layer, Tensor] | None = None
     ) -> None:

@@ -93,8 +93,8 @@ def units_for(
         visible: kinds of units.
         unknown: see ``Table``.
         binarise: what makes 0 and 1 of intensities, or None.
-        weights: of the rows, above 0, or None; means and deviations of standardised columns of an array are
-            weighted by them.
+        weights: of the rows, above 0, or None; means and deviations of standardised columns are weighted
+            by them.
 
     Raises:
         ValueError: rows that the units do not take, or a column without any value.
@@ -102,9 +102,9 @@ def units_for(
     if binarise is not None:
         return [Layer.registry["bernoulli"].plain(X.shape[1])], BINARISE[binarise]
     if isinstance(X, Sheet):
-        table = Table.fit(
-            X, None if isinstance(visible, str) and visible == "auto" else visible, unknown=unknown
-        )
+        kinds = None if isinstance(visible, str) and visible == "auto" else visible
+        each = None if weights is None else weights.numpy()
+        table = Table.fit(X, kinds, unknown=unknown, weights=each)
         return visible_layers(table), table
     rows = Rows.of(X, torch.float64, missing=True)
     empty = rows.mean_variance()[0].isnan()

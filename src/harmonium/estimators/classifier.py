@@ -152,7 +152,9 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
         weights = weights_of(sample_weight, len(there))
-        if not again:
+        if again:
+            self._refuse_other_sizes()
+        else:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
                 raise ValueError(
