@@ -105,7 +105,7 @@ def test_numbers_of_threads_do_not_change_the_bits(always):
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            results.append(estimates(made, Gibbs(), 1, 1, 1, replicates=2, pairs=300))
+            results.append(estimates(made, Gibbs(), 1, 1, 1, lots=2, pairs=300, compiled=True))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(*results)
@@ -115,7 +115,7 @@ def test_numbers_of_threads_do_not_change_the_bits(always):
 def test_the_estimate_is_unbiased(always, horizon):
     made = deep_machine()
     z, limit = largest_z(
-        estimates(made, Gibbs(), *horizon, replicates=12, pairs=1000).double(),
+        estimates(made, Gibbs(), *horizon, lots=12, pairs=1000, compiled=True).double(),
         exact_statistics(made.hamiltonian()),
     )
     assert z < limit
@@ -126,7 +126,7 @@ def test_the_estimate_of_small_pairs_is_unbiased(horizon):
     made = TWO_VALUED["spin"]()
     assert serving.small_pairs(made.hamiltonian(), False)
     z, limit = largest_z(
-        estimates(made, Gibbs(), *horizon, replicates=12, pairs=1000).double(),
+        estimates(made, Gibbs(), *horizon, lots=12, pairs=1000, compiled=True).double(),
         exact_statistics(made.hamiltonian()),
     )
     assert z < limit
