@@ -2,6 +2,7 @@
 
     python experiments/table_imputation.py                     # 5 seeds
     python experiments/table_imputation.py --tables wine --seeds 0
+    python experiments/table_imputation.py --trees 100 --rounds 10 --seeds 0 --only missForest-like --out FILE
 
 A tenth, three tenths and half of the cells are lost, each by itself or in blocks: half of the columns at once
 in some rows. Every imputer learns from the table with its holes and fills them. Real cells: root mean square
@@ -20,6 +21,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,8 +35,7 @@ import harmonium as hm
 
 FRACTIONS = (0.1, 0.3, 0.5)
 DRAWS = 19
-FOREST = {"n_estimators": 20, "max_features": "sqrt"}
-FOREST_ROUNDS = 4
+TREES, ROUNDS = 20, 4  # of forests
 UPDATES = 1000
 
 Completed = tuple[pd.DataFrame, list[pd.DataFrame]]
@@ -67,23 +68,21 @@ def by_gaussian(x: np.ndarray) -> np.ndarray:
     return completed(x, *gaussian(x))
 
 
-def by_forests(table: pd.DataFrame, seed: int) -> Completed:
+def by_forests(table: pd.DataFrame, seed: int, forest: dict[str, Any], rounds: int) -> Completed:
     """Forests of each column given the others, in turns (Stekhoven & Bühlmann 2012)."""
     holes, numeric = table.isna(), dict(zip(table.columns, real(table), strict=True))
     full = table.fillna({c: table[c].mean() if numeric[c] else table[c].mode()[0] for c in table.columns})
     before = np.inf
-    for _ in range(FOREST_ROUNDS):
+    for _ in range(rounds):
         last = full.copy()
         for name in holes.sum().sort_values().index:
             lost = holes[name]
             if not lost.any():
                 continue
             others = pd.get_dummies(full.drop(columns=name), dtype=float)
-            forest = (RandomForestRegressor if numeric[name] else RandomForestClassifier)(
-                **FOREST, random_state=seed
-            )
-            forest.fit(others[~lost], table.loc[~lost, name])
-            full.loc[lost, name] = forest.predict(others[lost])
+            kind = RandomForestRegressor if numeric[name] else RandomForestClassifier
+            learned = kind(**forest, random_state=seed).fit(others[~lost], table.loc[~lost, name])
+            full.loc[lost, name] = learned.predict(others[lost])
         change = sum(
             ((full[c] - last[c]) ** 2).sum() / table[c].var() if numeric[c] else (full[c] != last[c]).sum()
             for c in table.columns
@@ -100,7 +99,7 @@ def by_machine(table: pd.DataFrame, seed: int) -> Completed:
     return rbm.impute(table, value="mean"), rbm.imputations(table, DRAWS)
 
 
-def arms(seed: int) -> dict[str, Callable[[pd.DataFrame], Completed]]:
+def arms(seed: int, forest: dict[str, Any], rounds: int) -> dict[str, Callable[[pd.DataFrame], Completed]]:
     simple = {
         "SimpleImputer": SimpleImputer(),
         "KNNImputer": KNNImputer(),
@@ -110,10 +109,10 @@ def arms(seed: int) -> dict[str, Callable[[pd.DataFrame], Completed]]:
     made["Gaussian"] = partial(with_numbers, by_gaussian)
     made["RBM"] = partial(by_machine, seed=seed)
     made["lateral machine"] = lambda table: Lateral(seed).fit(table).complete(table, DRAWS)
-    forest = RandomForestRegressor(**FOREST, random_state=seed)
-    iterative = IterativeImputer(forest, max_iter=FOREST_ROUNDS, random_state=seed)
+    regressor = RandomForestRegressor(**forest, random_state=seed)
+    iterative = IterativeImputer(regressor, max_iter=rounds, random_state=seed)
     made["IterativeImputer, forest"] = partial(with_numbers, iterative.fit_transform)
-    made["missForest-like"] = partial(by_forests, seed=seed)
+    made["missForest-like"] = partial(by_forests, seed=seed, forest=forest, rounds=rounds)
     return made
 
 
@@ -139,17 +138,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--tables", nargs="+", choices=sorted(TABLES), default=list(TABLES))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--trees", type=int, default=TREES, help="of a forest")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="through the columns, of forests")
     parser.add_argument("--only", nargs="+", metavar="ARM")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/table_imputation.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # that few rounds have not converged
     records = []
+    forest = {"n_estimators": arguments.trees, "max_features": "sqrt"}
     settings = {
         "updates": UPDATES,
         "draws": DRAWS,
-        "forest": FOREST,
-        "rounds": FOREST_ROUNDS,
+        "forest": forest,
+        "rounds": arguments.rounds,
     }
     for seed in arguments.seeds:
         for name in arguments.tables:
@@ -157,7 +159,7 @@ def main() -> None:
             for kind, lose in HOLES.items():
                 for fraction in FRACTIONS:
                     holes = lose(truth, fraction, np.random.default_rng(seed))
-                    for arm, complete in arms(seed).items():
+                    for arm, complete in arms(seed, forest, arguments.rounds).items():
                         if arguments.only and arm not in arguments.only:
                             continue
                         started = time.process_time()

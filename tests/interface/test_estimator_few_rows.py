@@ -54,3 +54,13 @@ def test_a_warm_start_refuses_another_number_of_hidden_units() -> None:
     rbm.fit(FRAME)
     with pytest.raises(ValueError, match=r"n_hidden: expected \[4\] as in the machine .* received \[7\]"):
         rbm.set_params(n_hidden=7).fit(FRAME)
+
+
+def test_weights_of_a_table_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="weights: expected"):
+        hm.data.Table.fit(FRAME, weights=np.ones(59))
+    one = np.zeros(60)
+    one[3] = 2.0
+    assert (
+        hm.data.Table.fit(FRAME, {"age": "gaussian"}, weights=one).columns[0].coding.offset == FRAME["age"][3]
+    )

@@ -78,7 +78,7 @@ class Column:
                 raise ValueError(f"expected options {takes}, received {option}={options[option]!r}")
             make = CODINGS[chosen]
             if weights is not None and "weights" in signature(make).parameters:
-                options["weights"] = np.asarray(weights)
+                options["weights"] = weights
             coding = make(cells, **options)
         except (TypeError, ValueError) as error:
             asked = f' for "{asked}"' if asked else ""

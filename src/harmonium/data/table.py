@@ -102,14 +102,19 @@ class Table(Encoder):
                 cells: {"kind": "categorical", "values": [...]}, {"kind": "binomial", "largest": 20},
                 {"kind": "truncated_gaussian", "low": 0, "high": 100}.
             unknown: see ``Table``.
-            weights: of the rows, (rows,), above 0, for means and deviations. None: all count alike.
+            weights: of the rows, (rows,), at least 0 and not all 0, for means and deviations; rows of
+                weight 0 are not looked at. None: all count alike.
 
         Raises:
             TypeError: not a table, or cells that are neither numbers, text nor booleans.
             ValueError: a column without values or with others than its kind takes; kinds of columns that are
-                not there.
+                not there; weights that do not fit.
         """
         sheet = sheet_of(X)
+        checked = _checks.weights(weights, "weights", len(sheet))
+        each = None if checked is None else checked.numpy()
+        if each is not None:
+            sheet, each = sheet.take(each.nonzero()[0]), each[each > 0]
         names = [cells.name for cells in sheet.columns]
         if isinstance(kinds, Mapping):
             for name in kinds:
@@ -123,7 +128,7 @@ class Table(Encoder):
                 raise ValueError(
                     f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind!r}"
                 )
-        columns = [Column.fit(cells, chosen.get(cells.name), weights) for cells in sheet.columns]
+        columns = [Column.fit(cells, chosen.get(cells.name), each) for cells in sheet.columns]
         looks = [(column.kind, column.coding.n_states) for column in columns]
         places = sorted(range(len(columns)), key=lambda place: looks.index(looks[place]))
         return cls(tuple(columns[place] for place in places), sheet.library, unknown, tuple(places))

@@ -103,8 +103,7 @@ def units_for(
         return [Layer.registry["bernoulli"].plain(X.shape[1])], BINARISE[binarise]
     if isinstance(X, Sheet):
         kinds = None if isinstance(visible, str) and visible == "auto" else visible
-        each = None if weights is None else weights.numpy()
-        table = Table.fit(X, kinds, unknown=unknown, weights=each)
+        table = Table.fit(X, kinds, unknown=unknown, weights=weights)
         return visible_layers(table), table
     rows = Rows.of(X, torch.float64, missing=True)
     empty = rows.mean_variance()[0].isnan()

@@ -80,9 +80,8 @@ class Ascent:
                 torch._foreach_add_(self._parameters, gradients, alpha=rate)
             return
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            if (
-                gradient.stride() != parameter.stride()
-            ):  # fused optimisers go through memory, whatever its order
+            # Fused optimisers go through memory, whatever its order.
+            if gradient.stride() != parameter.stride():
                 gradient = torch.empty_like(parameter).copy_(gradient)
             parameter.grad = gradient if self._climbs else gradient.neg()
         self.optimizer.step()
