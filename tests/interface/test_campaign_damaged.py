@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import time
 from collections.abc import Callable
@@ -51,7 +52,7 @@ def refuse(content: bytes) -> None:
         (lambda content: content, "changed"),
         (lambda content: {}[content], "exception"),
         (refuse, "exception"),
-        (lambda content: len(bytearray(100 << 20)), "memory"),
+        (lambda content: gc.collect() + len(bytearray(100 << 20)), "memory"),
         (lambda content: bytearray(1 << 50), "memory"),
         (lambda content: signal.raise_signal(signal.SIGKILL), "crash"),
         (lambda content: time.sleep(100), "hang"),
@@ -64,7 +65,10 @@ def test_it_finds_what_goes_wrong(
     if end == "hang":
         monkeypatch.setattr(damaged, "SECONDS", 0.05)
     monkeypatch.setattr(damaged, "ALLOWANCE", 64 << 20)
+    waste: list[Any] = [bytearray(100 << 20)]  # of earlier tests, say: no room for what is asked
+    waste.append(waste)
     campaign = damaged.Campaign(0, [reader(does)])
+    del waste
     assert campaign.run(cases=5, seconds=60) == 5
     counts = dict(zip(damaged.ENDS, campaign.counts[0].tolist(), strict=True))
     assert counts["read"] + counts["refused"] + counts[end] == sum(counts.values()) == 5
