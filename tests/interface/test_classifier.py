@@ -241,7 +241,7 @@ def test_what_a_discriminative_machine_does_not_know() -> None:
         with pytest.raises(ValueError, match='objective: expected "hybrid" or "joint" for score_samples'):
             classifier.score_samples(X)
     classifier = small().fit(X, y)
-    with pytest.raises(ValueError, match="y: expected the classes"):
+    with pytest.raises(ValueError, match="label: expected the classes"):
         classifier.sample(2, label=7)
     with pytest.raises(ValueError, match="y: expected the classes"):
         classifier.score_samples(X[:2], [7, 1])

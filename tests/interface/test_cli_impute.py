@@ -44,7 +44,8 @@ def test_holes_in_the_file_are_what_is_missing(cli: CommandLine, saved: Path, tm
     np.save(tmp_path / "holes.npy", np.where(holes, np.nan, X))
     for value in ("best", "mean", "draw"):
         out = tmp_path / f"{value}.npy"
-        cli.succeed("impute", saved, tmp_path / "holes.npy", "--out", out, "--value", value)
+        said = cli.succeed("impute", saved, tmp_path / "holes.npy", "--out", out, "--value", value, "--json")
+        assert said.json["value"] == {"best": "mode"}.get(value, value)
         completed = np.load(out)
         assert np.array_equal(completed[~holes], X[~holes])
         assert np.isfinite(completed).all()

@@ -64,3 +64,61 @@ def test_weights_of_a_table_that_do_not_fit_are_refused() -> None:
     assert (
         hm.data.Table.fit(FRAME, {"age": "gaussian"}, weights=one).columns[0].coding.offset == FRAME["age"][3]
     )
+
+
+def test_a_column_can_be_predicted_of_a_frame_without_it() -> None:
+    rbm = hm.RBM(**SMALL).fit(FRAME)
+    for name in FRAME.columns:
+        told = rbm.predict_column(FRAME.head(6).drop(columns=name), name, random_state=0)
+        assert list(told) == list(rbm.predict_column(FRAME.head(6), name, random_state=0))
+    with pytest.raises(ValueError, match="now missing:\n- grade\n- member"):
+        rbm.predict_column(FRAME[["age"]], "grade")
+
+
+def test_given_cells_come_back_as_they_were() -> None:
+    rbm = hm.RBM(**SMALL).fit(FRAME)
+    held = pd.DataFrame({"age": [40.1, 33.3]})
+    rows = rbm.sample(3, given=held, sweeps=2)
+    assert list(rows["age"]) == [40.1] * 3 + [33.3] * 3 and list(rows.columns) == list(FRAME.columns)
+    assert list(rbm.sample(2, given={"age": 40.1, "grade": "mid"}, sweeps=2)["age"]) == [40.1] * 2
+    X = FRAME[["age"]].to_numpy() + random.random((60, 3))
+    held = np.array([[1 / 3, np.nan, 40.1]])
+    rows = hm.RBM(**SMALL, visible="gaussian").fit(X).sample(2, given=held, sweeps=2)
+    assert (rows[:, [0, 2]] == held[:, [0, 2]]).all() and np.isfinite(rows).all()
+
+
+def test_names_of_two_levels_are_refused_with_what_to_do() -> None:
+    frame = FRAME.set_axis(pd.MultiIndex.from_product([["a"], FRAME.columns]), axis=1)
+    with pytest.raises(ValueError, match=r"names of 2 levels such as \('a', 'age'\); X.columns = "):
+        hm.RBM(**SMALL).fit(frame)
+
+
+@pytest.mark.parametrize("dtype", ["boolean", "Int64", "string"])
+def test_labels_of_nullable_types_keep_what_they_are(dtype: str) -> None:
+    y = pd.Series(["1", "0"] * 30 if dtype == "string" else [1, 0] * 30).astype(dtype)
+    classifier = hm.RBMClassifier(**SMALL).fit(FRAME, y)
+    whole = classifier.classes_
+    assert classifier.score(FRAME, y) == np.mean(classifier.predict(FRAME) == y.to_numpy(whole.dtype))
+    y[3] = pd.NA
+    some = hm.RBMClassifier(**SMALL).fit(FRAME, y).classes_
+    assert some.dtype == whole.dtype and list(some) == list(whole)
+
+
+def test_a_row_without_its_label_has_no_score() -> None:
+    y = np.array(["a", "b"] * 30, dtype=object)
+    classifier = hm.RBMClassifier(**SMALL).fit(FRAME, y)
+    assert classifier.score(FRAME, y, sample_weight=np.r_[1, np.zeros(59)]) in (0, 1)
+    y[[4, 7]] = None
+    with pytest.raises(ValueError, match=r"y: .* received none for row 4 \(2 rows have none\)"):
+        classifier.score(FRAME, y)
+    with pytest.raises(ValueError, match=r"label: expected the classes \['a', 'b'\], received 'Old'"):
+        classifier.sample(label="Old")
+
+
+def test_rows_that_do_not_count_teach_a_classifier_nothing() -> None:
+    y = np.array(["a", "b", None] * 20, dtype=object)
+    frame = FRAME.assign(grade=np.r_[["other"], FRAME["grade"][1:]])
+    weights = np.r_[0.0, np.ones(59)]
+    weighted = hm.RBMClassifier(**SMALL).fit(frame, y, sample_weight=weights)
+    dropped = hm.RBMClassifier(**SMALL).fit(frame[1:], y[1:], sample_weight=weights[1:])
+    assert (weighted.predict_proba(FRAME) == dropped.predict_proba(FRAME)).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,8 @@ def naming(name: str) -> Iterator[None]:
     except ValueError as error:
         if str(error).startswith("kinds: "):  # not the data's mistake
             raise
-        raise ValueError(f"{name}: {str(error).removeprefix('X: ')}") from error
+        said = str(error).removeprefix("X: ").removeprefix(f"{Path(name).name}: ")  # what names a file twice
+        raise ValueError(f"{name}: {said}") from error
     except TypeError as error:
         raise TypeError(f"{name}: {str(error).removeprefix('X: ')}") from error
 

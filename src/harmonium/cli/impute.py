@@ -29,7 +29,7 @@ from harmonium.tasks import impute as fill_in
 from harmonium.tasks.impute import by_column, unobserved
 
 _VALUES = ("best", "mode", "mean", "draw")
-_SHOWN = {"best": "the likeliest of the draws", "mode": "the likeliest of the draws", "draw": "one draw"}
+_SHOWN = {"mode": "the likeliest of the draws", "draw": "one draw"}
 
 
 def impute(
@@ -57,8 +57,12 @@ def impute(
         ),
     ] = "gibbs",
     value: Annotated[
-        str, typer.Option(help="What to write: mode or best (one completion), mean, or draw (a random one).")
-    ] = "best",
+        str | None,
+        typer.Option(
+            help="What to write: mode (one completion, the default; best is an older name), mean, or draw "
+            "(a random one, the default with --imputations)."
+        ),
+    ] = None,
     imputations: Annotated[
         int | None,
         typer.Option(help="So many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv."),
@@ -80,9 +84,10 @@ def impute(
 ) -> None:
     """Fill in missing values given the rest of each row, and write the completed rows to a file."""
     options.set_threads(threads)
-    _checks.one_of(value, "value", _VALUES)
     _checks.one_of(method, "method", METHODS)
-    if imputations is not None and value not in ("draw", "best"):
+    value = _checks.one_of(value or ("mode" if imputations is None else "draw"), "value", _VALUES)
+    value = "mode" if value == "best" else value
+    if imputations is not None and value != "draw":
         raise ValueError(f"imputations: expected with --value draw, received {value}")
     targets = _targets(out, imputations)
     for target in targets:
@@ -115,8 +120,7 @@ def impute(
         ):
             if target.suffix.lower() == ".png":
                 hole = absent.numpy() | holes(X)
-                how = value if imputations is None else "draw"
-                title = f"Completed by {method}, {_SHOWN.get(how, mean_word(machine))}"
+                title = f"Completed by {method}, {_SHOWN.get(value, mean_word(machine))}"
                 _draw(target, coding, (states, states_of_it), hole, shape, columns, title)
                 continue
             completed, labels_of_it = coding.filled(dataset, absent.numpy() | holes(X), states_of_it)
@@ -127,7 +131,7 @@ def impute(
         "rows": len(X),
         "missing": float(units.double().mean()),
         "method": method,
-        "value": value if imputations is None else "draw",
+        "value": value,
     }
     if not bool(units.any()):
         result["notes"] = ["missing: nothing is; DATA has no NaN, and --missing can hide values"]

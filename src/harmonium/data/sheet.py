@@ -178,6 +178,11 @@ def _from_frame(X: Any) -> Sheet:
         raise ValueError(
             f"X: expected two dimensions, received a {type(X).__name__}; .to_frame() makes it a table"
         )
+    if getattr(getattr(X, "columns", None), "nlevels", 1) > 1:
+        raise ValueError(
+            f"X: expected columns of one name each, received names of {X.columns.nlevels} levels such as "
+            f"{X.columns[0]!r}; X.columns = ['_'.join(map(str, names)) for names in X.columns] joins them"
+        )
     if hasattr(X, "columns") and len(set(X.columns)) < len(X.columns):
         twice = [name for name in X.columns if list(X.columns).count(name) > 1]
         raise ValueError(f"X: expected columns of different names, received {twice[0]!r} twice; rename one")

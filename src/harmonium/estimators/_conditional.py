@@ -13,9 +13,9 @@ from torch import Tensor
 
 from harmonium import _checks, tasks
 from harmonium.data import Table
-from harmonium.data.sheet import is_sheet, sheet_of
+from harmonium.data.sheet import Sheet, is_sheet, sheet_of
 from harmonium.estimators._generative import Generative
-from harmonium.estimators._intake import Array, validated
+from harmonium.estimators._intake import Array, filled, taken, validated
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.tasks.impute import by_column, unobserved
@@ -44,7 +44,8 @@ class Conditional(Generative):
         mean.
 
         Args:
-            X: (rows, columns) as in ``fit``; the column's own cells are not read, and may be missing.
+            X: (rows, columns) as in ``fit``; the column's own cells are not read and may be missing, and a
+                frame need not have the column.
             column: its name, or its number.
             method: "exact", for discrete columns: p(value | rest) by enumeration of the column's values, and
                 of what else the row lacks. "gibbs": means over chains given the rest. "auto": "exact" for a
@@ -63,8 +64,7 @@ class Conditional(Generative):
         _checks.one_of(method, "method", _METHODS)
         self._require_density("predict_column")
         j = self._column_number(column, "column")
-        X = validated(self, X, reset=False, sparse=False)
-        machine, v = self.machine_, self._visible(X)
+        machine, v = self.machine_, self._visible(self._around(X, column))
         unit = torch.arange(unobserved(machine, v).shape[1], device=v.device) == j
         hole = by_column(machine, unit.unsqueeze(0), 1).to(v.device)
         discrete = next(d for d, units in zip(self._discrete, self._ends, strict=True) if j < units)
@@ -95,6 +95,14 @@ class Conditional(Generative):
         rows: Array = self._rows(best)
         return rows[:, j]
 
+    def _around(self, X: Any, column: Any) -> Any:
+        """Validated rows, of which a frame may lack the column."""
+        if isinstance(self.encoder_, Table) and is_sheet(X):
+            sheet = sheet_of(X)
+            if {cells.name for cells in sheet.columns} == set(self.encoder_.names) - {column}:
+                return self.encoder_.given(_by_name(sheet))
+        return validated(self, X, reset=False, sparse=False)
+
     def _most_probable(self, v: Tensor, hole: Tensor, j: int) -> Tensor:
         """Rows with the column j, whose states are in ``hole``, at its most probable value."""
         hamiltonian = self._double().hamiltonian()
@@ -120,21 +128,23 @@ class Conditional(Generative):
     # Given cells
     # ----------------------------------------------------------------------------
 
-    def _given(self, given: Any) -> Tensor:
-        """What is given of some rows, as visible states in float64: NaN in units that are not.
+    def _given(self, given: Any, times: int) -> tuple[Any, Tensor]:
+        """What is given of some rows, each so many times: validated rows, and visible states in float64.
 
         Args:
             given: a frame, or a mapping from columns to a cell for all rows or to one for each; a column that
                 is not there, and a missing cell, is not given. Where there are no names also an array (rows,
                 columns) with NaN.
+            times: at least 1; the repetitions of a row follow each other.
+
+        Returns:
+            Rows with missing cells where nothing is given, and states with NaN there.
 
         Raises:
             TypeError, ValueError: columns that are not there, or cells that the units do not take.
         """
         if isinstance(self.encoder_, Table) and (isinstance(given, Mapping) or is_sheet(given)):
-            if not isinstance(given, Mapping):
-                given = {cells.name: cells.values.tolist() for cells in sheet_of(given).columns}
-            X: Any = self.encoder_.given(given)
+            X: Any = self.encoder_.given(given if isinstance(given, Mapping) else _by_name(sheet_of(given)))
         elif isinstance(given, Mapping):
             listed = {self._column_number(j, "given"): np.atleast_1d(x) for j, x in given.items()}
             X = np.full((max(map(len, listed.values()), default=1), self.n_features_in_), np.nan)
@@ -142,7 +152,12 @@ class Conditional(Generative):
                 X[:, j] = x
         else:
             X = validated(self, given, reset=False, sparse=False)
-        return self._visible(X)
+        X = taken(X, np.repeat(np.arange(X.shape[0]), times))
+        return X, self._visible(X)
+
+    def _drawn_rows(self, v: Tensor, given: Any) -> Any:
+        """Visible states as rows in the units of the data, with what is given as it was."""
+        return self._rows(v) if given is None else filled(given, self._data(v), self.encoder_)
 
     def _column_number(self, column: Any, name: str) -> int:
         """The unit of a column that is called by its name, or by its number where there are none."""
@@ -181,6 +196,10 @@ class Conditional(Generative):
                 "sample(given=…)"
             ) from error
         return scores + self._log_slopes(~unobserved(machine, v) & rest.to(v.device))
+
+
+def _by_name(sheet: Sheet) -> dict[Any, list[Any]]:
+    return {cells.name: cells.values.tolist() for cells in sheet.columns}
 
 
 @torch.no_grad()

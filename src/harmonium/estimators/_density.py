@@ -13,7 +13,15 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, floating, refuse_blank, taken, validated, weights_of
+from harmonium.estimators._intake import (
+    Array,
+    counted,
+    floating,
+    refuse_blank,
+    taken,
+    validated,
+    weights_of,
+)
 from harmonium.likelihood import (
     LogPartition,
     missing_pseudo_likelihood,
@@ -85,8 +93,8 @@ class DensityEstimator(BoltzmannEstimator):
         weights = weights_of(sample_weight, rows.shape[0])
         if again and whole:
             self._refuse_other_sizes()
-        if weights is not None and not bool(weights.all()):  # as if they were not there
-            rows, weights = taken(rows, weights.nonzero().flatten().numpy()), weights[weights > 0]
+        index, weights = counted(weights)
+        rows = taken(rows, index)
         if not again:
             self._begin(rows, weights, torch.float32)
         assert self.learning_rate is not None
@@ -165,7 +173,8 @@ class DensityEstimator(BoltzmannEstimator):
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
-            (rows, columns), float64; a frame with the same names and dtypes where ``fit`` saw one.
+            (rows, columns), float64; a frame with the same names and dtypes where ``fit`` saw one
+            and nothing was binarised.
 
         Raises:
             TypeError, ValueError: a number out of range, or cells that the machine has no column or no state
@@ -173,8 +182,8 @@ class DensityEstimator(BoltzmannEstimator):
         """
         check_is_fitted(self)
         _checks.positive_int(n_samples, "n_samples")
-        held = None if given is None else self._given(given).repeat_interleave(n_samples, 0)
+        known, held = (None, None) if given is None else self._given(given, n_samples)
         rows = n_samples if held is None else len(held)
         clamp = None if held is None else held.to(self.machine_.dtype)
         states = self._draw(rows, clamp, method, sweeps, random_state)
-        return self._rows(self.machine_.hamiltonian().seen(states))
+        return self._drawn_rows(self.machine_.hamiltonian().seen(states), known)

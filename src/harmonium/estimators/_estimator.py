@@ -104,11 +104,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         self, X: Any, weights: Tensor | None, dtype: torch.dtype, label: tuple[Layer, Tensor] | None = None
     ) -> None:
         """A new machine for validated rows, started at them."""
-        counted = slice(None) if weights is None else weights.nonzero().flatten().numpy()
-        known = None if weights is None else weights[weights > 0]
-        visible, self.encoder_ = units_for(
-            taken(X, counted), self.visible, self.unknown, self.binarise, known
-        )
+        visible, self.encoder_ = units_for(X, self.visible, self.unknown, self.binarise, weights)
         self._data_width = sum(layer.width for layer in visible)
         visible += [] if label is None else [label[0]]
         hidden = self._hidden_layers(visible)
@@ -181,8 +177,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         kept, validation = torch.arange(count), dict[str, Any]()
         if whole and self.early_stopping:
             kept, validation = self._held_out(states, weights, scored)
-        used = count if weights is None else int((weights[kept] > 0).sum())
-        used = len(kept) if weights is None else used
+        used = len(kept)
         updates = self._length(used) if whole else -(-used // min(self.batch_size, used))
         callbacks: list[Any] = validation.pop("callbacks", [])
         rise = None

@@ -119,7 +119,7 @@ class Generative(ABC):
 
         Returns:
             What X is: a frame with the same names and dtypes, or an array (rows, columns), float32 for
-            float32 data, else float64. What was given comes back as it was.
+            float32 data, else float64. What was given comes back as it was. With ``binarise`` an array.
 
         Raises:
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.
@@ -201,7 +201,8 @@ class Generative(ABC):
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
-            (rows, columns); float32 for float32 data, else float64; a frame where ``fit`` saw one.
+            (rows, columns); float32 for float32 data, else float64; a frame where ``fit`` saw one
+            and nothing was binarised.
 
         Raises:
             ValueError: as ``harmonium.tasks.denoise``, or other columns than in ``fit``.

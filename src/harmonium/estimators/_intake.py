@@ -78,6 +78,14 @@ def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
     return _checks.weights(sample_weight, "sample_weight", rows)
 
 
+def counted(weights: Tensor | None) -> tuple[NDArray[Any] | slice, Tensor | None]:
+    """Which rows have a weight above 0, for ``taken``, and their weights: others are as if not there."""
+    if weights is None or bool(weights.all()):
+        return slice(None), weights
+    index = weights.nonzero().flatten()
+    return index.numpy(), weights[index]
+
+
 def taken(X: Any, index: NDArray[Any] | slice) -> Any:
     """Some of validated rows, or of states."""
     return X.take(index) if isinstance(X, Sheet) else X[index]

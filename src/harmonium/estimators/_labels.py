@@ -32,8 +32,9 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
         ValueError: labels that are no classes, such as real numbers, or none that is there.
         TypeError: text beside numbers.
     """
-    if isinstance(y, list | tuple) and any(_missing(value) for value in y):
-        listed = list(y)  # NumPy makes text of a NaN beside text
+    of_library = hasattr(y, "to_list") and not isinstance(y.dtype, np.dtype)
+    if of_library or (isinstance(y, list | tuple) and any(map(_missing, y))):
+        listed = list(y)  # NumPy makes text of NaN beside text, and scikit-learn 1.0 of True
         y = np.empty(len(listed), dtype=object)
         y[:] = listed
     y = column_or_1d(y, warn=True)
@@ -56,7 +57,7 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
     return labels, there
 
 
-def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array) -> Tensor:
+def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array, name: str = "y") -> Tensor:
     """States of a label layer, (rows, classes), float64: NaN where the label is missing.
 
     Raises:
@@ -64,7 +65,8 @@ def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array) -> Tensor:
     """
     unknown = ~np.isin(labels, classes)
     if unknown.any():
-        raise ValueError(f"y: expected the classes {list(classes)}, received {labels[unknown][0]!r}")
+        received = labels[unknown].tolist()[0]
+        raise ValueError(f"{name}: expected the classes {classes.tolist()}, received {received!r}")
     states = torch.full((len(there), len(classes)), torch.nan, dtype=torch.float64)
     codes = torch.from_numpy(np.searchsorted(classes, labels))
     states[torch.from_numpy(there)] = torch.nn.functional.one_hot(codes, len(classes)).double()

@@ -18,7 +18,15 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.estimators._intake import Array, floating, refuse_blank, validated, weights_of
+from harmonium.estimators._intake import (
+    Array,
+    counted,
+    floating,
+    refuse_blank,
+    taken,
+    validated,
+    weights_of,
+)
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._neighbours import from_neighbours
@@ -161,6 +169,8 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
                     f"y: expected at least two classes, received one class, {self.classes_[0]!r}"
                 )
         label = one_hot(labels, there, self.classes_)
+        index, weights = counted(weights)
+        rows, label = taken(rows, index), label[index]
         if not again:
             double = getattr(rows, "dtype", None) == np.float64
             dtype = torch.float64 if double else torch.float32
@@ -172,13 +182,13 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         given = [l for l in self.machine_.visible if l != self._label_layer]
         rule = rules.hybrid(rule, given, float(share))
         judged = ~states.isnan().any(1)
-        if self.unlabelled != "density" and not there.all():
-            states[:, self._data_width :] = self._guessed(X, label, weights).to(states)
+        if self.unlabelled != "density" and bool(label.isnan().any()):
+            states[:, self._data_width :] = self._guessed(rows, label, weights).to(states)
         self._train(states, weights, rule, rate, judged=judged)
         return self
 
     def _guessed(self, X: Any, label: Tensor, weights: Tensor | None) -> Tensor:
-        """The labels, (rows, classes), with missing ones of rows that count as ``unlabelled`` says."""
+        """The labels, (rows, classes), with missing ones as ``unlabelled`` says."""
         shared = ("n_hidden", "visible", "unknown", "binarise", "hidden", "hidden_states", "batch_size")
         features = RBM(
             **{name: getattr(self, name) for name in (*shared, "dtype", "verbose", "device")},
@@ -188,12 +198,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # as long as this machine, or its own length
             means = features.fit(X, sample_weight=weights).transform(X)
-        counted = torch.ones(len(label), dtype=torch.bool) if weights is None else weights > 0
-        guessed = label.clone()
-        guessed[counted] = from_neighbours(
-            means[counted.numpy()], label[counted], always=self.unlabelled == "neighbours"
-        )
-        return guessed
+        return from_neighbours(means, label, always=self.unlabelled == "neighbours")
 
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
         """ln p(y | x)."""
@@ -260,6 +265,27 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         """ln p(y | x), (rows, classes); of two classes the log odds of the second, (rows,). float64."""
         scores = self._scores_of(X)
         return floating(scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0], np.float64)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows whose most probable label is their own, or of their weight.
+
+        Args:
+            X: as ``predict``.
+            y: (rows,), labels.
+            sample_weight: of the rows, (rows,); None: all count alike.
+
+        Raises:
+            ValueError: as ``predict``, or a row without its label.
+        """
+        labels, there = observed_labels(y, self.missing_label)
+        if not there.all():
+            raise ValueError(
+                f"y: expected the label of every row to score against, received none for row "
+                f"{int(there.argmin())} ({int((~there).sum())} rows have none); leave these rows out"
+            )
+        predicted = self.predict(X)
+        check_consistent_length(predicted, labels, sample_weight)
+        return float(np.average(predicted == labels, weights=sample_weight))
 
     def _scores_of(self, X: Any) -> Tensor:
         """ln p(y | x), (rows, classes), float64."""
@@ -331,7 +357,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
-            (rows, columns), float64, or a frame where ``fit`` saw one; and (rows,).
+            (rows, columns), float64, or a frame where ``fit`` saw one and nothing was binarised; and (rows,).
 
         Raises:
             ValueError: a label that ``fit`` has not met, cells that the machine has no column or no state
@@ -340,15 +366,17 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         check_is_fitted(self)
         _checks.positive_int(n_samples, "n_samples")
         self._require_density("sample")
-        machine, clamp, rows = self.machine_, None, n_samples
+        machine, known, clamp, rows = self.machine_, None, None, n_samples
         if label is not None or given is not None:
-            held = machine.couplings[0].weight.new_full((1, machine.visible_width), torch.nan)
-            held = (held if given is None else self._given(given)).repeat_interleave(n_samples, 0)
+            held = machine.couplings[0].weight.new_full((n_samples, machine.visible_width), torch.nan)
+            if given is not None:
+                known, held = self._given(given, n_samples)
             rows = len(held)
             if label is not None:
                 labels = np.broadcast_to(np.asarray(label), (rows,))
-                held[:, self._data_width :] = one_hot(labels, np.ones(rows, dtype=bool), self.classes_)
+                there = np.ones(rows, dtype=bool)
+                held[:, self._data_width :] = one_hot(labels, there, self.classes_, "label")
             clamp = held.detach().to(machine.dtype)
         states = self._draw(rows, clamp, method, sweeps, random_state)
         drawn = self.classes_[states[self._label_layer].argmax(1).cpu().numpy()]
-        return self._rows(machine.hamiltonian().seen(states)), drawn
+        return self._drawn_rows(machine.hamiltonian().seen(states), known), drawn
