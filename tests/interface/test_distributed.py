@@ -22,6 +22,7 @@ from torch.distributed.device_mesh import init_device_mesh
 import harmonium as hm
 from harmonium import products
 from harmonium.distributed import Group
+from harmonium.machine import Statistics
 from tests.campaigns._runs import ended, forked
 from tests.interface.test_streams import Bits
 
@@ -109,9 +110,23 @@ def digests(folder: Path) -> dict[str, str | float]:
     return found
 
 
+def order_of_a_deep_update() -> list[str]:
+    """When the products of an edge are made and when they are sent, in one update."""
+    seen: list[str] = []
+    send, products_of = dist.all_to_all_single, Statistics.products
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dist, "all_to_all_single", lambda *a, **k: seen.append("sent") or send(*a, **k))
+        patch.setattr(
+            Statistics, "products", lambda self, edge: seen.append(f"edge {edge}") or products_of(self, edge)
+        )
+        trained("mean_field", updates=1)
+    return seen
+
+
 def work(folder: Path) -> None:
     """What every process does, and writes what came of it."""
     found = digests(folder)
+    order = order_of_a_deep_update()
     trained("pcd", run_dir=folder / "run")
     trained("pcd", Bits(width=16), run_dir=folder / "stream")
     refusals = []
@@ -133,7 +148,8 @@ def work(folder: Path) -> None:
             os.kill(others[1], signal.SIGTERM)
 
     last = trained("pcd", updates=100_000, callbacks=[send])
-    answer = {"digests": found, "refusals": refusals, "ended": [last.status, last.updates, last.signal]}
+    ends = [last.status, last.updates, last.signal]
+    answer = {"digests": found, "refusals": refusals, "ended": ends, "order": order}
     (folder / f"rank{dist.get_rank()}.json").write_text(json.dumps(answer))
 
 
@@ -179,6 +195,13 @@ def answers(alone) -> tuple[Path, list]:
 def test_two_processes_get_the_bits_of_one(answers, alone) -> None:
     first, second = answers[1]
     assert first["digests"] == second["digests"] == alone[1]
+
+
+def test_an_edge_is_sent_before_the_next_is_multiplied(answers) -> None:
+    shards = SHARDS // 2
+    for answer in answers[1]:
+        made = answer["order"][: 2 * shards + 2]  # before the update reads the sums
+        assert made == ["edge 0"] * shards + ["sent"] + ["edge 1"] * shards + ["sent"]
 
 
 def test_one_process_writes(answers) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, final
 
@@ -60,22 +60,39 @@ class Group:
             raise failure
 
     def sum(self, x: Tensor) -> Tensor:
-        """Σ over processes of a vector (n,), added by ``pairwise``: the same bits in all of them.
+        """Σ over processes of a vector (n,), added by ``pairwise``: the same bits in all of them."""
+        (total,) = self.sums([x])
+        return total
+
+    def sums(self, vectors: Iterable[Tensor]) -> list[Tensor]:
+        """``sum`` of each of several vectors, one of which is sent while the next is made.
 
         Every process adds a part of the entries and hands it to the others: a reduction as one does it in a
         ring, with as many bytes, but in an order that does not depend on when what arrives.
         """
         if self.size == 1:
-            return x
+            return list(vectors)
+        sent = [(len(x), *self._sent(x)) for x in vectors]
+        handed = [(length, *self._handed(received, work)) for length, received, work in sent]
+        for _, _, work in handed:
+            work.wait()
+        return [total[:length] for length, total, _ in handed]
+
+    def _sent(self, x: Tensor) -> tuple[Tensor, Any]:
+        """Where every process's entries of this one's part arrive, and what to wait for."""
         part = -(-len(x) // self.size)
-        sent = torch.nn.functional.pad(x, (0, part * self.size - len(x)))
-        received = torch.empty_like(sent)
-        dist.all_to_all_single(received, sent, group=self._processes)
-        added = pairwise(list(received.view(self.size, part)))
+        padded = torch.nn.functional.pad(x, (0, part * self.size - len(x)))
+        received = torch.empty_like(padded)
+        return received, dist.all_to_all_single(received, padded, group=self._processes, async_op=True)
+
+    def _handed(self, received: Tensor, work: Any) -> tuple[Tensor, Any]:
+        """Where the sums of all parts arrive, once those of this one are added, and what to wait for."""
+        work.wait()
+        added = pairwise(list(received.view(self.size, -1)))
+        total = torch.empty_like(received)
         # Its name of old is deprecated from torch 2.13 on.
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-        gather(received, added.contiguous(), group=self._processes)
-        return received[: len(x)]
+        return total, gather(total, added.contiguous(), group=self._processes, async_op=True)
 
     def gather(self, value: Any) -> list[Any]:
         """What all processes hold, in their order; anything that can be pickled."""

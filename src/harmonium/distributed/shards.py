@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
 
 import torch
@@ -81,9 +81,13 @@ class Shards:
         starts = [-(-shard * number // self.number) for shard in range(self.number + 1)]
         return [slice(starts[shard], starts[shard + 1]) for shard in self.own]
 
-    def sum(self, terms: list[Tensor]) -> Tensor:
-        """Σ over all shards of a vector, of which this process has one for each of its own."""
-        return self.group.sum(pairwise(terms))
+    def sums(self, terms: Iterable[Sequence[Tensor]]) -> list[Tensor]:
+        """Σ over all shards of each of several vectors, one of which is sent while the next is made.
+
+        Args:
+            terms: of each vector this process's, one for each of its own shards.
+        """
+        return self.group.sums(pairwise(each) for each in terms)
 
     def gather(self, values: Iterable[Any]) -> list[Any]:
         """What all shards have, in their order, from that of this process's own."""

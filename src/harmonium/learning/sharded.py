@@ -73,10 +73,11 @@ class Sharded:
         whole = self.rule.task(machine, v, seed, weights)
         shards = self.shards
         place = torch.arange(len(whole.v), device=whole.v.device)
-        parts = shards.rows(len(whole.v), "batch_size")
         before = [None] * len(shards.own) if state is None else state
-        sums, kept, notes = [], [], []
-        for rows, noise, old in zip(parts, shards.generators(whole.generator), before, strict=True):
+        parts: list[tuple[Statistics, list[Tensor]]] = []
+        kept, notes = [], []
+        own = shards.rows(len(whole.v), "batch_size")
+        for rows, noise, old in zip(own, shards.generators(whole.generator), before, strict=True):
             law = self._law(whole, noise)
             task = replace(
                 whole.take((place >= rows.start) & (place < rows.stop)),
@@ -86,11 +87,12 @@ class Sharded:
                 shards=shards,
             )
             centre, diagnostics, new = self.rule.add(task, old)
-            sums.append(_flat(task.into, centre))
+            parts.append((task.into, centre))
             kept.append(new)
             notes.append(diagnostics)
-        total = shards.sum(sums)
-        delta, centre = _parts(total, whole.hamiltonian, self.rule.centred)
+        edges = range(len(whole.hamiltonian.couplings)) or [None]
+        totals = shards.sums([_flat(edge, *part) for part in parts] for edge in edges)
+        delta, centre = _whole(totals, whole.hamiltonian, self.rule.centred)
         direction = self.rule.direction(machine, delta, centre, whole.hamiltonian)
         keeps = any(each is not None for each in kept)
         return Estimate(direction, _together(shards.gather(notes)), kept if keeps else None)
@@ -132,22 +134,31 @@ class Sharded:
             self.rule.check_state(machine, each)
 
 
-def _flat(sums: Statistics, centre: Sequence[Tensor]) -> Tensor:
-    tensors = [x for theta in sums.thetas for x in theta] + sums.couplings + list(centre)
+def _flat(edge: int | None, sums: Statistics, centre: Sequence[Tensor]) -> Tensor:
+    """The products of an edge, and with those of the first all else, end to end.
+
+    They are multiplied here, so that one edge's are on their way to other processes while the next one's are.
+    """
+    tensors = [] if edge else [x for theta in sums.thetas for x in theta] + list(centre)
+    if edge is not None:
+        tensors.append(sums.products(edge))
     return torch.cat([x.flatten() for x in tensors])
 
 
-def _parts(total: Tensor, hamiltonian: Hamiltonian, centred: bool) -> tuple[Statistics, list[Tensor]]:
+def _whole(
+    totals: Sequence[Tensor], hamiltonian: Hamiltonian, centred: bool
+) -> tuple[Statistics, list[Tensor]]:
     """What ``_flat`` has laid end to end."""
-    like = [x for theta in hamiltonian.thetas for x in theta] + list(hamiltonian.couplings)
+    thetas = [x for theta in hamiltonian.thetas for x in theta]
     widths = [layer.width for layer in hamiltonian.layers] if centred else []
-    pieces = torch.split(total, [x.numel() for x in like] + widths)
-    shaped = [piece.view(x.shape) for piece, x in zip(pieces, like, strict=False)]
-    delta, thetas = Statistics(hamiltonian), []
-    for theta in hamiltonian.thetas:
-        thetas.append([shaped.pop(0) for _ in theta])
-    delta.add_sums(thetas, shaped)
-    return delta, list(pieces[len(like) :])
+    sizes = [len(x) for x in thetas] + widths
+    *small, first = torch.split(totals[0], [*sizes, len(totals[0]) - sum(sizes)])
+    rest = iter(small)
+    sums = [[next(rest) for _ in theta] for theta in hamiltonian.thetas]
+    products = zip((first, *totals[1:]), hamiltonian.couplings, strict=False)
+    delta = Statistics(hamiltonian)
+    delta.add_sums(sums, [total.view_as(J) for total, J in products])
+    return delta, list(rest)
 
 
 def _together(notes: Sequence[Mapping[str, float]]) -> dict[str, float]:

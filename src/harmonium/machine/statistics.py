@@ -41,7 +41,11 @@ class Statistics:
     @property
     def couplings(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
-        return [sums.total for sums in self._couplings]
+        return [self.products(edge) for edge in range(len(self._couplings))]
+
+    def products(self, edge: int) -> Tensor:
+        """The sum of one edge; rows that still wait for others are multiplied now."""
+        return self._couplings[edge].total
 
     def add(
         self,
