@@ -276,5 +276,6 @@ def _plain(value: Any, name: Hashable) -> Any:
         return None if value != value else value
     raise TypeError(
         f"X: expected numbers, text or booleans in column {name!r}, received {value!r} "
-        f"({type(value).__name__}); an argument must be a string or a real number in every cell"
+        f"({type(value).__name__}); an argument must be a string or a real number in every cell, and "
+        ".astype(str) makes text of a pandas column"
     )
