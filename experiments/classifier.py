@@ -138,7 +138,7 @@ def main() -> None:
     for data, arms in found.items():
         for arm, records in arms.items():
             scores = [record["accuracy"] for record in records]
-            print(f"{data:28} {arm:24} {np.mean(scores):.4f} ± {np.std(scores):.4f}")
+            print(f"{data:28} {arm:24} {np.mean(scores):.4f} ± {np.std(scores, ddof=1):.4f}")
 
 
 if __name__ == "__main__":

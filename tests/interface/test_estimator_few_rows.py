@@ -122,3 +122,59 @@ def test_rows_that_do_not_count_teach_a_classifier_nothing() -> None:
     weighted = hm.RBMClassifier(**SMALL).fit(frame, y, sample_weight=weights)
     dropped = hm.RBMClassifier(**SMALL).fit(frame[1:], y[1:], sample_weight=weights[1:])
     assert (weighted.predict_proba(FRAME) == dropped.predict_proba(FRAME)).all()
+
+
+LONG = 10**17 + np.arange(60) % 3
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", object])
+def test_whole_numbers_that_float64_does_not_keep_are_refused(dtype) -> None:
+    with pytest.raises(ValueError, match=r"below 2\^53 in column 'id', received 10000000000000000\d; drop"):
+        hm.RBM(**SMALL).fit(FRAME.assign(id=pd.Series(LONG.tolist()).astype(dtype)))
+    with pytest.raises(ValueError, match=r"y: expected whole numbers below 2\^53"):
+        hm.RBMClassifier(**SMALL).fit(FRAME, pd.Series(LONG.tolist()).astype(dtype))
+
+
+def test_labels_are_text_numbers_or_booleans() -> None:
+    with pytest.raises(TypeError, match=r"y: expected text, numbers or booleans, received .*astype\(str\)"):
+        hm.RBMClassifier(**SMALL).fit(FRAME, pd.Series(pd.to_datetime(["2020-01-01", "2021-01-01"] * 30)))
+
+
+@pytest.mark.parametrize("dtype", ["boolean", "Int64", "category"])
+def test_labels_may_be_a_frame_of_one_column(dtype: str) -> None:
+    y = pd.Series([1, 0] * 30).astype(dtype)
+    y[3] = pd.NA
+    of_series = hm.RBMClassifier(**SMALL).fit(FRAME, y).classes_
+    of_frame = hm.RBMClassifier(**SMALL).fit(FRAME, y.to_frame("label")).classes_
+    assert of_frame.dtype == of_series.dtype and list(of_frame) == list(of_series)
+
+
+@pytest.mark.parametrize("dtype", [object, "U1", "uint8", "float32", "bool"])
+def test_classes_keep_their_dtype_in_a_file(dtype, tmp_path) -> None:
+    y = np.array(["a", "b"] * 30 if dtype in (object, "U1") else [1, 0] * 30).astype(dtype)
+    classifier = hm.RBMClassifier(**SMALL).fit(FRAME, y)
+    classifier.save(tmp_path / "c.safetensors")
+    loaded = hm.RBMClassifier.load(tmp_path / "c.safetensors")
+    assert loaded.classes_.dtype == classifier.classes_.dtype
+    assert list(loaded.predict(FRAME)) == list(classifier.predict(FRAME))
+
+
+def test_the_mean_of_a_column_of_whole_numbers_is_told_as_it_is() -> None:
+    frame = FRAME.assign(number=random.integers(0, 100, 60))
+    rbm = hm.RBM(**SMALL).fit(frame)
+    told = rbm.predict_column(frame, "number", random_state=0)
+    assert (told != np.round(told)).all() and (abs(told - 50) < 100).all()
+
+
+def test_scores_given_columns_want_names() -> None:
+    with pytest.raises(TypeError, match=r"given: expected a list of columns, .* received a dict"):
+        hm.RBM(**SMALL).fit(FRAME).score_samples(FRAME, given={"grade": "mid"})
+
+
+def test_booleans_and_their_names_in_a_text_file_are_the_same_values() -> None:
+    booleans = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.0], "b": [True, False, True, False]})
+    names = booleans.assign(b=booleans["b"].astype(str))
+    for fitted, other in ((booleans, names), (names, booleans)):
+        table = hm.data.Table.fit(fitted)
+        assert np.array_equal(table.encode(other), table.encode(fitted))
+        assert table.decode(table.encode(other))["b"].tolist() == fitted["b"].tolist()

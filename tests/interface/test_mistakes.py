@@ -119,7 +119,7 @@ MISTAKES = {
     ),
     "a label that is new": (
         lambda: classifier().fit(BITS, LABEL).sample(label=7),
-        r"y: expected the classes \[.*0.*1.*\], received .*7",
+        r"label: expected the classes \[.*0.*1.*\], received .*7",
     ),
     "half of the rows as outliers, and more": (
         lambda: hm.RBMOutlier(3, contamination=0.7).fit(GREY),

@@ -90,6 +90,8 @@ class Labels(Coding):
             nearest = order[np.searchsorted(known, cells.values, sorter=order).clip(max=len(known) - 1)]
             return np.where(known[nearest] == cells.values, nearest, np.nan)
         index = {value: i for i, value in enumerate(self.values)}
+        for value, i in list(index.items()):  # a CSV file has the names of what other files have as booleans
+            index.setdefault(str(value) if isinstance(value, bool) else _BOOLEANS.get(value, value), i)
         return np.array([index.get(value, math.nan) for value in cells.values.tolist()], dtype=np.float64)
 
     def cells(self, indices: Array, hole: Array) -> Array:
@@ -281,6 +283,7 @@ class Affine(Coding):
         return x
 
 
+_BOOLEANS: dict[Any, bool] = {"False": False, "True": True}
 _GAUSSIAN = ("gaussian", "natural_gaussian", "standardised_gaussian", "double_relu")
 
 CODINGS: dict[str, Callable[..., Coding]] = {

@@ -201,6 +201,8 @@ def _from_frame(X: Any) -> Sheet:
         name: Any = series.name  # pandas takes any
         dtype, own = series.dtype, str(native[name] if native is not None else series.dtype)
         if dtype.is_numeric():
+            if dtype.is_integer():
+                _refuse_long(name, [x for x in (series.min(), series.max()) if x is not None])
             columns.append(_number(name, series.to_numpy(), own))
             continue
         if dtype.is_temporal() or dtype.is_nested():
@@ -245,14 +247,28 @@ def cells_of(
         except ValueError:
             pass
     if not objects and seen and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in seen):
+        _refuse_long(name, [v for v in seen if isinstance(v, int)])
         return _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
     array = np.empty(len(plain), dtype=object)
     array[:] = plain
     return Cells(name, array, dtype)
 
 
+def _refuse_long(name: Hashable, values: Sequence[int]) -> None:
+    """Refuses whole numbers of which float64 does not keep every digit."""
+    for value in values:
+        if abs(int(value)) >= 2**53:
+            raise ValueError(
+                f"X: expected whole numbers below 2^53 in column {name!r}, received {int(value)}; drop the "
+                "column if it names rows, or make text of it with .astype(str)"
+            )
+
+
 def _number(name: Hashable, values: Any, dtype: str) -> Cells:
-    values = np.asarray(values, dtype=np.float64)
+    values = np.asarray(values)
+    if values.dtype.kind in "iu" and len(values):
+        _refuse_long(name, [values.min(), values.max()])
+    values = values.astype(np.float64)
     if np.isinf(values).any():
         raise ValueError(
             f"X: expected finite numbers in column {name!r}, received infinity at row "

@@ -89,8 +89,10 @@ class Conditional(Generative):
             )
             best[~by_sum] = (done.best if discrete else done.mean).to(best)
         if isinstance(self.encoder_, Table):
-            name, sheet = self.encoder_.columns[j].name, self.encoder_.sheet(self._data(best))
-            (told,) = [cells.values for cells in sheet.columns if cells.name == name]
+            known = self.encoder_.columns[j]
+            end = int(np.cumsum([each.coding.width for each in self.encoder_.columns])[j])
+            states = best[:, end - known.coding.width : end].cpu().numpy()
+            told: Array = known.decode(states) if discrete else known.coding.decode(states)  # not rounded
             return told
         rows: Array = self._rows(best)
         return rows[:, j]
@@ -174,6 +176,9 @@ class Conditional(Generative):
     def _conditional_scores(self, v: Tensor, given: Iterable[Any]) -> Tensor:
         """ln p(what a row shows of the other columns | what it shows of the given ones), (rows,)."""
         _checks.instance(given, "given", Iterable, "a list of columns")
+        if isinstance(given, Mapping) or hasattr(given, "columns"):
+            received = type(given).__name__
+            raise TypeError(f"given: expected a list of columns, whose cells X has, received a {received}")
         listed = [given] if isinstance(given, str) else list(given)
         chosen = {self._column_number(column, "given") for column in listed}
         if not 0 < len(chosen) < self.n_features_in_:

@@ -160,7 +160,8 @@ class DensityEstimator(BoltzmannEstimator):
         Each comes from pure noise of its own, so that the rows are independent.
 
         Args:
-            n_samples: rows, at least 1; with ``given`` so many for each row of it, one after the other.
+            n_samples: rows, at least 1; with ``given`` so many for each row of it, one after the other; they
+                are numbered anew.
             given: cells that are held while the others are drawn given them: a frame, or a mapping from
                 columns (their numbers where there are no names) to one cell for all rows or one for each, or
                 an array (rows, columns). What it lacks, and what is missing in it, is drawn. None: nothing.

@@ -111,8 +111,8 @@ class Generative(ABC):
             X: (rows, columns), dense, NaN or None where a value is missing.
             method: "gibbs", "tempered", "local_search" or "tap"; see ``harmonium.tasks.impute``.
             value: "mode": one completion, of discrete units the most probable states, of real ones the means;
-                "mean": means, but of labels the most probable one; "draw": one draw given the rest of the
-                row. "best" is an older name of "mode".
+                "mean": means, but of labels the most probable one, and rounded in a column of whole numbers;
+                "draw": one draw given the rest of the row. "best" is an older name of "mode".
             draws: chains or searches of every row, at least 1.
             sweeps: of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.

@@ -29,9 +29,12 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
         (observed,) and (rows,).
 
     Raises:
-        ValueError: labels that are no classes, such as real numbers, or none that is there.
-        TypeError: text beside numbers.
+        ValueError: labels that are no classes, such as real numbers, whole ones beyond 2^53, or none that is
+            there.
+        TypeError: text beside numbers, or labels of another kind, such as dates.
     """
+    if getattr(y, "shape", (0,))[1:] == (1,) and hasattr(y, "columns"):
+        y = y[y.columns[0]]
     of_library = hasattr(y, "to_list") and not isinstance(y.dtype, np.dtype)
     if of_library or (isinstance(y, list | tuple) and any(map(_missing, y))):
         listed = list(y)  # NumPy makes text of NaN beside text, and scikit-learn 1.0 of True
@@ -53,6 +56,14 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
             raise TypeError("y: expected labels that are all text or all numbers, received both")
         if texts == {False}:
             labels = np.asarray(labels.tolist())
+    if labels.dtype.kind not in ("OUTbiuf" if isinstance(labels[0], str) else "biuf"):
+        raise TypeError(
+            f"y: expected text, numbers or booleans, received {labels[0]!r}; .astype(str) makes text of it"
+        )
+    if labels.dtype.kind in "iu" and max(abs(int(labels.min())), abs(int(labels.max()))) >= 2**53:
+        raise ValueError(
+            f"y: expected whole numbers below 2^53, received {labels.max()}; .astype(str) makes text of it"
+        )
     check_classification_targets(labels)
     return labels, there
 
@@ -88,7 +99,10 @@ def classes_of(description: Any) -> Array:
     _checks.instance(description, "label", Mapping, "the description of a column")
     column = Column.from_dict(description)
     classes = np.array(column.coding.values)
-    return classes.astype(np.int64) if "int" in column.dtype.lower() else classes
+    try:
+        return classes.astype(column.dtype)
+    except (TypeError, ValueError):  # what another library calls its type
+        return classes.astype(np.int64) if "int" in column.dtype.lower() else classes
 
 
 def _missing(value: Any) -> bool:
