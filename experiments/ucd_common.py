@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from matplotlib.figure import Figure
 import harmonium as hm
 
 
-def parser(description: str | None, name: str) -> argparse.ArgumentParser:
+def parser(
+    description: str | None, name: str, budgets: Iterable[str] = ("quick", "paper")
+) -> argparse.ArgumentParser:
     """A parser with the options that every experiment has."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--budget", choices=("quick", "paper"), default="quick")
+    made.add_argument("--budget", choices=list(budgets), default="quick")
     made.add_argument("--out", type=Path, default=Path("runs") / name)
     made.add_argument("--threads", type=int, default=1)
     return made
