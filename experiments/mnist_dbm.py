@@ -2,7 +2,7 @@
 
     python experiments/mnist_dbm.py --budget quick   # a reduced experiment
     python experiments/mnist_dbm.py --budget paper   # the figure of the documentation
-    python experiments/mnist_dbm.py --budget best     # from an RBM that has learned for longer, hours
+    python experiments/mnist_dbm.py --budget best    # from an RBM that has learned for longer, hours
 
 Published for 784-500-1000: -84.62 nats, a variational bound with ln Z by AIS (Salakhutdinov & Hinton 2009,
 after greedy pretraining of both layers).

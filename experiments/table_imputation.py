@@ -108,7 +108,9 @@ def arms(seed: int, forest: dict[str, Any], rounds: int) -> dict[str, Callable[[
     made = {name: partial(with_numbers, imputer.fit_transform) for name, imputer in simple.items()}
     made["Gaussian"] = partial(with_numbers, by_gaussian)
     made["RBM"] = partial(by_machine, seed=seed)
-    made["lateral machine"] = lambda table: Lateral(seed).fit(table).complete(table, DRAWS)
+    made["lateral machine"] = lambda table: (
+        Lateral(seed, epochs=round(100 * UPDATES / len(table))).fit(table).complete(table, DRAWS)
+    )
     regressor = RandomForestRegressor(**forest, random_state=seed)
     iterative = IterativeImputer(regressor, max_iter=rounds, random_state=seed)
     made["IterativeImputer, forest"] = partial(with_numbers, iterative.fit_transform)
