@@ -1,9 +1,8 @@
 """Real columns standardised against quantile-normalised: what a machine then makes of the same splits.
 
-    python experiments/real_columns.py            # about five minutes of one core
-    python experiments/real_columns.py --quick    # one split
+    python experiments/real_columns.py
 
-Tables of scikit-learn (breast-cancer, wine, diabetes), a quarter of the rows for the test, 3 splits. Each arm
+Tables of scikit-learn (breast-cancer, wine, diabetes), a quarter of the rows for the test, 5 splits. Each arm
 codes every real column, and one machine (16 hidden units, 3,000 updates) learns the codes:
 
 - standardised: what ``harmonium.data.Table`` does;
@@ -18,21 +17,22 @@ back to the units of the data, is compared with what was hidden, in standard dev
 from __future__ import annotations
 
 import argparse
-import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.model_selection import train_test_split
-from tables_common import Quantiles
+from tables_common import Quantiles, note
 
 import harmonium as hm
 
 torch.set_num_threads(1)
 
 HIDDEN, UPDATES, BATCH = 16, 3000, 100
+CODES = {"standardised": None, "10 quantiles": 10, "100 quantiles": 100}
 TABLES = {"breast-cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
 
 
@@ -60,20 +60,26 @@ def arm(train: pd.DataFrame, test: pd.DataFrame, knots: int | None, seed: int) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one split")
-    splits = 1 if parser.parse_args().quick else 3
-    print("| table | codes | log-likelihood | RMSE of hidden cells |\n|---|---|---|---|", flush=True)
-    for table, load in TABLES.items():
-        frame = load(as_frame=True).data
-        for name, knots in (("standardised", None), ("10 quantiles", 10), ("100 quantiles", 100)):
-            started, found = time.process_time(), []
-            for seed in range(splits):
-                train, test = train_test_split(frame, test_size=0.25, random_state=seed)
-                found.append(arm(train, test, knots, seed))
-            (ll, rmse), (ll_sd, rmse_sd) = np.mean(found, 0), np.std(found, 0)
-            print(f"| {table} | {name} | {ll:.2f} ± {ll_sd:.2f} | {rmse:.3f} ± {rmse_sd:.3f} |", flush=True)
-            print(f"{time.process_time() - started:.0f} CPU seconds", file=sys.stderr)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/real_columns.json"))
+    arguments = parser.parse_args()
+    records = []
+    for seed in range(arguments.seeds):
+        for table, load in TABLES.items():
+            frame = load(as_frame=True).data
+            train, test = train_test_split(frame, test_size=0.25, random_state=seed)
+            for codes, knots in CODES.items():
+                started = time.process_time()
+                nats, error = arm(train, test, knots, seed)
+                where = {"table": table, "codes": codes, "seed": seed}
+                found = {"test": round(nats, 3), "rmse": round(error, 4)}
+                records.append({**where, **found, "cpu_seconds": round(time.process_time() - started, 1)})
+                print(records[-1], flush=True)
+        note(arguments.out, {"hidden": HIDDEN, "updates": UPDATES}, records)
+    means = pd.DataFrame(records).groupby(["table", "codes"], sort=False)
+    print(means[["test", "rmse"]].agg(["mean", "std"]).round(3).to_string())
 
 
 if __name__ == "__main__":
