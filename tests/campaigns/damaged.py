@@ -153,7 +153,8 @@ class Campaign:
         with open(os.devnull, "w") as null:
             os.dup2(null.fileno(), 2)  # the C libraries of image formats complain there
         with tempfile.TemporaryDirectory(dir=_memory_folder()) as name:
-            gc.collect()  # what only waits to be collected would make room for what a reader must not ask for
+            gc.collect()  # waste would make room for what a reader must not ask for,
+            gc.freeze()  # also what only a second collection finds
             Path("/proc/self/clear_refs").write_text("5")  # the peak is from now on
             start = _peak()
             folders = [Path(name, f"{k}") for k in range(len(self.kinds))]

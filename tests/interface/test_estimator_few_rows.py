@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 
 import harmonium as hm
 
@@ -133,6 +134,27 @@ def test_whole_numbers_that_float64_does_not_keep_are_refused(dtype) -> None:
         hm.RBM(**SMALL).fit(FRAME.assign(id=pd.Series(LONG.tolist()).astype(dtype)))
     with pytest.raises(ValueError, match=r"y: expected whole numbers below 2\^53"):
         hm.RBMClassifier(**SMALL).fit(FRAME, pd.Series(LONG.tolist()).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "UInt8"])
+def test_whole_numbers_that_are_all_missing(dtype: str) -> None:
+    empty = pd.Series([pd.NA] * 60, dtype=dtype)
+    with pytest.raises(ValueError, match="every cell is missing"):
+        hm.RBM(**SMALL).fit(FRAME.assign(number=empty))
+    known = FRAME.assign(number=pd.Series([1, 2, 3] * 20, dtype=dtype))
+    full = hm.RBM(**SMALL).fit(known).impute(known.assign(number=empty))
+    assert full["number"].isin([1, 2, 3]).all() and full["number"].dtype == dtype
+    with pytest.raises(ValueError, match="at least one row"):
+        hm.RBM(**SMALL).fit(known[["number"]][:0].astype("int64"))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_neighbours_whatever_transformers_make(library: str) -> None:
+    y = np.array(["a", "b", None] * 20, dtype=object)
+    plain = hm.RBMClassifier(**SMALL).fit(FRAME, y)
+    with config_context(transform_output=library):
+        framed = hm.RBMClassifier(**SMALL).fit(FRAME, y)
+    assert (framed.predict_proba(FRAME) == plain.predict_proba(FRAME)).all()
 
 
 def test_labels_are_text_numbers_or_booleans() -> None:

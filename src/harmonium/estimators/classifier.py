@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import torch
+from sklearn import config_context
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length
@@ -195,10 +196,10 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             max_updates=self._length(len(label)),
             random_state=self._stream("neighbours") % 2**32,
         )
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), config_context(transform_output="default"):
             warnings.simplefilter("ignore", ConvergenceWarning)  # as long as this machine, or its own length
             means = features.fit(X, sample_weight=weights).transform(X)
-        return from_neighbours(means, label, always=self.unlabelled == "neighbours")
+            return from_neighbours(means, label, always=self.unlabelled == "neighbours")
 
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
         """ln p(y | x)."""
