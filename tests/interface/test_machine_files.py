@@ -365,6 +365,13 @@ def test_a_header_that_does_not_fit(change: Any, tmp_path: Path) -> None:
 # Writing ---------------------------------------------------------------------------------------------------
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "m.safetensors"
+    with pytest.raises(FileNotFoundError, match=r"path: .* received .*new/m.safetensors; make .*/new first"):
+        hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(1)]).save(path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     path = tmp_path / "machine"
     contents = saved(path)

@@ -103,7 +103,12 @@ def parsed(text: str) -> Any:
 
 def replace_file(path: Path, contents: bytes) -> None:
     """Puts contents at path in one step; on failure the path is as it was and nothing else is left behind."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"path: expected a file in a folder that is there, received {path}; make {path.parent} first"
+        ) from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(contents)
