@@ -8,9 +8,9 @@
 Pixels are Bernoulli draws with the grey level as probability, drawn once; 1000 hidden units. As published
 ("quick" and "paper"): all parameters from N(0, 0.01²), batches of 1000, 1000 chains, SGD at the constant rate
 0.1, which swings. "long" has another schedule, the same for all rules: visible biases from the data's means,
-SGD from 0.02 linearly to 0, every rule centred too; and CD and PCD also have as
-many updates as take the CPU time of the unbiased rule. Pairs are given up after 100 sweeps, and the fraction
-of such pairs is recorded: early on the machine has phases that hold pairs apart.
+SGD from 0.02 linearly to 0, every rule centred too; and CD and PCD also have as many updates as take the CPU
+time of the unbiased rule. Pairs are given up after 100 sweeps, and the fraction of such pairs is recorded:
+early on the machine has phases that hold pairs apart.
 The paper's data are Fashion-MNIST, whose files have MNIST's form and may be given; MNIST stands in for them.
 Its mean meeting time settles near 30 after 2000 updates. The test log-likelihood is estimated by annealed
 importance sampling with its standard error; the paper's own estimate starts chains at the scored rows and is
@@ -135,7 +135,7 @@ def main() -> None:
         "data": arguments.data if arguments.data in ("mnist", "mnist-test") else "given as a file",
         "budget": arguments.budget,
         **asdict(budget),
-        "reduced": arguments.budget != "paper",
+        "reduced": budget != BUDGETS["paper"],
         "published_meeting_time_after_2000_updates_on_fashion_mnist": PUBLISHED_MEETING_TIME,
     }
     results = earlier(arguments.out, settings)

@@ -173,11 +173,11 @@ def main() -> None:
                 "as they are": (plain, [0.0, 0.0]),
                 "normalised": normalised(*plain),
             }.items():
-                pair = [
+                sets = [
                     rows.assign(**dict(zip(numbers, values.T, strict=True)))
                     for rows, values in zip((train, test), coded, strict=True)
                 ]
-                for arm, values in densities(*pair, seed).items():
+                for arm, values in densities(*sets, seed).items():
                     added = [slope - np.log(scale).sum() for slope in slopes]
                     seen, new = (round(float(sum(pair)), 2) for pair in zip(values, added, strict=True))
                     where = {"table": name, "columns": columns, "seed": seed, "arm": arm}

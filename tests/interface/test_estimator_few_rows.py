@@ -1,4 +1,4 @@
-"""Small frames: early stopping sees something, weights are repetitions, labels come back as labels."""
+"""Small frames: early stopping, weights, labels and columns of every type, cells given and predicted."""
 
 from __future__ import annotations
 
@@ -88,6 +88,12 @@ def test_given_cells_come_back_as_they_were() -> None:
     assert (rows[:, [0, 2]] == held[:, [0, 2]]).all() and np.isfinite(rows).all()
 
 
+def test_labels_of_rows_that_do_not_count_alone_are_refused() -> None:
+    y = np.r_[np.array(["a", "b"] * 15, dtype=object), np.full(30, None)]
+    with pytest.raises(ValueError, match="y, sample_weight: expected a label in at least one row"):
+        hm.RBMClassifier(**SMALL).fit(FRAME, y, sample_weight=np.r_[np.zeros(30), np.ones(30)])
+
+
 def test_names_of_two_levels_are_refused_with_what_to_do() -> None:
     frame = FRAME.set_axis(pd.MultiIndex.from_product([["a"], FRAME.columns]), axis=1)
     with pytest.raises(ValueError, match=r"names of 2 levels such as \('a', 'age'\); X.columns = "):
@@ -112,6 +118,8 @@ def test_a_row_without_its_label_has_no_score() -> None:
     y[[4, 7]] = None
     with pytest.raises(ValueError, match=r"y: .* received none for row 4 \(2 rows have none\)"):
         classifier.score(FRAME, y)
+    with pytest.raises((TypeError, ValueError)):
+        classifier.score(FRAME, [1, 0] * 30)  # numbers, where the classes are text
     with pytest.raises(ValueError, match=r"label: expected the classes \['a', 'b'\], received 'Old'"):
         classifier.sample(label="Old")
 

@@ -201,9 +201,9 @@ def _from_frame(X: Any) -> Sheet:
         name: Any = series.name  # pandas takes any
         dtype, own = series.dtype, str(native[name] if native is not None else series.dtype)
         if dtype.is_numeric():
-            if dtype.is_integer():
-                ends = (series.min(), series.max())  # not numbers, where all cells are missing
-                _refuse_long(name, [x for x in ends if isinstance(x, numbers.Integral)])
+            if dtype.is_integer() and series.null_count():  # missing cells make floats of the others
+                known = series.drop_nulls()
+                _refuse_long(name, [known.min(), known.max()] if len(known) else [])
             columns.append(_number(name, series.to_numpy(), own))
             continue
         if dtype.is_temporal() or dtype.is_nested():
@@ -255,7 +255,7 @@ def cells_of(
     return Cells(name, array, dtype)
 
 
-def _refuse_long(name: Hashable, values: Sequence[numbers.Integral | int]) -> None:
+def _refuse_long(name: Hashable, values: Sequence[Any]) -> None:
     """Refuses whole numbers of which float64 does not keep every digit."""
     for value in values:
         if abs(int(value)) >= 2**53:

@@ -12,6 +12,7 @@ import torch
 from sklearn import config_context
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -172,6 +173,10 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         label = one_hot(labels, there, self.classes_)
         index, weights = counted(weights)
         rows, label = taken(rows, index), label[index]
+        if bool(label.isnan().all()):
+            raise ValueError(
+                "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
+            )
         if not again:
             double = getattr(rows, "dtype", None) == np.float64
             dtype = torch.float64 if double else torch.float32
@@ -284,9 +289,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
                 f"y: expected the label of every row to score against, received none for row "
                 f"{int(there.argmin())} ({int((~there).sum())} rows have none); leave these rows out"
             )
-        predicted = self.predict(X)
-        check_consistent_length(predicted, labels, sample_weight)
-        return float(np.average(predicted == labels, weights=sample_weight))
+        return float(accuracy_score(labels, self.predict(X), sample_weight=sample_weight))
 
     def _scores_of(self, X: Any) -> Tensor:
         """ln p(y | x), (rows, classes), float64."""
@@ -367,17 +370,16 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         check_is_fitted(self)
         _checks.positive_int(n_samples, "n_samples")
         self._require_density("sample")
-        machine, known, clamp, rows = self.machine_, None, None, n_samples
+        machine, known, clamp = self.machine_, None, None
+        held = torch.full((n_samples, machine.visible_width), torch.nan, device=machine.device)
+        if given is not None:
+            known, held = self._given(given, n_samples)
+        rows = len(held)
+        if label is not None:
+            labels, there = np.broadcast_to(np.asarray(label), (rows,)), np.ones(rows, dtype=bool)
+            held[:, self._data_width :] = one_hot(labels, there, self.classes_, "label")
         if label is not None or given is not None:
-            held = machine.couplings[0].weight.new_full((n_samples, machine.visible_width), torch.nan)
-            if given is not None:
-                known, held = self._given(given, n_samples)
-            rows = len(held)
-            if label is not None:
-                labels = np.broadcast_to(np.asarray(label), (rows,))
-                there = np.ones(rows, dtype=bool)
-                held[:, self._data_width :] = one_hot(labels, there, self.classes_, "label")
-            clamp = held.detach().to(machine.dtype)
+            clamp = held.to(machine.dtype)
         states = self._draw(rows, clamp, method, sweeps, random_state)
         drawn = self.classes_[states[self._label_layer].argmax(1).cpu().numpy()]
         return self._drawn_rows(machine.hamiltonian().seen(states), known), drawn
