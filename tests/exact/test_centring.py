@@ -169,6 +169,19 @@ def test_the_plain_gradient_of_spins_follows_their_flips() -> None:
     assert_close(plain(machine, flipped), expected)
 
 
+def scaled_offsets(specification: Specification, v: Array) -> list[Array]:
+    """Offsets times 1 / sigma^2 of Gaussian layers."""
+    parameters = learnable(specification)
+    description = oracle.natural(parameters)
+    if len(description.layers) == 2:
+        phases = [oracle.expectations(description, {0: row}) for row in v]
+        offsets = [np.mean([phase.statistics[l][0] for phase in phases], axis=0).ravel() for l in (0, 1)]
+    else:
+        offsets = mean_field_offsets(description, v)
+    scales = [np.exp(-layer.values.get("log_variance", np.zeros(1))) for layer in parameters.layers]
+    return [scale * offset for scale, offset in zip(scales, offsets, strict=True)]
+
+
 def mean_field_offsets(description: oracle.Description, v: Array) -> list[Array]:
     """Two sweeps of mean field upwards, from hidden units that are pure noise."""
     states = [v, *(np.tile(uniform_mean(layer), (len(v), 1)) for layer in description.layers[1:])]
@@ -247,6 +260,53 @@ def test_variances_keep_their_gradient(specification: Specification) -> None:
     for name in actual:
         if name.endswith(SHAPES):
             np.testing.assert_allclose(actual[name], expected[name], rtol=1e-8, atol=1e-9)
+
+
+@of(EVERY)
+@pytest.mark.parametrize("seed", range(3))
+def test_frozen_parameters_are_no_coordinates(specification: Specification, seed: int) -> None:
+    """In the coordinates b'_l = b_l + sum of W m of what is learned, for any set of it.
+
+    With A = dp/dp', the direction is A Aᵀ ∇, restricted to what is learned: here A is made entry by entry, by
+    differences of a map that is linear.
+    """
+    machine = build(specification)
+    names = [name for name, _ in machine.named_parameters()]
+    rng = np.random.default_rng([seed, *specification.name.encode()])
+    learned = [name for name in names if rng.random() < 0.6] or names[-1:]
+    v = data(specification)
+    gradient = plain(machine, v)
+    for name, parameter in machine.named_parameters():
+        parameter.requires_grad_(name in learned)
+    actual = centred(machine, v)
+    assert list(actual) == learned
+    offsets = scaled_offsets(specification, v)
+    shapes = {name: gradient[name].shape for name in learned}
+    cuts = np.cumsum([0, *(gradient[name].size for name in learned)])
+
+    def old(values: Array) -> Array:
+        """p of p': b_l = b'_l - sum of W m, of learned W and b alone."""
+        parts = {
+            name: values[i:j].reshape(shapes[name])
+            for name, i, j in zip(learned, cuts[:-1], cuts[1:], strict=True)
+        }
+        result = {name: part.copy() for name, part in parts.items()}
+        for l, kind in enumerate(specification.kinds):
+            name = f"layers.{l}.{location(kind)}"
+            if name not in parts:
+                continue
+            for edge, m in ((l - 1, l - 1), (l, l + 1)):
+                W = parts.get(f"couplings.{edge}.weight")
+                if W is not None:
+                    moved = W @ offsets[m] if m > l else offsets[m] @ W
+                    result[name] -= moved.reshape(result[name].shape)
+        return np.concatenate([result[name].ravel() for name in learned])
+
+    A = np.stack([old(unit) for unit in np.eye(cuts[-1])], axis=1)
+    expected = A @ A.T @ np.concatenate([gradient[name].ravel() for name in learned])
+    np.testing.assert_allclose(
+        np.concatenate([actual[name].ravel() for name in learned]), expected, rtol=1e-8, atol=1e-9
+    )
 
 
 # Climbing --------------------------------------------------------------------------------------------------

@@ -74,8 +74,11 @@ def centred_pullback(
     calls 1. It is linear in delta, and so unbiased where delta is, if the offsets do not depend on the noise
     of delta. The machine itself is not changed.
 
+    A frozen location has no b'_l, and frozen couplings move no b_l: what is left is the gradient in the new
+    coordinates of the parameters that are learned.
+
     Args:
-        machine: the machine, with no frozen parameter.
+        machine: the machine.
         delta: E[S | v] - E[S].
         offsets: μ_l for every layer, (width_l,); ``Rule`` takes the means given the data.
         hamiltonian: as in ``pullback``.
@@ -83,24 +86,22 @@ def centred_pullback(
     Returns:
         As ``pullback``.
     """
-    for name, parameter in machine.named_parameters():
-        if not parameter.requires_grad:
-            raise ValueError(
-                f"machine: expected no frozen parameter with a centred rule, received {name} frozen"
-            )
     direction = pullback(machine, delta, hamiltonian)
-    locations = [direction[f"layers.{l}.{layer.location}"] for l, layer in enumerate(machine.layers)]
+    locations = [
+        direction.get(f"layers.{l}.{layer.location}", torch.zeros_like(offset))  # 0: frozen
+        for l, (layer, offset) in enumerate(zip(machine.layers, offsets, strict=True))
+    ]
     scaled = [
         offset if layer.scale is None else offset * layer.scale.detach()
         for layer, offset in zip(machine.layers, offsets, strict=True)
     ]
-    couplings = [direction[f"couplings.{edge}.weight"] for edge in range(len(machine.couplings))]
-    for (l, m), W in zip(machine.edges, couplings, strict=True):
-        W.addr_(locations[l].flatten(), scaled[m], alpha=-1)
-        W.addr_(scaled[l], locations[m].flatten(), alpha=-1)
-    for edge, coupling in enumerate(machine.couplings):
-        couplings[edge] = direction[f"couplings.{edge}.weight"] = coupling.within(couplings[edge])
-    for (l, m), W in zip(machine.edges, couplings, strict=True):
+    names = {f"couplings.{edge}.weight": edge for edge in range(len(machine.couplings))}
+    learned = [(name, edge, *machine.edges[edge]) for name, edge in names.items() if name in direction]
+    for name, _, l, m in learned:
+        direction[name].addr_(locations[l].flatten(), scaled[m], alpha=-1)
+        direction[name].addr_(scaled[l], locations[m].flatten(), alpha=-1)
+    for name, edge, l, m in learned:
+        W = direction[name] = machine.couplings[edge].within(direction[name])
         locations[l] -= (W @ scaled[m]).view_as(locations[l])
         locations[m] -= (W.t() @ scaled[l]).view_as(locations[m])
     return direction
