@@ -4,6 +4,7 @@
     python experiments/mnist_ucd_lmi.py run --rule none --seed 1         # the same, not centred
     python experiments/mnist_ucd_lmi.py run --start logistic             # visible biases as published
     python experiments/mnist_ucd_lmi.py run --budget large               # 784-500-1000 at the rate 0.003
+    python experiments/mnist_ucd_lmi.py run --budget planes              # grey levels as 8 bits a pixel
     python experiments/mnist_ucd_lmi.py ablation                         # every row, on one schedule
     python experiments/mnist_ucd_lmi.py persistent --updates 2000 --rate 0.005   # then persistent chains
     python experiments/mnist_ucd_lmi.py run --rule centred-blend --budget long  # and at once
@@ -55,6 +56,8 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "quick": {"bits": 1, "hidden": (256, 256), "batch": 200, "updates": 1_300, "rate": 0.01},
     "long": {"bits": 1, "hidden": (256, 256), "batch": 200, "updates": 6_000, "rate": 0.01},
     "large": {"bits": 1, "hidden": (500, 1000), "batch": 200, "updates": 1_300, "rate": 0.003},
+    "wide": {"bits": 1, "hidden": (784, 784), "batch": 200, "updates": 1_300, "rate": 0.003},
+    "planes": {"bits": 8, "hidden": (512, 512), "batch": 200, "updates": 1_300, "rate": 0.002},
     "paper": {"bits": 8, "hidden": (6272, 6272), "batch": 1000, "updates": 100_000, "rate": 0.01},
 }
 SAMPLES, GIBBS_CHAINS, GIBBS_SWEEPS = 2_000, 500, 1_000

@@ -285,6 +285,52 @@ def test_graphs_are_evaluated_as_machines_with_one_hidden_layer_are(
     assert annealed["results"][0]["log_likelihood"] == pytest.approx(shifted, abs=1e-6)
 
 
+def test_rows_with_holes_are_judged_by_what_they_show(cli: CommandLine, tmp_path: Path) -> None:
+    """Counted by hand: the missing pixel of a row is summed over both of its values."""
+    machine = random_machine(hm.Bernoulli(4), hm.Bernoulli(3), std=1.0)
+    machine.save(tmp_path / "m.safetensors")
+    X = np.float32([[0, 1, np.nan, 1], [1, 1, 0, 0], [np.nan, 0, np.nan, 1]])
+    np.save(tmp_path / "rows.npy", X)
+    value = hm.likelihood.exact_log_partition(machine)
+
+    def shown(row: np.ndarray) -> float:
+        filled = [np.where(np.isnan(row), bits, row) for bits in np.ndindex(2, 2, 2, 2)]
+        states = torch.from_numpy(np.unique(np.stack(filled), axis=0))
+        return float(hm.likelihood.log_likelihood(machine, states, value).logsumexp(0))
+
+    answer = cli.succeed("evaluate", tmp_path / "m.safetensors", tmp_path / "rows.npy", "--json").json
+    (row,) = answer["results"]
+    assert row["log_likelihood"] == pytest.approx(np.mean([shown(each) for each in X]), abs=1e-6)
+    assert row["pseudo_log_likelihood"] is None and row["rows"] == 3
+    assert any("what they show" in note for note in answer["notes"])
+    # Annealing begins from whole rows alone, or from none.
+    for part in (X, X[:1]):
+        np.save(tmp_path / "part.npy", part)
+        arguments = ("evaluate", tmp_path / "m.safetensors", tmp_path / "part.npy", "--json")
+        annealed = cli.succeed(*arguments, "--method", "ais", "--temperatures", 200).json
+        expected = np.mean([shown(each) for each in part]) + value - annealed["log_partition"]["value"]
+        assert annealed["results"][0]["log_likelihood"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_density_of_what_rows_show(cli: CommandLine, tmp_path: Path) -> None:
+    """A row that shows one column has that column's own density, in the units of the data."""
+    random = np.random.default_rng(0)
+    rows = np.float32(np.stack([10 + 5 * random.normal(size=200), 300 + 70 * random.normal(size=200)], 1))
+    np.save(tmp_path / "train.npy", rows)
+    arguments = ("train", tmp_path / "train.npy", tmp_path / "run", "--hidden", 2, "--updates", 5)
+    cli.succeed(*arguments, "--visible", "gaussian", "--threads", 1)
+    machine = hm.load(tmp_path / "run")
+    mean, scale = (torch.from_numpy(each) for each in (rows.mean(0), rows.std(0)))
+    for shown in ((0, 1), (0,), (1,)):
+        part = torch.full((200, 2), torch.nan)
+        part[:, shown] = torch.from_numpy(rows)[:, shown]
+        np.save(tmp_path / "part.npy", part.numpy())
+        answer = cli.succeed("evaluate", tmp_path / "run", tmp_path / "part.npy", "--json").json
+        states = hm.likelihood.exact_log_likelihood(machine, ((part - mean) / scale).float())
+        expected = states.mean() - scale[list(shown)].log().sum()
+        assert answer["results"][0]["log_likelihood"] == pytest.approx(float(expected), abs=1e-4), shown
+
+
 def test_a_table_with_real_columns_has_a_density(cli: CommandLine, tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine(
         [hm.Bernoulli(2), hm.Bernoulli(3), hm.Gaussian(2)], edges=[(0, 1), (1, 2)], visible=[0, 2]

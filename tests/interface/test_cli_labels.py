@@ -80,6 +80,13 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     scores = cli.succeed("evaluate", run, files["test"], "--json").json["results"][0]
     assert scores["label_accuracy"] == pytest.approx(found["accuracy"])
     assert -0.5 < scores["label_log_likelihood"] < 0 and scores["log_likelihood"] is not None
+    # Rows without a label, or without a cell, are judged by what they show.
+    gaps = [[*row[:2], "" if i % 2 else row[2], row[3]] for i, row in enumerate(table(40, 1))]
+    gaps[0][0] = ""
+    answer = cli.succeed("evaluate", run, write(tmp_path / "gaps.csv", gaps, NAMES), "--json").json
+    (some,) = answer["results"]
+    assert some["label_accuracy"] >= 0.9 and some["log_likelihood"] > scores["log_likelihood"]
+    assert "label_accuracy: of the 20 rows that have a label" in answer["notes"]
 
 
 @pytest.mark.parametrize(("column", "score"), [("city", "accuracy"), ("x", "root_mean_square_error")])
@@ -145,7 +152,7 @@ def test_missing_labels_are_filled_in(
         assert given[:2] == full[:2] and full[2] in ("kind", "a", "b") and given[2] in ("", full[2])
     cli.succeed("impute", run, files["plain"], "--out", tmp_path / "same.csv", "--sweeps", 5)
     assert rows_of(tmp_path / "same.csv") == rows_of(files["plain"])
-    answer = cli.refuse("evaluate", run, files["train"])
+    answer = cli.refuse("evaluate", run, files["test"], "--base", files["train"])
     assert "expected no missing cell" in answer and "harmonium impute" in answer
 
 

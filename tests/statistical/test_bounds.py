@@ -47,6 +47,23 @@ def test_the_variational_bound_is_below_and_the_annealed_one_between(name):
     assert float((truth - annealed).abs().mean()) < 0.2 * float((truth - variational).mean())
 
 
+@pytest.mark.parametrize("name", DEEP)
+def test_the_variational_bound_of_what_rows_show_is_below_its_likelihood(name):
+    """Exact, and so without a failure rate; without couplings it is the likelihood."""
+    built = made(name)
+    v, constant = rows(built, 12), exact_log_partition(built)
+    width = built.layers[0].width // built.layers[0].n_units
+    hole = torch.rand(12, built.layers[0].n_units, generator=torch.Generator().manual_seed(3)) < 0.4
+    v = v.masked_fill(hole.repeat_interleave(width, 1), torch.nan)
+    assert bool(hole.any(1).all() or hole.any())
+    gap = exact_log_likelihood(built, v) - variational_bound(built, v, constant)
+    assert bool((gap >= -1e-9).all()) and float(gap.max()) > 1e-3
+    for coupling in built.couplings:
+        coupling.fill_(torch.zeros_like(coupling.weight))
+    found = variational_bound(built, v, exact_log_partition(built))
+    torch.testing.assert_close(found, exact_log_likelihood(built, v), rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("temperatures", [1, 7])
 @pytest.mark.parametrize("name", DEEP)
 def test_annealing_weights_are_right_on_average(name, temperatures):

@@ -15,11 +15,14 @@ from harmonium.cli.encoding import dense, encode, encoder_of, in_memory, naming
 from harmonium.cli.labels import split_label
 from harmonium.cli.pseudo import visible_units
 from harmonium.data import DataSet, Encoder, Rows, Table, read
+from harmonium.data._arrays import is_sparse
 from harmonium.data.column import Column
 from harmonium.data.dataset import LABELS
 from harmonium.data.sheet import Cells, Sheet
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks.impute import by_column
+from harmonium.tasks.impute import by_column, unobserved
+
+_LOOKED_AT = 1 << 22  # entries at once
 
 
 class Place(NamedTuple):
@@ -127,16 +130,20 @@ class Coding:
         return 0 if self.label is None else self.label.coding.width
 
     @property
-    def log_abs_det(self) -> float:
-        """ln |det| of the encoder, what makes densities of states ones of data."""
-        return self.encoder.log_abs_det(self._data_columns)
+    def density(self) -> bool:
+        """Whether data have a density rather than a probability."""
+        return not all(self.machine.layers[l].discrete for l in self.machine.visible)
 
-    @property
-    def _data_columns(self) -> int:
-        """Columns of the data but the label."""
-        if isinstance(self.encoder, Table):
-            return len(self.encoder.columns)
-        return self.machine.visible_width - self.label_width
+    def log_slopes(self, states: Tensor) -> Tensor:
+        """ln |slope| of the encoder, summed over what each row shows, (rows,): what makes densities of states
+        those of data; 0 for probabilities."""
+        if not self.density:
+            return states.new_zeros(len(states), dtype=torch.float64)
+        seen = ~unobserved(self.machine, states)
+        seen = seen[:, : seen.shape[1] - (self.label is not None)]
+        columns = len(self.encoder.columns) if isinstance(self.encoder, Table) else seen.shape[1]
+        slopes = torch.tensor(self.encoder.log_slopes(columns), dtype=torch.float64, device=states.device)
+        return seen.double() @ slopes
 
     def read(self, source: str, *, lacking: str | None = None) -> DataSet:
         """Data with their columns in the order of training, where both have names.
@@ -217,25 +224,31 @@ class Coding:
         units = columns.repeat(1, n_units // columns.shape[1])
         return units if self.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
 
-    def rows(self, dataset: DataSet) -> Rows:
-        """The same without missing cells, a batch at a time where nothing keeps them together.
+    def rows(self, dataset: DataSet, *, missing: bool = False) -> Rows:
+        """The same, a batch at a time where nothing keeps them together.
+
+        Args:
+            dataset: the data.
+            missing: whether cells may be missing.
 
         Raises:
-            ValueError: a missing cell, or data that do not suit the machine; the message names the data.
+            ValueError: a missing cell that may not be, or data that do not suit the machine; the message
+                names the data.
         """
-        if self.label is None and not isinstance(self.encoder, Table):
+        together = self.label is not None or isinstance(self.encoder, Table)
+        if not together and not (missing and _lacks(dataset.samples)):
             with naming(dataset.name):
                 rows = Rows.of(encode(self.encoder, dataset.samples), dtype=self.machine.dtype)
                 self.check_width(rows.width)
             return rows
         states = self.states(dataset)
         hole = states.isnan().any(1)
-        if bool(hole.any()):
+        if bool(hole.any()) and not missing:
             raise ValueError(
                 f"{dataset.name}: expected no missing cell, received one in row {int(hole.int().argmax())}; "
                 "harmonium impute fills them in"
             )
-        return Rows.of(states)
+        return Rows.of(states, missing=missing)
 
     def split(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """States of the data, and those of the label."""
@@ -315,6 +328,14 @@ def holes(X: NDArray[Any]) -> NDArray[np.bool_]:
     if X.dtype.kind == "O":
         return np.array([[cell is None for cell in row] for row in X], dtype=bool)
     return np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool)
+
+
+def _lacks(X: Any) -> bool:
+    """Whether entries are missing, looked for some rows at a time; of a sparse matrix none is."""
+    if is_sparse(X) or X.dtype.kind not in "fO":
+        return False
+    step = max(1, _LOOKED_AT // X.shape[1])
+    return any(bool(holes(np.asarray(X[i : i + step])).any()) for i in range(0, X.shape[0], step))
 
 
 def _observed(X: NDArray[Any]) -> NDArray[Any]:

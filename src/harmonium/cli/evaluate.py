@@ -103,11 +103,11 @@ def evaluate(
         require_figures("--mixing-plot")
     machine, source = load_machine(run, averaged, options.as_device(device))
     coding = Coding.of(machine, options.unknown_of(unknown))
-    sets = [(name, coding.rows(coding.read(name))) for name in data or []]
+    sets = [(name, coding.rows(coding.read(name), missing=True)) for name in data or []]
     if base is not None:
         base_rows: Rows | None = coding.rows(coding.read(base))
     else:
-        base_rows = sets[0][1] if sets else None
+        base_rows = whole(sets[0][1]) if sets else None
     base = base or (sets[0][0] if sets else None)
     settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures, "reverse": reverse}
     log_partition, table, notes = estimate(machine, base_rows, base, seed, method=method, **settings)
@@ -124,7 +124,7 @@ def evaluate(
         with working(f"evaluating {name}"):
             results.append({"data": name, **evaluate_rows(coding, rows, log_partition, seed, notes)})
             if tap is not None:
-                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap)
+                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes)
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
             result["mixing"], remarks, meetings = mixing(machine, mixing_steps, seed)
@@ -209,31 +209,34 @@ def evaluate_rows(
             "log_likelihood: not available, too many states to enumerate with hidden layers that are joined; "
             "variational_bound is below it as far as ln Z is right"
         )
-    missing = missing_pseudo_likelihood(machine)
-    if missing:
-        notes.append(f"pseudo_log_likelihood: not available, {missing}")
+    lacking = missing_pseudo_likelihood(machine)
+    complete = whole(rows)
+    if complete is None or len(complete) < len(rows):
+        notes.append("log_likelihood: of rows with missing cells, of what they show")
+        lacking = lacking or "cells are missing"
+    if lacking:
+        notes.append(f"pseudo_log_likelihood: not available, {lacking}")
     n_units = visible_units(machine)
     units = min(n_units, -(-_PSEUDO_UNITS // len(rows)))
-    if not missing and units < n_units:
+    if not lacking and units < n_units:
         notes.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")
 
     for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
         v = chunk.to(machine.device)
+        slopes = coding.log_slopes(v)
         if deep and not unavailable:
-            likelihoods.append(exact_log_likelihood(machine, v))
+            likelihoods.append(exact_log_likelihood(machine, v) + slopes)
         elif deep:
-            bounds.append(variational_bound(machine, v, log_partition, tolerance=_TOLERANCE))
+            bounds.append(variational_bound(machine, v, log_partition, tolerance=_TOLERANCE) + slopes)
         else:
-            likelihoods.append(log_likelihood(machine, v, log_partition))
-        if not missing:
+            likelihoods.append(log_likelihood(machine, v, log_partition) + slopes)
+        if not lacking:
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
     mean, error = _mean(likelihoods)
-    if mean is not None and density(machine):
-        mean += coding.log_abs_det
+    if mean is not None and coding.density:
         notes.append("log_likelihood: a density in the units of the data")
     bound, bound_error = _mean(bounds)
-    if bound is not None and density(machine):
-        bound += coding.log_abs_det
+    if bound is not None and coding.density:
         notes.append("variational_bound: of a density in the units of the data")
     enumerated = deep and not unavailable
     limits: dict[str, float | None] = {}
@@ -264,28 +267,33 @@ def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[
         notes.append(
             "log_likelihood: of a machine that has learned the label given the rest, and not the rest"
         )
-    place, right, nats = coding.unit_of(str(coding.label.name)), 0, 0.0
+    place, right, nats, known, method = coding.unit_of(str(coding.label.name)), 0, 0.0, 0, ""
     for chunk in rows.chunks(_CHUNK_ROWS):
         states = chunk.to(coding.machine.device)
-        p, method = probabilities(coding, place, states, "auto", seed)
-        own = coding.split(states)[1].argmax(1)
-        right += int((p.argmax(1) == own).sum())
-        nats += float(p[torch.arange(len(p)), own].log().sum())
+        states = states[~coding.split(states)[1].isnan().any(1)]
+        if len(states):
+            p, method = probabilities(coding, place, states, "auto", seed)
+            own = coding.split(states)[1].argmax(1)
+            right += int((p.argmax(1) == own).sum())
+            nats += float(p[torch.arange(len(p)), own].log().sum())
+            known += len(states)
+    if known < len(rows):
+        notes.append(f"label_accuracy: of the {known} rows that have a label")
+    if not known:
+        return {}
     if method == "gibbs":
         notes.append("label_log_likelihood: by chains, as there are too many states to count")
-    return {"label_accuracy": right / len(rows), "label_log_likelihood": nats / len(rows)}
+    return {"label_accuracy": right / known, "label_log_likelihood": nats / known}
 
 
-def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition) -> float:
-    machine = coding.machine
-    chunks = (chunk.to(machine.device) for chunk in rows.chunks(_CHUNK_ROWS))
-    mean = float(torch.cat([tap_log_likelihood(machine, v, partition) for v in chunks]).mean())
-    return mean + coding.log_abs_det if density(machine) else mean
-
-
-def density(machine: BoltzmannMachine) -> bool:
-    """Whether data have a density rather than a probability."""
-    return not all(machine.layers[l].discrete for l in machine.visible)
+def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
+    machine, complete = coding.machine, whole(rows)
+    if complete is None or len(complete) < len(rows):
+        notes.append("tap_log_likelihood: not available, cells are missing")
+        return None
+    chunks = (chunk.to(machine.device) for chunk in complete.chunks(_CHUNK_ROWS))
+    values = [tap_log_likelihood(machine, v, partition) + coding.log_slopes(v) for v in chunks]
+    return float(torch.cat(values).mean())
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
@@ -300,6 +308,15 @@ def enumeration_cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
     """States that an enumeration of some layers passes through, times the columns of the machine."""
     width = sum(layer.width for layer in machine.layers)
     return width * exp2(min(log2_states(machine.graph, machine.layers, free), 1000.0))
+
+
+def whole(rows: Rows) -> Rows | None:
+    """The rows of which nothing is missing; None: there are none."""
+    if not rows.missing:
+        return rows
+    states = rows.take(torch.arange(len(rows)))
+    states = states[~states.isnan().any(1)]
+    return Rows.of(states) if len(states) else None
 
 
 def spread(rows: Rows, most: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli.coding import Coding
-from harmonium.cli.evaluate import density, enumeration_cost, spread
+from harmonium.cli.evaluate import enumeration_cost, spread
 from harmonium.cli.predict import probabilities
 from harmonium.cli.pseudo import bounded_pseudo_likelihood
 from harmonium.data import Rows
@@ -84,7 +84,7 @@ class _Likelihood:
     def __init__(self, coding: Coding, seed: int) -> None:
         machine = coding.machine
         self._seed = seed
-        self._shift = coding.log_abs_det if density(machine) else 0.0
+        self._coding = coding
         self._error = 0.0
         self.exact = enumeration_cost(machine, range(len(machine.layers))) <= _STATES
         self.name = "log_likelihood" if machine.graph.independent else "variational_bound"
@@ -97,7 +97,7 @@ class _Likelihood:
             values = log_likelihood(machine, v, log_partition)
         else:
             values = variational_bound(machine, v, log_partition, tolerance=_TOLERANCE)
-        return float(values.mean()) + self._shift
+        return float((values + self._coding.log_slopes(v)).mean())
 
     def error(self, machine: BoltzmannMachine, X: Tensor) -> float:
         """Of ln Z in the value asked for last; the report draws it as a band."""

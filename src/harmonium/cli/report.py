@@ -17,11 +17,11 @@ from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
-from harmonium.cli.evaluate import estimate, evaluate_rows, spread
+from harmonium.cli.evaluate import estimate, evaluate_rows, spread, whole
 from harmonium.cli.mixing import mixing
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.runs import load_machine
-from harmonium.data import DataSet, Rows, Table
+from harmonium.data import DataSet, Rows
 from harmonium.machine.storage import replace_file
 from harmonium.report.mixing_curve import mixing_heights
 from harmonium.report.page import template, verdict
@@ -144,15 +144,12 @@ def _rows(coding: Coding, source: str | None) -> tuple[Rows | None, DataSet | No
 
 def _whole(coding: Coding, dataset: DataSet) -> Rows:
     """The rows without missing cells."""
-    if coding.label is None and not isinstance(coding.encoder, Table):
-        return coding.rows(dataset)  # which need not fit into memory
-    states = coding.states(dataset)
-    whole = states[~states.isnan().any(1)]
-    if not len(whole):
+    rows = whole(coding.rows(dataset, missing=True))
+    if rows is None:
         raise ValueError(
             f"{dataset.name}: expected at least one row with a label and no missing cell, received none"
         )
-    return Rows.of(whole)
+    return rows
 
 
 def _likelihood(

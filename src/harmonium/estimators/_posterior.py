@@ -7,7 +7,6 @@ from torch import Tensor
 
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import Solution, naive
-from harmonium.tasks.impute import visible_means
 
 _TOLERANCE = 1e-5  # of the posterior: what it still moves changes the bound in the second order
 
@@ -19,9 +18,7 @@ def posterior(machine: BoltzmannMachine, v: Tensor) -> Solution:
     Exact where nothing is missing and hidden layers are not joined. Minus its free energy is a lower bound on
     ln p̃ of what is observed.
     """
-    hamiltonian = machine.hamiltonian()
-    alone = visible_means(hamiltonian, [v.new_zeros(len(v), layer.width) for layer in machine.layers])
-    return naive(machine, torch.where(v.isnan(), alone, v), v, tolerance=_TOLERANCE)
+    return naive(machine, v, v, tolerance=_TOLERANCE)
 
 
 def hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._hidden_layers import hidden_layers
 from harmonium.layers import Layer
 from harmonium.likelihood import LogPartition, log_likelihood
-from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import unobserved
 
@@ -51,17 +50,5 @@ class RestrictedDensity(RestrictedEstimator, DensityEstimator):
 
     @torch.no_grad()
     def _scores(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-        hole = unobserved(machine, v)
-        whole = ~hole.any(1)
-        scores = torch.empty(len(v), dtype=torch.float64, device=v.device)
-        if bool(whole.any()):
-            scores[whole] = log_likelihood(machine, v[whole], constant)
-        if not bool(whole.all()):
-            try:
-                scores[~whole] = log_weight_of(machine.hamiltonian(), v[~whole]) - constant.value
-            except ValueError as error:
-                raise ValueError(
-                    "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 "
-                    "states to sum over; score rows without missing cells, or impute(X)"
-                ) from error
-        return scores + self._log_slopes(~hole)
+        scores = log_likelihood(machine, v, constant)
+        return scores + self._log_slopes(~unobserved(machine, v))

@@ -30,12 +30,14 @@ def variational_bound(
 ) -> Tensor:
     """E_q[-E] + H(q) - ln Z ≤ ln p(v), q the mean-field posterior (Salakhutdinov & Larochelle 2010).
 
-    Where no two hidden layers are joined q is exact, and so is the value. It is a bound at any q, converged
-    or not, as far as ln Z is right: an estimate of ln Z that is too low makes it too good.
+    Where no two hidden layers are joined and all is observed q is exact, and so is the value. It is a bound
+    at any q, converged or not, as far as ln Z is right: an estimate of ln Z that is too low makes it too
+    good.
 
     Args:
         machine: the machine.
-        X: visible states, (batch, visible_width).
+        X: visible states, (batch, visible_width). NaN is not observed: of such a row it is a bound on ln p of
+            what is observed, with the law of the rest, given that, factorised too.
         log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
             the value is taken, which is on average too low; only with its ``upper`` is the result a bound as
             far as that is one.
@@ -45,7 +47,7 @@ def variational_bound(
     Returns:
         (batch,), float64, in nats.
     """
-    X = machine.visible_rows(X, "X")
+    X = machine.visible_rows(X, "X", missing=True)
     parts = [
         -naive(machine, v, v, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
         for v in torch.split(X, _ROWS)

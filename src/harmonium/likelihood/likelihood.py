@@ -7,6 +7,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._checks import Numbers
+from harmonium.likelihood.exact import log_weight_of
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine
 
@@ -19,7 +20,8 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
 
     Args:
         machine: the machine.
-        X: visible states, (batch, visible_width).
+        X: visible states, (batch, visible_width). NaN is not observed: of such a row it is ln p of what is
+            observed, its missing entries, or else the hidden units, summed over.
         log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
             the value is taken, which is on average too low and so flatters the machine; its ``upper`` given
             here bounds the log-likelihood from below, its ``lower`` from above.
@@ -28,16 +30,29 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
         (batch,), float64, in nats (a density for Gaussian units).
 
     Raises:
-        ValueError: hidden layers that are joined, or X of the wrong shape or support.
+        ValueError: hidden layers that are joined, X of the wrong shape or support, or a row whose missing
+            entries and the hidden units have more than 2^26 states each.
     """
     require_independent_hidden(machine, "exact_log_likelihood where they can be enumerated, and bounds")
-    X = machine.visible_rows(X, "X")
+    X = machine.visible_rows(X, "X", missing=True)
     value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
     value = _checks.real(value, "log_partition")
     hamiltonian = machine.hamiltonian()
     summed = hamiltonian.graph.summed
-    parts = [-hamiltonian.free_energy(hamiltonian.split(rows), summed) for rows in torch.split(X, _ROWS)]
-    return torch.cat(parts) - value
+    whole = ~X.isnan().any(1)
+    result = torch.empty(len(X), dtype=torch.float64, device=X.device)
+    if bool(whole.any()):
+        chunks = torch.split(X[whole], _ROWS)
+        result[whole] = -torch.cat([hamiltonian.free_energy(hamiltonian.split(v), summed) for v in chunks])
+    if not bool(whole.all()):
+        try:
+            result[~whole] = log_weight_of(hamiltonian.to(torch.float64), X[~whole].double())
+        except ValueError as error:
+            raise ValueError(
+                "X: expected rows whose missing entries (NaN), or else the hidden units, have at most 2^26 "
+                "states to sum over, received others; leave such rows out, or impute them first"
+            ) from error
+    return result - value
 
 
 def require_independent_hidden(machine: BoltzmannMachine, remedy: str) -> None:

@@ -156,8 +156,10 @@ def check_settings(tolerance: float, damping: DampingLike, max_sweeps: int) -> N
 def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tuple[Hamiltonian, Tensor]:
     """A machine with what is held of it, and visible means, checked, for a solver.
 
+    NaN among the means is no guess: it begins at the mean of the unit by itself, its neighbours at 0.
+
     Raises:
-        TypeError, ValueError: start of another shape or not finite, or a clamp that does not fit.
+        TypeError, ValueError: start of another shape or infinite, or a clamp that does not fit.
     """
     width = machine.visible_width
     begun = _checks.tensor(start, "start", machine.dtype, machine.device)
@@ -165,10 +167,14 @@ def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tupl
         raise ValueError(
             f"start: expected (batch, {width}) with at least one row, received {tuple(begun.shape)}"
         )
+    hamiltonian = machine.hamiltonian()
+    if not _checks.observed(begun):
+        zero = [begun.new_zeros(1, layer.width) for layer in machine.layers]
+        alone = [hamiltonian.mean(l, hamiltonian.field(l, zero)) for l in machine.visible]
+        begun = torch.where(begun.isnan(), torch.cat(alone, -1), begun)
     _checks.finite(begun, "start")
-    hamiltonian = machine.hamiltonian().given(clamp, len(begun))
     _checks.squares(begun, "start")
-    return hamiltonian, begun.clone()
+    return hamiltonian.given(clamp, len(begun)), begun.clone()
 
 
 def _change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:

@@ -31,7 +31,8 @@ def naive(
 
     Args:
         machine: the machine.
-        start: visible means to start from, (batch, visible_width); hidden layers start from them.
+        start: visible means to start from, (batch, visible_width); hidden layers start from them. NaN is no
+            guess: the mean of the unit by itself.
         clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
             free.
         tolerance: a row has converged when the root mean square change of its free means in a sweep, divided

@@ -36,7 +36,7 @@ def relaxed_bp(
 
     Args:
         machine: the machine, of any depth, with units of one column (no ``Categorical``).
-        start: visible means to start from, (batch, visible_width), with variance zero.
+        start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
         clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
             free.
         tolerance: see ``solve``.

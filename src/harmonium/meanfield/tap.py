@@ -33,7 +33,7 @@ def tap(
     Args:
         machine: the machine, of any depth.
         start: visible means to start from, (batch, visible_width), with variance zero, such as rows of data;
-            hidden layers start from them.
+            hidden layers start from them. NaN is no guess: the mean of the unit by itself.
         clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
             free.
         order: 2, or 3 for machines of Bernoulli and Spin layers, which adds the terms in J³; 1 is ``naive``.

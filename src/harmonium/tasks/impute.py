@@ -125,11 +125,7 @@ def _tap(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Imputation:
     hamiltonian = machine.hamiltonian()
-    alone = visible_means(
-        hamiltonian, [torch.zeros(len(held), layer.width).to(held) for layer in machine.layers]
-    )
-    start = torch.where(torch.isnan(held), alone, held)
-    solution = tap(machine, start, held, damping=0.5, max_sweeps=sweeps)
+    solution = tap(machine, held, held, damping=0.5, max_sweeps=sweeps)
     fields = [hamiltonian.field(l, solution.means) for l in machine.visible]
     drawn = [
         torch.cat(
