@@ -2,7 +2,7 @@
 
     python experiments/mnist_dbm.py --budget quick   # a reduced experiment
     python experiments/mnist_dbm.py --budget paper   # the figure of the documentation
-    python experiments/mnist_dbm.py --budget best    # from an RBM that has learned for longer, hours
+    python experiments/mnist_dbm.py --budget best    # a longer RBM, then the second layer alone, hours
 
 Published for 784-500-1000: -84.62 nats, a variational bound with ln Z by AIS (Salakhutdinov & Hinton 2009,
 after greedy pretraining of both layers).
@@ -10,7 +10,12 @@ after greedy pretraining of both layers).
 The lowest layer is trained as an RBM first. The second hidden layer is then put on top with couplings near
 zero, so that the deep machine begins near the law of the RBM, and all layers are trained jointly: Gibbs
 chains with clamped data (or mean field, --clamped mean-field), persistent chains free, centred gradient. The
-bound is E[-E] under the factorised law plus its entropy, minus ln Z by AIS.
+bound is E[-E] under the factorised law plus its entropy, minus ln Z by AIS; the annealed bound, of the first
+rows, is nearer to the likelihood.
+
+With the budget ``best`` the second layer learns alone, on an RBM that stays as it is: its likelihood is that
+of the machine as a law of what the RBM makes of the data. Half a million couplings have little to say there,
+and at a rate of 0.05 their noise cost six nats.
 
 MNIST is read from $HARMONIUM_DATA or ../shared/data. An interrupted run continues when the same command is
 given again.
@@ -22,7 +27,9 @@ import argparse
 import json
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,16 +37,36 @@ import torch
 import harmonium as hm
 from harmonium.report import image_grid
 
-BUDGETS = {
+BUDGETS: dict[str, dict[str, Any]] = {
     "quick": {"pretraining": 5_000, "joint": 2_000, "temperatures": 2_000, "ais_chains": 100},
     "paper": {"pretraining": 60_000, "joint": 3_000, "temperatures": 10_000, "ais_chains": 100},
-    "best": {"pretraining": 400_000, "joint": 3_000, "temperatures": 20_000, "ais_chains": 100},
-}
+    "best": {
+        "pretraining": 231_007, "corner": 191_007, "second": 45_000,
+        "temperatures": 20_000, "ais_chains": 100, "annealed": (10_000, 3),
+    },
+}  # fmt: skip
 RATE = 0.003  # of the joint training: from 0.02 on it lost more than the second layer gave (design notes)
+SECOND_RATE = 0.005
+FIRST_COUPLINGS = 0.005  # standard deviation of those of the second layer
 CLAMPED = {
     "chains": hm.rules.pcd(1, chains=100),
     "mean-field": hm.rules.mean_field_pcd(1, chains=100, tolerance=3e-3, max_sweeps=5),
 }
+
+
+def falling(corner: int) -> Callable[[int, int], float]:
+    """The line to 0 after 400,000 updates, and from a corner on a steeper one to 0 at the end of the run."""
+
+    def schedule(step: int, total: int) -> float:
+        return (1 - min(step, corner) / 400_000) * min(1.0, (total - step) / (total - corner))
+
+    return schedule
+
+
+def freeze(machine: hm.BoltzmannMachine, frozen: bool) -> None:
+    """The visible layer and its couplings."""
+    for parameter in (machine.layers[0].bias, machine.couplings[0].weight):
+        parameter.requires_grad_(not frozen)
 
 
 def generator() -> torch.Generator:
@@ -55,14 +82,14 @@ def stacked(rbm: hm.BoltzmannMachine, v: torch.Tensor) -> hm.BoltzmannMachine:
     deep.couplings[0].weight.copy_(rbm.couplings[0].weight)
     hamiltonian = rbm.hamiltonian()
     active = hamiltonian.mean(1, hamiltonian.field(1, [v, v])).mean(0)
-    W = deep.couplings[1].weight.copy_(0.005 * torch.randn(500, 1000, generator=generator()))
+    W = deep.couplings[1].weight.copy_(FIRST_COUPLINGS * torch.randn(500, 1000, generator=generator()))
     deep.layers[2].bias.copy_(-active @ W)
     deep.layers[1].bias.sub_(W.sum(1) / 2)
     return deep
 
 
 def evaluate(
-    run: hm.TrainingRun, test: torch.Tensor, train: torch.Tensor, budget: dict[str, int]
+    run: hm.TrainingRun, test: torch.Tensor, train: torch.Tensor, budget: dict[str, Any]
 ) -> dict[str, float]:
     """ln Z by AIS with both bounds, and the mean variational bound of both sets; kept beside the run."""
     file = Path(run.run_dir) / "evaluation.json"
@@ -76,9 +103,11 @@ def evaluate(
         bound = hm.likelihood.variational_bound(machine, X, partition, tolerance=1e-4)
         result[f"{name}_bound"] = float(bound.mean())
         result[f"{name}_rows_standard_error"] = float(bound.std()) / len(bound) ** 0.5
-    some = test[:100]
-    annealed = hm.likelihood.annealed_bound(machine, some, partition, chains=10, temperatures=300)
+    count, chains = budget.get("annealed", (100, 10))
+    some = test[:count]
+    annealed = hm.likelihood.annealed_bound(machine, some, partition, chains=chains, temperatures=300)
     variational = hm.likelihood.variational_bound(machine, some, partition)
+    result["annealed_rows"], result["annealed_bound"] = count, float(annealed.mean())
     result["annealed_minus_variational_bound"] = float((annealed - variational).mean())
     result["evaluation_seconds"] = time.perf_counter() - started
     file.write_text(json.dumps(result, indent=2) + "\n")
@@ -109,46 +138,54 @@ def main() -> None:
     }
     rows = hm.data.Rows.of(grey).encoded(hm.data.Scale())
 
+    def learned(machine: hm.BoltzmannMachine, phase: str, **own: Any) -> hm.TrainingRun:
+        run = hm.train(machine, rows, run_dir=out / phase, **{**settings, **own})
+        if run.status != "completed":
+            raise SystemExit(f"{run.status} after {run.updates} updates; the same command continues")
+        return run
+
     rbm = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500)], seed=0)
     hm.machine.visible_from_data_(rbm, hm.data.Rows.of(X))
-    run = hm.train(
-        rbm,
-        rows,
-        rule=hm.rules.centred(hm.rules.pcd(1, chains=100)),
-        updates=budget["pretraining"],
-        learning_rate=0.05,
-        run_dir=out / "rbm",
-        **settings,
+    rule = hm.rules.centred(hm.rules.pcd(1, chains=100))
+    schedule = falling(budget["corner"]) if "corner" in budget else "linear"
+    pretrained = learned(
+        rbm, "rbm", rule=rule, updates=budget["pretraining"], learning_rate=0.05, schedule=schedule
     )
-    if run.status != "completed":
-        raise SystemExit(f"{run.status} after {run.updates} updates; the same command continues")
-    pretrained = run
 
-    machine = stacked(run.averaged_machine, torch.from_numpy(X[:10_000]).float())
-    rule = CLAMPED[arguments.clamped]
+    machine = stacked(pretrained.averaged_machine, torch.from_numpy(X[:10_000]).float())
     h2 = hm.Bernoulli(1000).sample(torch.zeros(100, 1000), torch.rand(100, 1000, generator=generator()))
     # The chains of the RBM go on: from noise they would take long to reach the law of a trained machine.
-    run = hm.train(
-        machine,
-        rows,
-        rule=hm.rules.centred(rule),
-        rule_state=[*run.rule_state, h2],
-        updates=budget["joint"],
-        learning_rate=RATE,
-        run_dir=out / f"joint_{arguments.clamped}",
-        **settings,
-    )
-    if run.status != "completed":
-        raise SystemExit(f"{run.status} after {run.updates} updates; the same command continues")
+    chains, seconds = [*pretrained.rule_state, h2], {"rbm": pretrained.seconds}
+    if "second" in budget:
+        freeze(machine, True)
+        run = learned(
+            machine, "second", rule=hm.rules.centred(CLAMPED["chains"]), rule_state=chains,
+            updates=budget["second"], learning_rate=SECOND_RATE,
+        )  # fmt: skip
+        machine, chains, seconds["second"] = run.averaged_machine, run.rule_state, run.seconds
+        freeze(machine, False)
+    if "joint" in budget:
+        rule = hm.rules.centred(CLAMPED[arguments.clamped])
+        run = learned(
+            machine, f"joint_{arguments.clamped}", rule=rule, rule_state=chains, updates=budget["joint"],
+            learning_rate=RATE,
+        )  # fmt: skip
+        seconds["joint"] = run.seconds
     grey_test = np.asarray(hm.data.read("mnist-test").samples)
     test = torch.from_numpy(hm.data.bernoulli_binarise(grey_test, 1)).float()
     train = torch.from_numpy(X[:10_000]).float()
     record = {
         "experiment": "784-500-1000 DBM, binarised MNIST: RBM first, then all layers jointly, centred",
-        "settings": {**budget, "clamped": arguments.clamped, "joint_rate": RATE},
+        "settings": {
+            **budget,
+            "clamped": arguments.clamped,
+            "joint_rate": RATE,
+            "second_rate": SECOND_RATE,
+            "first_couplings_std": FIRST_COUPLINGS,
+        },
         "budget": arguments.budget,
         "reduced": True,  # against the published training, at either budget
-        "training_seconds": {"rbm": pretrained.seconds, "joint": run.seconds},
+        "training_seconds": seconds,
         "threads": arguments.threads,
         "versions": {
             "harmonium": hm.__version__,
@@ -172,7 +209,8 @@ def main() -> None:
             f"{name}: ln Z {result['log_partition_value']:.2f} ± {result['log_partition_standard_error']:.2f}"
             f" (reverse bound {result['log_partition_upper']:.2f}, sample size "
             f"{result['log_partition_ess']:.0f}); bound on test {result['test_bound']:.2f}, "
-            f"train {result['train_bound']:.2f} nats"
+            f"train {result['train_bound']:.2f} nats; annealed {result['annealed_bound']:.2f} "
+            f"({result['annealed_rows']} rows)"
         )
     print("published: DBM 500-1000 -84.62 (variational bound), RBM 500 -86.34")
     print("a reduced experiment: the published machine was trained for much longer")
