@@ -67,6 +67,36 @@ def test_where_states_cannot_be_counted_the_error_of_annealing_is_recorded(
     assert off < 5 * annealed["log_likelihood_standard_error"] + 1e-3
 
 
+def test_held_out_rows_may_have_holes(cli: CommandLine, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = [[a, "" if i % 3 else a + rng.normal(), "yes" if a else "no"] for i, a in enumerate([0, 1] * 20)]
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{a},{b},{y}\n" for a, b, y in table))
+    data, more = tmp_path / "t.csv", ("--validation", tmp_path / "t.csv")
+    metrics = cli.train(data, tmp_path / "usual", *more)["metrics"]
+    assert set(metrics) == {"predictive_log_score"} and -5 < metrics["predictive_log_score"] < 0
+    metrics = cli.train(data, tmp_path / "run", *more, "--metric", "likelihood")["metrics"]
+    found = cli.succeed("evaluate", tmp_path / "run", data, "--json").json["results"][0]
+    assert metrics["log_likelihood"] == pytest.approx(found["log_likelihood"], abs=1e-5)
+    (tmp_path / "c.csv").write_text("a,c\n0,x\n1,\n0,y\n1,x\n")
+    options = ("--validation", tmp_path / "c.csv", "--metric", "pseudo-likelihood")
+    answer = cli.refuse("train", tmp_path / "c.csv", tmp_path / "no", *options)
+    assert "cells of the validation rows are missing" in answer and "predictive" in answer
+
+
+def test_only_rows_with_a_label_tell_how_well_it_is_learned(cli: CommandLine, tmp_path: Path) -> None:
+    for name, last in (("some", "1,yes\n0,\n"), ("all", "1,yes\n"), ("none", None)):
+        rows = "0,no\n1,yes\n0,no\n" + last if last else "0,\n1,\n"
+        (tmp_path / f"{name}.csv").write_text("a,y\n" + rows)
+    options = ("--label", "y", "--objective", "hybrid", "--validation")
+    found = [
+        cli.train(tmp_path / "all.csv", tmp_path / name, *options, tmp_path / f"{name}.csv")["metrics"]
+        for name in ("some", "all")
+    ]
+    assert found[0] == found[1] and set(found[0]) == {"label_accuracy", "label_log_likelihood"}
+    answer = cli.refuse("train", tmp_path / "all.csv", tmp_path / "no", *options, tmp_path / "none.csv")
+    assert "metric: expected validation rows that have labels" in answer
+
+
 def test_a_label_is_followed_as_evaluate_has_it(cli: CommandLine, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = "\n".join(f"{a},{'yes' if a else 'no'}" for a in rng.integers(0, 2, 40))

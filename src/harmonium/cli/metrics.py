@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli.coding import Coding
-from harmonium.cli.evaluate import enumeration_cost, spread
+from harmonium.cli.evaluate import enumeration_cost, spread, whole
 from harmonium.cli.predict import probabilities
 from harmonium.cli.pseudo import bounded_pseudo_likelihood
 from harmonium.data import Rows
@@ -21,15 +21,17 @@ from harmonium.likelihood import (
     exact_log_partition,
     log_likelihood,
     missing_pseudo_likelihood,
+    predictive_log_score,
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
 
-METRICS = ("pseudo-likelihood", "likelihood", "label")
+METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
 
 Metric = Callable[[BoltzmannMachine, Tensor], float]
 
 _UNITS = 20_000  # visible units drawn for one pseudo-likelihood, over all rows
+_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
 _ROWS = 1000  # of a likelihood or a bound, evenly spaced
 _STATES = 2.0**23  # units updated by an enumeration: tens of milliseconds
 _CHAINS, _TEMPERATURES = 50, 300
@@ -41,8 +43,8 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
 
     Args:
         coding: of the machine in training.
-        name: one of ``METRICS``; None: the label where the machine learns it most, else the pseudo-likelihood
-            where there is one, else the likelihood.
+        name: one of ``METRICS``; None: the label where the machine learns it most, else the predictive score
+            where cells are missing, else the pseudo-likelihood where there is one, else the likelihood.
         rows: that they will be asked for.
         seed: of whatever they draw: one for all evaluations, so that a curve shows the machine's changes and
             not those of the draws.
@@ -52,11 +54,17 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
     """
     missing = missing_pseudo_likelihood(coding.machine)
     labelled = coding.label is not None and coding.objective != "joint"
-    usual = "label" if labelled else "likelihood" if missing else "pseudo-likelihood"
+    complete = whole(rows)
+    gaps = complete is None or len(complete) < len(rows)
+    missing = missing or ("cells of the validation rows are missing" if gaps else None)
+    usual = "predictive" if gaps else "likelihood" if missing else "pseudo-likelihood"
+    usual = "label" if labelled else usual
     chosen = _checks.one_of(usual if name is None else name, "metric", METRICS)
     if chosen == "label":
         if coding.label is None:
             raise ValueError("metric: expected label with --label COLUMN, received it without")
+        if bool(coding.split(rows.take(torch.arange(len(rows))))[1].isnan().any(1).all()):
+            raise ValueError("metric: expected validation rows that have labels for label, received none")
         label = _Label(coding, seed)
         return {"label_log_likelihood": label.nats, "label_accuracy": label.accuracy}
     if chosen == "likelihood":
@@ -65,9 +73,17 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
         if not likelihood.exact:
             followed[f"{likelihood.name}_standard_error"] = likelihood.error
         return followed
+    if chosen == "predictive":
+        times = -(-_CELLS // (len(rows) * rows.width))
+        return {
+            "predictive_log_score": lambda machine, X: float(
+                predictive_log_score(machine, X.to(machine.device).repeat(times, 1), seed=seed).mean()
+            )
+        }
     if missing:
         raise ValueError(
-            f"metric: there is no pseudo-likelihood to follow: {missing}; likelihood is for any machine"
+            f"metric: there is no pseudo-likelihood to follow: {missing}; likelihood and predictive are for "
+            "any machine"
         )
     units = -(-_UNITS // len(rows))
     return {
@@ -90,7 +106,7 @@ class _Likelihood:
         self.name = "log_likelihood" if machine.graph.independent else "variational_bound"
 
     def value(self, machine: BoltzmannMachine, X: Tensor) -> float:
-        v = spread(Rows.of(X), _ROWS).to(machine.device)
+        v = spread(Rows.of(X, missing=True), _ROWS).to(machine.device)
         log_partition = self._log_partition(machine, v)
         self._error = log_partition.standard_error
         if machine.graph.independent:
@@ -106,9 +122,11 @@ class _Likelihood:
     def _log_partition(self, machine: BoltzmannMachine, v: Tensor) -> LogPartition:
         if self.exact:
             return LogPartition.exact(exact_log_partition(machine))
+        complete = v[~v.isnan().any(1)]
+        base = complete if len(complete) else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the error in the history says it too
-            return ais(machine, _CHAINS, _TEMPERATURES, data=v, reverse=False, seed=self._seed)
+            return ais(machine, _CHAINS, _TEMPERATURES, data=base, reverse=False, seed=self._seed)
 
 
 @final
@@ -122,6 +140,7 @@ class _Label:
         self._accuracy = 0.0
 
     def nats(self, machine: BoltzmannMachine, X: Tensor) -> float:
+        X = X[~X[:, self._place.states].isnan().any(1)]
         p, _ = probabilities(self._coding, self._place, X, "auto", self._seed)
         own = X[:, self._place.states].argmax(1)
         self._accuracy = float((p.argmax(1) == own).double().mean())

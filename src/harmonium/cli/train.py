@@ -244,5 +244,5 @@ def _validation(
     if early_stopping is not None:
         _checks.positive_int(early_stopping, "early_stopping")
     coding = Coding.of(machine)
-    rows = coding.rows(coding.read(source))
+    rows = coding.rows(coding.read(source), missing=True)
     return next(rows.chunks(len(rows))), metrics_of(coding, metric, rows, seed)

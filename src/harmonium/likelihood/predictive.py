@@ -45,7 +45,7 @@ def predictive_log_score(
     parts = []
     for rows in torch.split(v, _ROWS):
         states, asked = hamiltonian.split(rows), {}
-        held, start = list(states), list(states)
+        held = list(states)
         for l in machine.visible:
             layer, x = machine.layers[l], states[l]
             drawn = _random.uniform((len(x), layer.n_units), generator, torch.float64) < share
@@ -53,14 +53,8 @@ def predictive_log_score(
             asked[l] = drawn.to(seen.device) & seen
             free = (asked[l] | ~seen).repeat_interleave(layer.width // layer.n_units, 1)
             held[l] = x.masked_fill(free, torch.nan)
-            start[l] = torch.where(free, hamiltonian.mean(l, torch.zeros_like(x[:1])), x)
-        solution = naive(
-            machine,
-            hamiltonian.seen(start),
-            hamiltonian.seen(held),
-            tolerance=_TOLERANCE,
-            max_sweeps=_SWEEPS,
-        )
+        known = hamiltonian.seen(held)
+        solution = naive(machine, known, known, tolerance=_TOLERANCE, max_sweeps=_SWEEPS)
         total = rows.new_zeros(len(rows), dtype=torch.float64)
         for l, units in asked.items():
             x = machine.layers[l].observed(states[l], "X")[1]
