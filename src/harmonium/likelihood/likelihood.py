@@ -9,7 +9,7 @@ from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 
 _ROWS = 4096
 
@@ -38,21 +38,27 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
     value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
     value = _checks.real(value, "log_partition")
     hamiltonian = machine.hamiltonian()
-    summed = hamiltonian.graph.summed
+    if _checks.observed(X):
+        return _of_whole_rows(hamiltonian, X) - value
     whole = ~X.isnan().any(1)
     result = torch.empty(len(X), dtype=torch.float64, device=X.device)
     if bool(whole.any()):
-        chunks = torch.split(X[whole], _ROWS)
-        result[whole] = -torch.cat([hamiltonian.free_energy(hamiltonian.split(v), summed) for v in chunks])
-    if not bool(whole.all()):
-        try:
-            result[~whole] = log_weight_of(hamiltonian.to(torch.float64), X[~whole].double())
-        except ValueError as error:
-            raise ValueError(
-                "X: expected rows whose missing entries (NaN), or else the hidden units, have at most 2^26 "
-                "states to sum over, received others; leave such rows out, or impute them first"
-            ) from error
+        result[whole] = _of_whole_rows(hamiltonian, X[whole])
+    try:
+        result[~whole] = log_weight_of(hamiltonian.to(torch.float64), X[~whole].double())
+    except ValueError as error:
+        raise ValueError(
+            "X: expected rows whose missing entries (NaN), or else the hidden units, have at most 2^26 "
+            "states to sum over, received others; leave such rows out, or impute them first"
+        ) from error
     return result - value
+
+
+def _of_whole_rows(hamiltonian: Hamiltonian, X: Tensor) -> Tensor:
+    """-F of every row."""
+    summed = hamiltonian.graph.summed
+    parts = [-hamiltonian.free_energy(hamiltonian.split(v), summed) for v in torch.split(X, _ROWS)]
+    return torch.cat(parts)
 
 
 def require_independent_hidden(machine: BoltzmannMachine, remedy: str) -> None:

@@ -168,11 +168,11 @@ def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tupl
             f"start: expected (batch, {width}) with at least one row, received {tuple(begun.shape)}"
         )
     hamiltonian = machine.hamiltonian()
-    if not _checks.observed(begun):
+    if not _checks.all_finite(begun):
         zero = [begun.new_zeros(1, layer.width) for layer in machine.layers]
         alone = [hamiltonian.mean(l, hamiltonian.field(l, zero)) for l in machine.visible]
         begun = torch.where(begun.isnan(), torch.cat(alone, -1), begun)
-    _checks.finite(begun, "start")
+        _checks.finite(begun, "start")
     _checks.squares(begun, "start")
     return hamiltonian.given(clamp, len(begun)), begun.clone()
 
