@@ -312,6 +312,35 @@ def test_rows_with_holes_are_judged_by_what_they_show(cli: CommandLine, tmp_path
         assert annealed["results"][0]["log_likelihood"] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("layer", [hm.Bernoulli(40), hm.Gaussian(40)], ids=["many cells", "real cells"])
+def test_where_too_much_is_missing_there_is_a_bound(
+    cli: CommandLine, tmp_path: Path, layer: hm.layers.Layer
+) -> None:
+    """Of the likelihood that the whole rows have, which it is beside them."""
+    machine = random_machine(layer, hm.Bernoulli(100), std=0.05)
+    machine.save(tmp_path / "m.safetensors")
+    X = np.random.default_rng(0).integers(0, 2, (20, 40)).astype(np.float32)
+    gaps = np.concatenate([X, np.where(np.arange(40) < 30, np.nan, X)])
+    np.save(tmp_path / "gaps.npy", gaps)
+    arguments = (
+        "evaluate",
+        tmp_path / "m.safetensors",
+        tmp_path / "gaps.npy",
+        "--temperatures",
+        100,
+        "--json",
+    )
+    answer = cli.succeed(*arguments)
+    (row,) = answer.json["results"]
+    assert row["log_likelihood"] is None and any("of missing cells" in x for x in answer.json["notes"])
+    value = answer.json["log_partition"]["value"]
+    assert answer.json["log_partition"]["method"] == "ais"
+    bound = hm.likelihood.variational_bound(machine, torch.from_numpy(gaps), value, tolerance=1e-4)
+    assert row["variational_bound"] == pytest.approx(float(bound.mean()), abs=1e-4)
+    whole = hm.likelihood.log_likelihood(machine, torch.from_numpy(X), value)
+    torch.testing.assert_close(bound[:20], whole, rtol=0, atol=1e-4)
+
+
 def test_a_density_of_what_rows_show(cli: CommandLine, tmp_path: Path) -> None:
     """A row that shows one column has that column's own density, in the units of the data."""
     random = np.random.default_rng(0)

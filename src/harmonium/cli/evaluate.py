@@ -37,6 +37,7 @@ from harmonium.likelihood.exact import log2_states
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import mixing_curve
 from harmonium.report._figure import require_figures
+from harmonium.tasks.impute import unobserved
 
 _METHODS = ("auto", "exact", "ais")
 _AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
@@ -197,23 +198,21 @@ def evaluate_rows(
     bounds: list[Tensor] = []
     pseudo: list[Tensor] = []
     deep = not machine.graph.independent
-    # A deep machine is enumerated for every chunk, and its hidden layers for every row.
-    chunks = -(-len(rows) // _CHUNK_ROWS)
-    everything = range(len(machine.layers))
-    cost = enumeration_cost(machine, everything) * chunks + enumeration_cost(machine, machine.hidden) * len(
-        rows
-    )
-    unavailable = deep and cost > _AFFORDABLE
-    if unavailable:
-        notes.append(
-            "log_likelihood: not available, too many states to enumerate with hidden layers that are joined; "
-            "variational_bound is below it as far as ln Z is right"
-        )
+    cost = _cost_of_rows(machine, rows)
+    if deep:  # which is enumerated for every chunk too
+        cost += enumeration_cost(machine, range(len(machine.layers))) * -(-len(rows) // _CHUNK_ROWS)
+    unavailable = cost > _AFFORDABLE
     lacking = missing_pseudo_likelihood(machine)
     complete = whole(rows)
     if complete is None or len(complete) < len(rows):
         notes.append("log_likelihood: of rows with missing cells, of what they show")
         lacking = lacking or "cells are missing"
+    if unavailable:
+        which = "with hidden layers that are joined" if deep else "of missing cells, or else of hidden units"
+        notes.append(
+            f"log_likelihood: not available, too many states to enumerate {which}; variational_bound is "
+            "below it as far as ln Z is right"
+        )
     if lacking:
         notes.append(f"pseudo_log_likelihood: not available, {lacking}")
     n_units = visible_units(machine)
@@ -224,10 +223,10 @@ def evaluate_rows(
     for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
         v = chunk.to(machine.device)
         slopes = coding.log_slopes(v)
-        if deep and not unavailable:
-            likelihoods.append(exact_log_likelihood(machine, v) + slopes)
-        elif deep:
+        if unavailable:
             bounds.append(variational_bound(machine, v, log_partition, tolerance=_TOLERANCE) + slopes)
+        elif deep:
+            likelihoods.append(exact_log_likelihood(machine, v) + slopes)
         else:
             likelihoods.append(log_likelihood(machine, v, log_partition) + slopes)
         if not lacking:
@@ -308,6 +307,31 @@ def enumeration_cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
     """States that an enumeration of some layers passes through, times the columns of the machine."""
     width = sum(layer.width for layer in machine.layers)
     return width * exp2(min(log2_states(machine.graph, machine.layers, free), 1000.0))
+
+
+def _cost_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
+    """As ``enumeration_cost``, of what is left to sum over in every row: the hidden units of deep machines,
+    with the missing cells; elsewhere these, or else the hidden units, of rows that lack some."""
+    width = sum(layer.width for layer in machine.layers)
+    hidden = sum(machine.layers[l].log2_states for l in machine.hidden)
+    deep = not machine.graph.independent
+    if not rows.missing:
+        return enumeration_cost(machine, machine.hidden) * len(rows) if deep else 0.0
+    visible = [machine.layers[l] for l in machine.visible]
+    each = torch.tensor(
+        [layer.log2_states / layer.n_units for layer in visible for _ in range(layer.n_units)]
+    )
+    total = 0.0
+    for chunk in rows.chunks(_CHUNK_ROWS):
+        hole = unobserved(machine, chunk)
+        lacked = torch.where(hole, each, 0.0).double()
+        if deep:  # real units are summed out
+            lacked = lacked.where(lacked < inf, 0.0).sum(1)
+            total += enumeration_cost(machine, machine.hidden) * float(lacked.exp2().sum())
+        else:
+            states = lacked.sum(1).clamp(max=hidden).exp2()
+            total += width * float(states[hole.any(1)].sum())
+    return total
 
 
 def whole(rows: Rows) -> Rows | None:
