@@ -10,6 +10,9 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.cli.evaluate import cost_of_rows
+from harmonium.data import Rows
+from harmonium.likelihood.exact import log2_states_of
 
 from .command_line import CommandLine
 
@@ -310,6 +313,47 @@ def test_rows_with_holes_are_judged_by_what_they_show(cli: CommandLine, tmp_path
         annealed = cli.succeed(*arguments, "--method", "ais", "--temperatures", 200).json
         expected = np.mean([shown(each) for each in part]) + value - annealed["log_partition"]["value"]
         assert annealed["results"][0]["log_likelihood"] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layers", "edges", "lacked", "log2"),
+    [
+        ((hm.Bernoulli(12), hm.Bernoulli(4)), None, 3, 3),  # the cells
+        ((hm.Bernoulli(12), hm.Bernoulli(4)), None, 9, 4),  # or else the hidden units
+        ((hm.Gaussian(6), hm.Bernoulli(5)), None, 1, 5),
+        ((hm.Bernoulli(8),), [(0, 0)], 5, 5),
+        ((hm.Gaussian(3), hm.Bernoulli(9), hm.Bernoulli(2)), None, 1, 9),
+        ((hm.Bernoulli(8), hm.Bernoulli(3), hm.Bernoulli(9)), None, 6, 3),
+        ((hm.Gaussian(4),), [(0, 0)], 1, math.inf),
+    ],
+)
+def test_what_a_row_with_holes_costs(
+    layers: tuple[hm.layers.Layer, ...], edges: list[tuple[int, int]] | None, lacked: int, log2: float
+) -> None:
+    """Of the row; the whole one beside it costs what the hidden layers do."""
+    machine = hm.BoltzmannMachine(layers, edges=edges)
+    v = machine.random_states(2, seed=0)[0]
+    v[0, :lacked] = torch.nan
+    found = log2_states_of(machine.hamiltonian(), v)
+    assert float(found[0]) == log2
+    deep = not machine.graph.independent
+    rows = Rows.of(v, missing=True)
+    width, whole = sum(layer.width for layer in layers), min(x.log2_states for x in layers[1:]) if deep else 0
+    assert cost_of_rows(machine, rows) == width * (2.0**log2 + (2.0**whole if whole else 0.0))
+
+
+def test_joined_visible_units_may_lack_too_much(cli: CommandLine, tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(60)], edges=[(0, 0)])
+    machine.save(tmp_path / "m.safetensors")
+    np.save(tmp_path / "x.npy", np.where(np.arange(60) < 40, np.nan, np.ones((5, 60))).astype(np.float32))
+    arguments = ("evaluate", tmp_path / "m.safetensors", tmp_path / "x.npy", "--temperatures", 50, "--json")
+    answer = cli.succeed(*arguments).json
+    assert answer["results"][0]["log_likelihood"] is None
+    assert answer["results"][0]["variational_bound"] == pytest.approx(-20 * math.log(2), abs=1.0)
+    assert answer["log_partition"]["base"] == "pilot run of the machine"
+    assert any("0 of 5" in note for note in answer["notes"])
+    assert "expected DATA with whole rows" in cli.refuse(*arguments, "--tap")
+    assert "base: expected rows without" in cli.refuse(*arguments, "--base", tmp_path / "x.npy")
 
 
 @pytest.mark.parametrize("layer", [hm.Bernoulli(40), hm.Gaussian(40)], ids=["many cells", "real cells"])

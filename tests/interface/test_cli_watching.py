@@ -77,6 +77,13 @@ def test_held_out_rows_may_have_holes(cli: CommandLine, tmp_path: Path) -> None:
     metrics = cli.train(data, tmp_path / "run", *more, "--metric", "likelihood")["metrics"]
     found = cli.succeed("evaluate", tmp_path / "run", data, "--json").json["results"][0]
     assert metrics["log_likelihood"] == pytest.approx(found["log_likelihood"], abs=1e-5)
+    # Where too much is missing to sum over, a bound.
+    wide = np.where(rng.random((30, 40)) < 0.9, np.nan, 1.0).astype(np.float32)
+    np.save(tmp_path / "wide.npy", wide)
+    np.save(tmp_path / "ones.npy", np.ones((30, 40), np.float32))
+    options = ("--validation", tmp_path / "wide.npy", "--metric", "likelihood", "--hidden", 40)
+    metrics = cli.train(tmp_path / "ones.npy", tmp_path / "wide", *options)["metrics"]
+    assert "variational_bound" in metrics and "log_likelihood" not in metrics
     (tmp_path / "c.csv").write_text("a,c\n0,x\n1,\n0,y\n1,x\n")
     options = ("--validation", tmp_path / "c.csv", "--metric", "pseudo-likelihood")
     answer = cli.refuse("train", tmp_path / "c.csv", tmp_path / "no", *options)
@@ -93,7 +100,8 @@ def test_only_rows_with_a_label_tell_how_well_it_is_learned(cli: CommandLine, tm
         for name in ("some", "all")
     ]
     assert found[0] == found[1] and set(found[0]) == {"label_accuracy", "label_log_likelihood"}
-    answer = cli.refuse("train", tmp_path / "all.csv", tmp_path / "no", *options, tmp_path / "none.csv")
+    options += (tmp_path / "none.csv",)
+    answer = cli.refuse("train", tmp_path / "all.csv", tmp_path / "no", *options, "--metric", "label")
     assert "metric: expected validation rows that have labels" in answer
 
 

@@ -22,7 +22,7 @@ from harmonium.data.sheet import Cells, Sheet
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import by_column, unobserved
 
-_LOOKED_AT = 1 << 22  # entries at once
+_LOOKED_AT = 2048  # rows at once
 
 
 class Place(NamedTuple):
@@ -236,7 +236,7 @@ class Coding:
                 names the data.
         """
         together = self.label is not None or isinstance(self.encoder, Table)
-        if not together and not (missing and _lacks(dataset.samples)):
+        if not together and not (missing and self._lacks(dataset)):
             with naming(dataset.name):
                 rows = Rows.of(encode(self.encoder, dataset.samples), dtype=self.machine.dtype)
                 self.check_width(rows.width)
@@ -248,7 +248,17 @@ class Coding:
                 f"{dataset.name}: expected no missing cell, received one in row {int(hole.int().argmax())}; "
                 "harmonium impute fills them in"
             )
-        return Rows.of(states, missing=missing)
+        return Rows.of(states, self.machine.dtype, missing=bool(hole.any()))
+
+    def _lacks(self, dataset: DataSet) -> bool:
+        """Whether entries are missing, read a batch at a time."""
+        if dataset.samples.dtype.kind not in "fO" or is_sparse(dataset.samples):
+            return False
+        if dataset.samples.dtype.kind == "O":
+            return bool(holes(dataset.samples).any())
+        with naming(dataset.name):
+            chunks = Rows.of(dataset.samples, self.machine.dtype, missing=True).chunks(_LOOKED_AT)
+            return any(bool(chunk.isnan().any()) for chunk in chunks)
 
     def split(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """States of the data, and those of the label."""
@@ -328,14 +338,6 @@ def holes(X: NDArray[Any]) -> NDArray[np.bool_]:
     if X.dtype.kind == "O":
         return np.array([[cell is None for cell in row] for row in X], dtype=bool)
     return np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool)
-
-
-def _lacks(X: Any) -> bool:
-    """Whether entries are missing, looked for some rows at a time; of a sparse matrix none is."""
-    if is_sparse(X) or X.dtype.kind not in "fO":
-        return False
-    step = max(1, _LOOKED_AT // X.shape[1])
-    return any(bool(holes(np.asarray(X[i : i + step])).any()) for i in range(0, X.shape[0], step))
 
 
 def _observed(X: NDArray[Any]) -> NDArray[Any]:

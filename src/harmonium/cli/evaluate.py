@@ -33,15 +33,15 @@ from harmonium.likelihood import (
     tap_log_likelihood,
     variational_bound,
 )
-from harmonium.likelihood.exact import log2_states
+from harmonium.likelihood.exact import MAX_LOG2_STATES, log2_states, log2_states_of
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import mixing_curve
 from harmonium.report._figure import require_figures
-from harmonium.tasks.impute import unobserved
 
 _METHODS = ("auto", "exact", "ais")
 _AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
 _BASE_ROWS = 10_000
+_FEWEST = 100  # whole rows, among others, that make a base
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
 _CHUNK_ROWS = 2048
 _TOLERANCE = 1e-4  # of the posterior: what it still moves changes the bound in the second order
@@ -105,13 +105,21 @@ def evaluate(
     machine, source = load_machine(run, averaged, options.as_device(device))
     coding = Coding.of(machine, options.unknown_of(unknown))
     sets = [(name, coding.rows(coding.read(name), missing=True)) for name in data or []]
-    if base is not None:
-        base_rows: Rows | None = coding.rows(coding.read(base))
-    else:
-        base_rows = whole(sets[0][1]) if sets else None
-    base = base or (sets[0][0] if sets else None)
+    chosen = [(base, coding.rows(coding.read(base), missing=True))] if base is not None else sets[:1]
+    base_rows = whole(chosen[0][1]) if chosen else None
+    if base is not None and base_rows is None:
+        raise ValueError(f"base: expected rows without missing cells, received none in {base}")
+    if base_rows is not None and base is None and len(base_rows) < min(_FEWEST, len(chosen[0][1])):
+        base_rows = None
+    base = None if base_rows is None else chosen[0][0]
     settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures, "reverse": reverse}
     log_partition, table, notes = estimate(machine, base_rows, base, seed, method=method, **settings)
+    if chosen and chosen[0][1].missing and table["method"] == "ais":
+        used = 0 if base_rows is None else len(base_rows)
+        notes.append(
+            f"log_partition: the base of annealing is made of whole rows, {used} of {len(chosen[0][1])}"
+            + ("" if used else f", as fewer than {_FEWEST} are; --base takes others")
+        )
     layers = [str(layer) for layer in machine.layers]
     result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
     tap = None
@@ -198,14 +206,14 @@ def evaluate_rows(
     bounds: list[Tensor] = []
     pseudo: list[Tensor] = []
     deep = not machine.graph.independent
-    cost = _cost_of_rows(machine, rows)
+    cost = cost_of_rows(machine, rows)
     if deep:  # which is enumerated for every chunk too
         cost += enumeration_cost(machine, range(len(machine.layers))) * -(-len(rows) // _CHUNK_ROWS)
     unavailable = cost > _AFFORDABLE
     lacking = missing_pseudo_likelihood(machine)
-    complete = whole(rows)
-    if complete is None or len(complete) < len(rows):
-        notes.append("log_likelihood: of rows with missing cells, of what they show")
+    if rows.missing:
+        name = "variational_bound" if unavailable else "log_likelihood"
+        notes.append(f"{name}: of rows with missing cells, of what they show")
         lacking = lacking or "cells are missing"
     if unavailable:
         which = "with hidden layers that are joined" if deep else "of missing cells, or else of hidden units"
@@ -286,11 +294,11 @@ def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[
 
 
 def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
-    machine, complete = coding.machine, whole(rows)
-    if complete is None or len(complete) < len(rows):
+    machine = coding.machine
+    if rows.missing:
         notes.append("tap_log_likelihood: not available, cells are missing")
         return None
-    chunks = (chunk.to(machine.device) for chunk in complete.chunks(_CHUNK_ROWS))
+    chunks = (chunk.to(machine.device) for chunk in rows.chunks(_CHUNK_ROWS))
     values = [tap_log_likelihood(machine, v, partition) + coding.log_slopes(v) for v in chunks]
     return float(torch.cat(values).mean())
 
@@ -309,29 +317,17 @@ def enumeration_cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
     return width * exp2(min(log2_states(machine.graph, machine.layers, free), 1000.0))
 
 
-def _cost_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
-    """As ``enumeration_cost``, of what is left to sum over in every row: the hidden units of deep machines,
-    with the missing cells; elsewhere these, or else the hidden units, of rows that lack some."""
-    width = sum(layer.width for layer in machine.layers)
-    hidden = sum(machine.layers[l].log2_states for l in machine.hidden)
-    deep = not machine.graph.independent
+def cost_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
+    """As ``enumeration_cost``, of what is left to sum over in the rows that have such; inf where that cannot
+    be."""
     if not rows.missing:
-        return enumeration_cost(machine, machine.hidden) * len(rows) if deep else 0.0
-    visible = [machine.layers[l] for l in machine.visible]
-    each = torch.tensor(
-        [layer.log2_states / layer.n_units for layer in visible for _ in range(layer.n_units)]
-    )
-    total = 0.0
-    for chunk in rows.chunks(_CHUNK_ROWS):
-        hole = unobserved(machine, chunk)
-        lacked = torch.where(hole, each, 0.0).double()
-        if deep:  # real units are summed out
-            lacked = lacked.where(lacked < inf, 0.0).sum(1)
-            total += enumeration_cost(machine, machine.hidden) * float(lacked.exp2().sum())
-        else:
-            states = lacked.sum(1).clamp(max=hidden).exp2()
-            total += width * float(states[hole.any(1)].sum())
-    return total
+        each = 0.0 if machine.graph.independent else enumeration_cost(machine, machine.hidden)
+        return each * len(rows)
+    width, law = sum(layer.width for layer in machine.layers), machine.hamiltonian()
+    found = [log2_states_of(law, chunk.to(machine.device)) for chunk in rows.chunks(_CHUNK_ROWS)]
+    states = torch.cat(found)
+    states = states[states > 0]
+    return inf if bool((states > MAX_LOG2_STATES).any()) else width * float(states.exp2().sum())
 
 
 def whole(rows: Rows) -> Rows | None:
@@ -340,7 +336,7 @@ def whole(rows: Rows) -> Rows | None:
         return rows
     states = rows.take(torch.arange(len(rows)))
     states = states[~states.isnan().any(1)]
-    return Rows.of(states) if len(states) else None
+    return Rows.of(states, rows.dtype) if len(states) else None
 
 
 def spread(rows: Rows, most: int) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli.coding import Coding
-from harmonium.cli.evaluate import enumeration_cost, spread, whole
+from harmonium.cli.evaluate import cost_of_rows, enumeration_cost, spread
 from harmonium.cli.predict import probabilities
-from harmonium.cli.pseudo import bounded_pseudo_likelihood
+from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
 from harmonium.data import Rows
 from harmonium.likelihood import (
     LogPartition,
@@ -54,27 +54,27 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
     """
     missing = missing_pseudo_likelihood(coding.machine)
     labelled = coding.label is not None and coding.objective != "joint"
-    complete = whole(rows)
-    gaps = complete is None or len(complete) < len(rows)
-    missing = missing or ("cells of the validation rows are missing" if gaps else None)
-    usual = "predictive" if gaps else "likelihood" if missing else "pseudo-likelihood"
-    usual = "label" if labelled else usual
+    missing = missing or ("cells of the validation rows are missing" if rows.missing else None)
+    usual = "predictive" if rows.missing else "likelihood" if missing else "pseudo-likelihood"
+    labels = coding.split(rows.take(torch.arange(len(rows))))[1]
+    judged = labelled and not bool(labels.isnan().any(1).all())
+    usual = "label" if judged else usual
     chosen = _checks.one_of(usual if name is None else name, "metric", METRICS)
     if chosen == "label":
         if coding.label is None:
             raise ValueError("metric: expected label with --label COLUMN, received it without")
-        if bool(coding.split(rows.take(torch.arange(len(rows))))[1].isnan().any(1).all()):
+        if bool(labels.isnan().any(1).all()):
             raise ValueError("metric: expected validation rows that have labels for label, received none")
         label = _Label(coding, seed)
         return {"label_log_likelihood": label.nats, "label_accuracy": label.accuracy}
     if chosen == "likelihood":
-        likelihood = _Likelihood(coding, seed)
+        likelihood = _Likelihood(coding, rows, seed)
         followed: dict[str, Metric] = {likelihood.name: likelihood.value}
         if not likelihood.exact:
             followed[f"{likelihood.name}_standard_error"] = likelihood.error
         return followed
     if chosen == "predictive":
-        times = -(-_CELLS // (len(rows) * rows.width))
+        times = -(-_CELLS // (len(rows) * visible_units(coding.machine)))
         return {
             "predictive_log_score": lambda machine, X: float(
                 predictive_log_score(machine, X.to(machine.device).repeat(times, 1), seed=seed).mean()
@@ -97,19 +97,21 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
 class _Likelihood:
     """The mean log-likelihood, or a bound where hidden layers are joined, with ln Z by a short AIS."""
 
-    def __init__(self, coding: Coding, seed: int) -> None:
+    def __init__(self, coding: Coding, rows: Rows, seed: int) -> None:
         machine = coding.machine
         self._seed = seed
         self._coding = coding
         self._error = 0.0
         self.exact = enumeration_cost(machine, range(len(machine.layers))) <= _STATES
-        self.name = "log_likelihood" if machine.graph.independent else "variational_bound"
+        asked = Rows.of(spread(rows, _ROWS), rows.dtype, missing=rows.missing)
+        self._summed = machine.graph.independent and cost_of_rows(machine, asked) <= _STATES
+        self.name = "log_likelihood" if self._summed else "variational_bound"
 
     def value(self, machine: BoltzmannMachine, X: Tensor) -> float:
-        v = spread(Rows.of(X, missing=True), _ROWS).to(machine.device)
+        v = spread(Rows.of(X, X.dtype, missing=True), _ROWS).to(machine.device)
         log_partition = self._log_partition(machine, v)
         self._error = log_partition.standard_error
-        if machine.graph.independent:
+        if self._summed:
             values = log_likelihood(machine, v, log_partition)
         else:
             values = variational_bound(machine, v, log_partition, tolerance=_TOLERANCE)

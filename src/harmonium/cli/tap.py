@@ -19,7 +19,7 @@ def tap_partition(machine: BoltzmannMachine, starts: Tensor | None) -> tuple[Tap
         ValueError: no data, or none from which TAP converges.
     """
     if starts is None:
-        raise ValueError("tap: expected DATA, from whose rows the solutions start, received none")
+        raise ValueError("tap: expected DATA with whole rows, from which the solutions start, received none")
     partition = tap_log_partition(machine, starts)
     return partition, {"method": "tap", **partition._asdict(), "starts": len(starts)}
 

@@ -88,20 +88,25 @@ def centred_pullback(
     """
     direction = pullback(machine, delta, hamiltonian)
     locations = [
-        direction.get(f"layers.{l}.{layer.location}", torch.zeros_like(offset))  # 0: frozen
+        direction[f"layers.{l}.{layer.location}"]
+        if getattr(layer, layer.location).requires_grad
+        else torch.zeros_like(offset)
         for l, (layer, offset) in enumerate(zip(machine.layers, offsets, strict=True))
     ]
     scaled = [
         offset if layer.scale is None else offset * layer.scale.detach()
         for layer, offset in zip(machine.layers, offsets, strict=True)
     ]
-    names = {f"couplings.{edge}.weight": edge for edge in range(len(machine.couplings))}
-    learned = [(name, edge, *machine.edges[edge]) for name, edge in names.items() if name in direction]
+    learned = [
+        (f"couplings.{edge}.weight", coupling, *machine.edges[edge])
+        for edge, coupling in enumerate(machine.couplings)
+        if coupling.weight.requires_grad
+    ]
     for name, _, l, m in learned:
         direction[name].addr_(locations[l].flatten(), scaled[m], alpha=-1)
         direction[name].addr_(scaled[l], locations[m].flatten(), alpha=-1)
-    for name, edge, l, m in learned:
-        W = direction[name] = machine.couplings[edge].within(direction[name])
+    for name, coupling, l, m in learned:
+        W = direction[name] = coupling.within(direction[name])
         locations[l] -= (W @ scaled[m]).view_as(locations[l])
         locations[m] -= (W.t() @ scaled[l]).view_as(locations[m])
     return direction

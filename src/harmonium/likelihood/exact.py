@@ -90,6 +90,22 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     return total
 
 
+def log2_states_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+    """log2 of the states that ``log_weight_of`` has to enumerate for every row, (rows,) on the CPU; inf: real
+    units that cannot be summed out."""
+    layers, graph = hamiltonian.layers, hamiltonian.graph
+    seen = hamiltonian.split(v)
+    lacked = [layers[l].by_unit(seen[l])[..., 0].isnan().sum(1) for l in graph.visible]
+    counts, which = torch.unique(torch.stack(lacked, 1).cpu(), dim=0, return_inverse=True)
+    hidden = {l: layers[l].log2_states for l in graph.hidden}
+    each = []
+    for row in counts.tolist():
+        some = {l: n / layers[l].n_units for l, n in zip(graph.visible, row, strict=True) if n}
+        sizes = {l: layers[l].log2_states * share for l, share in some.items()}
+        each.append(_split(graph, sizes | hidden)[2])
+    return torch.tensor(each, dtype=torch.float64)[which]
+
+
 def _alike(patterns: Tensor) -> list[Tensor]:
     """The indices of rows that are equal, for each row that there is."""
     which = torch.unique(patterns, dim=0, return_inverse=True)[1]

@@ -21,7 +21,7 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
     Args:
         machine: the machine.
         X: visible states, (batch, visible_width). NaN is not observed: of such a row it is ln p of what is
-            observed, its missing entries, or else the hidden units, summed over.
+            observed, the missing entries summed over, with the hidden units where that is less.
         log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
             the value is taken, which is on average too low and so flatters the machine; its ``upper`` given
             here bounds the log-likelihood from below, its ``lower`` from above.
@@ -30,8 +30,8 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
         (batch,), float64, in nats (a density for Gaussian units).
 
     Raises:
-        ValueError: hidden layers that are joined, X of the wrong shape or support, or a row whose missing
-            entries and the hidden units have more than 2^26 states each.
+        ValueError: hidden layers that are joined, X of the wrong shape or support, or a row with more
+            than 2^26 states to enumerate.
     """
     require_independent_hidden(machine, "exact_log_likelihood where they can be enumerated, and bounds")
     X = machine.visible_rows(X, "X", missing=True)
@@ -48,8 +48,8 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
         result[~whole] = log_weight_of(hamiltonian.to(torch.float64), X[~whole].double())
     except ValueError as error:
         raise ValueError(
-            "X: expected rows whose missing entries (NaN), or else the hidden units, have at most 2^26 "
-            "states to sum over, received others; leave such rows out, or impute them first"
+            "X: expected rows whose missing entries (NaN), or else the hidden units beside them, have at "
+            "most 2^26 states to sum over, received others; leave such rows out, or impute them first"
         ) from error
     return result - value
 

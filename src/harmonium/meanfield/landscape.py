@@ -68,7 +68,7 @@ def landscape(
 
     Args:
         machine: the machine, of any depth.
-        X: visible means to start from, (starts, visible_width), such as data.
+        X: visible means to start from, (starts, visible_width), such as data; NaN is no guess.
         order: see ``tap``; 1 is naive mean field.
         resolution: two solutions are the same when the root mean square difference of their means, over all
             units, is at most this; > 0.
