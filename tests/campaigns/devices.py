@@ -59,7 +59,11 @@ HOST = {
         "test_crafted_checkpoints.py::test_claims_are_compared",
         "test_crafted_checkpoints.py::test_what_does_not_fit",
     ),
-    "sparse tensors, which the device does not have": ("test_odd_input.py::test_sparse_and_complex.*sparse",),
+    "sparse tensors, which the device does not have": (
+        "test_odd_input.py::test_sparse_and_complex.*sparse",
+        "test_data_rows.py::test_what_rows_refuses.*sparse",
+        "test_data_transforms.py::test_other_objects_are_refused.*sparse",
+    ),
     "names what the campaign puts another thing in place of": (
         "test_seeds.py::test_a_generator_of_another_device",
         "test_imports.py::test_names_are_the_same",

@@ -195,7 +195,12 @@ def test_finite_rows_whose_sum_overflows_pass():
         (np.array([[None]]), TypeError, "numeric or boolean dtype, received object"),
         (np.array([[1j]]), TypeError, "numeric or boolean dtype, received complex128"),
         (np.ma.masked_array([[1.0]], [[True]]), TypeError, "masked array"),
-        (torch.zeros(2, 2, dtype=torch.complex64), TypeError, "dense tensor of real numbers"),
+        pytest.param(
+            torch.zeros(2, 2, dtype=torch.complex64),
+            TypeError,
+            "dense tensor of real numbers",
+            id="sparse tensor",
+        ),
         (torch.eye(2).to_sparse(), TypeError, "dense tensor of real numbers"),
         (sparse.csr_matrix(np.array([[1j]])), TypeError, "numeric or boolean dtype, received complex128"),
         (np.zeros(3), ValueError, r"expected two dimensions \(rows, columns\), received shape \(3,\)"),

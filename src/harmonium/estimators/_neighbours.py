@@ -121,8 +121,8 @@ def from_neighbours(points: Array, label: Tensor, *, always: bool) -> Tensor:
         (rows, classes); as it was where they are not believed, nothing is missing, or one class or one point
         is all there is.
     """
-    given = ~label.isnan().any(1)
-    codes = np.where(given.numpy(), label.nan_to_num().argmax(1).numpy(), -1)
+    given = ~label.isnan().any(1).cpu()
+    codes = np.where(given.numpy(), label.nan_to_num().argmax(1).cpu().numpy(), -1)
     one = len(np.unique(codes[codes >= 0])) < 2 or not np.ptp(points.round(_DECIMALS), axis=0).any()
     if given.all() or one:
         return label

@@ -48,8 +48,8 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
         result[~whole] = log_weight_of(hamiltonian.to(torch.float64), X[~whole].double())
     except ValueError as error:
         raise ValueError(
-            "X: expected rows whose missing entries (NaN), or else the hidden units beside them, have at "
-            "most 2^26 states to sum over, received others; leave such rows out, or impute them first"
+            "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 states "
+            "to sum over, received others; leave such rows out, or impute(X)"
         ) from error
     return result - value
 
