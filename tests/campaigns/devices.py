@@ -59,8 +59,12 @@ HOST = {
         "test_crafted_checkpoints.py::test_claims_are_compared",
         "test_crafted_checkpoints.py::test_what_does_not_fit",
     ),
+    "features on the CPU, where they are asked for": (
+        "test_seeds.py::test_a_seed_is_an_int_or_a_generator.*(ClassifierFeatures|sparse)",
+    ),
     "sparse tensors, which the device does not have": (
         "test_odd_input.py::test_sparse_and_complex.*sparse",
+        "test_numbers.py::test_all_else_is_refused_by_name.*sparse",
         "test_data_rows.py::test_what_rows_refuses.*sparse",
         "test_data_transforms.py::test_other_objects_are_refused.*sparse",
     ),

@@ -66,7 +66,7 @@ def missing_rectangles(
     generator = _random.as_generator(seed)
     top = _random.integers(height - tall + 1, (rows, 1), generator)
     left = _random.integers(width - wide + 1, (rows, 1), generator)
-    y, x = torch.arange(height), torch.arange(width)
+    y, x = (torch.arange(side, device=generator.device) for side in (height, width))
     inside_y, inside_x = (y >= top) & (y < top + tall), (x >= left) & (x < left + wide)
     return (inside_y.unsqueeze(-1) & inside_x.unsqueeze(1)).flatten(1)
 

@@ -1,4 +1,4 @@
-"""The offsets of centring: the means of every layer given the data, without noise."""
+"""The offsets of centring for rules that are right on average: means given the data, without noise."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def offsets(task: Task) -> list[Tensor]:
     to sample they are exact, and the clamped phase holds them already. Elsewhere they take two sweeps of
     naive mean field, from hidden units uniform over their states: the nearer to the means the better the
     coordinates, but every choice of offsets is right.
+
+    They do know the rows. Where batches of B rows are drawn anew for every update the covariance of units
+    given the data counts (1 - 2/B) on average, so that few rows shrink couplings. Rules that are not right on
+    average anyway have the midpoint of the estimated means (``Rule.direction``), where what rows and chains
+    do to the offsets cancels when there are as many.
 
     Args:
         task: what the clamped phase was asked for and has added.

@@ -131,7 +131,9 @@ class Rule:
         """
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics = self._add_clamped(task)
-        centre = offsets(task) if self.centred else []
+        centre: list[Tensor] = []
+        if self.centred:
+            centre = offsets(task) if self.noiseless else task.into.means()
         if self.given is not None:
             condition = task.hamiltonian.only(self.given, task.v)
             weight = task.weight * (self.joint - 1.0)
@@ -147,10 +149,18 @@ class Rule:
     def direction(
         self, machine: BoltzmannMachine, delta: Statistics, centre: list[Tensor], hamiltonian: Hamiltonian
     ) -> dict[str, Tensor]:
-        """The direction of ascent for every learnable parameter, from E[S | v] - E[S] and the offsets."""
+        """The direction of ascent for every learnable parameter, from E[S | v] - E[S] and data's means."""
         if self.centred:
+            if not self.noiseless:
+                centre = [mean - off / 2 for mean, off in zip(centre, delta.means(), strict=True)]
             return centred_pullback(machine, delta, centre, hamiltonian)
         return pullback(machine, delta, hamiltonian)
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether the offsets of centring have to do without the noise of the estimate, which is right on
+        average; else they are at the midpoint of its means (Cho et al. 2011; see ``offsets``)."""
+        return self.bias in ("exact", "unbiased")
 
     @property
     def generative(self) -> bool:

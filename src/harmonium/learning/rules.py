@@ -296,9 +296,11 @@ def ucd_lmi(
 def centred(rule: Rule) -> Rule:
     """The same rule with its gradient centred: the enhanced gradient (Cho et al. 2011; Melchior et al. 2016).
 
-    A transform of the gradient; the machine and its likelihood are untouched. The offsets are means given the
-    data, without noise: what is unbiased for the gradient stays so for the enhanced one. A centred rule comes
-    back as it is.
+    A transform of the gradient; the machine and its likelihood are untouched. Offsets are the midpoint of the
+    data's and the machine's means. Of rules that are "exact" or "unbiased" they are means given the data,
+    without noise, so that what is unbiased for the gradient of a batch stays so for the enhanced one; with
+    few rows drawn anew for every update these take 2 / rows off the covariance of units. A centred rule
+    comes back as it is.
     """
     _checks.instance(rule, "rule", Rule, "a Rule")
     if rule.centred:
