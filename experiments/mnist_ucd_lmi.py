@@ -4,6 +4,7 @@
     python experiments/mnist_ucd_lmi.py run --rule none --seed 1         # the same, not centred
     python experiments/mnist_ucd_lmi.py run --start logistic             # visible biases as published
     python experiments/mnist_ucd_lmi.py run --budget large               # 784-500-1000 at the rate 0.003
+    python experiments/mnist_ucd_lmi.py run --budget wide                # 784-784-784
     python experiments/mnist_ucd_lmi.py run --budget planes              # grey levels as 8 bits a pixel
     python experiments/mnist_ucd_lmi.py ablation                         # every row, on one schedule
     python experiments/mnist_ucd_lmi.py persistent --updates 2000 --rate 0.005   # then persistent chains
