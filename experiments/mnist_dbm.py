@@ -197,6 +197,9 @@ def main() -> None:
     }
     averaged = run.averaged_machine
     record["second_layer_couplings_std"] = float(averaged.couplings[1].weight.detach().std())
+    law = pretrained.averaged_machine.hamiltonian()
+    active = law.mean(1, law.field(1, [train, train])).detach().mean(0)
+    record["sum_of_hidden_variances"] = float((active * (1 - active)).sum())  # of the RBM
     (out / f"result_{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     states = hm.chains.run(averaged, hm.chains.Gibbs(), run.rule_state, 1000, seed=generator())
     hamiltonian = averaged.hamiltonian()

@@ -57,7 +57,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--budget", choices=sorted(BUDGETS), default="quick")
     parser.add_argument("--pixels", choices=("redrawn", "fixed"), default="redrawn")
-    parser.add_argument("--offsets", choices=("midpoint", "batch"), default="midpoint", help="of centring")
+    parser.add_argument(
+        "--offsets", choices=("midpoint", "batch", "none"), default="midpoint", help="of centring"
+    )
     parser.add_argument("--updates", type=int, help="in place of the budget's, which is then reduced")
     parser.add_argument("--out", type=Path, default=None, help="default: runs/mnist_rbm_BUDGET")
     parser.add_argument("--seed", type=int, default=0)
@@ -67,9 +69,11 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     budget = dict(BUDGETS[arguments.budget])
     budget["updates"] = arguments.updates or budget["updates"]
-    rule = hm.rules.centred(hm.rules.pcd(1, chains=100))
-    if arguments.offsets == "batch":  # as rules have them that are unbiased
-        rule = replace(rule, bias="unbiased")
+    rule = hm.rules.pcd(1, chains=100)
+    if arguments.offsets != "none":
+        rule = hm.rules.centred(rule)
+    if arguments.offsets == "batch":  # as rules have them that are unbiased; another name, so another run
+        rule = replace(rule, bias="unbiased", name=f"{rule} with means of the batch")
     out = arguments.out or Path("runs") / f"mnist_rbm_{arguments.budget}"
 
     grey = np.asarray(hm.data.read("mnist").samples)
@@ -102,7 +106,7 @@ def main() -> None:
         "train": torch.from_numpy(X[:10_000]).float().to(averaged.device),
     }
     record = {
-        "experiment": "784x500 Bernoulli RBM, binarised MNIST, centred PCD-1, averaged parameters",
+        "experiment": f"784x500 Bernoulli RBM, binarised MNIST, {rule}, averaged parameters",
         "settings": {**budget, "training_pixels": arguments.pixels, "offsets": arguments.offsets},
         "budget": arguments.budget,
         "reduced": arguments.budget == "quick" or arguments.updates is not None,

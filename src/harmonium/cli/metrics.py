@@ -56,14 +56,13 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
     labelled = coding.label is not None and coding.objective != "joint"
     missing = missing or ("cells of the validation rows are missing" if rows.missing else None)
     usual = "predictive" if rows.missing else "likelihood" if missing else "pseudo-likelihood"
-    labels = coding.split(rows.take(torch.arange(len(rows))))[1]
-    judged = labelled and not bool(labels.isnan().any(1).all())
-    usual = "label" if judged else usual
+    known = coding.label is not None and _has_labels(coding, rows)
+    usual = "label" if labelled and known else usual
     chosen = _checks.one_of(usual if name is None else name, "metric", METRICS)
     if chosen == "label":
         if coding.label is None:
             raise ValueError("metric: expected label with --label COLUMN, received it without")
-        if bool(labels.isnan().any(1).all()):
+        if not known:
             raise ValueError("metric: expected validation rows that have labels for label, received none")
         label = _Label(coding, seed)
         return {"label_log_likelihood": label.nats, "label_accuracy": label.accuracy}
@@ -91,6 +90,11 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
             bounded_pseudo_likelihood(machine, X, units, seed).mean()
         )
     }
+
+
+def _has_labels(coding: Coding, rows: Rows) -> bool:
+    """Whether any row has one."""
+    return any(not bool(coding.split(v)[1].isnan().any(1).all()) for v in rows.chunks(_ROWS))
 
 
 @final

@@ -18,11 +18,11 @@ from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._hidden_layers import hidden_layers
 from harmonium.estimators._intake import dtype_of, floating, validated
 from harmonium.estimators._options import CONSTRAINTS
-from harmonium.estimators._posterior import hidden_means, posterior
+from harmonium.estimators._posterior import hidden_means
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import centred, pcd
-from harmonium.likelihood import LogPartition
+from harmonium.likelihood import LogPartition, variational_bound
 from harmonium.machine import BoltzmannMachine, logistic_biases_, orthogonal_, visible_from_data_
 from harmonium.tasks.impute import unobserved
 from harmonium.training import pretrain
@@ -149,4 +149,4 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         return floating(torch.cat(means), dtype_of(X))
 
     def _scores(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-        return self._log_slopes(~unobserved(machine, v)) - posterior(machine, v).free_energy - constant.value
+        return variational_bound(machine, v, constant) + self._log_slopes(~unobserved(machine, v))
