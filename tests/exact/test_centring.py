@@ -415,3 +415,65 @@ def test_centring_moves_the_chains_as_the_rule_does(rule: hm.learning.Rule) -> N
     for a, b in zip(left.state or [], right.state or [], strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(left.parameters["couplings.0.weight"], right.parameters["couplings.0.weight"])
+
+
+def test_what_is_right_on_average_has_offsets_of_earlier_batches() -> None:
+    """Means of all batches before, each counting alike; the first has its own, as there are none."""
+    machine, plain = build(TINY), hm.rules.exact()
+    rule, law, state = hm.rules.centred(plain), machine.hamiltonian(), None
+    seen: list[list[torch.Tensor]] = []
+    for number in range(4):
+        v = torch.from_numpy(random_states(TINY, 3, layer=0)[0] if number else data(TINY))
+        hidden = law.mean(1, law.field(1, [v, v]))
+        own = [v.mean(0), hidden.mean(0).detach()]
+        before = seen or [own]
+        offsets = [torch.stack(layer).mean(0) for layer in zip(*before, strict=True)]
+        task = plain.task(machine, v, 0)
+        plain.add(task, None)
+        expected = hm.learning.centred_pullback(machine, task.into, offsets, task.hamiltonian)
+        estimate = rule.gradient(machine, v, state, seed=0)
+        for name, direction in estimate.parameters.items():
+            torch.testing.assert_close(direction, expected[name], atol=1e-12, rtol=1e-10)
+        state = estimate.state
+        rule.check_state(machine, state)
+        seen.append(own)
+
+
+def test_after_a_hundred_batches_each_counts_a_hundredth() -> None:
+    machine, rule = build(TINY), hm.rules.centred(hm.rules.exact())
+    zeros, ones = torch.zeros(1, 3, dtype=torch.float64), torch.ones(1, 3, dtype=torch.float64)
+    state = None
+    for _ in range(150):
+        state = rule.gradient(machine, zeros, state, seed=0).state
+    state = rule.gradient(machine, ones, state, seed=0).state
+    torch.testing.assert_close(state["offsets"][0], ones[0] / 100)
+    state = rule.gradient(machine, ones, state, seed=0).state
+    torch.testing.assert_close(state["offsets"][0], ones[0] * (1 - 0.99**2))
+
+
+def test_a_rule_that_is_centred_goes_on_from_one_that_is_not() -> None:
+    machine, chains = build(TINY), build(TINY).random_states(6, seed=1)
+    v = torch.from_numpy(data(TINY))
+    plain = hm.rules.ucd(start="persistent", chains=6)
+    left, right = (r.gradient(machine, v, chains, seed=2).state for r in (plain, hm.rules.centred(plain)))
+    for a, b in zip(left["chains"], right["rest"]["chains"], strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"offsets": [torch.zeros(3)]}, "offsets.*a mean of every unit of every layer"),
+        ({"offsets": [torch.zeros(3), torch.zeros(4)]}, "offsets.*a mean of every unit of every layer"),
+        ({"offsets": 3.0}, "offsets.*a mean of every unit of every layer"),
+        ({"offsets": [torch.zeros(3), torch.full((2,), torch.nan)]}, "offsets.*finite"),
+        ({"batches": -1}, "batches.*received -1"),
+    ],
+    ids=["a layer short", "another width", "a number", "nan", "negative"],
+)
+def test_offsets_of_another_machine_are_refused(change: dict[str, object], message: str) -> None:
+    machine, rule = build(TINY), hm.rules.centred(hm.rules.exact())
+    state = rule.gradient(machine, torch.from_numpy(data(TINY)), seed=0).state
+    rule.check_state(machine, state)
+    with pytest.raises((TypeError, ValueError), match=message):
+        rule.check_state(machine, {**state, **change})

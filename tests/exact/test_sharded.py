@@ -38,10 +38,16 @@ def test_shards_add_up_to_the_whole(name: str, weighted: bool, shards: int) -> N
     weights = torch.rand(len(v), generator=torch.Generator().manual_seed(3)) if weighted else None
     if weights is not None:
         weights[3] = 0.0
+    sharded = Sharded(rule, Shards(Group(), shards))
     expected = rule.gradient(made, v, seed=0, weights=weights)
-    actual = Sharded(rule, Shards(Group(), shards)).gradient(made, v, seed=0, weights=weights)
+    actual = sharded.gradient(made, v, seed=0, weights=weights)
     for parameter, whole in expected.parameters.items():
         torch.testing.assert_close(actual.parameters[parameter], whole, atol=1e-12, rtol=1e-10)
+    if actual.state is not None:  # what is kept of the same rows, of whichever shards
+        sharded.check_state(made, actual.state)
+        again = sharded.gradient(made, v, actual.state, seed=0, weights=weights)
+        for parameter, whole in actual.parameters.items():
+            torch.testing.assert_close(again.parameters[parameter], whole, atol=1e-12, rtol=1e-10)
 
 
 def _labelled() -> torch.Tensor:

@@ -36,6 +36,7 @@ PROBLEMS = {
     "pcd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.pcd(1, 32)),
     "centred": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.centred(hm.rules.pcd(1, 32))),
     "ucd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.ucd(chains=16, quantile=0.5)),
+    "centred ucd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.centred(hm.rules.ucd(chains=16))),
     "noise_cd": ([(hm.Gaussian, 6), (hm.Bernoulli, 8)], REAL, hm.rules.noise_cd(4)),
     "mean_field": ([(hm.Bernoulli, 16), (hm.Bernoulli, 8), (hm.Spin, 8)], X, hm.rules.mean_field_pcd(1, 32)),
     "tap": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.tap()),

@@ -97,7 +97,8 @@ def assert_same(a: TrainingRun, b: TrainingRun) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [recipe(5) if name == "noise_cd" else recipe() for name, recipe in hm.rules.RECIPES.items()],
+    [recipe(5) if name == "noise_cd" else recipe() for name, recipe in hm.rules.RECIPES.items()]
+    + [hm.rules.centred(hm.rules.ucd(start="persistent"))],
     ids=repr,
 )
 def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def centred_pullback(
     Args:
         machine: the machine.
         delta: E[S | v] - E[S].
-        offsets: μ_l for every layer, (width_l,); ``Rule`` takes the means given the data.
+        offsets: μ_l for every layer, (width_l,); ``rules.centred`` says which a rule takes.
         hamiltonian: as in ``pullback``.
 
     Returns:

@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Task
-from harmonium.learning.offsets import offsets
+from harmonium.learning.offsets import Earlier
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
@@ -132,8 +132,12 @@ class Rule:
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics = self._add_clamped(task)
         centre: list[Tensor] = []
-        if self.centred:
-            centre = offsets(task) if self.noiseless else task.into.means()
+        earlier = Earlier.of(state) if self.keeps_offsets else None
+        if earlier:
+            centre, earlier = earlier.with_batch(task)
+            state = earlier.rest
+        elif self.centred:
+            centre = task.into.means()
         if self.given is not None:
             condition = task.hamiltonian.only(self.given, task.v)
             weight = task.weight * (self.joint - 1.0)
@@ -144,23 +148,23 @@ class Rule:
             share = 1.0 if self.given is None else self.joint
             kept, more = self.free.add(replace(task, weight=-share * task.weight, state=state))
             diagnostics |= more
-        return centre, diagnostics, kept
+        return centre, diagnostics, earlier.state(kept) if earlier else kept
 
     def direction(
         self, machine: BoltzmannMachine, delta: Statistics, centre: list[Tensor], hamiltonian: Hamiltonian
     ) -> dict[str, Tensor]:
-        """The direction of ascent for every learnable parameter, from E[S | v] - E[S] and data's means."""
+        """The direction of ascent for every learnable parameter, from E[S | v] - E[S] and offsets."""
         if self.centred:
-            if not self.noiseless:
+            if not self.keeps_offsets:
                 centre = [mean - off / 2 for mean, off in zip(centre, delta.means(), strict=True)]
             return centred_pullback(machine, delta, centre, hamiltonian)
         return pullback(machine, delta, hamiltonian)
 
     @property
-    def noiseless(self) -> bool:
-        """Whether the offsets of centring have to do without the noise of the estimate, which is right on
-        average; else they are at the midpoint of its means (Cho et al. 2011; see ``offsets``)."""
-        return self.bias in ("exact", "unbiased")
+    def keeps_offsets(self) -> bool:
+        """Whether the offsets of centring are those of earlier batches, kept in the state: what is right on
+        average stays so. Else they are the midpoint of the estimated means (Cho et al. 2011)."""
+        return self.centred and self.bias in ("exact", "unbiased")
 
     @property
     def generative(self) -> bool:
@@ -179,6 +183,10 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
+        if self.keeps_offsets:
+            earlier = Earlier.of(state)
+            earlier.check(machine.hamiltonian())
+            state = earlier.rest
         if self.generative:
             self.free.check_state(machine.hamiltonian(), state)
         elif state is not None:
