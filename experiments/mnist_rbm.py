@@ -39,6 +39,16 @@ BUDGETS = {
 }
 
 
+class Uncounted(hm.learning.Expectation):
+    """Chains that do not say how many they are, so that offsets of centring are means of earlier batches."""
+
+    def __init__(self, chains: hm.learning.Expectation) -> None:
+        self.chains = chains
+
+    def add(self, task: hm.learning.Task) -> hm.learning.Outcome:
+        return self.chains.add(task)
+
+
 class Forgetful:
     """A centred rule that keeps no means of earlier batches, and so takes those of each batch for itself."""
 
@@ -89,7 +99,7 @@ def main() -> None:
     if arguments.offsets != "none":
         rule = hm.rules.centred(rule)
     if arguments.offsets in ("earlier", "batch"):  # another name, so another run
-        rule = replace(rule, bias="unbiased", name=f"{rule} with means of earlier batches")
+        rule = replace(rule, free=Uncounted(rule.free), name=f"{rule} with means of earlier batches")
     if arguments.offsets == "batch":
         rule = Forgetful(rule)
     out = arguments.out or Path("runs") / f"mnist_rbm_{arguments.budget}"

@@ -70,6 +70,12 @@ class Task:
         return number if self.shards is None else self.shards.share(number, name)
 
     @property
+    def rows(self) -> float | Tensor:
+        """As how many rows of one weight these count, (Σ w)² / Σ w² (Kish 1965)."""
+        weights = self.row_weights
+        return len(self.v) if weights is None else weights.sum() ** 2 / weights.square().sum()
+
+    @property
     def each(self) -> float | Tensor:
         """The weight of every row, a number or (batch,)."""
         each = self.weight / len(self.v)
@@ -155,6 +161,15 @@ class Expectation(ABC):
     @abstractmethod
     def add(self, task: Task) -> Outcome:
         """Adds what the task asks for, as well as this expectation can."""
+
+    def states(self, task: Task) -> float | Tensor | None:
+        """How many states of the free machine its estimate is the mean of, each counting alike; asked for
+        again with the state that ``add`` has returned.
+
+        None: it is no such mean, but exact, say, or the sum over coupled chains. What offsets of centring are
+        made of depends on it (``rules.centred``).
+        """
+        return None
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:  # noqa: B027
         """Refuses a state, read from a file, that ``add`` could not have returned for this machine.

@@ -154,6 +154,11 @@ class FreeChains(Expectation):
             states, noted = self._advance(hamiltonian, kernel, states, each, generator, into)
         return self._outcome(states, state, self._means(noted))
 
+    def states(self, task: Task) -> float | Tensor:
+        if self.start == "persistent" and task.state is not None:
+            return len(self.kernel.target(task.state)[0])
+        return task.rows if self.start == "data" else task.own(self.chains, "chains")
+
     def _advance(
         self,
         hamiltonian: Hamiltonian,

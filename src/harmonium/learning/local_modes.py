@@ -86,3 +86,6 @@ class LocalModes(Expectation):
             diagnostics |= diagnose(meetings, name, self.max_steps)
         task.into.add_sums(sums.thetas, sums.couplings)
         return Outcome(None, diagnostics)
+
+    def states(self, task: Task) -> float | None:
+        return task.own(self.chains, "chains") if self.coupling is None else None

@@ -1,4 +1,4 @@
-"""The offsets of centring for rules that are right on average: means given the data, of earlier batches."""
+"""The offsets of centring for rules whose estimate is no mean over chains: means of earlier batches."""
 
 from __future__ import annotations
 

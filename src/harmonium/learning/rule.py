@@ -132,12 +132,14 @@ class Rule:
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics = self._add_clamped(task)
         centre: list[Tensor] = []
-        earlier = Earlier.of(state) if self.keeps_offsets else None
-        if earlier:
-            centre, earlier = earlier.with_batch(task)
+        earlier = None
+        if self.centred:
+            earlier = Earlier.of(state)
             state = earlier.rest
-        elif self.centred:
-            centre = task.into.means()
+            if self._states(task) is None:
+                centre, earlier = earlier.with_batch(task)
+            else:
+                centre, earlier = task.into.means(), None
         if self.given is not None:
             condition = task.hamiltonian.only(self.given, task.v)
             weight = task.weight * (self.joint - 1.0)
@@ -148,28 +150,31 @@ class Rule:
             share = 1.0 if self.given is None else self.joint
             kept, more = self.free.add(replace(task, weight=-share * task.weight, state=state))
             diagnostics |= more
-        return centre, diagnostics, earlier.state(kept) if earlier else kept
+        if earlier:
+            return centre, diagnostics, earlier.state(kept)
+        if self.centred and (states := self._states(replace(task, state=kept))) is not None:
+            part = states / (states + task.rows)
+            centre = [mean - part * off for mean, off in zip(centre, task.into.means(), strict=True)]
+        return centre, diagnostics, kept
 
     def direction(
         self, machine: BoltzmannMachine, delta: Statistics, centre: list[Tensor], hamiltonian: Hamiltonian
     ) -> dict[str, Tensor]:
         """The direction of ascent for every learnable parameter, from E[S | v] - E[S] and offsets."""
         if self.centred:
-            if not self.keeps_offsets:
-                centre = [mean - off / 2 for mean, off in zip(centre, delta.means(), strict=True)]
             return centred_pullback(machine, delta, centre, hamiltonian)
         return pullback(machine, delta, hamiltonian)
-
-    @property
-    def keeps_offsets(self) -> bool:
-        """Whether the offsets of centring are those of earlier batches, kept in the state: what is right on
-        average stays so. Else they are the midpoint of the estimated means (Cho et al. 2011)."""
-        return self.centred and self.bias in ("exact", "unbiased")
 
     @property
     def generative(self) -> bool:
         """Whether it is the law of all visible layers that is learned, and not p(y | x) alone."""
         return self.given is None or self.joint > 0
+
+    def _states(self, task: Task) -> float | Tensor | None:
+        """How many states the second side is the mean of, each counting alike; None: it is no such mean."""
+        if self.given is None:
+            return self.free.states(task)
+        return None if self.bias in ("exact", "unbiased") else task.rows
 
     def _add_clamped(self, task: Task) -> dict[str, float]:
         diagnostics: dict[str, float] = {}
@@ -183,7 +188,7 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        if self.keeps_offsets:
+        if self.centred:
             earlier = Earlier.of(state)
             earlier.check(machine.hamiltonian())
             state = earlier.rest
