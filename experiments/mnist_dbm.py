@@ -27,7 +27,6 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "quick": {"pretraining": 5_000, "joint": 2_000, "temperatures": 2_000, "ais_chains": 100},
     "paper": {"pretraining": 60_000, "joint": 3_000, "temperatures": 10_000, "ais_chains": 100},
     "best": {
-        "pretraining": 400_000, "second": 50_000,
+        "pretraining": 400_000, "second": 40_000,
         "temperatures": 20_000, "ais_chains": 100, "annealed": (10_000, 3),
     },
 }  # fmt: skip
@@ -52,15 +51,6 @@ CLAMPED = {
     "chains": hm.rules.pcd(1, chains=100),
     "mean-field": hm.rules.mean_field_pcd(1, chains=100, tolerance=3e-3, max_sweeps=5),
 }
-
-
-def falling(corner: int) -> Callable[[int, int], float]:
-    """The line to 0 after 400,000 updates, and from a corner on a steeper one to 0 at the end of the run."""
-
-    def schedule(step: int, total: int) -> float:
-        return (1 - min(step, corner) / 400_000) * min(1.0, (total - step) / (total - corner))
-
-    return schedule
 
 
 def freeze(machine: hm.BoltzmannMachine, frozen: bool) -> None:
@@ -147,10 +137,7 @@ def main() -> None:
     rbm = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500)], seed=0)
     hm.machine.visible_from_data_(rbm, hm.data.Rows.of(X))
     rule = hm.rules.centred(hm.rules.pcd(1, chains=100))
-    schedule = falling(budget["corner"]) if "corner" in budget else "linear"
-    pretrained = learned(
-        rbm, "rbm", rule=rule, updates=budget["pretraining"], learning_rate=0.05, schedule=schedule
-    )
+    pretrained = learned(rbm, "rbm", rule=rule, updates=budget["pretraining"], learning_rate=0.05)
 
     machine = stacked(pretrained.averaged_machine, torch.from_numpy(X[:10_000]).float())
     h2 = hm.Bernoulli(1000).sample(torch.zeros(100, 1000), torch.rand(100, 1000, generator=generator()))

@@ -39,14 +39,14 @@ BUDGETS = {
 }
 
 
-class Uncounted(hm.learning.Expectation):
-    """Chains that do not say how many they are, so that offsets of centring are means of earlier batches."""
+class Unsaid(hm.learning.Expectation):
+    """Chains that do not say that they are, so that offsets of centring are means of earlier batches."""
 
     def __init__(self, chains: hm.learning.Expectation) -> None:
         self.chains = chains
 
     def add(self, task: hm.learning.Task) -> hm.learning.Outcome:
-        return self.chains.add(task)
+        return self.chains.add(task)._replace(sampled=False)
 
 
 class Forgetful:
@@ -57,7 +57,7 @@ class Forgetful:
 
     def gradient(self, machine: hm.BoltzmannMachine, v: Any, state: Any = None, **own: Any) -> Any:
         estimate = self.rule.gradient(machine, v, state, **own)
-        return estimate._replace(state=estimate.state["rest"])
+        return estimate._replace(state=estimate.state["free"])
 
     def __repr__(self) -> str:
         return f"{self.rule}, forgotten"
@@ -99,7 +99,7 @@ def main() -> None:
     if arguments.offsets != "none":
         rule = hm.rules.centred(rule)
     if arguments.offsets in ("earlier", "batch"):  # another name, so another run
-        rule = replace(rule, free=Uncounted(rule.free), name=f"{rule} with means of earlier batches")
+        rule = replace(rule, free=Unsaid(rule.free), name=f"{rule} with means of earlier batches")
     if arguments.offsets == "batch":
         rule = Forgetful(rule)
     out = arguments.out or Path("runs") / f"mnist_rbm_{arguments.budget}"
@@ -152,10 +152,11 @@ def main() -> None:
     (out / "result.json").write_text(json.dumps(record, indent=2) + "\n")
 
     # The persistent chains are the model's own samples; shown as p(v = 1 | h).
+    kept = run.rule_state
     states = hm.chains.run(
         averaged,
         hm.chains.Gibbs(),
-        run.rule_state,
+        kept["free"] if isinstance(kept, dict) else kept,
         1000,
         seed=torch.Generator(averaged.device).manual_seed(arguments.seed),
     )

@@ -20,6 +20,7 @@ from .machines import array, build, describe, exact_gradient, fill, named_gradie
 from .oracle import Array, Learnable, LearnableLayer
 from .specifications import SPECIFICATIONS, Specification, learnable, random_states
 
+F64 = torch.float64
 DEEP = Specification("bernoulli deep", (("bernoulli", 3), ("bernoulli", 3), ("bernoulli", 2)))
 TINY = Specification("bernoulli tiny", (("bernoulli", 3), ("bernoulli", 2)), 1.0)
 EVERY = [*(s for s in SPECIFICATIONS if s.name != "strong"), DEEP, TINY]
@@ -456,20 +457,25 @@ def test_a_rule_that_is_centred_goes_on_from_one_that_is_not() -> None:
     v = torch.from_numpy(data(TINY))
     plain = hm.rules.ucd(start="persistent", chains=6)
     left, right = (r.gradient(machine, v, chains, seed=2).state for r in (plain, hm.rules.centred(plain)))
-    for a, b in zip(left["chains"], right["rest"]["chains"], strict=True):
+    for a, b in zip(left["chains"], right["free"]["chains"], strict=True):
+        assert torch.equal(a, b)
+    back = plain.gradient(machine, v, right, seed=4).state
+    for a, b in zip(plain.gradient(machine, v, left, seed=4).state["chains"], back["chains"], strict=True):
         assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"offsets": [torch.zeros(3)]}, "offsets.*a mean of every unit of every layer"),
-        ({"offsets": [torch.zeros(3), torch.zeros(4)]}, "offsets.*a mean of every unit of every layer"),
-        ({"offsets": 3.0}, "offsets.*a mean of every unit of every layer"),
-        ({"offsets": [torch.zeros(3), torch.full((2,), torch.nan)]}, "offsets.*finite"),
+        ({"offsets": [torch.zeros(3, dtype=F64)]}, "offsets.*expected means of shape and type"),
+        ({"offsets": [torch.zeros(3, dtype=F64), torch.zeros(4, dtype=F64)]}, r"received .*\(4,\)"),
+        ({"offsets": 3.0}, "offsets.*received float"),
+        ({"offsets": [torch.zeros(3, dtype=F64), torch.full((2,), torch.nan, dtype=F64)]}, "offsets.*finite"),
+        ({"offsets": [torch.zeros(3), torch.zeros(2)]}, "offsets.*float64.*received.*float32"),
         ({"batches": -1}, "batches.*received -1"),
+        ({"offsets": None}, "batches.*expected 0 without offsets, received 1"),
     ],
-    ids=["a layer short", "another width", "a number", "nan", "negative"],
+    ids=["a layer short", "another width", "a number", "nan", "single precision", "negative", "none"],
 )
 def test_offsets_of_another_machine_are_refused(change: dict[str, object], message: str) -> None:
     machine, rule = build(TINY), hm.rules.centred(hm.rules.exact())
@@ -477,3 +483,65 @@ def test_offsets_of_another_machine_are_refused(change: dict[str, object], messa
     rule.check_state(machine, state)
     with pytest.raises((TypeError, ValueError), match=message):
         rule.check_state(machine, {**state, **change})
+
+
+def test_a_gradient_refuses_offsets_of_another_machine() -> None:
+    rule = hm.rules.centred(hm.rules.exact())
+    state = rule.gradient(build(TINY), torch.from_numpy(data(TINY)), seed=0).state
+    with pytest.raises(ValueError, match=r"state.*expected means of shape and type"):
+        rule.gradient(build(DEEP), torch.from_numpy(data(DEEP)), state, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sampled"),
+    [
+        (hm.rules.cd(2), True),
+        (hm.rules.pcd(2, 7), True),
+        (hm.rules.noise_cd(4, burn_in=3, chains=6), True),
+        (hm.rules.noise_cd(4, chains=6), False),
+        (hm.rules.tempered_pcd(2, 7, replicas=3), True),
+        (hm.rules.ucd_lmi(chains=7, coupling=None), True),
+        (hm.rules.ucd_lmi(chains=7), False),
+        (hm.rules.ucd(chains=7, max_steps=50), False),
+        (hm.rules.mean_field_pcd(2, 7), True),
+        (hm.rules.mean_field(), False),
+        (hm.rules.tap(), False),
+        (hm.rules.exact(), False),
+    ],
+    ids=repr,
+)
+def test_what_an_estimate_is_the_mean_of(rule: hm.learning.Rule, sampled: bool) -> None:
+    machine, v = build(TINY), torch.from_numpy(data(TINY, 5))
+    task = rule.task(machine, v, 0)
+    assert rule.free.add(task).sampled is sampled
+    kept = hm.rules.centred(rule).gradient(machine, v, seed=0).state
+    assert (isinstance(kept, dict) and "offsets" in kept) == (not sampled)
+
+
+def test_offsets_are_the_midpoint_of_rows_and_chains() -> None:
+    machine, v = build(TINY), torch.from_numpy(data(TINY, 5))
+    weights = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0])
+    law, plain = machine.hamiltonian(), hm.rules.pcd(2, 7)
+    task = plain.task(machine, v, 3, weights)
+    _, _, (x, _) = plain.add(task, None)
+    w = weights.double() / weights.sum()
+    rows = [w @ v, (w @ law.mean(1, law.field(1, [v, v]))).detach()]
+    chains = [x.mean(0), law.mean(1, law.field(1, [x, x])).mean(0).detach()]
+    offsets = [(a + b) / 2 for a, b in zip(rows, chains, strict=True)]
+    expected = hm.learning.centred_pullback(machine, task.into, offsets, task.hamiltonian)
+    found = hm.rules.centred(plain).gradient(machine, v, seed=3, weights=weights)
+    for name, direction in found.parameters.items():
+        torch.testing.assert_close(direction, expected[name], atol=1e-12, rtol=1e-10)
+
+
+def test_an_expectation_that_hands_back_a_pair_will_do() -> None:
+    class Pair(hm.learning.Expectation):
+        def add(self, task: hm.learning.Task) -> tuple[None, dict[str, float]]:
+            return tuple(hm.learning.Enumeration(clamped=False).add(task))[:2]
+
+    rule = hm.learning.Rule("pair", hm.learning.ClampedChains(), Pair(), "exact", centred=True)
+    machine, v = build(TINY), torch.from_numpy(data(TINY))
+    exact = hm.rules.centred(hm.rules.exact()).gradient(machine, v, seed=0)
+    found = rule.gradient(machine, v, seed=0)
+    for name, direction in exact.parameters.items():
+        torch.testing.assert_close(found.parameters[name], direction)

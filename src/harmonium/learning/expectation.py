@@ -23,10 +23,14 @@ class Outcome(NamedTuple):
     Attributes:
         state: what its next call wants, or None.
         diagnostics: numbers about the estimate.
+        sampled: whether it is the plain mean over states of independent chains, as that of the data is over
+            rows, and not exact, say, or a sum over coupled chains. Offsets of centring depend on it
+            (``rules.centred``).
     """
 
     state: Any
     diagnostics: dict[str, float]
+    sampled: bool = False
 
 
 @final
@@ -68,12 +72,6 @@ class Task:
         if number is None:
             return len(self.v)
         return number if self.shards is None else self.shards.share(number, name)
-
-    @property
-    def rows(self) -> float | Tensor:
-        """As how many rows of one weight these count, (Σ w)² / Σ w² (Kish 1965)."""
-        weights = self.row_weights
-        return len(self.v) if weights is None else weights.sum() ** 2 / weights.square().sum()
 
     @property
     def each(self) -> float | Tensor:
@@ -161,15 +159,6 @@ class Expectation(ABC):
     @abstractmethod
     def add(self, task: Task) -> Outcome:
         """Adds what the task asks for, as well as this expectation can."""
-
-    def states(self, task: Task) -> float | Tensor | None:
-        """How many states of the free machine its estimate is the mean of, each counting alike; asked for
-        again with the state that ``add`` has returned.
-
-        None: it is no such mean, but exact, say, or the sum over coupled chains. What offsets of centring are
-        made of depends on it (``rules.centred``).
-        """
-        return None
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:  # noqa: B027
         """Refuses a state, read from a file, that ``add`` could not have returned for this machine.

@@ -154,11 +154,6 @@ class FreeChains(Expectation):
             states, noted = self._advance(hamiltonian, kernel, states, each, generator, into)
         return self._outcome(states, state, self._means(noted))
 
-    def states(self, task: Task) -> float | Tensor:
-        if self.start == "persistent" and task.state is not None:
-            return len(self.kernel.target(task.state)[0])
-        return task.rows if self.start == "data" else task.own(self.chains, "chains")
-
     def _advance(
         self,
         hamiltonian: Hamiltonian,
@@ -236,9 +231,10 @@ class FreeChains(Expectation):
         return {name: sum(next(read) / self.sweeps for _ in values) for name, values in noted.items()}
 
     def _outcome(self, states: States, state: Any, diagnostics: dict[str, float]) -> Outcome:
+        sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
         if self.start == "persistent":
-            return Outcome(states, diagnostics)
-        return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics)
+            return Outcome(states, diagnostics, sampled)
+        return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics, sampled)
 
 
 def _of_one_shape(hamiltonian: Hamiltonian, kernel: Kernel) -> bool:

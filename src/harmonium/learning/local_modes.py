@@ -85,7 +85,4 @@ class LocalModes(Expectation):
             )
             diagnostics |= diagnose(meetings, name, self.max_steps)
         task.into.add_sums(sums.thetas, sums.couplings)
-        return Outcome(None, diagnostics)
-
-    def states(self, task: Task) -> float | None:
-        return task.own(self.chains, "chains") if self.coupling is None else None
+        return Outcome(None, diagnostics, self.coupling is None)

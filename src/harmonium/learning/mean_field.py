@@ -96,11 +96,6 @@ class MeanField(Expectation):
         keeps = not self.clamped and self.start in ("persistent", "mixture")
         return Outcome(point._asdict() if keeps else None, diagnostics)
 
-    def states(self, task: Task) -> float | Tensor:
-        if self.start == "persistent" and isinstance(task.state, dict):
-            return len(task.state["means"][0])
-        return task.rows if self.solutions is None else task.own(self.solutions, "solutions")
-
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         if state is None or self.clamped or self.start not in ("persistent", "mixture"):
             return

@@ -1,4 +1,4 @@
-"""The offsets of centring for rules whose estimate is no mean over chains: means of earlier batches."""
+"""The offsets of centring for rules whose estimate is no mean over states: running means given the data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from harmonium.machine import Hamiltonian
 
 _SWEEPS = 2  # docs/design_notes.md, "Centring", has what more of them bring
 _LEAST = 0.01  # that a batch counts in the running means (Melchior et al. 2016)
-_KEYS = {"offsets", "batches", "rest"}
 
 
 @final
 @dataclass(frozen=True)
-class Earlier:
-    """Running means of the batches before, as offsets μ_l of this one.
+class RunningMeans:
+    """Means given the data of the batches before, as offsets μ_l of this one.
 
     Centring is linear in the estimate at fixed offsets, and leaves unbiased what is unbiased, over chains and
     over batches. Offsets that know the chains, as a midpoint estimated from them does, put a bias into it.
@@ -30,52 +29,59 @@ class Earlier:
     offsets are means of its own.
 
     Attributes:
-        means: (width_l,) for every layer; None before the first batch.
+        offsets: (width_l,) for every layer; None before the first batch.
         batches: how many there were.
-        rest: the state of the rule without its offsets.
     """
 
-    means: Sequence[Tensor] | None
-    batches: int
-    rest: Any
+    offsets: Sequence[Tensor] | None = None
+    batches: int = 0
 
-    @classmethod
-    def of(cls, state: Any) -> Earlier:
-        """From what ``state`` made, or from the state of a rule that is not centred, such as chains."""
-        if isinstance(state, dict) and state.keys() == _KEYS:
-            return cls(state["offsets"], state["batches"], state["rest"])
-        return cls(None, 0, state)
-
-    def with_batch(self, task: Task) -> tuple[list[Tensor], Earlier]:
-        """The offsets of a batch times the weight of its task, and what the next one is to know.
-
-        Args:
-            task: what the clamped phase was asked for and has added.
-        """
-        own = given_data(task)
+    def with_batch(self, own: Sequence[Tensor]) -> tuple[Sequence[Tensor], RunningMeans]:
+        """The offsets of a batch whose own means are these, and what the next one is to know."""
+        if self.offsets is None:
+            return own, RunningMeans(own, 1)
         share = max(_LEAST, 1.0 / (self.batches + 1))
-        if self.means is None:
-            return own, Earlier([x / task.weight for x in own], 1, self.rest)
-        after = [x + share * (y / task.weight - x) for x, y in zip(self.means, own, strict=True)]
-        return [task.weight * x for x in self.means], Earlier(after, self.batches + 1, self.rest)
+        after = [x + share * (y - x) for x, y in zip(self.offsets, own, strict=True)]
+        return self.offsets, RunningMeans(after, self.batches + 1)
 
-    def state(self, rest: Any) -> dict[str, Any]:
-        """For the next call of the rule, with the state that all else has returned."""
-        return {"offsets": self.means, "batches": self.batches, "rest": rest}
+    def state(self, free: Any) -> dict[str, Any]:
+        """For the next call of the rule, with the state of its free side."""
+        return {"offsets": self.offsets, "batches": self.batches, "free": free}
 
-    def check(self, hamiltonian: Hamiltonian) -> None:
-        """Refuses means, read from a file, that are not those of this machine."""
-        if self.means is None:
+    def require_fitting(self, hamiltonian: Hamiltonian) -> None:
+        """Refuses means of another machine; whether they are finite is not looked at."""
+        if self.offsets is None:
             return
-        _checks.positive_int(self.batches, "state['batches']")
-        widths = [(layer.width,) for layer in hamiltonian.layers]
-        if not isinstance(self.means, Sequence) or [getattr(x, "shape", None) for x in self.means] != widths:
-            raise ValueError("state['offsets']: expected a mean of every unit of every layer")
-        if not all(bool(torch.isfinite(x).all()) for x in self.means):
-            raise ValueError("state['offsets']: expected finite means")
+        expected = [((layer.width,), hamiltonian.dtype) for layer in hamiltonian.layers]
+        received: Any = type(self.offsets).__name__
+        if isinstance(self.offsets, Sequence):
+            received = [(tuple(getattr(x, "shape", ())), getattr(x, "dtype", None)) for x in self.offsets]
+        if received != expected:
+            raise ValueError(
+                f"state['offsets']: expected means of shape and type {expected}, received {received}"
+            )
 
 
-def given_data(task: Task) -> list[Tensor]:
+def parted(state: Any) -> tuple[RunningMeans, Any]:
+    """What ``RunningMeans.state`` put together; any other state is that of a free side, such as chains."""
+    if isinstance(state, dict) and state.keys() == {"offsets", "batches", "free"}:
+        return RunningMeans(state["offsets"], state["batches"]), state["free"]
+    return RunningMeans(), state
+
+
+def check_means(means: RunningMeans, hamiltonian: Hamiltonian) -> None:
+    """Refuses means, read from a file, that are not those of batches of this machine."""
+    means.require_fitting(hamiltonian)
+    if means.offsets is None:
+        if means.batches != 0:
+            raise ValueError(f"state['batches']: expected 0 without offsets, received {means.batches!r}")
+        return
+    _checks.positive_int(means.batches, "state['batches']")
+    if not all(bool(torch.isfinite(x).all()) for x in means.offsets):
+        raise ValueError("state['offsets']: expected finite means")
+
+
+def given_data(task: Task, sums: Sequence[Tensor]) -> list[Tensor]:
     """The mean over the batch of every layer given the data, which knows nothing of the estimate's noise.
 
     Where nothing is left to sample it is exact, and the clamped phase holds it already. Elsewhere it takes
@@ -83,13 +89,14 @@ def given_data(task: Task) -> list[Tensor]:
     better the coordinates, but every choice of offsets is right.
 
     Args:
-        task: what the clamped phase was asked for and has added.
+        task: what the clamped phase was asked for.
+        sums: what it has added of every layer, its means times the task's weight.
 
     Returns:
-        For every layer, (width_l,), times the weight of the task.
+        For every layer, (width_l,).
     """
     if task.exact:
-        return task.into.means()
+        return [x / task.weight for x in sums]
     rows, law = len(task.v), task.hamiltonian.given(task.v, len(task.v), task.complete)
     means = law.split(task.v)
     for l, layer in enumerate(law.layers):
@@ -102,4 +109,4 @@ def given_data(task: Task) -> list[Tensor]:
             if not law.fixes(l):
                 means[l] = law.hold(l, law.mean(l, law.field(l, means)))
     weights = task.row_weights
-    return [task.weight * (x.mean(0) if weights is None else weights @ x / rows) for x in means]
+    return [x.mean(0) if weights is None else weights @ x / rows for x in means]

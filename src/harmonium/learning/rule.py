@@ -11,8 +11,8 @@ from torch import Tensor
 
 from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
-from harmonium.learning.expectation import Expectation, Task
-from harmonium.learning.offsets import Earlier
+from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.learning.offsets import check_means, given_data, parted
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
@@ -131,31 +131,27 @@ class Rule:
         """
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics = self._add_clamped(task)
-        centre: list[Tensor] = []
-        earlier = None
-        if self.centred:
-            earlier = Earlier.of(state)
-            state = earlier.rest
-            if self._states(task) is None:
-                centre, earlier = earlier.with_batch(task)
-            else:
-                centre, earlier = task.into.means(), None
+        clamped = task.into.means() if self.centred else []
+        running, state = parted(state)
         if self.given is not None:
             condition = task.hamiltonian.only(self.given, task.v)
             weight = task.weight * (self.joint - 1.0)
             second = self._add_clamped(replace(task, v=condition, weight=weight, fields={}, observed=False))
             diagnostics |= {f"given_{name.removeprefix('clamped_')}": x for name, x in second.items()}
-        kept = None
+        kept, sampled = None, False
         if self.generative:
             share = 1.0 if self.given is None else self.joint
-            kept, more = self.free.add(replace(task, weight=-share * task.weight, state=state))
+            free = replace(task, weight=-share * task.weight, state=state)
+            kept, more, sampled = Outcome(*self.free.add(free))
             diagnostics |= more
-        if earlier:
-            return centre, diagnostics, earlier.state(kept)
-        if self.centred and (states := self._states(replace(task, state=kept))) is not None:
-            part = states / (states + task.rows)
-            centre = [mean - part * off for mean, off in zip(centre, task.into.means(), strict=True)]
-        return centre, diagnostics, kept
+        if not self.centred:
+            return [], diagnostics, kept
+        if sampled and self.given is None:  # the midpoint of the means of rows and chains
+            off = task.into.means()
+            return [x - y / 2 for x, y in zip(clamped, off, strict=True)], diagnostics, kept
+        running.require_fitting(task.hamiltonian)
+        offsets, running = running.with_batch(given_data(task, clamped))
+        return [task.weight * x for x in offsets], diagnostics, running.state(kept)
 
     def direction(
         self, machine: BoltzmannMachine, delta: Statistics, centre: list[Tensor], hamiltonian: Hamiltonian
@@ -170,12 +166,6 @@ class Rule:
         """Whether it is the law of all visible layers that is learned, and not p(y | x) alone."""
         return self.given is None or self.joint > 0
 
-    def _states(self, task: Task) -> float | Tensor | None:
-        """How many states the second side is the mean of, each counting alike; None: it is no such mean."""
-        if self.given is None:
-            return self.free.states(task)
-        return None if self.bias in ("exact", "unbiased") else task.rows
-
     def _add_clamped(self, task: Task) -> dict[str, float]:
         diagnostics: dict[str, float] = {}
         for part in task.parts():
@@ -188,10 +178,8 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        if self.centred:
-            earlier = Earlier.of(state)
-            earlier.check(machine.hamiltonian())
-            state = earlier.rest
+        means, state = parted(state)
+        check_means(means, machine.hamiltonian())
         if self.generative:
             self.free.check_state(machine.hamiltonian(), state)
         elif state is not None:

@@ -296,12 +296,13 @@ def ucd_lmi(
 def centred(rule: Rule) -> Rule:
     """The same rule with its gradient centred: the enhanced gradient (Cho et al. 2011; Melchior et al. 2016).
 
-    A transform of the gradient; the machine and its likelihood are untouched. Where E[S] is a mean over
-    chains or solutions, offsets are the mean over all rows and chains: the midpoint of data and machine where
-    there are as many. Elsewhere, in rules that enumerate or couple chains, they are running means given the
-    data of the batches before, kept in the state of the rule, so that what is right on average stays so;
-    without a state they are means of the batch, which take 2 / rows off the covariance of units. A centred
-    rule comes back as it is.
+    A transform of the gradient; the machine and its likelihood are untouched. Where E[S] is the mean over the
+    last states of chains, offsets are the midpoint of the means of rows and chains, where their noise cancels
+    if there are as many. Elsewhere, as in rules that are exact, couple chains or solve equations, and in
+    conditional ones, they are running means given the data of the batches before, so that what is right on
+    average stays so. They are kept in the state of the rule, ``{"offsets", "batches", "free"}``, with the
+    chains under "free"; without a state they are means of the batch, which take 2 / rows off the covariance
+    of units. A centred rule comes back as it is.
     """
     _checks.instance(rule, "rule", Rule, "a Rule")
     if rule.centred:
