@@ -40,7 +40,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "quick": {"pretraining": 5_000, "joint": 2_000, "temperatures": 2_000, "ais_chains": 100},
     "paper": {"pretraining": 60_000, "joint": 3_000, "temperatures": 10_000, "ais_chains": 100},
     "best": {
-        "pretraining": 400_000, "second": 40_000,
+        "pretraining": 400_000, "second": 60_000,
         "temperatures": 20_000, "ais_chains": 100, "annealed": (10_000, 3),
     },
 }  # fmt: skip
