@@ -41,7 +41,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "paper": {"pretraining": 60_000, "joint": 3_000, "temperatures": 10_000, "ais_chains": 100},
     "best": {
         "pretraining": 400_000, "second": 60_000,
-        "temperatures": 20_000, "ais_chains": 100, "annealed": (10_000, 3),
+        "temperatures": 20_000, "ais_chains": 300, "annealed": (10_000, 3),
     },
 }  # fmt: skip
 RATE = 0.003  # of the joint training: from 0.02 on it lost more than the second layer gave (design notes)
