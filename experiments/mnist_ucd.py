@@ -1,7 +1,7 @@
 """Unbiased CD beside CD-1 and PCD on images, 784x1000 (Qiu et al. 2020, Figs. 4 and 11).
 
     python experiments/mnist_ucd.py --budget quick     # 100 updates, minutes
-    python experiments/mnist_ucd.py --budget few       # 3,000 updates of 200 rows and 50 pairs, half an hour
+    python experiments/mnist_ucd.py --budget few       # 3,000 updates of 200 rows and 50 pairs, over an hour
     python experiments/mnist_ucd.py --budget long      # 3,000 updates of 1000 rows and pairs, hours
     python experiments/mnist_ucd.py --budget paper     # 10,000 updates
     python experiments/mnist_ucd.py --data train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from ucd_common import earlier, figure, normal_machine, parser, write
+from ucd_common import earlier, figure, normal_machine, parser, require_whole, write
 
 import harmonium as hm
 
@@ -87,6 +87,7 @@ def learn(
             schedule=falling if budget.fair else "constant", rule_state=state, seed=number,
             record_every=max(1, every // 5), progress=False,
         )  # fmt: skip
+        require_whole(run)
         state = run.rule_state
         seconds += time.process_time() - started
         partition = hm.likelihood.ais(machine, 100, budget.temperatures, data=base, seed=0)

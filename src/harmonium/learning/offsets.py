@@ -61,24 +61,23 @@ class RunningMeans:
                 f"state['offsets']: expected means of shape and type {expected}, received {received}"
             )
 
+    def check(self, hamiltonian: Hamiltonian) -> None:
+        """Refuses means, read from a file, that are not those of batches of this machine."""
+        self.require_fitting(hamiltonian)
+        if self.offsets is None:
+            if self.batches != 0:
+                raise ValueError(f"state['batches']: expected 0 without offsets, received {self.batches!r}")
+            return
+        _checks.positive_int(self.batches, "state['batches']")
+        if not all(bool(torch.isfinite(x).all()) for x in self.offsets):
+            raise ValueError("state['offsets']: expected finite means")
+
 
 def parted(state: Any) -> tuple[RunningMeans, Any]:
     """What ``RunningMeans.state`` put together; any other state is that of a free side, such as chains."""
     if isinstance(state, dict) and state.keys() == {"offsets", "batches", "free"}:
         return RunningMeans(state["offsets"], state["batches"]), state["free"]
     return RunningMeans(), state
-
-
-def check_means(means: RunningMeans, hamiltonian: Hamiltonian) -> None:
-    """Refuses means, read from a file, that are not those of batches of this machine."""
-    means.require_fitting(hamiltonian)
-    if means.offsets is None:
-        if means.batches != 0:
-            raise ValueError(f"state['batches']: expected 0 without offsets, received {means.batches!r}")
-        return
-    _checks.positive_int(means.batches, "state['batches']")
-    if not all(bool(torch.isfinite(x).all()) for x in means.offsets):
-        raise ValueError("state['offsets']: expected finite means")
 
 
 def given_data(task: Task, sums: Sequence[Tensor]) -> list[Tensor]:

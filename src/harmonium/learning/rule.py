@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.learning.offsets import check_means, given_data, parted
+from harmonium.learning.offsets import given_data, parted
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
@@ -178,8 +178,8 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        means, state = parted(state)
-        check_means(means, machine.hamiltonian())
+        running, state = parted(state)
+        running.check(machine.hamiltonian())
         if self.generative:
             self.free.check_state(machine.hamiltonian(), state)
         elif state is not None:
