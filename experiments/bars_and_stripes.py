@@ -96,7 +96,9 @@ def run(name: str, seed: int, updates: int | None, limit: float | None) -> dict[
     # they are.
     rows = X.repeat(CHAINS // len(X), 1) if name.startswith("cd-") else X
     # What is compiled or imported at first use is not counted.
-    hm.train(normal_machine(16, 16, 0.1, torch.Generator()), rows, rule=rule, updates=2, optimizer=optimizer)
+    hm.train(
+        normal_machine(16, 16, 0.1, torch.Generator()), rows, rule=rule, updates=2, optimizer=optimizer
+    ).whole()
     curve = Curve(limit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the capped fraction is in the record
@@ -104,7 +106,7 @@ def run(name: str, seed: int, updates: int | None, limit: float | None) -> dict[
             machine, rows, rule=rule, updates=updates or 10**8, batch_size=len(rows), optimizer=optimizer,
             learning_rate=learning_rate, schedule=curve.decay if limit and schedule == "cosine" else schedule,
             seed=seed, callbacks=[curve], record_every=EVERY,
-        )  # fmt: skip
+        ).whole()  # fmt: skip
     diagnostics = {
         key: sum(entry[key] for entry in training.history) / len(training.history)
         for key in ("meeting_time", "capped", "flip_rate", "swap_rate")

@@ -62,7 +62,7 @@ def main() -> None:
     run = hm.train(
         machine, X, rule=hm.rules.ucd_lmi(), updates=budget["updates"], batch_size=budget["batch"],
         learning_rate=0.01, schedule="inverse_sqrt", seed=0, device=arguments.device,
-    )  # fmt: skip
+    ).whole()  # fmt: skip
     seconds = time.process_time() - cpu
     generator = torch.Generator(machine.device).manual_seed(1)
     start = machine.random_states(budget["samples"], seed=generator)

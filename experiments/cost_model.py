@@ -195,7 +195,7 @@ def measured(chains: int, shards: int) -> dict[str, list[float]]:
         settings = {"batch_size": chains, "updates": count, "learning_rate": 0.0, "progress": False}
         hm.train(
             made, rows, rule=rule, callbacks=[lambda _: note()], distributed="auto", shards=shards, **settings
-        )
+        ).whole()
         spent = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(times[2:])]
         return [statistics.median(each) for each in zip(*spent, strict=True)] if spent else [0.0, 0.0]
 
@@ -254,7 +254,7 @@ def update(shards: int | None) -> float:
             made, X, rule=hm.rules.pcd(5, 1000), updates=45, batch_size=1000, learning_rate=0.02, seed=0,
             callbacks=[lambda _: times.append(time.perf_counter())], progress=False,
             distributed="auto" if shards else None, shards=shards,
-        )  # fmt: skip
+        ).whole()  # fmt: skip
     spent = [b - a for a, b in pairwise(times[5:])]
     return statistics.median(spent) if spent else 0.0  # callbacks belong to the process that leads
 

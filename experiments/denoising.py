@@ -61,7 +61,7 @@ def train(X: Tensor, hidden: int, epochs: int, rule: str, seed: int) -> tuple[hm
         machine, X, rule=recipe, epochs=epochs, batch_size=100, seed=seed,
         **({"learning_rate": 0.05, "schedule": "linear"} if rule == "pcd"
            else {"learning_rate": 0.005, "momentum": 0.5, "weight_decay": 0.001}),  # the paper's
-    )  # fmt: skip
+    ).whole()  # fmt: skip
     return run.machine, time.process_time() - started
 
 

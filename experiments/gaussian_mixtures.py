@@ -89,7 +89,7 @@ def run(
         training = hm.train(
             machine, X, rule=rule, optimizer="adam", learning_rate=0.01, schedule="cosine", averaging=0.99,
             seed=seed, progress=False, **settings,
-        )  # fmt: skip
+        ).whole()  # fmt: skip
         machine, acceptance = training.averaged_machine, training.history[-1].get("acceptance")
     except hm.training.TrainingDiverged:
         diverged = True

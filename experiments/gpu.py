@@ -222,7 +222,7 @@ def timed(
     run = hm.train(
         machine, X, rule=rule, updates=14 + repeats, batch_size=min(512, len(X)), learning_rate=1e-3,
         precision=precision, record_every=10_000, device=device, callbacks=[note], progress=False,
-    )  # fmt: skip
+    ).whole()  # fmt: skip
     measured = {"ms": 1e3 * (marks[1] - marks[0]) / repeats, "norm": run.history[-1]["gradient_norm"]}
     if profiler is not None:
         events = {event.key: event.count / 2 for event in profiler.key_averages()}
@@ -261,7 +261,7 @@ def gaussian(device: torch.device, budget: dict[str, Any], grey: np.ndarray, ima
             machine, X, rule=hm.rules.noise_cd(budget["sweeps"], kernel=kernel), updates=10**6,
             batch_size=budget["batch"], optimizer="adam", learning_rate=1e-3, clip_norm=10.0, averaging=0.99,
             device=device, callbacks=[Seconds(budget["grbm"])], progress=False,
-        )  # fmt: skip
+        ).whole()  # fmt: skip
     final = run.averaged_machine
     start = final.random_states(budget["samples"], seed=1)[0]
     states = hm.chains.run(final, kernel, start, budget["sweeps"], seed=2)
@@ -280,7 +280,7 @@ def deep(device: torch.device, budget: dict[str, Any], grey: np.ndarray, images:
             machine, X, rule=hm.rules.centred(hm.rules.pcd(5, chains=budget["batch"])), updates=10**6,
             batch_size=budget["batch"], learning_rate=0.01, averaging=0.999, device=device,
             callbacks=[Seconds(budget["deep"])], progress=False,
-        )  # fmt: skip
+        ).whole()  # fmt: skip
     final = run.averaged_machine
     start = run.rule_state[0]
     states = hm.chains.run(final, hm.chains.Gibbs(), start, 500, seed=2)

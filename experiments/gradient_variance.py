@@ -36,7 +36,7 @@ def bars_and_stripes() -> tuple[hm.BoltzmannMachine, torch.Tensor]:
     hm.train(
         machine, X, rule=hm.rules.pcd(1, 1000), updates=10_000, batch_size=len(X), learning_rate=0.1,
         schedule="cosine",
-    )  # fmt: skip
+    ).whole()  # fmt: skip
     return machine, X
 
 

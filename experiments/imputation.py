@@ -51,7 +51,7 @@ def trained(out: Path) -> hm.BoltzmannMachine:
         machine, hm.data.Rows.of(grey).encoded(hm.data.Scale()), transform=hm.data.bernoulli_binarise,
         rule=hm.rules.centred(hm.rules.pcd(1, chains=100)), updates=SETTINGS["updates"], batch_size=100,
         learning_rate=0.05, schedule="linear", averaging=0.999, seed=0, run_dir=out / "rbm", resume=True,
-    )  # fmt: skip
+    ).whole()  # fmt: skip
     return run.averaged_machine
 
 

@@ -167,7 +167,7 @@ def learn(X: Tensor, coupling: hm.edges.Coupling, rule: str) -> tuple[Tensor, fl
     machine = hm.BoltzmannMachine([hm.Spin(X.shape[1])], {(0, 0): coupling})
     made = hm.rules.pcd(1, CHAINS) if rule == "pcd" else hm.rules.pseudo_likelihood()
     wall, cpu = time.perf_counter(), time.process_time()
-    hm.train(machine, X.float(), rule=made, batch_size=len(X), progress=False, **RULES[rule])
+    hm.train(machine, X.float(), rule=made, batch_size=len(X), progress=False, **RULES[rule]).whole()
     seconds = time.perf_counter() - wall, time.process_time() - cpu
     return machine.couplings[0].matrix().detach().double(), *seconds
 

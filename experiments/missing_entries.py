@@ -47,7 +47,7 @@ def test_likelihood(X: np.ndarray, test: torch.Tensor, seed: int, updates: int) 
         machine, X, rule=hm.rules.pcd(), updates=updates, batch_size=SETTINGS["batch_size"],
         learning_rate=SETTINGS["learning_rate"], schedule=SETTINGS["schedule"],
         averaging=SETTINGS["averaging"], seed=seed, progress=False,
-    )  # fmt: skip
+    ).whole()  # fmt: skip
     return float(hm.likelihood.exact_log_likelihood(run.averaged_machine.double(), test).mean())
 
 
@@ -63,7 +63,7 @@ def bias(digits: np.ndarray) -> dict[str, dict[str, float]]:
     hm.train(
         machine, digits, rule=hm.rules.pcd(), updates=1500, learning_rate=SETTINGS["learning_rate"],
         schedule=SETTINGS["schedule"], progress=False,
-    )  # fmt: skip
+    ).whole()  # fmt: skip
     hamiltonian = machine.double().hamiltonian()
     generator = torch.Generator().manual_seed(0)
 

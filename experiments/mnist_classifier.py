@@ -91,9 +91,7 @@ def main() -> None:
             validation=drawn(held_out[:1], torch.Generator().manual_seed(seed)),
             metrics={"error": lambda machine, _, grey=held_out: float(errors(machine, grey).mean())},
             callbacks=[best], seed=seed, progress=False,
-        )  # fmt: skip
-        if run.status == "interrupted":
-            return
+        ).whole()  # fmt: skip
         seconds = time.process_time() - started
         curve = [round(float(each["error"]), 4) for each in run.history if "error" in each]
         found = {

@@ -183,7 +183,7 @@ def main() -> None:
             optimizer=optimizer, learning_rate=learning_rate,
             schedule="cosine" if budget["epochs"] else "constant", clip_norm=10.0, averaging=0.99,
             seed=arguments.seed, device=arguments.device, callbacks=[timer], progress=False,
-        )  # fmt: skip
+        ).whole()  # fmt: skip
         final = run.averaged_machine
         images = sample(
             final,

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from ucd_common import earlier, figure, normal_machine, parser, require_whole, write
+from ucd_common import earlier, figure, normal_machine, parser, write
 
 import harmonium as hm
 
@@ -86,8 +86,7 @@ def learn(
             machine, X, rule=rule, updates=every, batch_size=budget.rows, learning_rate=budget.rate,
             schedule=falling if budget.fair else "constant", rule_state=state, seed=number,
             record_every=max(1, every // 5), progress=False,
-        )  # fmt: skip
-        require_whole(run)
+        ).whole()  # fmt: skip
         state = run.rule_state
         seconds += time.process_time() - started
         partition = hm.likelihood.ais(machine, 100, budget.temperatures, data=base, seed=0)

@@ -49,7 +49,7 @@ def main() -> None:
             batch_size=100,
             learning_rate=rate,
             progress=False,
-        )
+        ).whole()
         record[name] = discrete(machine)
         print(name, json.dumps(record[name], indent=1), flush=True)
     machine = hm.BoltzmannMachine([hm.Gaussian(16), hm.Bernoulli(8)], seed=0)

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from ucd_common import earlier, figure, normal_machine, parser, require_whole, write
+from ucd_common import earlier, figure, normal_machine, parser, write
 
 import harmonium as hm
 from harmonium.learning import Task
@@ -95,8 +95,7 @@ def learn(name: str, seed: int, sets: dict[str, torch.Tensor], updates: int) -> 
             run = hm.train(
                 machine, sets["train"], rule=rule, updates=every, batch_size=ROWS, learning_rate=rate,
                 rule_state=state, seed=step + updates * seed, record_every=every,
-            )  # fmt: skip
-            require_whole(run)
+            ).whole()  # fmt: skip
             state = run.rule_state
             seconds += time.process_time() - started
             step += every

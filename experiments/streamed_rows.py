@@ -71,7 +71,7 @@ def train(path: str, rows: int, batch: int) -> None:
             progress=False,
             distributed="auto",
             shards=4,
-        )
+        ).whole()
         seconds = time.process_time() - begun[0], time.perf_counter() - begun[1]
     v = torch.from_numpy(np.array(X[:1000])).float()
     score = float(hm.likelihood.pseudo_log_likelihood(machine, v, seed=0).mean())

@@ -171,7 +171,7 @@ def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> d
         follow = Follow(at, look)
         hm.train(machine, data.X, rule=hm.rules.tap(max_sweeps=budget.get("max_sweeps", 100)),
                  updates=updates, callbacks=[follow], learning_rate=budget["learning_rate"],
-                 **SHARED)  # fmt: skip
+                 **SHARED).whole()  # fmt: skip
         machine.metadata = {"data": {"image_shape": data.shape}}
         machine.save(out / f"machine-{n}.safetensors", overwrite=True)
         result[str(n)] = follow.records
@@ -229,7 +229,7 @@ def race(data: Data, budget: dict[str, Any], racers: list[str], out: Path) -> di
             at, lambda update: surrogates(update.machine, data, budget), 60 * budget["race_minutes"]
         )
         hm.train(machine, data.X, rule=RACERS[name](), updates=10_000_000, record_every=1000,
-                 callbacks=[follow], learning_rate=0.05, **SHARED)  # fmt: skip
+                 callbacks=[follow], learning_rate=0.05, **SHARED).whole()  # fmt: skip
         result[name] = follow.records
         axis.plot(
             [r["cpu_seconds"] for r in follow.records], [r["ais"] for r in follow.records], ".-", label=name
@@ -266,7 +266,7 @@ def adatap(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
             rule = recipe(tolerance=None, max_sweeps=sweeps, damping=0.5)
             print(rule, flush=True)
             hm.train(machine, X, rule=rule, updates=updates, callbacks=[follow],
-                     learning_rate=0.05, **SHARED)  # fmt: skip
+                     learning_rate=0.05, **SHARED).whole()  # fmt: skip
             last = follow.records[-1]
             result[f"{name}, {sweeps} sweeps"] = {
                 "cpu_an_update": last["cpu_seconds"] / last["step"],
@@ -299,7 +299,7 @@ def deep(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
             lambda update: surrogates(update.machine, data, budget),
         )
         hm.train(machine, data.X, rule=hm.rules.tap(max_sweeps=100), updates=total, callbacks=[follow],
-                 learning_rate=rate / 5, **SHARED)  # fmt: skip
+                 learning_rate=rate / 5, **SHARED).whole()  # fmt: skip
         records = [{"step": 0, "cpu_seconds": 0.0, **before}, *follow.records]
         result[name] = records
         for part, style in (("tap", "-"), ("tap_train", "--")):

@@ -38,12 +38,6 @@ def normal_machine(visible: int, hidden: int, std: float, generator: torch.Gener
     return machine
 
 
-def require_whole(run: hm.TrainingRun) -> None:
-    """Ends the script where a signal ended the training: half a run is no result."""
-    if run.status == "interrupted":
-        raise SystemExit(f"interrupted after {run.updates} updates; the same command runs what is missing")
-
-
 def figure(columns: int, rows: int = 1) -> tuple[Figure, Any]:
     """An empty figure and its axes, rows by columns."""
     made = Figure(figsize=(4.6 * columns, 3.6 * rows), layout="constrained")

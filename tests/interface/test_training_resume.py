@@ -250,6 +250,22 @@ def test_a_signal_finishes_the_update_saves_and_returns(number: signal.Signals, 
     assert_same(run(None), run(tmp_path, resume=True))
 
 
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_half_a_run_is_not_taken_for_a_whole_one(number: signal.Signals, raised: type) -> None:
+    assert (done := run(None)).whole() is done
+
+    def once(update: Update) -> None:
+        if update.step == 12:
+            signal.raise_signal(number)
+
+    half = run(None, callbacks=[once])
+    with pytest.raises(raised) as caught:
+        half.whole()
+    assert raised is KeyboardInterrupt or caught.value.code == 128 + signal.SIGTERM
+
+
 def test_a_second_control_c_stops_at_once(tmp_path: Path) -> None:
     handler = signal.getsignal(signal.SIGINT)
 

@@ -26,15 +26,17 @@ def test_normal_noise_is_normal(n):
     assert stats.kstest(x.double().numpy(), "norm").pvalue > FAILURE_RATE
 
 
-def test_neighbouring_chunks_and_calls_are_not_correlated():
-    """Lagged products over chunk borders and between calls; the normal limit holds to far below the rate."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_neighbouring_chunks_and_calls_are_not_correlated(dtype):
+    """Lagged products in and over chunks and between calls; the normal limit holds to far below the rate."""
     generator = torch.Generator().manual_seed(0)
-    first = _random.uniform((1 << 20,), generator, torch.float64) - 0.5
-    second = _random.uniform((1 << 20,), generator, torch.float64) - 0.5
-    chunk = 1 << 18
-    for a, b in ((first, second), (first[:-1], first[1:]), (first[:-chunk], first[chunk:])):
+    first = _random.uniform((1 << 20,), generator, dtype).double() - 0.5
+    second = _random.uniform((1 << 20,), generator, dtype).double() - 0.5
+    lags = (1, 2, *(_random._CHUNK * times // 2 for times in (1, 2, 3, 4, 64)))
+    pairs = [(first, second), *((first[:-lag], first[lag:]) for lag in lags)]
+    for a, b in pairs:
         z = float((a * b).sum() / (len(a) ** 0.5 / 12))
-        assert abs(z) < stats.norm.isf(FAILURE_RATE / 6)
+        assert abs(z) < stats.norm.isf(FAILURE_RATE / (2 * len(pairs)))
 
 
 def test_bits_do_not_depend_on_the_number_of_threads():

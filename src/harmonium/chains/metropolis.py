@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import Hamiltonian, Part, put, taken
+from harmonium.machine import Hamiltonian, Part
 
 
 @final
@@ -44,15 +44,15 @@ class Metropolis(Kernel):
                 continue
             field = hamiltonian.field(part, moved)
             layer, theta = hamiltonian.kind(part), hamiltonian.theta(part)
-            now = taken(part, moved[l])
+            now = part.taken(moved[l])
             proposal = self._propose(hamiltonian, part, now, generator)
-            proposal = taken(part, hamiltonian.hold(l, put(part, proposal, moved[l])))
+            proposal = part.taken(hamiltonian.hold(l, part.put(proposal, moved[l])))
             # Normalisers cancel in the difference.
             gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
             accept = metropolis_test(gain, generator)
             accepted.append(accept.float().mean())
             by_unit = torch.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
-            moved[l] = put(part, by_unit.flatten(-2), moved[l])
+            moved[l] = part.put(by_unit.flatten(-2), moved[l])
             if l in hamiltonian.graph.summed:
                 fields[l] = field
         return Step(moved, fields, {"acceptance": torch.stack(accepted).mean() if accepted else 1.0})

@@ -20,6 +20,21 @@ _AT_ONCE = 8  # rows of y that one pass over the sums takes in
 
 
 @jit
+def uniform(first: int, last: int, width: int, key: Any, out: Any) -> None:
+    """Uniform variates; a row is the next ``width`` numbers, an even number, of ``out`` (numbers,)."""
+    state = stream()
+    for row in range(first, last):
+        seed(state, key, row)
+        end = min((row + 1) * width, len(out))
+        even = end - (end - row * width) % 2
+        fill(out[row * width : even], state)
+        if even < end:
+            two = room_for(2)
+            fill(two, state)
+            out[even] = two[0]
+
+
+@jit
 def draw(
     first: int, last: int, fields: Any, bias: Any, gain: Any, low: Any, key: Any, mirrored_from: int, x: Any
 ) -> None:

@@ -16,7 +16,7 @@ from harmonium.couplings.maximal import Maximal
 from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
 from harmonium.couplings.rejection import Rejection
-from harmonium.machine import Hamiltonian, Part, States, put
+from harmonium.machine import Hamiltonian, Part, States
 
 Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
 
@@ -130,7 +130,7 @@ class Gibbs(PairKernel):
                 for part in parts
             ]
             for part, x in zip(parts, draw(number, parts, fields), strict=True):
-                states[part.layer] = hamiltonian.hold(part.layer, put(part, x, states[part.layer]))
+                states[part.layer] = hamiltonian.hold(part.layer, part.put(x, states[part.layer]))
         if self.jumps is not None and not hamiltonian.fixes(0):
             if len(states) != 2 or not hamiltonian.graph.is_chain or hamiltonian.held is not None:
                 raise ValueError("jumps: expected a free machine with one visible and one hidden layer")

@@ -210,8 +210,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         self._progress = Progress(rule.name, run.rule_state, built[0])
         self.history_ += [{**record, "step": record["step"] + self.n_updates_} for record in run.history]
         self.n_updates_ += run.updates
-        if run.status == "interrupted":
-            raise KeyboardInterrupt
+        run.whole()
         if rise is not None and run.status == "completed":
             rise.warn(type(self).__name__, run.updates)
 

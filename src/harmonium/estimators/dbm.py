@@ -122,8 +122,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
                 device=self.device,
                 progress=self.verbose > 0,
             )
-            if runs[-1].status == "interrupted":
-                raise KeyboardInterrupt
+            runs[-1].whole()
 
     @property
     def _n_features_out(self) -> int:

@@ -19,7 +19,7 @@ from harmonium.chains import Gibbs, advance, captured, complete
 from harmonium.distributed import SHARDS, Distributed, Shards, as_shards
 from harmonium.layers import Theta
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_, put
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 from harmonium.machine.hamiltonian import Couplings
 from harmonium.products import agree
 
@@ -235,7 +235,7 @@ def _anneal_on(
         for part in path.graph.backwards:
             l = part.layer
             field = fields[l] if l in fields else target.field(part, states)
-            states[l] = put(part, path.sample(part, field.mul_(following), generator), states[l])
+            states[l] = part.put(path.sample(part, field.mul_(following), generator), states[l])
     return total, states
 
 

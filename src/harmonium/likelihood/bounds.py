@@ -13,7 +13,7 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.likelihood.ais import schedule
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian, put, taken
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import naive
 
 _ROWS = 4096
@@ -131,8 +131,8 @@ def _clamped_weights(
             states[l] = hamiltonian.sample(l, after, generator)
         for part in parts:
             l = part.layer
-            field = torch.lerp(taken(part, base[l]), hamiltonian.field(part, states), following)
-            states[l] = put(part, hamiltonian.sample(part, field, generator), states[l])
+            field = torch.lerp(part.taken(base[l]), hamiltonian.field(part, states), following)
+            states[l] = part.put(hamiltonian.sample(part, field, generator), states[l])
     weights = total.view(len(v), chains).logsumexp(-1) - log(chains)
     if not bool(torch.isfinite(weights).all()):
         raise ValueError(

@@ -3,7 +3,7 @@
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
-from harmonium.machine.hamiltonian import Hamiltonian, States, put, taken
+from harmonium.machine.hamiltonian import Hamiltonian, States
 from harmonium.machine.initialisation import (
     fit_,
     fit_states_,
@@ -45,9 +45,7 @@ __all__ = [
     "logistic_biases_",
     "normal_",
     "orthogonal_",
-    "put",
     "rebuilt",
-    "taken",
     "visible_for",
     "visible_from_data_",
     "visible_layers",

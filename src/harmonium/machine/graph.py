@@ -31,6 +31,14 @@ class Part(NamedTuple):
     columns: Tensor | None = None
     units: Layer | None = None
 
+    def taken(self, states: Tensor) -> Tensor:
+        """Its columns from the state of its layer."""
+        return states if self.columns is None else states.index_select(-1, self.columns)
+
+    def put(self, x: Tensor, states: Tensor) -> Tensor:
+        """The state of its layer with its columns written over by x; other columns are kept."""
+        return x if self.columns is None else states.index_copy(-1, self.columns, x)
+
 
 class Joint(NamedTuple):
     """An edge as one of its layers sees it.

@@ -384,13 +384,3 @@ class Hamiltonian:
             return self.thetas[layer]
         theta = self.thetas[layer.layer]
         return theta if layer.columns is None else tuple(p[..., layer.columns] for p in theta)
-
-
-def put(part: Part, x: Tensor, states: Tensor) -> Tensor:
-    """The state of a layer with the columns of a part written over by x; other columns are kept."""
-    return x if part.columns is None else states.index_copy(-1, part.columns, x)
-
-
-def taken(part: Part, states: Tensor) -> Tensor:
-    """The columns of a part from the state of its layer."""
-    return states if part.columns is None else states.index_select(-1, part.columns)

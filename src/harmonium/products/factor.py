@@ -82,8 +82,9 @@ class Factor:
 class RowProducts:
     """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
 
-    Where x is zero in most places the rows of y that it picks are summed. Elsewhere small batches wait for
-    each other, and where x or y are whole numbers the other is split into ``MEANS`` digits.
+    Where x is zero in most places the rows of y that it picks are summed. Elsewhere, unless torch multiplies,
+    small batches wait for each other, and where x or y are whole numbers the other is split into ``MEANS``
+    digits.
 
     Args:
         like: a tensor of the shape (k, n), type and device of the sum.
@@ -105,7 +106,7 @@ class RowProducts:
             weight: a number, or one for each row (rows,).
         """
         if not large(x.t(), y):
-            self.grow(product(x.t(), _weighted(y, weight)))
+            self._add_at_once(x, y, weight)
             return
         if few(x, choice().sparse):
             if self._total is None:
@@ -118,7 +119,10 @@ class RowProducts:
                 if whole is not None:
                     self._wait((way, whole.zero), whole.entries, others, weight)
                     return
-        self._wait(("real", 0), x, y, weight)
+        if choice().library == "torch":
+            self._add_at_once(x, y, weight)
+        else:
+            self._wait(("real", 0), x, y, weight)
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""
@@ -129,6 +133,15 @@ class RowProducts:
         """The sum."""
         self._flush()
         return torch.zeros_like(self._like) if self._total is None else self._total
+
+    def _add_at_once(self, x: Tensor, y: Tensor, weight: float | Tensor) -> None:
+        """Adds where the sum stands, which torch does without a copy of any row."""
+        if isinstance(weight, Tensor):
+            y, weight = _weighted(y, weight), 1.0
+        if self._total is None:  # beta = 0: what stands there is not read
+            self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
+        else:
+            self._total.addmm_(x.t(), y, alpha=weight)
 
     def _wait(self, way: tuple[str, int], x: Tensor, y: Tensor, weight: float | Tensor) -> None:
         """Copies rows to where they wait for others, or multiplies them where they are many."""

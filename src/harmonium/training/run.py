@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -42,3 +43,19 @@ class TrainingRun:
     rule_state: Any = field(repr=False)
     metrics: dict[str, float]
     signal: int | None = None
+
+    def whole(self) -> TrainingRun:
+        """This run, where no signal cut it short: what a script of several runs has to know.
+
+        A first Ctrl-C or SIGTERM ends a training between two updates, and a loop over seeds would go on with
+        the next one, half a run among its results: ``run = hm.train(...).whole()``.
+
+        Raises:
+            KeyboardInterrupt: after a Ctrl-C.
+            SystemExit: after a SIGTERM, with the status of a process that it ended, 143.
+        """
+        if self.status != "interrupted":
+            return self
+        if self.signal == signal.SIGTERM:
+            raise SystemExit(128 + signal.SIGTERM)
+        raise KeyboardInterrupt
