@@ -50,7 +50,7 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
     on_cpu = generator.device.type == "cpu" and dtype is torch.float32
     if not (serving.COMPILED and on_cpu and prod(shape) >= _SMALL):
         return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
-    noise = torch.empty(tuple(shape))
+    noise = torch.empty(tuple(shape), dtype=dtype, device=generator.device)
     chunks = -(-noise.numel() // _CHUNK)
     serving.over_rows("uniform", chunks, _CHUNK, key(generator), noise.view(-1))
     return noise

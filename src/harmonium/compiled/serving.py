@@ -136,7 +136,7 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
         key: of the noise.
         mirrored_from: if not 0, row mirrored_from + i mirrors the noise of row i.
     """
-    x = torch.empty(field.shape)
+    x = field.new_empty(field.shape)
     over_rows("draw", len(field), field.contiguous(), *units_of([bias], [values]), key, mirrored_from, x)
     return x
 

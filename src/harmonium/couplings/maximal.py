@@ -57,8 +57,8 @@ class Maximal(BlockCoupling):
     def _compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
         units = serving.units_of([p.hamiltonian.theta(part)[0] for part in p.parts], p.values)
         widths = [field.shape[1] for field in p.fields]
-        x, y = torch.empty(2 * p.rows, sum(widths)).chunk(2)
-        tries = torch.empty(p.rows, dtype=torch.int64)
+        x, y = p.fields[0].new_empty(2 * p.rows, sum(widths)).chunk(2)
+        tries = x.new_empty(p.rows, dtype=torch.int64)
         serving.over_rows("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
         if len(widths) == 1:  # the halves of one tensor
             return Coupled([x], [y], tries)

@@ -57,7 +57,7 @@ class Digits:
         tiles = [Tiles(k + zeros, n) for _ in range(digits)]
         words = [each.words for each in tiles]
         columns, rows = words[0].shape[:2]
-        unit = torch.empty(n)
+        unit = y.new_empty(n)
         if transposed:
             serving.over_tiles("largest_of_rows", n, y, unit)
         else:
@@ -134,8 +134,8 @@ def work() -> bool:
     """Whether products of bytes are there and right, and compiled code is."""
     if not (COMPILED and serves(256, 70)):
         return False
-    x = torch.tensor([[127.0, 127, 1, 0], [-128, -128, 127, 127]]).repeat(9, 64)
-    y = torch.tensor([[127.0, 1, -127], [127, 0, 127]]).repeat(128, 24)[:, :70]
+    x = torch.tensor([[127.0, 127, 1, 0], [-128, -128, 127, 127]]).float().repeat(9, 64)
+    y = torch.tensor([[127.0, 1, -127], [127, 0, 127]]).float().repeat(128, 24)[:, :70]
     whole, truth = whole_numbers(x), x @ y
     try:
         # Older processors add up in 16 bits, which these do not fit.

@@ -55,7 +55,7 @@ class Factor:
         self._met[transposed] += len(x)
         expected = self._met[transposed] + len(x)
         if (not transposed or expected >= _TRANSPOSED) and few(x, choice().sparse):
-            return add_rows(x, self._made("rows", transposed), torch.zeros(len(x), y.shape[1]))
+            return add_rows(x, self._made("rows", transposed), x.new_zeros(len(x), y.shape[1]))
         if expected >= (choice().digits_from or inf):
             whole = whole_numbers(x)
             if whole is not None and serves(*y.shape):
