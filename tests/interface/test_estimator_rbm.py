@@ -276,14 +276,17 @@ def test_clone_keeps_the_settings_only():
     assert same_bits(copy.fit(PICTURES), rbm)
 
 
-def test_interrupted_fit_raises_and_keeps_what_was_learnt():
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_interrupted_fit_raises_and_keeps_what_was_learnt(number, raised):
     def interrupt(step, total):
         if step == 3:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         return 1.0
 
     rbm = small(schedule=interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(raised):
         rbm.fit(PICTURES)
     assert rbm.n_updates_ == 4
     assert np.isfinite(rbm.score(PICTURES))

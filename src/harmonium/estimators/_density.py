@@ -66,7 +66,8 @@ class DensityEstimator(BoltzmannEstimator):
             ValueError: a parameter out of range, a row or a column of missing cells only, or values that the
                 visible units do not take.
             TrainingDiverged: something is no longer finite; a smaller learning rate may help.
-            KeyboardInterrupt: after Ctrl-C or SIGTERM; the estimator keeps what it has learnt.
+            KeyboardInterrupt: after Ctrl-C; the estimator keeps what it has learnt.
+            SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
         """
         return self._learn(X, sample_weight, again=self.warm_start and hasattr(self, "machine_"), whole=True)
 

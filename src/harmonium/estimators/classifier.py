@@ -148,7 +148,8 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             ValueError: a parameter out of range, a row or a column of missing cells only, values that the
                 visible units do not take, or y that is no classes.
             TrainingDiverged: something is no longer finite; a smaller learning rate may help.
-            KeyboardInterrupt: after Ctrl-C or SIGTERM; the estimator keeps what it has learnt.
+            KeyboardInterrupt: after Ctrl-C; the estimator keeps what it has learnt.
+            SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
         """
         self._validate_params()
         share = {"discriminative": 0.0, "joint": 1.0}.get(self.objective, self.joint)
