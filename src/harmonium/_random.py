@@ -46,14 +46,17 @@ def as_generator(seed: int | torch.Generator, device: torch.device | None = None
 
 
 def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Uniform noise in [0, 1), on the generator's device; float32 noise has 24 bits, float64 noise 53."""
+    """Uniform noise in [0, 1), on the generator's device; float32 noise has 24 bits, float64 noise 53.
+
+    Compiled noise lies inside the interval: it has odd multiples of 2^-24.
+    """
+    size = prod(shape)
     on_cpu = generator.device.type == "cpu" and dtype is torch.float32
-    if not (serving.COMPILED and on_cpu and prod(shape) >= _SMALL):
+    if not (serving.COMPILED and on_cpu and size >= _SMALL):
         return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
-    noise = torch.empty(tuple(shape), dtype=dtype, device=generator.device)
-    chunks = -(-noise.numel() // _CHUNK)
-    serving.over_rows("uniform", chunks, _CHUNK, key(generator), noise.view(-1))
-    return noise
+    noise = torch.empty(size + size % 2, dtype=dtype, device=generator.device)  # a word makes two numbers
+    serving.over_rows("uniform", -(-size // _CHUNK), _CHUNK, key(generator), noise)
+    return noise[:size].view(tuple(shape))
 
 
 def normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:

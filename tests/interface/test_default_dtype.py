@@ -13,7 +13,7 @@ torch.set_default_dtype(torch.float64)
 single = torch.float32
 rules = [hm.rules.pcd(), hm.rules.ucd(chains=20, max_steps=20), hm.rules.mean_field_pcd()]
 machines = {
-    "products that are measured first, and in digits": [hm.Bernoulli(300), hm.Spin(200)],
+    "products, which are measured first": [hm.Bernoulli(300), hm.Spin(200)],
     "chains one by one": [hm.Gaussian(4), hm.Bernoulli(6)],
     "large draws": [hm.Gaussian(60), hm.Bernoulli(50), hm.Categorical(40, 3)],
 }

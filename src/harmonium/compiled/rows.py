@@ -21,17 +21,11 @@ _AT_ONCE = 8  # rows of y that one pass over the sums takes in
 
 @jit
 def uniform(first: int, last: int, width: int, key: Any, out: Any) -> None:
-    """Uniform variates; a row is the next ``width`` numbers, an even number, of ``out`` (numbers,)."""
+    """Uniform variates; a row is the next ``width`` numbers of ``out``, (numbers,); both are even."""
     state = stream()
     for row in range(first, last):
         seed(state, key, row)
-        end = min((row + 1) * width, len(out))
-        even = end - (end - row * width) % 2
-        fill(out[row * width : even], state)
-        if even < end:
-            two = room_for(2)
-            fill(two, state)
-            out[even] = two[0]
+        fill(out[row * width : (row + 1) * width], state)
 
 
 @jit

@@ -151,9 +151,9 @@ def _checked(what: Choice) -> Choice:
 def measure() -> Choice:
     """Times the ways to a product, and what it costs to split a matrix into digits."""
     generator = torch.Generator().manual_seed(0)
-    noise = [torch.rand(shape, generator=generator).float() for shape in ((_ROWS, _INNER), (_ROWS, _OUTER))]
-    x, means = (noise[0] < 0.5).float(), noise[1]
+    x = (torch.rand(_ROWS, _INNER, generator=generator) < 0.5).float()
     y = torch.randn(_INNER, _OUTER, generator=generator).float()
+    means = torch.rand(_ROWS, _OUTER, generator=generator).float()
     ways: dict[str, Callable[[], object]] = {}
     for each in dense.LIBRARIES:
         if dense.works(each):
