@@ -10,8 +10,7 @@ from torch import Tensor
 
 from harmonium.machine.hamiltonian import Hamiltonian
 from harmonium.products import RowProducts
-
-_LOT = 128  # rows
+from harmonium.products.dense import lots, sum_of_lots
 
 
 @final
@@ -105,7 +104,10 @@ class Statistics:
     def add_terms(self, layer: int, terms: Sequence[Tensor], weight: Tensor) -> None:
         """Adds Σ_rows weight · t_l, with weights (batch,) and t_l in the order of ``thetas``."""
         for total, term in zip(self.thetas[layer], terms, strict=True):
-            _add(total, term, weight)
+            if lots(weight.unsqueeze(-1), term):
+                total.add_(sum_of_lots(weight.unsqueeze(-1), term)[0])
+            else:
+                total.addmv_(term.t(), weight)  # a third of the time of sums of columns
 
     def add_products(
         self, edge: int, x: Tensor, y: Tensor, weight: float | Tensor, more: Tensor | None = None
@@ -126,14 +128,3 @@ class Statistics:
     def means(self) -> list[Tensor]:
         """Copies of the sums of x_l."""
         return [theta[0].clone() for theta in self.thetas]
-
-
-def _add(total: Tensor, rows: Tensor, weight: Tensor) -> None:
-    """Adds Σ_rows weight · row, lot by lot: a sum that takes many rows one by one loses digits in float32."""
-    lots = len(rows) // _LOT
-    if lots > 1:
-        cut = lots * _LOT
-        sums = torch.bmm(weight[:cut].view(lots, 1, _LOT), rows[:cut].view(lots, _LOT, -1))
-        total.add_(sums.sum(0)[0])
-        rows, weight = rows[cut:], weight[cut:]
-    total.addmv_(rows.t(), weight)  # a third of the time of sums of columns

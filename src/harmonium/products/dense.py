@@ -17,6 +17,9 @@ from harmonium.compiled import serving
 
 LIBRARIES: Final = ("torch", "onednn")
 
+_LOT = 128  # rows
+_NARROW = 16  # columns below which some processors' libraries add one row after the other
+
 
 def large(x: Tensor, y: Tensor) -> bool:
     """Whether it matters what multiplies: in float32 on a CPU, outside autograd."""
@@ -35,6 +38,23 @@ def multiply(library: str, x: Tensor, y: Tensor) -> Tensor:
         return x @ y
     result: Tensor = torch.ops.mkldnn._linear_pointwise(x.detach(), y.detach().t(), None, "none", [], "")
     return result
+
+
+def lots(x: Tensor, y: Tensor) -> bool:
+    """Whether xᵀ @ y, over rows, is a sum of so many that it has to be made by ``sum_of_lots``."""
+    return len(x) >= 2 * _LOT and (x.shape[1] < _NARROW or y.shape[1] < _NARROW)
+
+
+def sum_of_lots(x: Tensor, y: Tensor) -> Tensor:
+    """xᵀ @ y over many rows, lot by lot: a sum that takes them one by one loses digits in float32.
+
+    Args:
+        x: (rows, k).
+        y: (rows, n).
+    """
+    cut = len(x) // _LOT * _LOT
+    sums = torch.bmm(x[:cut].unflatten(0, (-1, _LOT)).mT, y[:cut].unflatten(0, (-1, _LOT))).sum(0)
+    return sums.addmm_(x[cut:].t(), y[cut:])
 
 
 @cache

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium.products.calibration import choice
-from harmonium.products.dense import large
+from harmonium.products.dense import large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
 from harmonium.products.digits import EXACT, Digits, Whole, sum_over_rows, whole_numbers
 from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
@@ -138,7 +138,9 @@ class RowProducts:
         """Adds where the sum stands, which torch does without a copy of any row."""
         if isinstance(weight, Tensor):
             y, weight = _weighted(y, weight), 1.0
-        if self._total is None:  # beta = 0: what stands there is not read
+        if lots(x, y):
+            self.grow(sum_of_lots(x, y * weight))
+        elif self._total is None:  # beta = 0: what stands there is not read
             self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
         else:
             self._total.addmm_(x.t(), y, alpha=weight)
