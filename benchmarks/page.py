@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import records, targets
+from benchmarks import primitives, records, targets
 from benchmarks.race import Row, number
 from benchmarks.records import Record
 from benchmarks.suite import BENCHMARKS
@@ -27,7 +27,10 @@ median over rounds, in brackets the quartiles. "÷" is how many times as long a 
 that it is held against: the median over rounds of the ratio within one round. ✓ says that a target is met,
 **✗** that it is missed; before the mark stands the measured value, behind it the target. "plain torch" is the
 same update as one writes it down in torch. "The reference" is a program that was not run here: its time was
-measured once, elsewhere, and is listed [at the end](#reference-programs).
+measured once, elsewhere, and is listed [at the end](#reference-programs). "Its products alone", beside a
+missed target, is what stood there if harmonium made the products that it cannot do without (in float32, or
+fields of three int8 products and statistics of two) at the best speed in the table of products below, and
+all else took no time: a target beyond that is beyond this processor.
 
 **How to run it again.** `make bench` on an idle machine, or `make bench BENCH_ARGS="--threads 2"`: it writes
 the record of the processor that it finds to `benchmarks/records/` and makes this page anew.
@@ -102,12 +105,27 @@ def _summary(found: Sequence[Record]) -> str:
                 elif verdict.met:
                     met += 1
                 else:
-                    missed.append(f"{name}, {target.contestant}: **{verdict.value} ✗** {verdict.wanted}")
+                    line = f"{name}, {target.contestant}: **{verdict.value} ✗** {verdict.wanted}"
+                    missed.append(line + _allowed(record, target))
         lines = [*missed, *(f"{each} (not measured)" for each in absent)]
         count = met + len(missed) + len(absent)
         parts.append(f"**{_label(record)}**: {met} of {count} met" + (", but not:\n" if lines else ".\n"))
         parts += [f"- {line}" for line in lines] + ([""] if lines else [])
     return "\n".join([*parts, *_speedups(found)])
+
+
+def _allowed(record: Record, target: targets.Target) -> str:
+    """What of a target the processor allows: products alone, at the best speed that was measured on it."""
+    if "products" not in record.tables:
+        return ""
+    speeds: dict[bool, float] = {False: 0.0, True: 0.0}
+    for row in record.tables["products"].rows:
+        whole = row.contestant.endswith(primitives.INT8)
+        speeds[whole] = max(speeds[whole], *row.figures.values())
+    fields, statistics = (max(speeds[False], speeds[True] / digits) for digits in (3, 2))
+    row, own = (_row(record, target.benchmark, each) for each in (target.contestant, targets.HARMONIUM))
+    allowed = target.allowed(row, own, fields, statistics)
+    return "" if allowed is None else f" (its products alone: {number(allowed)})"
 
 
 def _speedups(found: Sequence[Record]) -> list[str]:

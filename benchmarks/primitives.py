@@ -17,7 +17,8 @@ PRODUCT_SIZES = (
 NOISE_CASES = tuple(f"{size:,} numbers" for size in NOISE_SIZES)
 PRODUCT_CASES = tuple(f"{m} × {k} × {n}" for m, k, n in PRODUCT_SIZES)
 NOISE_SOURCES = ("harmonium", "torch.rand", "NumPy SFC64")
-PRODUCT_WAYS = ("harmonium", "torch.mm", "one int8 product")
+INT8 = "one int8 product"
+PRODUCT_WAYS = ("harmonium", "torch.mm", INT8)
 
 
 def noise(quick: bool) -> Table:

@@ -181,6 +181,22 @@ def test_the_page_has_processors_side_by_side_and_marks_what_is_missed() -> None
     assert "2.00 times as fast" not in text  # pcd-1-large was not measured
 
 
+def test_the_page_says_what_products_alone_would_allow() -> None:
+    """At 100 and 300 (whole) 10⁹ a second: fields at 100, statistics at 150."""
+    made = record(EPYC, 4.0)
+    name = "10⁹ operations a second"
+    rows = [
+        Row("100 × 784 × 500: torch.mm", figures={name: 90.0}),
+        Row("10 × 16 × 16: one int8 product", figures={name: 3.0}),
+        Row("100 × 784 × 500: one int8 product", figures={name: 300.0}),
+    ]
+    assert "(its products alone" not in page.text([made])
+    made.add(run("2026-01-02T00:00:00Z"), [Table("products", "Products", rows=rows)])
+    milliseconds = 1e3 * 2e-9 * 784 * 500 * (300 / 100 + 200 / 150)
+    told = f"pcd-1-small, plain torch: **0.750 ✗** ≥ 1.8 (its products alone: {3 / milliseconds:.3g})"
+    assert told in page.text([made])
+
+
 def test_the_page_compares_threads_of_one_processor() -> None:
     found = [record(XEON, 2.0), record(XEON, 1.0, threads=2), record(EPYC, 4.0)]
     for each in found:
