@@ -300,7 +300,7 @@ class Coding:
     def _label_states(self, cells: Cells | None, rows: int) -> Tensor:
         assert self.label is not None
         if cells is None:
-            return torch.full((rows, self.label_width), torch.nan, dtype=torch.float64)
+            return torch.full((rows, self.label_width), torch.nan, dtype=torch.float64, device="cpu")
         unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
         return torch.from_numpy(self.label.encode(cells, unknown))
 

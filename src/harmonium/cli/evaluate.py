@@ -282,7 +282,7 @@ def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[
             p, method = probabilities(coding, place, states, "auto", seed)
             own = coding.split(states)[1].argmax(1)
             right += int((p.argmax(1) == own).sum())
-            nats += float(p[torch.arange(len(p)), own].log().sum())
+            nats += float(p[torch.arange(len(p), device="cpu"), own].log().sum())
             known += len(states)
     if known < len(rows):
         notes.append(f"label_accuracy: of the {known} rows that have a label")

@@ -27,7 +27,7 @@ def states_given(coding: Coding, given: Sequence[str], rows: int) -> Tensor | No
     if not given:
         return None
     machine = coding.machine
-    states = torch.full((1, machine.visible_width), torch.nan, dtype=torch.float64)
+    states = torch.full((1, machine.visible_width), torch.nan, dtype=torch.float64, device="cpu")
     for each in given:
         name, equals, value = each.partition("=")
         if not equals:

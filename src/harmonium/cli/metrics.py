@@ -150,7 +150,7 @@ class _Label:
         p, _ = probabilities(self._coding, self._place, X, "auto", self._seed)
         own = X[:, self._place.states].argmax(1)
         self._accuracy = float((p.argmax(1) == own).double().mean())
-        return float(p[torch.arange(len(p)), own].log().mean())
+        return float(p[torch.arange(len(p), device="cpu"), own].log().mean())
 
     def accuracy(self, machine: BoltzmannMachine, X: Tensor) -> float:
         """Of the machine that was asked last."""

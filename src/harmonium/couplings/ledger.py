@@ -114,7 +114,7 @@ def add_signed(
         if not bool(torch.isfinite(field.sum())):  # no whole number says so: let the general way
             into.add(hamiltonian, states, signs * magnitude, summed, fields)
             return
-        rounded = torch.empty(field.shape, dtype=torch.int8)
+        rounded = torch.empty(field.shape, dtype=torch.int8, device="cpu")
         units = serving.units_of(hamiltonian.thetas[l], [layer.two_values])
         key = _random.key(generator)
         serving.over_rows("round_means", len(field), field, *units, key, _SCALE, rounded)

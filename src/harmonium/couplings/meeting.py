@@ -160,7 +160,9 @@ def run_pairs(
             x = both.take(slice(0, rows))
             flips.observe(before, x)
             ledger.add(x, apart, average)
-            met, equal = _met(both, chain, read) if t >= lag else torch.zeros(2, rows, dtype=torch.bool)
+            met, equal = (
+                _met(both, chain, read) if t >= lag else torch.zeros(2, rows, dtype=torch.bool, device="cpu")
+            )
             done = torch.ones_like(met) if t == max_steps else met
             if bool(done.any()):
                 places = _host.chosen(done, device)

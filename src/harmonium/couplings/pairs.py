@@ -42,7 +42,7 @@ def differences(x: Tensor, y: Tensor) -> Tensor:
     """In how many entries two batches of states differ, (rows,)."""
     if not serving.single(x):
         return (x != y).sum(-1)
-    counts = torch.empty(len(x), dtype=torch.int64)
+    counts = torch.empty(len(x), dtype=torch.int64, device="cpu")
     serving.over_rows("count_differences", len(x), x, y, counts)
     return counts
 

@@ -35,7 +35,7 @@ def missing_half(rows: int, image_shape: tuple[int, int], side: str) -> Tensor:
     _checks.positive_int(rows, "rows")
     _checks.one_of(side, "side", SIDES)
     height, width = _shape(image_shape)
-    mask = torch.zeros(height, width, dtype=torch.bool)
+    mask = torch.zeros(height, width, dtype=torch.bool, device="cpu")
     rows_half, columns_half = height // 2, width // 2
     if side == "upper":
         mask[:rows_half] = True

@@ -188,7 +188,9 @@ class Conditional(Generative):
             )
         machine = self._double()
         # A column has one unit, or one in each of the planes that follow each other.
-        rest = torch.tensor([j % self.n_features_in_ not in chosen for j in range(self._ends[-1])])
+        rest = torch.tensor(
+            [j % self.n_features_in_ not in chosen for j in range(self._ends[-1])], device="cpu"
+        )
         hole = by_column(machine, rest.unsqueeze(0), 1).to(v.device)
         hamiltonian = machine.hamiltonian()
         try:

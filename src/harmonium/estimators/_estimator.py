@@ -113,7 +113,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         self.machine_.metadata["encoder"] = self.encoder_.to_dict()
         states = self._start_rows(X, None if label is None else label[1])
         rows = Rows.of(states, self.machine_.dtype, missing=True)
-        self._initialise(rows, weights, as_generator(self._stream("couplings")))
+        self._initialise(rows, weights, as_generator(self._stream("couplings"), self.machine_.device))
         self.history_: list[dict[str, Any]] = []
         self.n_updates_ = 0
         self._progress: Progress | None = None
@@ -173,8 +173,8 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
             return built[0]
 
         count = states.shape[0]
-        scored = torch.arange(count) if judged is None else judged.nonzero().flatten().cpu()
-        kept, validation = torch.arange(count), dict[str, Any]()
+        scored = torch.arange(count, device="cpu") if judged is None else judged.nonzero().flatten().cpu()
+        kept, validation = torch.arange(count, device="cpu"), dict[str, Any]()
         if whole and self.early_stopping:
             kept, validation = self._held_out(states, weights, scored)
         used = len(kept)
@@ -226,7 +226,8 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
             )
         generator = as_generator(self._stream("validation"))
         out = scored[_random.permutation(len(scored), generator)[:held]].sort().values
-        kept = torch.arange(count)[~torch.isin(torch.arange(count), out)]
+        every = torch.arange(count, device="cpu")
+        kept = every[~torch.isin(every, out)]
         per_epoch = -(-len(kept) // min(self.batch_size, len(kept)))
         stopping = EarlyStopping(
             "validation_score", self.n_iter_no_change, restore_best=self.averaging is None

@@ -181,7 +181,7 @@ def encoded(X: Any, encoder: Encoder, layers: Sequence[Layer]) -> Iterator[Tenso
 @torch.no_grad()
 def _any_state(layer: Layer) -> Tensor:
     layer = deepcopy(layer).double().cpu()
-    return layer.mode(torch.zeros(1, layer.width, dtype=torch.float64), layer.reference())
+    return layer.mode(torch.zeros(1, layer.width, dtype=torch.float64, device="cpu"), layer.reference())
 
 
 def decoded(states: Tensor, encoder: Encoder, dtype: Any = np.float64) -> Any:

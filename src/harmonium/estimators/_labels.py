@@ -78,7 +78,7 @@ def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array, name: str =
     if unknown.any():
         received = labels[unknown].tolist()[0]
         raise ValueError(f"{name}: expected the classes {classes.tolist()}, received {received!r}")
-    states = torch.full((len(there), len(classes)), torch.nan, dtype=torch.float64)
+    states = torch.full((len(there), len(classes)), torch.nan, dtype=torch.float64, device="cpu")
     codes = torch.from_numpy(np.searchsorted(classes, labels))
     states[torch.from_numpy(there)] = torch.nn.functional.one_hot(codes, len(classes)).double()
     return states

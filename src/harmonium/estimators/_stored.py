@@ -83,7 +83,7 @@ class Stored(ABC):
 
     def _remember(self, encoder: Encoder) -> None:
         """What a fit leaves beside the machine, of a fit that was elsewhere."""
-        decoded = encoder.decode(torch.zeros(1, self._data_width, dtype=torch.float64))
+        decoded = encoder.decode(torch.zeros(1, self._data_width, dtype=torch.float64, device="cpu"))
         self.n_features_in_ = int(decoded.shape[1])
         if isinstance(encoder, Table) and all(isinstance(name, str) for name in encoder.names):
             self.feature_names_in_ = np.array(encoder.names, dtype=object)

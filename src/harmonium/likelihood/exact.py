@@ -103,7 +103,7 @@ def log2_states_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
         some = {l: n / layers[l].n_units for l, n in zip(graph.visible, row, strict=True) if n}
         sizes = {l: layers[l].log2_states * share for l, share in some.items()}
         each.append(_split(graph, sizes | hidden)[2])
-    return torch.tensor(each, dtype=torch.float64)[which]
+    return torch.tensor(each, dtype=torch.float64, device="cpu")[which]
 
 
 def _alike(patterns: Tensor) -> list[Tensor]:

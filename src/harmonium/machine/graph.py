@@ -243,7 +243,7 @@ def _parts(
             yield Part(l)
             continue
         for units in _colours_of_units(layer, inner[l]):
-            columns = torch.arange(layer.width).view(layer.n_units, -1)[units].flatten()
+            columns = torch.arange(layer.width, device="cpu").view(layer.n_units, -1)[units].flatten()
             yield Part(l, columns, layer.part(units))
 
 

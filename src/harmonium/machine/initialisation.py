@@ -86,7 +86,7 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None
         received = ", ".join(str(machine.layers[l]) for l in machine.visible)
         raise ValueError(f"rows: expected {width} columns for {received}, received {rows.width}")
     weights = _checks.weights(weights, "weights", len(rows))
-    each = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
+    each = torch.ones(len(rows), dtype=torch.float64, device="cpu") if weights is None else weights
     sums: dict[int, list[Tensor]] = {l: [] for l in machine.visible}
     for chunk, part in zip(rows.chunks(_ROWS), torch.split(each, _ROWS), strict=True):
         machine.check_rows(chunk, "rows", missing=rows.missing)
@@ -168,7 +168,10 @@ def from_data_(
     mean, variance = (_columns(machine, gaussian, x).to(machine.device) for x in rows.mean_variance(weights))
     mean, variance = mean.nan_to_num(nan=0.0), torch.where(variance > 0, variance, 1.0)
     kept = min(_OWN, _CROWDED * len(mean) / hidden.n_units)
-    floors = [torch.full((layer.width,), float(getattr(layer, "variance_floor", 0.0))) for layer in layers]
+    floors = [
+        torch.full((layer.width,), float(getattr(layer, "variance_floor", 0.0)), device="cpu")
+        for layer in layers
+    ]
     floor = torch.cat(floors).to(mean)
     own = floor + kept * (variance - floor)
     unit = hidden.moments(torch.zeros_like(hidden.reference()[0]), theta=hidden.reference()).variance.double()

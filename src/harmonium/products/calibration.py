@@ -151,9 +151,9 @@ def _checked(what: Choice) -> Choice:
 def measure() -> Choice:
     """Times the ways to a product, and what it costs to split a matrix into digits."""
     generator = torch.Generator().manual_seed(0)
-    x = (torch.rand(_ROWS, _INNER, generator=generator) < 0.5).float()
-    y = torch.randn(_INNER, _OUTER, generator=generator).float()
-    means = torch.rand(_ROWS, _OUTER, generator=generator).float()
+    x = (torch.rand(_ROWS, _INNER, generator=generator, device="cpu") < 0.5).float()
+    y = torch.randn(_INNER, _OUTER, generator=generator, device="cpu").float()
+    means = torch.rand(_ROWS, _OUTER, generator=generator, device="cpu").float()
     ways: dict[str, Callable[[], object]] = {}
     for each in dense.LIBRARIES:
         if dense.works(each):
@@ -164,7 +164,10 @@ def measure() -> Choice:
         ways["digits"] = lambda: known.times(whole)
         ways["split"] = lambda: digits.Digits(y, digits.EXACT)
     if COMPILED:
-        few, total = x * (torch.rand(x.shape, generator=generator) < 2 * _SHARE), torch.zeros_like(means)
+        few, total = (
+            x * (torch.rand(x.shape, generator=generator, device="cpu") < 2 * _SHARE),
+            torch.zeros_like(means),
+        )
         ways["sparse"] = lambda: sparse.add_rows(few, y, total)
     seconds = _best(ways)
     work = 2e-9 * x.numel() * _OUTER

@@ -46,5 +46,5 @@ class Changes:
     @cached_property
     def _bags(self) -> tuple[Tensor, Tensor]:
         """Where the entries of each row start, and the entries."""
-        starts = torch.searchsorted(self.rows, torch.arange(len(self._dense)))
+        starts = torch.searchsorted(self.rows, torch.arange(len(self._dense), device="cpu"))
         return starts, self._dense[self.rows, self._columns]

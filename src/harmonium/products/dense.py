@@ -69,8 +69,8 @@ def works(library: str) -> bool:
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     ):
         return False
-    x = torch.arange(12, dtype=torch.float32).view(3, 4)
-    y = torch.arange(20, dtype=torch.float32).view(4, 5)
+    x = torch.arange(12, dtype=torch.float32, device="cpu").view(3, 4)
+    y = torch.arange(20, dtype=torch.float32, device="cpu").view(4, 5)
     try:
         return all(torch.equal(multiply(library, x, each), x @ y) for each in (y, y.t().contiguous().t()))
     except (RuntimeError, TypeError, NotImplementedError):

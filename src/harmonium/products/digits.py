@@ -91,7 +91,10 @@ def whole_numbers(x: Tensor) -> Whole | None:
     first = x[:1]
     if not torch.equal(first.to(torch.int8).to(x.dtype), first):  # real numbers show at once
         return None
-    out, wrong = torch.empty(x.shape, dtype=torch.uint8), torch.empty(len(x), dtype=torch.int64)
+    out, wrong = (
+        torch.empty(x.shape, dtype=torch.uint8, device="cpu"),
+        torch.empty(len(x), dtype=torch.int64, device="cpu"),
+    )
     for zero in (0, 128):
         if zero == 0 and bool((first < 0).any()):
             continue
@@ -107,7 +110,7 @@ def sum_over_rows(x: Whole, y: Tensor) -> Tensor:
     for start in range(0, len(y), _LOT):
         entries, others = x.entries[start : start + _LOT], y[start : start + _LOT]
         rows = -(-len(others) // SIZE) * SIZE  # so that there are few shapes
-        across = torch.full((entries.shape[1], rows), x.zero, dtype=torch.uint8)
+        across = torch.full((entries.shape[1], rows), x.zero, dtype=torch.uint8, device="cpu")
         if entries.shape[1] % 8 == len(others) % 8 == 0:
             words = [bytes_.view(torch.int64).numpy().view(np.uint64) for bytes_ in (entries, across)]
             serving.over_tiles("turn", len(others) // 8, *words)
@@ -134,8 +137,8 @@ def work() -> bool:
     """Whether products of bytes are there and right, and compiled code is."""
     if not (COMPILED and serves(256, 70)):
         return False
-    x = torch.tensor([[127.0, 127, 1, 0], [-128, -128, 127, 127]]).float().repeat(9, 64)
-    y = torch.tensor([[127.0, 1, -127], [127, 0, 127]]).float().repeat(128, 24)[:, :70]
+    x = torch.tensor([[127.0, 127, 1, 0], [-128, -128, 127, 127]], device="cpu").float().repeat(9, 64)
+    y = torch.tensor([[127.0, 1, -127], [127, 0, 127]], device="cpu").float().repeat(128, 24)[:, :70]
     whole, truth = whole_numbers(x), x @ y
     try:
         # Older processors add up in 16 bits, which these do not fit.

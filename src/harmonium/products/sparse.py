@@ -48,7 +48,7 @@ def few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
     if not known or int(y.count_nonzero()) * DENSE > y.numel():
         return None
     columns, rows = y.t().nonzero(as_tuple=True)
-    starts = torch.searchsorted(columns, torch.arange(y.shape[1]))
+    starts = torch.searchsorted(columns, torch.arange(y.shape[1], device="cpu"))
     return partial(_sums, rows, starts, y[rows, columns])
 
 

@@ -40,7 +40,7 @@ class Tiles:
         except IndexError:
             self._packed = _packed(k, n).clone()
         self.words, self._sums = _parts(self._packed, k, n)
-        self._zero_points = torch.zeros(n, dtype=torch.int64)
+        self._zero_points = torch.zeros(n, dtype=torch.int64, device="cpu")
 
     def __del__(self) -> None:
         self._spare.append(self._packed)
@@ -85,8 +85,8 @@ def _spare(k: int, n: int) -> list[Tensor]:
 def _packed(k: int, n: int) -> Any:
     """A zero matrix in torch's own layout, None where it has none or another one."""
     try:
-        rows = torch.arange(k).unsqueeze(1)
-        known = ((37 * rows + 101 * torch.arange(n) + rows // 7) % 256 - 128).to(torch.int8)
+        rows = torch.arange(k, device="cpu").unsqueeze(1)
+        known = ((37 * rows + 101 * torch.arange(n, device="cpu") + rows // 7) % 256 - 128).to(torch.int8)
         packed = torch.ops.onednn.qlinear_prepack(known.t().contiguous(), None)
         tiles, tile_rows = -(-n // SIZE), -(-k // SIZE)
         if torch.ops.mkldnn._nbytes(packed) != tiles * SIZE * (tile_rows * SIZE + 4):

@@ -52,7 +52,7 @@ def plane(
         raise ValueError("panels: expected at least one, received none")
     if len(low) != 2 or len(high) != 2 or not (low[0] < high[0] and low[1] < high[1]):
         raise ValueError(f"low, high: expected the corners of a rectangle, received {low} and {high}")
-    axes = [torch.linspace(float(a), float(b), _POINTS) for a, b in zip(low, high, strict=True)]
+    axes = [torch.linspace(float(a), float(b), _POINTS, device="cpu") for a, b in zip(low, high, strict=True)]
     x, y = torch.meshgrid(*axes, indexing="xy")
     grid = torch.stack([x.flatten(), y.flatten()], -1)
     extent = (low[0], high[0], low[1], high[1])

@@ -141,4 +141,4 @@ def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
         raise ValueError(f"noise_deviation: expected data that are at most standardised, received {encoder}")
     if isinstance(encoder.scale, float) or deviation == 0:
         return deviation / encoder.scale if isinstance(encoder.scale, float) else 0.0
-    return deviation / torch.tensor(encoder.scale)
+    return deviation / torch.tensor(encoder.scale, device="cpu")

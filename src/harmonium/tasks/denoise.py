@@ -114,7 +114,7 @@ def denoise(
 
     alone = layer.reference() if data is None else _independent(layer, data)
     parts = []
-    for rows in torch.split(torch.arange(len(noisy)), max(1, _ROWS // chains)):
+    for rows in torch.split(torch.arange(len(noisy), device="cpu"), max(1, _ROWS // chains)):
         seen = _see(channel, layer, noisy[rows], erased[rows])
         if method == "neighbours":
             assert data is not None

@@ -82,7 +82,7 @@ def impute(
     absent = by_column(machine, missing, len(X))
     fill = _FILL[method]
     parts = []
-    for rows in torch.split(torch.arange(len(X)), max(1, _ROWS // draws)):
+    for rows in torch.split(torch.arange(len(X), device="cpu"), max(1, _ROWS // draws)):
         held = X[rows].masked_fill(absent[rows], torch.nan)
         machine.check_rows(torch.where(absent[rows], _uniform_mode(machine), held), "X")
         parts.append(fill(machine, held, draws, sweeps, generator))

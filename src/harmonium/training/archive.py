@@ -63,7 +63,7 @@ def read_archive(file: IO[bytes]) -> Any:
             if key not in storages:
                 content = np.frombuffer(archive.read(f"{folder}data/{key}"), np.uint8)
                 # In memory that torch allocated: results may depend on where a tensor begins.
-                storages[key] = torch.empty(len(content), dtype=torch.uint8)
+                storages[key] = torch.empty(len(content), dtype=torch.uint8, device="cpu")
                 storages[key].numpy()[:] = content
             return storages[key]
 

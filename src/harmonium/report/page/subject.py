@@ -58,7 +58,9 @@ class Subject:
         Raises:
             ValueError: no data are at hand.
         """
-        return self.given[torch.linspace(0, len(self.given) - 1, min(most, len(self.given))).long()]
+        return self.given[
+            torch.linspace(0, len(self.given) - 1, min(most, len(self.given)), device="cpu").long()
+        ]
 
     @property
     def given(self) -> Tensor:
