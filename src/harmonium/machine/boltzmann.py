@@ -184,7 +184,15 @@ class BoltzmannMachine(nn.Module):
 
         Raises:
             TypeError: parameters of 16 bits, which can be kept and saved but not computed with.
+            RuntimeError: inside ``torch.autocast``.
         """
+        kind = self.device.type
+        if torch.is_autocast_enabled(kind):
+            raise RuntimeError(
+                f'machine: expected to compute outside torch.autocast("{kind}"), received a call inside, '
+                "where products lose their digits (log-likelihoods are off by tenths of a nat); write "
+                f'with torch.autocast("{kind}", enabled=False): around it'
+            )
         for name, parameter in self.named_parameters():
             if parameter.dtype not in COMPUTED:
                 raise TypeError(
