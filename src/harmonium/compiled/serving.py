@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
@@ -166,17 +166,20 @@ _POOL: ThreadPoolExecutor
 
 
 def share_out(work: Callable[[int], object], shares: int) -> None:
-    """Runs work(0), …, work(shares - 1) on as many threads as torch uses."""
+    """Runs work(0), …, work(shares - 1) on as many threads as torch uses, this one among them."""
     threads = min(torch.get_num_threads(), shares)
 
     def several(first: int) -> None:
         for share in range(first, shares, threads):
             work(share)
 
-    if threads == 1:
+    others = [_POOL.submit(several, first) for first in range(1, threads)]
+    try:
         several(0)
-    else:
-        list(_POOL.map(several, range(threads)))
+    finally:  # they work on the same arrays
+        wait(others)
+    for each in others:
+        each.result()
 
 
 def _renew_pool() -> None:

@@ -12,16 +12,16 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 
 class _End(torch.autograd.Function):
-    """A number whose gradient is what it was made with; given to ``grad``, that makes torch import sympy."""
+    """A number whose gradients are what it was made with; given to ``grad``, they make torch import sympy."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, gradient: Tensor) -> Tensor:
-        ctx.gradient = gradient
-        return value.new_zeros(())
+    def forward(ctx: Any, gradients: Sequence[Tensor], *values: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return values[0].new_zeros(())
 
     @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
-        return ctx.gradient, None
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.gradients
 
 
 def pullback(
@@ -53,9 +53,10 @@ def pullback(
     ]
     if mapped:
         rest = [name for name in named if name not in pulled]
+        values, own = zip(*mapped, strict=True)
         with torch.enable_grad():
-            ends = [_End.apply(p, g.detach()) for p, g in mapped]  # type: ignore[no-untyped-call]
-        more = torch.autograd.grad(ends, [named[name] for name in rest], allow_unused=True)
+            end = _End.apply([g.detach() for g in own], *values)  # type: ignore[no-untyped-call]
+        more = torch.autograd.grad(end, [named[name] for name in rest], allow_unused=True)
         pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
     return {name: pulled[name] for name in named}
 
