@@ -187,7 +187,7 @@ class BoltzmannMachine(nn.Module):
             RuntimeError: inside ``torch.autocast``.
         """
         kind = self.device.type
-        if torch.is_autocast_enabled(kind):
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             raise RuntimeError(
                 f'machine: expected to compute outside torch.autocast("{kind}"), received a call inside, '
                 "where products lose their digits (log-likelihoods are off by tenths of a nat); write "
