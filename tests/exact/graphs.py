@@ -94,7 +94,8 @@ def make(name: str, scale: float = 0.6, dtype: torch.dtype = torch.float64) -> h
                 p.copy_(scale * torch.randn(p.shape, generator=generator, dtype=dtype))
         for coupling in machine.couplings:
             shape = coupling.weight.shape
-            coupling.fill_(scale * torch.randn(shape, generator=generator, dtype=dtype))
+            W = scale * torch.randn(shape, generator=generator, dtype=dtype)
+            coupling.fill_(coupling.within(W))
     return machine
 
 

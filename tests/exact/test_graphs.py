@@ -230,3 +230,33 @@ def test_rows_observed_in_part(name: str) -> None:
     found = hm.rules.exact().gradient(machine, v, seed=torch.Generator().manual_seed(0)).parameters
     for parameter, gradient in oracle.gradient(v).items():
         np.testing.assert_allclose(found[parameter], gradient, atol=1e-8, err_msg=parameter)
+
+
+def spins_with_couplings_of_their_own() -> hm.Dense:
+    return hm.BoltzmannMachine([hm.Spin(3)], edges=[(0, 0)], visible=[0]).couplings[0]
+
+
+@pytest.mark.parametrize("part", ["whole", "above the diagonal", "an array"])
+def test_couplings_within_a_layer_are_filled_with_a_symmetric_matrix_or_its_upper_half(part) -> None:
+    J = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
+    coupling = spins_with_couplings_of_their_own()
+    coupling.fill_({"whole": J, "above the diagonal": J.triu(), "an array": J.double().numpy()}[part])
+    assert torch.equal(coupling.matrix(), J)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        (torch.ones(3, 3).tril(), ValueError, r"values: expected a symmetric matrix.*adds them up"),
+        (torch.arange(9.0).view(3, 3), ValueError, r"values: expected a symmetric matrix"),
+        (torch.ones(3, 2), ValueError, r"values: expected shape \(3, 3\), received \(3, 2\)"),
+        (0.3, TypeError, r"values: expected a numpy array or torch tensor, received float"),
+        ([[0.0]], TypeError, r"values: expected a numpy array or torch tensor, received list"),
+    ],
+)
+def test_couplings_are_not_filled_with_what_would_be_lost(values, error, message) -> None:
+    coupling = spins_with_couplings_of_their_own()
+    before = coupling.matrix()
+    with pytest.raises(error, match=message):
+        coupling.fill_(values)
+    assert torch.equal(coupling.matrix(), before)

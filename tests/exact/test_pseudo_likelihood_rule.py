@@ -43,7 +43,8 @@ def machine(name: str, seed: int = 5) -> hm.BoltzmannMachine:
                 p.copy_(0.5 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
         for coupling in made.couplings:
             shape = coupling.weight.shape
-            coupling.fill_(0.5 * torch.randn(shape, generator=generator, dtype=torch.float64))
+            W = 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
+            coupling.fill_(coupling.within(W))
     return made
 
 

@@ -447,8 +447,11 @@ TOO_LARGE = {
     "real visible": ([hm.Gaussian(3), hm.Bernoulli(27)], "2^27 "),
     "categorical": ([hm.Categorical(18, 3), hm.Bernoulli(40)], "2^28.53 "),
     "deep": ([hm.Bernoulli(14), hm.Bernoulli(30), hm.Bernoulli(14)], "2^28 "),
-    "real in both parities": ([hm.Gaussian(2), hm.Gaussian(2)], "2^inf |discrete|real units"),
-    "real in both, deep": ([hm.Gaussian(1), hm.Gaussian(2), hm.Spin(2), hm.Gaussian(1)], "2^inf "),
+    "real in both parities": ([hm.Gaussian(2), hm.Gaussian(2)], "received real units|discrete"),
+    "real in both, deep": (
+        [hm.Gaussian(1), hm.Gaussian(2), hm.Spin(2), hm.Gaussian(1)],
+        "received real units",
+    ),
 }
 
 

@@ -208,3 +208,9 @@ def test_booleans_and_their_names_in_a_text_file_are_the_same_values() -> None:
         table = hm.data.Table.fit(fitted)
         assert np.array_equal(table.encode(other), table.encode(fitted))
         assert table.decode(table.encode(other))["b"].tolist() == fitted["b"].tolist()
+
+
+def test_a_file_keeps_an_integer_of_numpy_as_random_state(tmp_path):
+    X = (np.random.default_rng(0).random((60, 4)) < 0.4).astype(float)
+    hm.RBM(3, epochs=1, random_state=np.int64(3)).fit(X).save(tmp_path / "rbm.safetensors")
+    assert hm.RBM.load(tmp_path / "rbm.safetensors").random_state == 3

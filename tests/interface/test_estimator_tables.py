@@ -137,7 +137,7 @@ def test_kinds_by_column():
     assert (
         small(visible={1: "binomial"}, epochs=1).fit([[0, 3], [1, 4], [1, 5]]).encoder_.kinds[1] == "binomial"
     )
-    with pytest.raises(ValueError, match=r"kinds: expected columns among 'age'.* received 'ages'"):
+    with pytest.raises(ValueError, match=r"^visible: expected columns among 'age'.* received 'ages'"):
         small(visible={"ages": "gaussian"}).fit(FRAME)
 
 

@@ -364,4 +364,10 @@ def as_numbers(cells: Cells) -> Array:
 
 def few(values: tuple[Any, ...]) -> str:
     """The first of some values, in words."""
-    return ", ".join(repr(value) for value in values[:5]) + (", …" if len(values) > 5 else "")
+    return ", ".join(map(shown, values[:5])) + (", …" if len(values) > 5 else "")
+
+
+def shown(value: Any) -> str:
+    """A cell's value in words: what a frame has as an integer may be a float here."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return repr(int(value) if isinstance(value, float) and value.is_integer() else value)

@@ -93,9 +93,10 @@ class Rows:
             in_memory = _mapped(X) is None
             fetch = _from_array if in_memory else _from_file
         else:
+            frames = "; hm.RBM and hm.DBM take frames, and hm.data.Table makes arrays of them"
             raise TypeError(
                 f"{name}: expected a numpy array, torch tensor, scipy sparse matrix, memory map or h5py "
-                f"dataset, received {type(X).__name__}"
+                f"dataset, received {type(X).__name__}{frames if hasattr(X, 'columns') else ''}"
             )
         if isinstance(X, (Tensor, np.ndarray)):
             _checks.numeric(X, name)

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from harmonium import _checks
+from harmonium._checks import Numbers
 from harmonium.layers import Layer
 
 
@@ -89,6 +91,25 @@ class Coupling(nn.Module, ABC):
         return values * pattern
 
     @torch.no_grad()
-    def fill_(self, values: Tensor) -> None:
-        """Sets the weights, and those outside the pattern to 0."""
-        self.weight.copy_(self.within(values))
+    def fill_(self, values: Numbers) -> None:
+        """Sets the weights, and those outside the pattern to 0.
+
+        Args:
+            values: W, (width_l, width_m), an array or tensor; of an inner edge the whole, symmetric, or what
+                lies above the diagonal.
+
+        Raises:
+            TypeError: no array or tensor of real numbers.
+            ValueError: another shape, or an inner edge that gives the same pair two values.
+        """
+        W = _checks.tensor(values, "values", self.weight.dtype, self.weight.device)
+        if W.shape != self.weight.shape:
+            raise ValueError(f"values: expected shape {tuple(self.weight.shape)}, received {tuple(W.shape)}")
+        if self.inner and not W.is_meta:
+            below, above = W.tril(-1), W.triu(1).t()
+            if bool(((below != 0) & (below != above)).any()):
+                raise ValueError(
+                    "values: expected a symmetric matrix, or one that is 0 below the diagonal, for couplings "
+                    "in a layer, received one with two values for a pair; values + values.T adds them up"
+                )
+        self.weight.copy_(self.within(W))

@@ -111,7 +111,13 @@ def units_for(
         return [Layer.registry["bernoulli"].plain(X.shape[1])], BINARISE[binarise]
     if isinstance(X, Sheet):
         kinds = None if isinstance(visible, str) and visible == "auto" else visible
-        table = Table.fit(X, kinds, unknown=unknown, weights=weights)
+        try:
+            table = Table.fit(X, kinds, unknown=unknown, weights=weights)
+        except ValueError as error:
+            said = str(error)
+            if not said.startswith("kinds: "):
+                raise
+            raise ValueError(f"visible{said.removeprefix('kinds')}") from error
         return visible_layers(table), table
     rows = Rows.of(X, torch.float64, missing=True)
     empty = rows.mean_variance()[0].isnan()

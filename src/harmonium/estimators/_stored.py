@@ -111,7 +111,8 @@ class Stored(ABC):
             FileExistsError: there is a file, and no ``overwrite``.
         """
         check_is_fitted(self)
-        parameters = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        parameters = {name: x.item() if isinstance(x, np.generic) else x for name, x in given.items()}
         kept = {name: getattr(self, name) for name in self._KEPT if hasattr(self, name)}
         machine: BoltzmannMachine = self.machine_  # type: ignore[attr-defined]
         machine.metadata["estimator"] = {

@@ -169,7 +169,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
                 raise ValueError(
-                    f"y: expected at least two classes, received one class, {self.classes_[0]!r}"
+                    f"y: expected at least two classes, received one class, {self.classes_.tolist()[0]!r}"
                 )
         label = one_hot(labels, there, self.classes_)
         index, weights = counted(weights)

@@ -190,8 +190,10 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
     if states_left > MAX_LOG2_STATES:
         raise ValueError(
             "machine: expected layers that can be summed out beside discrete ones with at most "
-            f"2^{MAX_LOG2_STATES} joint states, received at least 2^{states_left:.4g} "
-            "states (2^inf: real units); use harmonium.likelihood.ais"
+            f"2^{MAX_LOG2_STATES} joint states, received "
+            + ("real units" if states_left == inf else f"at least 2^{states_left:.4g} states")
+            + "; use harmonium.likelihood.ais, or make units that are not joined with each other a layer, "
+            "which is summed out"
         )
     radices = [n for l in enumerated for n in [layers[l].n_states or 0] * len(free[l])]
     count = prod(radices)

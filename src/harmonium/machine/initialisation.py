@@ -32,7 +32,7 @@ def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) 
     generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         W = coupling.weight
-        coupling.fill_(_random.normal(W.shape, generator, W.dtype) * std)
+        coupling.fill_(coupling.within(_random.normal(W.shape, generator, W.dtype) * std))
 
 
 @_checks.renamed("generator", "seed")
@@ -46,7 +46,8 @@ def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Genera
     generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         values = torch.empty_like(coupling.weight)
-        coupling.fill_(nn.init.orthogonal_(values, gain=gain, generator=generator))
+        nn.init.orthogonal_(values, gain=gain, generator=generator)
+        coupling.fill_(coupling.within(values))
 
 
 @_checks.renamed("generator", "seed")

@@ -171,11 +171,11 @@ class Guard:
     def _run_away(self) -> Fault | None:
         if self._plausible():
             return None
-        far = f"{self._shortfall:.3g} times as far below its states as uniform noise would"
+        far = f", whose rows lie {self._shortfall:.3g} times as far below its states as uniform noise would,"
         return Fault(
             "machine",
-            f"the machine has run away from the data, whose rows lie {far}, and its parameters were "
-            f"{self._put_back()}",
+            f"the machine has run away from the data{far if math.isfinite(self._shortfall) else ''} and its "
+            f"parameters were {self._put_back()}",
         )
 
     def _plausible(self) -> bool:
