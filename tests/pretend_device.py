@@ -31,6 +31,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 if torch._C._get_privateuse1_backend_name() != "pretend":  # torch takes one such device in a process
+    # At its first derivative torch starts a thread for each device, after which no fork may differentiate.
+    torch.zeros((), requires_grad=True).clone().backward()
     _setup_privateuseone_for_python_backend("pretend")
 DEVICE = torch.device("pretend", 0)
 
@@ -172,7 +174,8 @@ def pretend_device(exempt: Exempt = lambda error: False) -> Iterator[Counts]:
     swapped = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
-        with mock.patch.object(torch, "Generator", _GeneratorClass), _Mode():
+        one_thread = torch.autograd.set_multithreading_enabled(False)
+        with mock.patch.object(torch, "Generator", _GeneratorClass), one_thread, _Mode():
             yield PretendTensor.counts
     finally:
         torch._C._set_only_lift_cpu_tensors(before)  # type: ignore[attr-defined]

@@ -53,7 +53,7 @@ def test_the_limit_is_above_the_true_distance_where_the_estimate_says_zero() -> 
     machine = hm.BoltzmannMachine([hm.Spin(1), hm.Spin(1)])
     coupling = 1.2
     with torch.no_grad():
-        machine.couplings[0].fill_(coupling)
+        machine.couplings[0].weight.fill_(coupling)
     keep = np.tanh(coupling) ** 2  # of the mean, in every sweep
     steps = torch.arange(30)
     true = torch.from_numpy(keep ** steps.double().numpy() / 2)

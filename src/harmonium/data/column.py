@@ -12,7 +12,16 @@ import numpy as np
 
 from harmonium import _checks
 from harmonium.data._arrays import Array
-from harmonium.data.codings import CODINGS, Coding, coding_from_dict, few, options_of, shown, values_of
+from harmonium.data.codings import (
+    CODINGS,
+    Coding,
+    Labels,
+    coding_from_dict,
+    few,
+    options_of,
+    shown,
+    values_of,
+)
 from harmonium.data.sheet import Cells
 
 COLUMN_KINDS = tuple(CODINGS)
@@ -106,8 +115,8 @@ class Column:
         if wrong.any() and unknown == "error":
             row = int(wrong.argmax())
             received = cells.values[row]
-            count = self.kind == "categorical" and cells.numeric and received >= 0 and received % 1 == 0
-            other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if count else ""
+            labels = isinstance(self.coding, Labels) and cells.numeric and received >= 0 and received % 1 == 0
+            other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if labels else ""
             raise ValueError(
                 f"X: column {self.name!r}: expected {self.coding.expected}, received {shown(received)} "
                 f'at row {row}; correct it, or unknown="missing" takes such cells as missing{other}'
