@@ -156,6 +156,8 @@ def test_csv_labels(tmp_path):
     assert found.labels.dtype == np.int64
     path.write_text("label\n7\n")
     refused(path, "at least one of each")
+    path.write_text("a,b\n")
+    refused(path, "at least one row below the names of columns, received none")
 
 
 def test_csv_numbers_that_are_not_finite_are_left_to_the_reader_of_rows(tmp_path):
@@ -173,7 +175,7 @@ def test_csv_numbers_that_are_not_finite_are_left_to_the_reader_of_rows(tmp_path
         ("1;2\n3;4\n", "line 2, column 1: expected a number, received '3;4'"),
         ("1,2\n3\n", "line 2: expected 2 columns, received 1"),
         ("a,b\n1,2,3\n", "line 2: expected 2 columns, received 3"),
-        ("a,b\n", "received shape (0, 2)"),
+        ("a,b\n", "at least one row below the names of columns"),
         ("\n\n", "received shape (0, 1)"),
         ('1,"2\n', "unexpected end of data"),
     ],

@@ -64,6 +64,8 @@ class DataSet:
         """
         if samples.dtype.kind not in "biuf" and not (names and samples.dtype.kind == "O"):
             raise ValueError(f"samples: expected a numeric or boolean dtype, received {samples.dtype}")
+        if names and len(samples) == 0:
+            raise ValueError("samples: expected at least one row below the names of columns, received none")
         if samples.ndim < 2 or 0 in samples.shape:
             raise ValueError(
                 f"samples: expected (rows, columns) or (rows, ...) with at least one of each, "
