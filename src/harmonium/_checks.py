@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -19,6 +20,8 @@ Numbers = Tensor | NDArray[Any]
 
 # NumPy has no bfloat16; such numbers pass through float32.
 _NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
+
+_WITHIN = frozenset(("harmonium", "joblib", "sklearn", "torch"))  # which wrap what users call
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,6 +98,14 @@ def tensor(value: Numbers, name: str, dtype: torch.dtype, device: torch.device |
     return value.to(device=device, dtype=dtype)
 
 
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the line of the caller's own code that led here: the first outside of this package."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _WITHIN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
 def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function that still takes a keyword by the name that it had in an earlier version.
 
@@ -114,7 +125,7 @@ def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 if new in kwargs:
                     raise TypeError(f"{new}, {old}: expected {new} alone, received both")
                 message = f"{old}: it is called {new} now; write {function.__name__}(..., {new}=...)"
-                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                warn(message, DeprecationWarning)
                 kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
-import warnings
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from harmonium import _checks
 
 _MISSING = ("", "na", "n/a", "<na>", "nan", "null")
 _INFINITIES = ("inf", "infinity")
@@ -32,10 +33,9 @@ def read_csv(path: Path, delimiter: str = ",") -> tuple[Any, None, tuple[str, ..
                 header = [cell.strip() for cell in cells]
                 continue
             if width > 2 and cells == [str(i) for i in range(width)]:
-                warnings.warn(
+                _checks.warn(
                     f"{path}: the first line counts from 0 to {width - 1} and is read as data; if these "
                     "are the names of columns, name them otherwise or leave the line out",
-                    stacklevel=4,
                 )
         if len(cells) != width:
             raise ValueError(f"line {line}: expected {width} columns, received {len(cells)}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
 from harmonium.training import Update
 
@@ -44,10 +44,9 @@ class Rise:
         error = float(late.std()) / len(late) ** 0.5 if len(late) > 1 else 0.0
         share = float(late.mean()) / gain if gain > 0 else 0.0
         if share > _SHARE and float(late.mean()) > _SURE * error:
-            warnings.warn(
+            _checks.warn(
                 f"{name}: what the machine knows of its training rows was still rising when training ended: "
                 f"{share:.0%} of all that it gained came in the second half of {updates} updates; more "
                 "epochs, a larger max_updates or a higher learning_rate take it further",
                 ConvergenceWarning,
-                stacklevel=4,
             )

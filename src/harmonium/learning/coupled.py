@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -178,11 +177,10 @@ def diagnose(meetings: Meetings, prefix: str, max_steps: int | None) -> dict[str
     )
     capped, time, tries, cost = means
     if capped > _MUCH:
-        warnings.warn(
+        _checks.warn(
             f"{capped:.0%} of the pairs were given up after {max_steps} sweeps: the gradient is "
             "biased. Raise max_steps, or lower the learning rate",
             RuntimeWarning,
-            stacklevel=2,
         )
     return {
         f"{prefix}meeting_time": time,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -129,7 +128,7 @@ def ais(
         upper = log_base - log_ratio + 3 * reverse_error
     estimate = LogPartition(value, error, ess, value - 3 * error, upper)
     for doubt in _doubts(estimate, chains):
-        warnings.warn(doubt, RuntimeWarning, stacklevel=3)  # past the wrapper that switches gradients off
+        _checks.warn(doubt, RuntimeWarning)
     return estimate
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.edges import Coupling
 from harmonium.layers import Layer
 from harmonium.machine import storage
@@ -54,10 +54,9 @@ def _finished(folder: Path) -> Path:
             f"path: {folder} is not a file, nor the folder of a run: it holds no {machine.name}"
         )
     if checkpoint.exists() and checkpoint.stat().st_mtime > machine.stat().st_mtime:
-        warnings.warn(
+        _checks.warn(
             f"the run in {folder} went on after it wrote {machine.name} and has not ended: this is the "
             "machine as it was",
-            stacklevel=3,
         )
     return machine
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.gradient import global_norm
 from harmonium.training.plausibility import shortfall, useless
@@ -156,10 +156,9 @@ class Guard:
                 "independent units"
             )
         if words:
-            warnings.warn(
+            _checks.warn(
                 f"training ended, but {words}. A smaller learning_rate or a clip_norm may help",
                 RuntimeWarning,
-                stacklevel=3,
             )
 
     def _not_finite(self) -> Fault | None:

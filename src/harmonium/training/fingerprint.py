@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.schedules import as_schedule, depends_on_total
@@ -99,11 +99,10 @@ def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, sc
     saved = {"precision": "float32", **saved}  # which every run had before there was another
     for name, value in now.items():
         if name == "device" and saved.get(name) != value:
-            warnings.warn(
+            _checks.warn(
                 f"device: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
                 "law but not in the same bits",
                 RuntimeWarning,
-                stacklevel=2,
             )
         elif name != "updates" and saved.get(name) != value:
             raise ValueError(

@@ -8,7 +8,6 @@ import os
 import platform
 import shlex
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,7 +16,7 @@ from typing import Any
 
 import torch
 
-from harmonium import products
+from harmonium import _checks, products
 from harmonium.machine.storage import CHECKPOINT, MACHINE, replace_file
 from harmonium.products.processor import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
@@ -113,9 +112,8 @@ class RunDirectory:
                 # Else the next checkpoint would push the damaged one into the place of the good one.
                 os.replace(path, self.checkpoint)
             if damages:
-                warnings.warn(
+                _checks.warn(
                     f"{damages[0]}; the run goes on from the checkpoint before, of update {state.step}",
-                    stacklevel=3,
                 )
             self.saved_step = state.step
             return
@@ -139,16 +137,15 @@ class RunDirectory:
             raise DamagedCheckpoint(f"{path}: damaged ({reason})") from error
         self._keep_lines(lines)
         if content["threads"] != torch.get_num_threads():
-            warnings.warn(
+            _checks.warn(
                 f"the checkpoint was made with {content['threads']} torch threads and this process has "
                 f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
-                stacklevel=4,
             )
         if content["products"] is not None:
             try:
                 products.repeat(content["products"])
             except ValueError as error:
-                warnings.warn(f"{error}: the run goes on, but not bit for bit", stacklevel=4)
+                _checks.warn(f"{error}: the run goes on, but not bit for bit")
 
     def write_config(self) -> None:
         """Write ``config.json``: the settings, the versions of what runs them, and the process."""
@@ -240,9 +237,7 @@ class RunDirectory:
 
     def _rewrite(self, state: TrainingState) -> None:
         """Write ``history.jsonl`` anew."""
-        warnings.warn(
-            f"{self._history} was removed or changed while the run went on: it is written anew", stacklevel=2
-        )
+        _checks.warn(f"{self._history} was removed or changed while the run went on: it is written anew")
         content = b"".join(map(as_line, state.history.records))
         replace_file(self._history, content)
         self._length = len(content)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 from torch import Tensor
 
@@ -31,10 +29,9 @@ def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
     fields = v.to(machine.device) @ machine.hamiltonian().couplings[0]
     deviation = float(fields.var(0).mean().sqrt())
     if deviation < _SILENT:
-        warnings.warn(
+        _checks.warn(
             f"machine: the fields of its hidden units hardly vary over the data (deviation {deviation:.2g}), "
             "which beside Gaussian visible units is near a saddle: learning may be slow, and may never begin "
             "on uncorrelated columns. harmonium.machine.from_data_ starts off it",
             RuntimeWarning,
-            stacklevel=3,
         )
