@@ -28,9 +28,9 @@ that it is held against: the median over rounds of the ratio within one round. â
 **âœ—** that it is missed; before the mark stands the measured value, behind it the target. "plain torch" is the
 same update as one writes it down in torch. "The reference" is a program that was not run here: its time was
 measured once, elsewhere, and is listed [at the end](#reference-programs). "Its products alone", beside a
-missed target, is what stood there if harmonium made the products that it cannot do without (in float32, or
-fields of three int8 products and statistics of two) at the best speed in the table of products below, and
-all else took no time: a target beyond that is beyond this processor.
+missed target, is about what would stand there if harmonium made the products that it cannot do without at
+the best speed in the table of products below (in float32, or fields as three int8 products and statistics as
+two), and all else took no time.
 
 **How to run it again.** `make bench` on an idle machine, or `make bench BENCH_ARGS="--threads 2"`: it writes
 the record of the processor that it finds to `benchmarks/records/` and makes this page anew.
@@ -123,7 +123,7 @@ def _allowed(record: Record, target: targets.Target) -> str:
         whole = row.contestant.endswith(primitives.INT8)
         speeds[whole] = max(speeds[whole], *row.figures.values())
     fields, statistics = (max(speeds[False], speeds[True] / digits) for digits in (3, 2))
-    row, own = (_row(record, target.benchmark, each) for each in (target.contestant, targets.HARMONIUM))
+    row, own = _row(record, target.benchmark, target.contestant), record.tables[target.benchmark].rows[0]
     allowed = target.allowed(row, own, fields, statistics)
     return "" if allowed is None else f" (its products alone: {number(allowed)})"
 

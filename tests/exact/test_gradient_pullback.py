@@ -77,3 +77,17 @@ def test_sums_over_many_rows_keep_their_digits() -> None:
     sums = Statistics(machine.hamiltonian())
     sums.add_terms(0, [x], torch.full((len(x),), 1 / len(x)))
     assert ((sums.thetas[0][0] - x[0]) / x[0]).abs().max() < 1e-5  # row after row it would be 5e-4
+
+
+def test_inside_inference_mode_a_machine_from_outside_learns_and_one_from_inside_says_why():
+    def made():
+        return hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(3)], seed=0)
+
+    v, machine = torch.randn(10, 4, generator=torch.Generator().manual_seed(0)), made()
+    expected = hm.rules.cd().gradient(machine, v, seed=0)
+    with torch.inference_mode():
+        inside = hm.rules.cd().gradient(machine, v, seed=0)
+        with pytest.raises(ValueError, match=r"machine: .*received layers\.0\..*inference_mode"):
+            hm.rules.cd().gradient(made(), v, seed=0)
+    for name, gradient in expected.parameters.items():
+        assert torch.equal(gradient, inside.parameters[name])

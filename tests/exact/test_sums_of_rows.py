@@ -29,3 +29,17 @@ def test_sums_over_many_rows_keep_their_digits(k, n):
     sums.add(torch.ones(rows, k), torch.ones(rows, n), each.expand(rows))
     expected = torch.full((k, n), 2 * rows * float(each), dtype=torch.float64)
     torch.testing.assert_close(sums.total.double(), expected, rtol=1e-5, atol=0)
+    assert dense.lots(torch.ones(rows, k), torch.ones(rows, n)) == (min(k, n) < 16)
+
+
+@pytest.mark.usefixtures("library")
+def test_sums_of_many_rows_that_few_entries_pick_keep_their_digits():
+    pytest.importorskip("numba")
+    products.use("torch,sparse=0.25")
+    rows = 200_000
+    x, sums = torch.zeros(rows, 40), RowProducts(torch.zeros(40, 20))
+    x[:, 3] = 1.0
+    sums.add(x, torch.full((rows, 20), 0.1), 1 / rows)
+    expected = torch.zeros(40, 20, dtype=torch.float64)
+    expected[3] = rows * float(torch.tensor(0.1) * torch.tensor(1 / rows))
+    torch.testing.assert_close(sums.total.double(), expected, rtol=5e-6, atol=0)

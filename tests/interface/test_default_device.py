@@ -102,8 +102,15 @@ USED = {
 }
 
 
-@pytest.mark.parametrize("job", [*TRAINED.values(), *USED.values()], ids=[*TRAINED, *USED])
-def test_jobs(job, device):
+@pytest.mark.parametrize("job", TRAINED.values(), ids=TRAINED)
+def test_training(job, device):
+    machine = job(device).machine
+    assert machine.device == device
+    assert all(bool(parameter.isfinite().all()) for parameter in machine.parameters())
+
+
+@pytest.mark.parametrize("job", USED.values(), ids=USED)
+def test_use(job, device):
     job(device)
 
 

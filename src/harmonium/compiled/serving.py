@@ -167,7 +167,7 @@ _POOL: ThreadPoolExecutor
 
 def share_out(work: Callable[[int], object], shares: int) -> None:
     """Runs work(0), …, work(shares - 1) on as many threads as torch uses, this one among them."""
-    threads = min(torch.get_num_threads(), shares)
+    threads = max(min(torch.get_num_threads(), shares), 1)
 
     def several(first: int) -> None:
         for share in range(first, shares, threads):

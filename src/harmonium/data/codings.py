@@ -370,4 +370,5 @@ def few(values: tuple[Any, ...]) -> str:
 def shown(value: Any) -> str:
     """A cell's value in words: what a frame has as an integer may be a float here."""
     value = value.item() if isinstance(value, np.generic) else value
-    return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return repr(int(value) if whole else value)

@@ -114,9 +114,10 @@ class Column:
         wrong = np.isnan(states[:, 0]) & ~cells.missing
         if wrong.any() and unknown == "error":
             row = int(wrong.argmax())
-            received = cells.values[row]
-            labels = isinstance(self.coding, Labels) and cells.numeric and received >= 0 and received % 1 == 0
-            other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if labels else ""
+            received = cells.values[row : row + 1].tolist()[0]
+            known = self.coding.values if isinstance(self.coding, Labels) else ("",)
+            counts = all(type(x) is float and x >= 0 and x.is_integer() for x in (*known, received))
+            other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
             raise ValueError(
                 f"X: column {self.name!r}: expected {self.coding.expected}, received {shown(received)} "
                 f'at row {row}; correct it, or unknown="missing" takes such cells as missing{other}'

@@ -93,7 +93,7 @@ class Rows:
             in_memory = _mapped(X) is None
             fetch = _from_array if in_memory else _from_file
         else:
-            frames = "; hm.RBM and hm.DBM take frames, and hm.data.Table makes arrays of them"
+            frames = "; estimators take frames, and hm.data.Table makes arrays of them"
             raise TypeError(
                 f"{name}: expected a numpy array, torch tensor, scipy sparse matrix, memory map or h5py "
                 f"dataset, received {type(X).__name__}{frames if hasattr(X, 'columns') else ''}"

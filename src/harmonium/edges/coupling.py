@@ -107,7 +107,7 @@ class Coupling(nn.Module, ABC):
             raise ValueError(f"values: expected shape {tuple(self.weight.shape)}, received {tuple(W.shape)}")
         if self.inner and not W.is_meta:
             below, above = W.tril(-1), W.triu(1).t()
-            if bool(((below != 0) & (below != above)).any()):
+            if bool(((below != 0) & ~below.isclose(above, rtol=0, atol=0, equal_nan=True)).any()):
                 raise ValueError(
                     "values: expected a symmetric matrix, or one that is 0 below the diagonal, for couplings "
                     "in a layer, received one with two values for a pair; values + values.T adds them up"

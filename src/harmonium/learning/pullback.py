@@ -39,10 +39,13 @@ def pullback(
 
     Returns:
         For the name of every learnable parameter, a tensor of its shape. Frozen parameters are left out.
+
+    Raises:
+        ValueError: a learnable parameter that torch cannot differentiate by.
     """
     named = {name: p for name, p in machine.named_parameters() if p.requires_grad}
     if hamiltonian is None:
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             hamiltonian = machine.hamiltonian()
     outputs = [p for theta in hamiltonian.thetas for p in theta] + list(hamiltonian.couplings)
     gradients = [g for theta in delta.thetas for g in theta] + delta.couplings
@@ -54,10 +57,16 @@ def pullback(
     if mapped:
         rest = [name for name in named if name not in pulled]
         values, own = zip(*mapped, strict=True)
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             end = _End.apply([g.detach() for g in own], *values)  # type: ignore[no-untyped-call]
-        more = torch.autograd.grad(end, [named[name] for name in rest], allow_unused=True)
+            more = torch.autograd.grad(end, [named[name] for name in rest], allow_unused=True)
         pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
+    lost = [name for name in named if name not in pulled]
+    if lost:
+        raise ValueError(
+            f"machine: expected parameters that torch can differentiate by, received {lost[0]}; "
+            "a machine that is to learn has to be made outside torch.inference_mode"
+        )
     return {name: pulled[name] for name in named}
 
 

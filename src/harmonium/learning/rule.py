@@ -104,7 +104,7 @@ class Rule:
         """What both sides are asked for: the arguments of ``gradient``, checked, and a sum to add to."""
         device = machine.device
         generator = _random.as_generator(seed, device)
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             hamiltonian = machine.hamiltonian()
         v = _checks.tensor(v, "v", machine.dtype)  # looked at where it is: a GPU is not waited for
         width = machine.visible_width

@@ -53,7 +53,7 @@ def sum_of_lots(x: Tensor, y: Tensor) -> Tensor:
         y: (rows, n).
     """
     cut = len(x) // _LOT * _LOT
-    xs, ys = (rows[:cut].reshape(-1, _LOT, rows.shape[1]) for rows in (x, y))
+    xs, ys = (rows[:cut].reshape(cut // _LOT, _LOT, rows.shape[1]) for rows in (x, y))
     sums = torch.bmm(xs.mT, ys).sum(0)
     return sums.addmm_(x[cut:].t(), y[cut:])
 

@@ -111,7 +111,7 @@ class RowProducts:
         if few(x, choice().sparse):
             if self._total is None:
                 self._total = torch.zeros_like(self._like)
-            add_rows(x.t(), _weighted(y, weight), self._total)
+            self._add_few(x, _weighted(y, weight), self._total)
             return
         if _SEVERAL * len(x) >= (choice().digits_from or inf):
             for way, states, others in (("digits", x, y), ("swapped", y, x)):
@@ -139,11 +139,19 @@ class RowProducts:
         if isinstance(weight, Tensor):
             y, weight = _weighted(y, weight), 1.0
         if lots(x, y):
-            self.grow(sum_of_lots(x, y * weight))
+            self.grow(sum_of_lots(x, y).mul_(weight))
         elif self._total is None:  # beta = 0: what stands there is not read
             self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
         else:
             self._total.addmm_(x.t(), y, alpha=weight)
+
+    def _add_few(self, x: Tensor, y: Tensor, total: Tensor) -> None:
+        """Adds rows of y that x picks, of many rows lot by lot: one by one they lose digits."""
+        if len(x) <= _LOT:
+            add_rows(x.t(), y, total)
+            return
+        for xs, ys in zip(torch.split(x, _LOT), torch.split(y, _LOT), strict=True):
+            total.add_(add_rows(xs.t(), ys, torch.zeros_like(total)))
 
     def _wait(self, way: tuple[str, int], x: Tensor, y: Tensor, weight: float | Tensor) -> None:
         """Copies rows to where they wait for others, or multiplies them where they are many."""
