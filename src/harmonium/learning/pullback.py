@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -22,6 +23,11 @@ class _End(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
         return None, *ctx.gradients
+
+
+def differentiable() -> AbstractContextManager[object]:
+    """Inside, torch records what it is to differentiate, whatever the caller switched off."""
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else torch.enable_grad()
 
 
 def pullback(
@@ -45,7 +51,7 @@ def pullback(
     """
     named = {name: p for name, p in machine.named_parameters() if p.requires_grad}
     if hamiltonian is None:
-        with torch.inference_mode(False), torch.enable_grad():
+        with differentiable():
             hamiltonian = machine.hamiltonian()
     outputs = [p for theta in hamiltonian.thetas for p in theta] + list(hamiltonian.couplings)
     gradients = [g for theta in delta.thetas for g in theta] + delta.couplings
@@ -57,7 +63,7 @@ def pullback(
     if mapped:
         rest = [name for name in named if name not in pulled]
         values, own = zip(*mapped, strict=True)
-        with torch.inference_mode(False), torch.enable_grad():
+        with differentiable():
             end = _End.apply([g.detach() for g in own], *values)  # type: ignore[no-untyped-call]
             more = torch.autograd.grad(end, [named[name] for name in rest], allow_unused=True)
         pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}

@@ -13,7 +13,7 @@ from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.learning.offsets import given_data, parted
-from harmonium.learning.pullback import centred_pullback, pullback
+from harmonium.learning.pullback import centred_pullback, differentiable, pullback
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 Bias = Literal["exact", "unbiased", "asymptotic", "biased"]
@@ -104,7 +104,7 @@ class Rule:
         """What both sides are asked for: the arguments of ``gradient``, checked, and a sum to add to."""
         device = machine.device
         generator = _random.as_generator(seed, device)
-        with torch.inference_mode(False), torch.enable_grad():
+        with differentiable():
             hamiltonian = machine.hamiltonian()
         v = _checks.tensor(v, "v", machine.dtype)  # looked at where it is: a GPU is not waited for
         width = machine.visible_width
