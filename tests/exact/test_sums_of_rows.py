@@ -20,7 +20,7 @@ def library(request):
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize(("k", "n"), [(1, 1), (6, 4), (9, 9), (300, 3), (2, 256), (20, 20)])
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (6, 4), (9, 9), (50, 3), (2, 50), (20, 20)])
 def test_sums_over_many_rows_keep_their_digits(k, n):
     """Of equal rows all errors point one way: added one by one these are off by 1e-3 of their sum."""
     rows = 100_001
