@@ -115,8 +115,9 @@ class Column:
         if wrong.any() and unknown == "error":
             row = int(wrong.argmax())
             received = cells.values[row : row + 1].tolist()[0]
-            known = self.coding.values if isinstance(self.coding, Labels) else ("",)
-            counts = all(type(x) is float and x >= 0 and x.is_integer() for x in (*known, received))
+            counts = isinstance(self.coding, Labels) and all(
+                type(x) is float and x >= 0 and x.is_integer() for x in (*self.coding.values, received)
+            )
             other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
             raise ValueError(
                 f"X: column {self.name!r}: expected {self.coding.expected}, received {shown(received)} "

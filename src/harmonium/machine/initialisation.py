@@ -32,7 +32,7 @@ def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) 
     generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         W = coupling.weight
-        coupling.fill_(coupling.within(_random.normal(W.shape, generator, W.dtype) * std))
+        W.copy_(coupling.within(_random.normal(W.shape, generator, W.dtype) * std))
 
 
 @_checks.renamed("generator", "seed")
@@ -47,7 +47,7 @@ def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Genera
     for coupling in machine.couplings:
         values = torch.empty_like(coupling.weight)
         nn.init.orthogonal_(values, gain=gain, generator=generator)
-        coupling.fill_(coupling.within(values))
+        coupling.weight.copy_(coupling.within(values))
 
 
 @_checks.renamed("generator", "seed")

@@ -103,9 +103,10 @@ class Statistics:
 
     def add_terms(self, layer: int, terms: Sequence[Tensor], weight: Tensor) -> None:
         """Adds Σ_rows weight · t_l, with weights (batch,) and t_l in the order of ``thetas``."""
+        column = weight.unsqueeze(-1)
         for total, term in zip(self.thetas[layer], terms, strict=True):
-            if lots(weight.unsqueeze(-1), term):
-                total.add_(sum_of_lots(weight.unsqueeze(-1), term)[0])
+            if lots(column, term):
+                total.add_(sum_of_lots(column, term)[0])
             else:
                 total.addmv_(term.t(), weight)  # a third of the time of sums of columns
 
