@@ -57,7 +57,7 @@ def sparse_sweeps(quick: bool) -> Table:
     colours = {}
     for name, (layer, coupling, chains) in zip(CASES, machines, strict=True):
         machine = hm.BoltzmannMachine([layer], {(0, 0): coupling})
-        coupling.fill_(0.1 * torch.randn(coupling.weight.shape, generator=generator))
+        coupling.fill_(0.1 * torch.randn(coupling.weight.shape, generator=generator).triu(1))
         colours[name] = len(machine.graph.colours)
         contestants[name] = repeat(_sweep(machine, chains), 1)
     with torch.no_grad():

@@ -8,6 +8,7 @@ import torch
 import harmonium as hm
 from harmonium.machine import hamiltonian as hamiltonian_module
 from harmonium.products import Factor
+from harmonium.products.sparse import sums_of_rows
 
 from .graphs import _lattice, make
 
@@ -22,6 +23,42 @@ def test_products_with_a_known_matrix(share: float, dtype: torch.dtype) -> None:
     actual = Factor(y, sparse=True).times(x)
     assert actual.is_contiguous()
     torch.testing.assert_close(actual, x @ y)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("rows", [1, 70, 200])
+def test_rows_that_a_matrix_picks_are_summed(threads: int, share: float, rows: int) -> None:
+    """Whatever stands there and however it is laid out; bits do not depend on the threads."""
+    pytest.importorskip("numba")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 90, generator=generator) * (torch.rand(rows, 90, generator=generator) < share)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for transposed in (False, True):
+            y = torch.randn(x.shape[not transposed], 33, generator=generator)
+            expected = (x.t() if transposed else x).double() @ y.double()
+            for laid in (x, x.t().contiguous().t()):
+                actual = sums_of_rows(laid, y, transposed)
+                assert actual.is_contiguous()
+                torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-5)
+            torch.set_num_threads(1)
+            assert torch.equal(actual, sums_of_rows(x, y, transposed))
+            torch.set_num_threads(threads)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_is_no_number_is_not_zero(transposed: bool) -> None:
+    pytest.importorskip("numba")
+    x = torch.zeros(40, 40)
+    x[3, 3], x[5, 5] = torch.nan, torch.inf
+    sums = sums_of_rows(x, torch.ones(40, 7), transposed)
+    assert sums[3].isnan().all()
+    assert sums[5].isinf().all()
+    assert int((sums != 0).any(1).sum()) == 2
 
 
 @pytest.mark.parametrize("kind", [hm.Bernoulli, hm.Spin, lambda n: hm.Categorical(n, 3)])

@@ -223,7 +223,7 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
         half_step: "draw",
         mirrored_half_step: "draw",
         coupled_half_step: "couple",
-        differences: "add_rows",
+        differences: "list_entries",
         rounded_means: "round_means",
     }
     assert expected[path] in names

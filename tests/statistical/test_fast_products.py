@@ -26,14 +26,14 @@ def ways(request, monkeypatch) -> set[str]:
     if "digits" in request.param and not products.digits.work():
         pytest.skip("int8 products are not to be had on this processor")
     taken: set[str] = set()
-    for module, name in (("digits.Digits", "times"), ("factor", "add_rows")):
+    for module, name in (("digits.Digits", "times"), ("factor", "sums_of_rows")):
         place = f"harmonium.products.{module}.{name}"
         *_, owner = place.rsplit(".", 1)
         original = getattr(products.digits.Digits if "Digits" in module else products.factor, owner)
 
-        def noted(*arguments, original=original, way=module):
+        def noted(*arguments, original=original, way=module, **named):
             taken.add(way)
-            return original(*arguments)
+            return original(*arguments, **named)
 
         monkeypatch.setattr(place, noted)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)

@@ -1,4 +1,4 @@
-"""What runs over batches of rows: half-steps and couplings of units with two values, and sums of few rows.
+"""What runs over batches of rows: half-steps and couplings of units with two values, and what is not 0.
 
 Batched products give the fields; what is left of a half-step (sigmoids, noise, the maximal coupling with its
 rejection loop) costs as much again in eager tensor code, and a fraction of it in one pass over each row.
@@ -14,9 +14,6 @@ import numpy as np
 
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream
 from harmonium.compiled.units import couple_row, probabilities, row_of, sigmoid
-
-_LOT = 64  # rows whose nonzero entries are listed before any of them is summed
-_AT_ONCE = 8  # rows of y that one pass over the sums takes in
 
 
 @jit
@@ -92,28 +89,48 @@ def count_differences(first: int, last: int, x: Any, y: Any, counts: Any) -> Non
 
 
 @jit
-def add_rows(first: int, last: int, x: Any, y: Any, total: Any) -> None:
-    """Adds x @ y to the rows of ``total``, by the rows of y where x is not 0."""
-    n = x.shape[1]
-    where, by = np.empty((_LOT, n + _AT_ONCE), np.int32), np.empty((_LOT, n + _AT_ONCE), np.float32)
-    counts = np.empty(_LOT, np.int64)
-    for lot in range(first, last, _LOT):
-        rows = min(_LOT, last - lot)
-        for row in range(rows):
-            count = 0
-            for i in range(n):
-                where[row, count] = i
-                by[row, count] = x[lot + row, i]
-                count += by[row, count] != 0
-            counts[row] = count
-            by[row, count : count + _AT_ONCE] = 0
-            where[row, count : count + _AT_ONCE] = 0
-        for row in range(rows):
-            sums, w, f = total[lot + row], where[row], by[row]
-            for e in range(0, counts[row], _AT_ONCE):
-                y0, y1, y2, y3 = y[w[e]], y[w[e + 1]], y[w[e + 2]], y[w[e + 3]]
-                y4, y5, y6, y7 = y[w[e + 4]], y[w[e + 5]], y[w[e + 6]], y[w[e + 7]]
-                for c in range(len(sums)):
-                    sums[c] += ((f[e] * y0[c] + f[e + 1] * y1[c]) + (f[e + 2] * y2[c] + f[e + 3] * y3[c])) + (
-                        (f[e + 4] * y4[c] + f[e + 5] * y5[c]) + (f[e + 6] * y6[c] + f[e + 7] * y7[c])
-                    )
+def count_entries(first: int, last: int, x: Any, counts: Any) -> None:
+    """How many entries of each row are not 0."""
+    for row in range(first, last):
+        values, count = x[row], np.int32(0)
+        for i in range(len(values)):
+            count += np.int32(values[i] != 0)
+        counts[row] = count
+
+
+@jit
+def list_entries(first: int, last: int, x: Any, starts: Any, where: Any, by: Any) -> None:
+    """Places and values of entries that are not 0, from the start of each row on."""
+    found = np.empty(x.shape[1] + 1, np.int32)
+    for row in range(first, last):
+        values, count, start = x[row], 0, starts[row]
+        for i in range(len(values)):
+            found[count] = i
+            count += values[i] != 0
+        for i in range(count):
+            where[start + i], by[start + i] = found[i], values[found[i]]
+
+
+@jit
+def count_entries_of_columns(first: int, last: int, x: Any, counts: Any) -> None:
+    """``count_entries`` of columns; shares are columns."""
+    counts[first:last] = 0
+    for row in range(len(x)):
+        values, own = x[row, first:last], counts[first:last]
+        for c in range(len(own)):
+            own[c] += np.int32(values[c] != 0)
+
+
+@jit
+def list_entries_of_columns(first: int, last: int, x: Any, starts: Any, where: Any, by: Any) -> None:
+    """``list_entries`` of columns; shares are columns."""
+    at, found = starts[first:last].copy(), np.empty(last - first + 1, np.int32)
+    for row in range(len(x)):
+        values, count = x[row, first:last], 0
+        for c in range(len(at)):
+            found[count] = c
+            count += values[c] != 0
+        for i in range(count):
+            place = at[found[i]]
+            where[place], by[place] = row, values[found[i]]
+            at[found[i]] = place + 1

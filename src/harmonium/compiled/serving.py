@@ -158,6 +158,9 @@ def over_tiles(name: str, shares: int, *arguments: Any) -> None:
 def _cut(function: Callable[..., object], shares: int, least: int, arguments: Sequence[Any]) -> None:
     arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
     threads = min(torch.get_num_threads(), max(shares // least, 1))
+    if threads == 1:
+        function(0, shares, *arrays)
+        return
     cuts = list(pairwise(shares * part // threads for part in range(threads + 1)))
     share_out(lambda part: function(*cuts[part], *arrays), threads)
 

@@ -14,7 +14,7 @@ from harmonium.products.dense import multiply as multiplied
 from harmonium.products.digits import EXACT, Digits, Whole, sum_over_rows, whole_numbers
 from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
 from harmonium.products.product import product
-from harmonium.products.sparse import add_rows, few, few_rows
+from harmonium.products.sparse import few, few_rows, sums_of_rows
 from harmonium.products.tiles import serves
 
 _TRANSPOSED = 256  # rows from which on a transposed copy is worth its time
@@ -55,7 +55,7 @@ class Factor:
         self._met[transposed] += len(x)
         expected = self._met[transposed] + len(x)
         if (not transposed or expected >= _TRANSPOSED) and few(x, choice().sparse):
-            return add_rows(x, self._made("rows", transposed), x.new_zeros(len(x), y.shape[1]))
+            return sums_of_rows(x, self._made("rows", transposed))
         if expected >= (choice().digits_from or inf):
             whole = whole_numbers(x)
             if whole is not None and serves(*y.shape):
@@ -109,9 +109,9 @@ class RowProducts:
             self._add_at_once(x, y, weight)
             return
         if few(x, choice().sparse):
-            if self._total is None:
-                self._total = torch.zeros_like(self._like)
-            self._add_few(x, _weighted(y, weight), self._total)
+            # Of many rows lot by lot: one by one they lose digits.
+            for xs, ys in zip(torch.split(x, _LOT), torch.split(_weighted(y, weight), _LOT), strict=True):
+                self.grow(sums_of_rows(xs, ys, transposed=True))
             return
         if _SEVERAL * len(x) >= (choice().digits_from or inf):
             for way, states, others in (("digits", x, y), ("swapped", y, x)):
@@ -144,14 +144,6 @@ class RowProducts:
             self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
         else:
             self._total.addmm_(x.t(), y, alpha=weight)
-
-    def _add_few(self, x: Tensor, y: Tensor, total: Tensor) -> None:
-        """Adds rows of y that x picks, of many rows lot by lot: one by one they lose digits."""
-        if len(x) <= _LOT:
-            add_rows(x.t(), y, total)
-            return
-        for xs, ys in zip(torch.split(x, _LOT), torch.split(y, _LOT), strict=True):
-            total.add_(add_rows(xs.t(), ys, torch.zeros_like(total)))
 
     def _wait(self, way: tuple[str, int], x: Tensor, y: Tensor, weight: float | Tensor) -> None:
         """Copies rows to where they wait for others, or multiplies them where they are many."""
