@@ -16,7 +16,7 @@ def sums(coupling: PairKernel, readings: list[tuple[int, ...]] | None, lag: int)
         for coupled in made.couplings:
             coupled.weight.mul_(20)
     generator = torch.Generator().manual_seed(1)
-    into = Statistics(made.hamiltonian(), readings)
+    into = Statistics(made.hamiltonian()).in_readings(readings)
     start = made.random_states(50, seed=generator)
     with torch.no_grad():
         run_pairs(

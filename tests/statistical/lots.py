@@ -56,7 +56,7 @@ class Recorder:
         summed = self.ledger._summed
         for number, total in enumerate(lots):
             rows = (lot == number).nonzero().squeeze(-1)
-            own = Statistics(self.hamiltonian, self.into.readings)
+            own = Statistics(self.hamiltonian).in_readings(self.into.readings)
             own.add(self.hamiltonian.take(pairs[rows]), [x[rows] for x in states], weights[rows], summed)
             total.add_sums(own.thetas, own.couplings)
 

@@ -9,7 +9,6 @@ from harmonium.chains import Gibbs, search
 from harmonium.couplings import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.machine import Statistics
 
 
 @final
@@ -64,7 +63,7 @@ class LocalModes(Expectation):
             tuple(l for l in layers if not hamiltonian.fixes(l))
             for layers in hamiltonian.graph.sides("local modes")
         ]
-        sums = Statistics(hamiltonian, free if self.marginalise else [()])
+        sums = task.into.in_readings(free if self.marginalise else [()])
         if self.coupling is None:
             each = task.weight / chains
             sums.add(hamiltonian, start.states, each if row_weights is None else each * row_weights)
@@ -84,5 +83,4 @@ class LocalModes(Expectation):
                 row_weights=row_weights,
             )
             diagnostics |= diagnose(meetings, name, self.max_steps)
-        task.into.add_sums(sums.thetas, sums.couplings)
         return Outcome(None, diagnostics, self.coupling is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from copy import copy
 from typing import final
 
 import torch
@@ -24,18 +25,27 @@ class Statistics:
 
     Args:
         hamiltonian: the machine.
-        readings: in place of what each ``add`` says, the sets of layers to sum out; the mean over them is
-            added. An empty set reads the states as they are; both parities give the marginalised gradient
-            (FORMULAS §2).
 
     Attributes:
         thetas: sums of t_l, in the order of ``Layer.natural``, each (width_l,).
+        readings: see ``in_readings``; None: what each ``add`` says.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, readings: Sequence[Collection[int]] | None = None) -> None:
-        self.readings = readings
+    def __init__(self, hamiltonian: Hamiltonian) -> None:
+        self.readings: Sequence[Collection[int]] | None = None
         self.thetas = [[torch.zeros_like(p) for p in theta] for theta in hamiltonian.thetas]
         self._couplings = [RowProducts(J) for J in hamiltonian.couplings]
+
+    def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
+        """The same sums, to which states are added as these say, in place of what each ``add`` says.
+
+        Args:
+            readings: sets of layers to sum out; the mean over them is added. An empty set reads the states as
+                they are; both parities give the marginalised gradient (FORMULAS §2).
+        """
+        same = copy(self)
+        same.readings = readings
+        return same
 
     @property
     def couplings(self) -> list[Tensor]:

@@ -7,10 +7,9 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from harmonium.products.product import product
-from harmonium.products.sparse import DENSE
+from harmonium.products.sparse import DENSE, sums_at
 
 
 class Changes:
@@ -25,10 +24,11 @@ class Changes:
 
     def __init__(self, x: Tensor) -> None:
         self._dense = x
-        if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
-            # Three times as fast as torch's own search.
-            places = np.divmod(np.flatnonzero(x.detach().numpy().astype(bool)), x.shape[1])
-            self.rows, self._columns = (torch.from_numpy(place) for place in places)
+        self._numpy = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+        if self._numpy:  # three times as fast as torch's own search
+            self._places = np.flatnonzero(x.detach().numpy().astype(bool))
+            rows, columns = np.divmod(self._places, x.shape[1])
+            self.rows, self._columns = torch.from_numpy(rows), torch.from_numpy(columns)
         else:
             self.rows, self._columns = x.nonzero(as_tuple=True)
 
@@ -38,13 +38,13 @@ class Changes:
         Below an eighth of nonzero entries the rows of y that they touch are summed.
         """
         x = self._dense
-        if x.device.type != "cpu" or len(self.rows) * DENSE > x.numel():
+        if not self._numpy or len(self.rows) * DENSE > x.numel():
             return product(x, y)
-        starts, values = self._bags
-        return embedding_bag(self._columns, y, starts, mode="sum", per_sample_weights=values)
+        return sums_at(self._columns, *self._bags, y)
 
     @cached_property
     def _bags(self) -> tuple[Tensor, Tensor]:
-        """Where the entries of each row start, and the entries."""
-        starts = torch.searchsorted(self.rows, torch.arange(len(self._dense), device="cpu"))
-        return starts, self._dense[self.rows, self._columns]
+        """Where the entries of each row start and the last one's end, and the entries."""
+        x = self._dense.detach().numpy()
+        starts = self._places.searchsorted(np.arange(0, x.size + 1, x.shape[1]))
+        return torch.from_numpy(starts), torch.from_numpy(x.reshape(-1)[self._places])

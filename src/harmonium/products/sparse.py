@@ -9,7 +9,6 @@ from math import ceil
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from harmonium.compiled import serving
 
@@ -50,8 +49,23 @@ def sums_of_rows(x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:
     np.cumsum(starts, out=starts)
     where, by = np.empty(starts[-1], integer), np.empty(starts[-1], np.float32)
     serving.over_rows(f"list_entries{whose}", rows, x, starts, where, by)
-    listed = torch.from_numpy(where), torch.from_numpy(starts), False, 0, False, torch.from_numpy(by), True
-    return torch.embedding_bag(y.detach(), *listed)[0]
+    return sums_at(torch.from_numpy(where), torch.from_numpy(starts), torch.from_numpy(by), y)
+
+
+def sums_at(where: Tensor, starts: Tensor, by: Tensor, y: Tensor) -> Tensor:
+    """Sums of rows of y, outside autograd.
+
+    Args:
+        where: rows, those of one sum after those of the other.
+        starts: where each sum starts among these, and where the last one ends, (m + 1,) of the same type.
+        by: what each is multiplied by.
+        y: (k, n), rows contiguous.
+
+    Returns:
+        (m, n).
+    """
+    # As torch.nn.functional does, whose checks take as long as the sums of a few rows; 0 is "sum".
+    return torch.embedding_bag(y.detach(), where, starts, False, 0, False, by, True)[0]
 
 
 def few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
@@ -60,11 +74,10 @@ def few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
     if not known or int(y.count_nonzero()) * DENSE > y.numel():
         return None
     columns, rows = y.t().nonzero(as_tuple=True)
-    starts = torch.searchsorted(columns, torch.arange(y.shape[1], device="cpu"))
+    starts = torch.searchsorted(columns, torch.arange(y.shape[1] + 1, device="cpu"))
     return partial(_sums, rows, starts, y[rows, columns])
 
 
 def _sums(rows: Tensor, starts: Tensor, values: Tensor, x: Tensor) -> Tensor:
     # Sums of whole rows of xᵀ: the unit that vectors are added in is the batch.
-    sums = embedding_bag(rows, x.t().contiguous(), starts, mode="sum", per_sample_weights=values)
-    return sums.t().contiguous()
+    return sums_at(rows, starts, values, x.t().contiguous()).t().contiguous()
