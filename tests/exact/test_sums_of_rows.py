@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harmonium import products
-from harmonium.products import RowProducts, dense
+from harmonium.products import Factor, RowProducts, dense
 
 
 @pytest.fixture(params=dense.LIBRARIES)
@@ -42,3 +42,15 @@ def test_sums_of_many_rows_that_few_entries_pick_keep_their_digits(library):
     expected = torch.zeros(40, 20, dtype=torch.float64)
     expected[3] = rows * float(torch.tensor(0.1) * torch.tensor(1 / rows))
     torch.testing.assert_close(sums.total.double(), expected, rtol=5e-6, atol=0)
+
+
+@pytest.mark.parametrize("rows", [3, 50])
+def test_fields_of_very_many_units_keep_their_digits(library, rows):
+    pytest.importorskip("numba")
+    products.use(f"{library},sparse=0.25")
+    units = 100_000
+    x = torch.zeros(rows, units)
+    x[:, ::5] = 1.0
+    actual = Factor(torch.full((units, 20), 0.1)).times(x)
+    expected = torch.full((rows, 20), units / 5 * float(torch.tensor(0.1)), dtype=torch.float64)
+    torch.testing.assert_close(actual.double(), expected, rtol=5e-6, atol=0)

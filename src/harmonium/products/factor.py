@@ -109,9 +109,7 @@ class RowProducts:
             self._add_at_once(x, y, weight)
             return
         if few(x, choice().sparse):
-            # Of many rows lot by lot: one by one they lose digits.
-            for xs, ys in zip(torch.split(x, _LOT), torch.split(_weighted(y, weight), _LOT), strict=True):
-                self.grow(sums_of_rows(xs, ys, transposed=True))
+            self.grow(sums_of_rows(x, _weighted(y, weight), transposed=True))
             return
         if _SEVERAL * len(x) >= (choice().digits_from or inf):
             for way, states, others in (("digits", x, y), ("swapped", y, x)):

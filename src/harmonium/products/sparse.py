@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from math import ceil
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from harmonium.compiled import serving
 
 _SEEN = 8  # rows that say how many entries of all are not 0
+_LOT = 1000  # rows that are summed one by one
 
 DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
 
@@ -31,16 +32,22 @@ def few(x: Tensor, share: float) -> bool:
 
 
 def sums_of_rows(x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:
-    """x @ y, or xᵀ @ y: the rows of y where x is not 0 are summed, in float32.
+    """x @ y, or xᵀ @ y, in float32: the rows of y where x is not 0 are summed.
 
     Args:
-        x: (m, k), or (k, m); rows contiguous.
+        x: (m, k), or (k, m).
         y: (k, n), rows contiguous.
 
     Returns:
         (m, n).
     """
-    x = x.detach()
+    # Many rows lot by lot: one by one they lose digits.
+    lots = zip(torch.split(x, _LOT, 1 - transposed), torch.split(y, _LOT), strict=True)
+    return reduce(Tensor.add_, (_sums_of_lot(*lot, transposed) for lot in lots))
+
+
+def _sums_of_lot(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
+    x = x.detach().contiguous()
     whose = "_of_columns" if transposed else ""
     rows = x.shape[transposed]
     integer = np.int32 if x.numel() < 1 << 31 else np.int64  # the shorter are faster
