@@ -92,7 +92,7 @@ def search(
                 x = torch.where(late, current[l], x)
             changes = Changes(x - current[l])
             current[l] = x
-            moved[changes.rows] = True
+            moved |= changes.rows
             if l in landmark:
                 returned &= (x == landmark[l]).all(-1)
             # Few units change from the third half-step on: that is most of the speed of a search.

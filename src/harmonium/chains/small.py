@@ -19,7 +19,7 @@ from harmonium.chains.kernel import Kernel
 from harmonium.chains.langevin import Langevin
 from harmonium.chains.relaxation import Relaxation
 from harmonium.compiled.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
-from harmonium.compiled.serving import SHARES, share_out, units_of
+from harmonium.compiled.serving import SHARES, over, units_of
 from harmonium.compiled.units import change, draw, log_odds, probabilities, row_of
 from harmonium.machine import Hamiltonian, States, Statistics
 
@@ -62,14 +62,7 @@ def advance_small(
     sums = np.zeros((shares, n0)), np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     diagnostics = np.zeros((shares, 2))
     law = keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight
-
-    run: Any = _run
-
-    def work(share: int) -> None:
-        own = *(total[share] for total in sums), diagnostics[share]
-        run(J, hidden, linear, precision, v, h, share, shares, key, *law, *own)
-
-    share_out(work, shares)
+    over(_run, shares, 1, shares, sums, diagnostics, (J, hidden, linear, precision, v, h, key, *law))
     first, second, third, pairs = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
     into.add_sums([[first, second], [third]], [pairs])
     acceptance, jump = diagnostics.sum(0) / (chains * sweeps)
@@ -84,16 +77,26 @@ def _move(kernel: Kernel) -> Relaxation:
 
 
 @jit
-def _run(
-    J: Any, hidden: Any, linear: Any, precision: Any, v_all: Any, h_all: Any, share: int,
-    shares: int, key: Any, keep: Any, spread: Any, adjusted: Any, collapsed: bool, marginal: bool,
-    burn_in: int, weight: float, v_sum: Any, square_sum: Any, h_sum: Any, pair_sum: Any, diagnostics: Any,
+def _run(first: int, last: int, shares: int, sums: Any, diagnostics: Any, given: Any) -> None:
+    """Runs some of the shares, each into sums of its own."""
+    v, square, h, pairs = sums
+    for share in range(first, last):
+        own = v[share], square[share], h[share], pairs[share], diagnostics[share]
+        _run_share(share, shares, own, *given)
+
+
+@jit
+def _run_share(
+    share: int, shares: int, own: Any, J: Any, hidden: Any, linear: Any, precision: Any, v_all: Any,
+    h_all: Any, key: Any, keep: Any, spread: Any, adjusted: Any, collapsed: bool, marginal: bool,
+    burn_in: int, weight: float,
 ) -> None:  # fmt: skip
     """Runs every ``shares``-th chain in place, adding weight · E[S | v] (or S) of its sweeps after burn-in.
 
     ``hidden`` is bias, gain and lower value of the hidden units. ``keep``, ``spread`` and ``adjusted`` have
     an entry for each sweep. ``diagnostics`` sums acceptances and squared jumps.
     """
+    v_sum, square_sum, h_sum, pair_sum, diagnostics = own
     bias, gain, low = hidden
     lean = low / gain
     n0, n1 = J.shape

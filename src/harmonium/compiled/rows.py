@@ -104,6 +104,8 @@ def list_entries(first: int, last: int, x: Any, starts: Any, where: Any, by: Any
     found = np.empty(x.shape[1] + 1, np.int32)
     for row in range(first, last):
         values, count, start = x[row], 0, starts[row]
+        if start == starts[row + 1]:
+            continue
         for i in range(len(values)):
             found[count] = i
             count += values[i] != 0

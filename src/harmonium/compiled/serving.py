@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,6 +50,11 @@ WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are do
 def single(like: Tensor) -> bool:
     """Whether compiled code is there for such tensors: float32 on a CPU."""
     return COMPILED and like.device.type == "cpu" and like.dtype is torch.float32
+
+
+def entries(like: Tensor) -> bool:
+    """Whether compiled code lists the entries of such a matrix that are not 0."""
+    return COMPILED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
 def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
@@ -145,52 +147,30 @@ def over_rows(name: str, rows: int, *arguments: Any) -> None:
     """Runs a function of ``compiled.rows`` over all rows, cut among torch's threads."""
     from harmonium.compiled import rows as functions  # needs numba, and compiles at its first call
 
-    _cut(getattr(functions, name), rows, 16, arguments)
+    over(getattr(functions, name), rows, 16, *arguments)
 
 
 def over_tiles(name: str, shares: int, *arguments: Any) -> None:
     """Runs a function of ``compiled.tiles`` over all shares, cut among torch's threads."""
     from harmonium.compiled import tiles as functions
 
-    _cut(getattr(functions, name), shares, 4, arguments)
+    over(getattr(functions, name), shares, 4, *arguments)
 
 
-def _cut(function: Callable[..., object], shares: int, least: int, arguments: Sequence[Any]) -> None:
+def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
+    """Runs a compiled function(first, last, *arguments) over all shares, cut among torch's threads.
+
+    Args:
+        function: of a module; it returns nothing.
+        shares: how many there are.
+        least: how many are worth a thread.
+        arguments: arrays, tensors without a derivative and numbers.
+    """
     arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
-    threads = min(torch.get_num_threads(), max(shares // least, 1))
-    if threads == 1:
+    threads = min(torch.get_num_threads(), shares // least)
+    if threads > 1:
+        from harmonium.compiled import parallel
+
+        parallel.run(function, threads, shares, arrays)
+    else:
         function(0, shares, *arrays)
-        return
-    cuts = list(pairwise(shares * part // threads for part in range(threads + 1)))
-    share_out(lambda part: function(*cuts[part], *arrays), threads)
-
-
-_POOL: ThreadPoolExecutor
-
-
-def share_out(work: Callable[[int], object], shares: int) -> None:
-    """Runs work(0), …, work(shares - 1) on as many threads as torch uses, this one among them."""
-    threads = max(min(torch.get_num_threads(), shares), 1)
-
-    def several(first: int) -> None:
-        for share in range(first, shares, threads):
-            work(share)
-
-    others = [_POOL.submit(several, first) for first in range(1, threads)]
-    try:
-        several(0)
-    finally:  # they work on the same arrays
-        wait(others)
-    for each in others:
-        each.result()
-
-
-def _renew_pool() -> None:
-    global _POOL
-    _POOL = ThreadPoolExecutor(max_workers=64, thread_name_prefix="harmonium")
-
-
-_renew_pool()
-if hasattr(os, "register_at_fork"):
-    # A child has the pool without its threads, and would wait for them for ever.
-    os.register_at_fork(after_in_child=_renew_pool)

@@ -82,13 +82,13 @@ def largest_of_rows(first: int, last: int, y: Any, out: Any) -> None:
 
 
 @jit
-def split(first: int, last: int, y: Any, per_unit: Any, low: Any, middle: Any, high: Any = None) -> None:
+def split(first: int, last: int, y: Any, per_unit: Any, low: Any, middle: Any, high: Any) -> None:
     """Fills tiles with the digits of y · per_unit, rounded; shares are of 64 rows.
 
     Args:
         y: (k, n).
         per_unit: (n,), float64, so that nothing else is rounded.
-        low, middle, high: words of the tiles of each digit (``products.tiles``).
+        low, middle, high: words of the tiles of each digit (``products.tiles``); high may be None.
     """
     k, n = y.shape
     nothing = np.zeros(_SIZE, np.float32)
@@ -117,9 +117,7 @@ def split(first: int, last: int, y: Any, per_unit: Any, low: Any, middle: Any, h
 
 
 @jit
-def split_transposed(
-    first: int, last: int, y: Any, per_unit: Any, low: Any, middle: Any, high: Any = None
-) -> None:
+def split_transposed(first: int, last: int, y: Any, per_unit: Any, low: Any, middle: Any, high: Any) -> None:
     """As ``split``, of yᵀ: y is (n, k), and shares are of 64 of its rows."""
     n, k = y.shape
     numbers = np.zeros((3, _SIZE), np.int8)

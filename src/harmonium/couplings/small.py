@@ -15,7 +15,7 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream, uniform
-from harmonium.compiled.serving import SHARES, share_out, units_of
+from harmonium.compiled.serving import SHARES, over, units_of
 from harmonium.compiled.units import copy, couple_row, draw, log_odds, probabilities, row_of
 from harmonium.couplings.gibbs import Gibbs
 from harmonium.couplings.jumps import Jumps
@@ -50,16 +50,10 @@ def run_small_pairs(
     shares = min(SHARES, pairs)
     flips = np.zeros((shares, 2), np.int64)
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
-    given = J, np.ascontiguousarray(J.T), visible, hidden, states
+    law = J, np.ascontiguousarray(J.T), visible, hidden, states, *jumps, _random.key(generator)
     numbers = k, m, lag, max_steps or 0, pairs // 2 if antithetic else 0, weight
-    noise = _random.key(generator)
-    run: Any = _run
-
-    def work(share: int) -> None:
-        own = flips[share], *(total[share] for total in sums)
-        run(*given, share, shares, *jumps, noise, *numbers, horizon, times, capped, tries, cost, *own)
-
-    share_out(work, shares)
+    given = *law, *numbers, horizon, times, capped, tries, cost
+    over(_run, shares, 1, shares, flips, sums, given)
     if into is not None:
         v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
         into.add_sums([[v_sum], [h_sum]], [pair_sum])
@@ -127,20 +121,29 @@ def _jump(x: Any, noise: Any, keys: Any, states: Any, free_energies: Any) -> Non
 
 
 @jit
-def _run(
-    J: Any, JT: Any, visible: Any, hidden: Any, start: Any, first: int, stride: int,
+def _run(first: int, last: int, shares: int, flips: Any, sums: Any, given: Any) -> None:
+    """Runs some of the shares, each into sums of its own."""
+    visible, hidden, pairs = sums
+    for share in range(first, last):
+        _run_share(share, shares, flips[share], (visible[share], hidden[share], pairs[share]), *given)
+
+
+@jit
+def _run_share(
+    share: int, shares: int, flips: Any, sums: Any,
+    J: Any, JT: Any, visible: Any, hidden: Any, start: Any,
     jump_keys: Any, jump_states: Any, jump_free_energies: Any, key: Any,
     k: int, m: int, lag: int, max_steps: int, mirrored_from: int, weight: float,
-    horizon: Any, times: Any, capped: Any, tries: Any, cost: Any, flips: Any,
-    visible_sum: Any, hidden_sum: Any, pair_sum: Any,
+    horizon: Any, times: Any, capped: Any, tries: Any, cost: Any,
 ) -> None:  # fmt: skip
-    """``meeting.run_pairs`` for the pairs first, first + stride, …
+    """``meeting.run_pairs`` for every ``shares``-th pair.
 
     ``visible`` and ``hidden`` are bias, gain and lower value of their units. States are (pairs, n);
     max_steps 0 is no cap; jumps are sorted by key. If not 0, pair mirrored_from + i mirrors the noise of
-    pair i until the second chains set out. The arrays from ``horizon`` on are filled: one row a pair, then
-    [changed, seen] units, then the signed sums of v, E[h | v] and v ⊗ E[h | v].
+    pair i until the second chains set out. The arrays from ``horizon`` on are filled, one row a pair.
+    ``flips`` counts [changed, seen] units, and ``sums`` are the signed ones of v, E[h | v] and v ⊗ E[h | v].
     """
+    visible_sum, hidden_sum, pair_sum = sums
     (bias0, gain0, low0), (bias1, gain1, low1) = visible, hidden
     n0, n1 = J.shape
     each = weight / (m - k + 1)
@@ -153,7 +156,7 @@ def _run(
     s_hx, s_hy, up_hx, rare_hx = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
     up_hy, rare_hy = row_of(n1), row_of(n1)
     n_jumps = len(jump_keys)
-    for pair in range(first, len(start), stride):
+    for pair in range(share, len(start), shares):
         mirrored = 0 < mirrored_from <= pair
         seed(state, key, pair - mirrored_from if mirrored else pair)
         copy(start[pair], x)

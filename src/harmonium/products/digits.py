@@ -34,10 +34,12 @@ class Whole(NamedTuple):
     Attributes:
         entries: (m, k), uint8, contiguous: the numbers and ``zero``.
         zero: the byte that stands for 0: 0 or 128.
+        rows: of the entries that count.
     """
 
     entries: Tensor
     zero: int
+    rows: int
 
 
 @final
@@ -55,7 +57,7 @@ class Digits:
         y = y.detach().contiguous()
         k, n = y.shape[::-1] if transposed else y.shape
         tiles = [Tiles(k + zeros, n) for _ in range(digits)]
-        words = [each.words for each in tiles]
+        words = [each.words for each in tiles] + [None] * (EXACT - digits)
         columns, rows = words[0].shape[:2]
         unit = y.new_empty(n)
         if transposed:
@@ -80,8 +82,14 @@ class Digits:
                 tiles.sum_columns()
         total = None
         for tiles, unit in self._digits:
-            total = tiles.add_product(*x, unit, total)
-        return cast("Tensor", total)
+            total = tiles.add_product(x.entries, x.zero, unit, total)
+        return cast("Tensor", total)[: x.rows]
+
+
+def rounded_up(rows: int) -> int:
+    """A number of rows of which there are sixteen from each power of two to the next."""
+    step = 1 << max(rows.bit_length() - 5, 0)
+    return -(-rows // step) * step
 
 
 def whole_numbers(x: Tensor) -> Whole | None:
@@ -91,16 +99,15 @@ def whole_numbers(x: Tensor) -> Whole | None:
     first = x[:1]
     if not torch.equal(first.to(torch.int8).to(x.dtype), first):  # real numbers show at once
         return None
-    out, wrong = (
-        torch.empty(x.shape, dtype=torch.uint8, device="cpu"),
-        torch.empty(len(x), dtype=torch.int64, device="cpu"),
-    )
+    # A shape that was not met before costs as much as a few hundred rows: room for one of few shapes.
+    out = torch.empty(rounded_up(len(x)), x.shape[1], dtype=torch.uint8, device="cpu")
+    wrong = torch.empty(len(x), dtype=torch.int64, device="cpu")
     for zero in (0, 128):
         if zero == 0 and bool((first < 0).any()):
             continue
         serving.over_tiles("whole", len(x), x, zero, out, wrong)
         if not bool(wrong.any()):
-            return Whole(out, zero)
+            return Whole(out, zero, len(x))
     return None
 
 
@@ -117,7 +124,7 @@ def sum_over_rows(x: Whole, y: Tensor) -> Tensor:
         else:
             across[:, : len(others)] = entries.t()
         if serves(rows, y.shape[1]):
-            term = Digits(others, MEANS, zeros=rows - len(others)).times(Whole(across, x.zero))
+            term = Digits(others, MEANS, zeros=rows - len(others)).times(Whole(across, x.zero, len(across)))
         else:
             term = (across[:, : len(others)].float() - x.zero) @ others
         total = term if total is None else total.add_(term)

@@ -115,7 +115,7 @@ class RowProducts:
             for way, states, others in (("digits", x, y), ("swapped", y, x)):
                 whole = whole_numbers(states)
                 if whole is not None:
-                    self._wait((way, whole.zero), whole.entries, others, weight)
+                    self._wait((way, whole.zero), whole.entries[: len(x)], others, weight)
                     return
         if choice().library == "torch":
             self._add_at_once(x, y, weight)
@@ -172,7 +172,7 @@ class RowProducts:
         if way == "real":
             self.grow(product(x.t(), y))
         else:
-            term = sum_over_rows(Whole(x, zero), y)
+            term = sum_over_rows(Whole(x, zero, len(x)), y)
             self.grow(term.t() if way == "swapped" else term)
 
 

@@ -47,6 +47,18 @@ def sums_of_rows(x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:
 
 
 def _sums_of_lot(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
+    return sums_at(*entries(x, transposed), y)
+
+
+def entries(x: Tensor, transposed: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the entries of each row (column) that are not 0 stand, where each one's start, and the entries.
+
+    Args:
+        x: (m, k), or (k, m), on a CPU.
+
+    Returns:
+        Of n entries (n,), (m + 1,) with their number in the end, and (n,), as ``sums_at`` takes them.
+    """
     x = x.detach().contiguous()
     whose = "_of_columns" if transposed else ""
     rows = x.shape[transposed]
@@ -54,9 +66,9 @@ def _sums_of_lot(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
     starts = np.zeros(rows + 1, integer)
     serving.over_rows(f"count_entries{whose}", rows, x, starts[1:])
     np.cumsum(starts, out=starts)
-    where, by = np.empty(starts[-1], integer), np.empty(starts[-1], np.float32)
+    where, by = torch.from_numpy(np.empty(starts[-1], integer)), x.new_empty(starts[-1])
     serving.over_rows(f"list_entries{whose}", rows, x, starts, where, by)
-    return sums_at(torch.from_numpy(where), torch.from_numpy(starts), torch.from_numpy(by), y)
+    return where, torch.from_numpy(starts), by
 
 
 def sums_at(where: Tensor, starts: Tensor, by: Tensor, y: Tensor) -> Tensor:
