@@ -7,6 +7,7 @@ anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,23 @@ def behind(device: torch.device) -> bool:
 def sent(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor on a device; the host does not wait for it to arrive, only for one that comes back."""
     return x.to(device=device, dtype=dtype, non_blocking=x.device.type == "cpu")
+
+
+def some(marks: Tensor) -> bool:
+    """Whether any of these booleans is true."""
+    return bool(quick(marks).any())
+
+
+def neither(x: Tensor, low: float, high: float) -> Tensor:
+    """Which entries are neither of two values, as booleans."""
+    values = quick(x)
+    marks = (values != low) & (values != high)
+    return marks if isinstance(marks, Tensor) else torch.from_numpy(marks)
+
+
+def quick(x: Tensor) -> Any:
+    """On the CPU as an array, where NumPy has the type: it compares in a tenth of torch's time."""
+    return x.detach().numpy() if x.device.type == "cpu" and x.dtype is not torch.bfloat16 else x
 
 
 def numbers(values: Sequence[float | Tensor]) -> list[float]:

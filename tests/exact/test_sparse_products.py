@@ -107,3 +107,16 @@ def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
         assert first > 0 and len(made) == first
         hm.chains.Gibbs().sweep(law.to(torch.float64), [x.double() for x in states], generator)
     assert len(made) > first
+
+
+def test_a_product_with_few_rows_has_both_derivatives():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.zeros(40, 30)
+    y[::9, ::7] = torch.randn(y[::9, ::7].shape, generator=generator)
+    x = torch.randn(5, 40, generator=generator)
+    for leaves in ((x, y), (x,), (y,)):
+        for leaf in (x, y):
+            leaf.requires_grad_(any(leaf is each for each in leaves))
+        expected = torch.autograd.grad((x @ y).square().sum(), leaves)
+        actual = torch.autograd.grad(Factor(y, sparse=True).times(x).square().sum(), leaves)
+        torch.testing.assert_close(actual, expected)

@@ -24,7 +24,13 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+AFTER_A_SUM = NOISE.replace("value = draw()", "torch.ones(1 << 22).sum(); value = None").replace(
+    "int(draw() != value)", "int(not 0 < draw() < 1)"
+)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_draws_noise_on_threads_of_its_own() -> None:
-    done = subprocess.run([sys.executable, "-c", NOISE], capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize("what", [NOISE, AFTER_A_SUM], ids=["after noise", "after a sum of torch's"])
+def test_a_child_draws_noise_on_threads_of_its_own(what: str) -> None:
+    done = subprocess.run([sys.executable, "-c", what], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("0\n", "")

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numba import njit
 
-# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning. What is
-# kept on disk is made anew when a function's own file changes: after an edit here or in ``units``, remove it.
-jit = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
+# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
+_compile = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
+_WRITTEN = crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
+
+
+def jit(function: Any) -> Any:
+    """A function to be compiled at its first call, and kept until its file or one of this folder changes."""
+    made = _compile(function)
+    # By itself numba looks at the function's own file, and not at those of the functions that it calls.
+    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if hasattr(kept, "_source_stamp"):
+        kept._source_stamp = kept._source_stamp, _WRITTEN
+    return made
+
 
 _STEP = np.float32(2.0**-23)
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)

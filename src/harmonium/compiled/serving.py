@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
@@ -50,11 +51,6 @@ WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are do
 def single(like: Tensor) -> bool:
     """Whether compiled code is there for such tensors: float32 on a CPU."""
     return COMPILED and like.device.type == "cpu" and like.dtype is torch.float32
-
-
-def entries(like: Tensor) -> bool:
-    """Whether compiled code lists the entries of such a matrix that are not 0."""
-    return COMPILED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
 def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
@@ -143,6 +139,14 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
     return x
 
 
+_PROCESS = os.getpid()
+
+
+def forked() -> bool:
+    """Whether this process was forked after harmonium was loaded: of torch's threads it has none."""
+    return os.getpid() != _PROCESS
+
+
 def over_rows(name: str, rows: int, *arguments: Any) -> None:
     """Runs a function of ``compiled.rows`` over all rows, cut among torch's threads."""
     from harmonium.compiled import rows as functions  # needs numba, and compiles at its first call
@@ -161,10 +165,10 @@ def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
     """Runs a compiled function(first, last, *arguments) over all shares, cut among torch's threads.
 
     Args:
-        function: of a module; it returns nothing.
+        function: of a module, where it is found by its name; it returns nothing.
         shares: how many there are.
         least: how many are worth a thread.
-        arguments: arrays, tensors without a derivative and numbers.
+        arguments: arrays, numbers, None, tuples of these, and tensors, of which it gets the arrays.
     """
     arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
     threads = min(torch.get_num_threads(), shares // least)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium._random import as_generator, uniform
 from harmonium.data._arrays import (
     Values,
@@ -66,11 +67,14 @@ def bernoulli_binarise(X: Values, seed: int | torch.Generator) -> Values:
             already.
     """
     _checks.numeric(X, "X")
-    values: Any = X
+    values = _host.quick(X) if isinstance(X, Tensor) else X
     if not is_uint8(X):
         refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
     noise: Any = uniform(tuple(X.shape), as_generator(seed)) * _full_intensity(X)
-    return _binary(values > (noise.cpu().numpy() if isinstance(X, np.ndarray) else noise.to(X.device)), X)
+    if isinstance(values, Tensor):
+        return _binary(values > noise.to(values.device), values)
+    binary = _binary(values > noise.cpu().numpy(), values)
+    return torch.from_numpy(binary) if isinstance(X, Tensor) else binary
 
 
 def to_bit_planes(X: Values, gray: bool = False) -> Values:

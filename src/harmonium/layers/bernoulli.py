@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from harmonium import _host
 from harmonium.data import Encoder, Identity, Rows
 from harmonium.layers._columns import first_other
 from harmonium.layers.discrete_units import DiscreteUnits
@@ -62,14 +63,14 @@ class Bernoulli(DiscreteUnits):
         return -softplus((1 - 2 * x) * self._logit(field, 0.0, theta), threshold=40)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
-        return (noise < 0.5).to(x.dtype)
+        return torch.lt(noise, 0.5, out=torch.empty_like(x))
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
         self._fitted(bias=torch.logit(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
-        return (x != 0) & (x != 1), "values in {0, 1}"
+        return _host.neither(x, 0, 1), "values in {0, 1}"
 
     def _logit(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
         logit = self._local(B, theta)

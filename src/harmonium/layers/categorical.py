@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium.data import Encoder, OneHot, Rows
 from harmonium.layers._columns import largest_count
 from harmonium.layers.discrete_units import DiscreteUnits
@@ -84,7 +84,7 @@ class Categorical(DiscreteUnits):
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         one_hot = (self.by_unit(x).sum(-1, keepdim=True) == 1).expand(*x.shape[:-1], -1, self.n_states)
-        return ((x != 0) & (x != 1)) | ~one_hot.flatten(-2), f"one-hot blocks of {self.n_states} columns"
+        return _host.neither(x, 0, 1) | ~one_hot.flatten(-2), f"one-hot blocks of {self.n_states} columns"
 
     def _logits(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
         (bias,) = theta or self.natural()

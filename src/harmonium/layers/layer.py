@@ -281,7 +281,7 @@ class Layer(nn.Module, ABC):
             )
         _checks.finite(x, name)
         bad, support = self.misfit(x)
-        if bool(bad.any()):
+        if _host.some(bad):
             place = tuple(torch.nonzero(bad)[0].tolist())
             raise ValueError(
                 f"{name}: expected {support} for {self}, received {x[place].item():g} at {place}"

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from harmonium import _host
 from harmonium.data import Encoder, Identity, Rows, Standardise
 from harmonium.layers._columns import first_other
 from harmonium.layers.discrete_units import DiscreteUnits
@@ -67,11 +68,11 @@ class Spin(DiscreteUnits):
         return -softplus(-2 * x * self._local(field, theta), threshold=40)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
-        return (noise < 0.5).to(x.dtype) * 2 - 1
+        return torch.lt(noise, 0.5, out=torch.empty_like(x)).mul_(2).sub_(1)
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
         self._fitted(bias=torch.atanh(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
-        return (x != -1) & (x != 1), "values in {-1, +1}"
+        return _host.neither(x, -1, 1), "values in {-1, +1}"

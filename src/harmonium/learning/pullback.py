@@ -119,8 +119,9 @@ def centred_pullback(
         if coupling.weight.requires_grad
     ]
     for name, _, l, m in learned:
-        direction[name].addr_(locations[l].flatten(), scaled[m], alpha=-1)
-        direction[name].addr_(scaled[l], locations[m].flatten(), alpha=-1)
+        rows = torch.stack((locations[l].flatten(), scaled[l]), 1)
+        columns = torch.stack((scaled[m], locations[m].flatten()))
+        direction[name].addmm_(rows, columns, alpha=-1)
     for name, coupling, l, m in learned:
         W = direction[name] = coupling.within(direction[name])
         locations[l] -= (W @ scaled[m]).view_as(locations[l])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from harmonium.compiled import serving
 from harmonium.products.product import product
 from harmonium.products.sparse import DENSE, entries, sums_at
 
@@ -21,7 +21,8 @@ class Changes:
 
     def __init__(self, x: Tensor) -> None:
         self._dense = x
-        self._entries = entries(x) if serving.entries(x) else None
+        known = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+        self._entries = entries(x) if known else None
         if self._entries is None:
             self.rows = (x != 0).any(-1)
         else:

@@ -32,9 +32,9 @@ class Whole(NamedTuple):
     """A matrix of whole numbers in [0, 255] or [-128, 127], as bytes.
 
     Attributes:
-        entries: (m, k), uint8, contiguous: the numbers and ``zero``.
+        entries: (m, k), uint8, contiguous: the numbers and ``zero``; in the last rows may be anything.
         zero: the byte that stands for 0: 0 or 128.
-        rows: of the entries that count.
+        rows: how many of the rows count.
     """
 
     entries: Tensor
@@ -115,7 +115,8 @@ def sum_over_rows(x: Whole, y: Tensor) -> Tensor:
     """Σ_rows x ⊗ y, (k, n) in float32, with x (rows, k) and y (rows, n) in ``MEANS`` digits."""
     total = None
     for start in range(0, len(y), _LOT):
-        entries, others = x.entries[start : start + _LOT], y[start : start + _LOT]
+        others = y[start : start + _LOT]
+        entries = x.entries[start : start + len(others)]
         rows = -(-len(others) // SIZE) * SIZE  # so that there are few shapes
         across = torch.full((entries.shape[1], rows), x.zero, dtype=torch.uint8, device="cpu")
         if entries.shape[1] % 8 == len(others) % 8 == 0:

@@ -43,11 +43,12 @@ class Factor:
 
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
-        if self._few_rows is not None and not transposed and reduced(x) is None:
-            return self._few_rows(x)
         y = self._y.t() if transposed else self._y
         name = reduced(x)
-        if name is not None and not (torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)):
+        derived = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
+        if self._few_rows is not None and not transposed and name is None and not derived:
+            return self._few_rows(x)
+        if name is not None and not derived:
             factor: Tensor = self._made(name, False)
             return multiply(name, rounded(name, x), factor.t() if transposed else factor)
         if not large(x, y):
@@ -115,7 +116,7 @@ class RowProducts:
             for way, states, others in (("digits", x, y), ("swapped", y, x)):
                 whole = whole_numbers(states)
                 if whole is not None:
-                    self._wait((way, whole.zero), whole.entries[: len(x)], others, weight)
+                    self._wait((way, whole.zero), whole.entries[: whole.rows], others, weight)
                     return
         if choice().library == "torch":
             self._add_at_once(x, y, weight)

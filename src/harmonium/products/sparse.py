@@ -22,11 +22,11 @@ def few(x: Tensor, share: float) -> bool:
     """Whether at most this share of the entries is not 0, of a float32 matrix on a CPU: some rows tell."""
     if share == 0:
         return False
-    entries = x.detach().numpy()  # counts a few numbers in a quarter of torch's time
+    rows = x.detach().numpy()  # counts a few numbers in a quarter of torch's time
     # A row with twice as many spares a look at the next.
-    if np.count_nonzero(entries[:1]) > 2 * share * entries.shape[1]:
+    if np.count_nonzero(rows[:1]) > 2 * share * rows.shape[1]:
         return False
-    seen = entries[:: ceil(len(entries) / _SEEN) or 1]
+    seen = rows[:: ceil(len(rows) / _SEEN) or 1]
     # Booleans are counted in a sixth of the time of numbers.
     return bool(np.count_nonzero(seen != 0) <= share * seen.size)
 
@@ -41,6 +41,8 @@ def sums_of_rows(x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:
     Returns:
         (m, n).
     """
+    if len(y) <= _LOT:
+        return _sums_of_lot(x, y, transposed)
     # Many rows lot by lot: one by one they lose digits.
     lots = zip(torch.split(x, _LOT, 1 - transposed), torch.split(y, _LOT), strict=True)
     return reduce(Tensor.add_, (_sums_of_lot(*lot, transposed) for lot in lots))
@@ -54,12 +56,17 @@ def entries(x: Tensor, transposed: bool = False) -> tuple[Tensor, Tensor, Tensor
     """Where the entries of each row (column) that are not 0 stand, where each one's start, and the entries.
 
     Args:
-        x: (m, k), or (k, m), on a CPU.
+        x: (m, k), or (k, m), float32 or float64 on a CPU.
 
     Returns:
         Of n entries (n,), (m + 1,) with their number in the end, and (n,), as ``sums_at`` takes them.
     """
     x = x.detach().contiguous()
+    if not serving.COMPILED:
+        x = x.t() if transposed else x
+        rows_, where_ = np.nonzero(x.numpy())
+        starts_ = rows_.searchsorted(np.arange(len(x) + 1))
+        return torch.from_numpy(where_), torch.from_numpy(starts_), x[rows_, where_]
     whose = "_of_columns" if transposed else ""
     rows = x.shape[transposed]
     integer = np.int32 if x.numel() < 1 << 31 else np.int64  # the shorter are faster
