@@ -109,9 +109,9 @@ def _region(typing: Any, place: Any, team: Any, threads: Any, shares: Any, argum
         worker.linkage = "internal"
         own = ir.IRBuilder(worker.append_basic_block())
         seen = own.bitcast(worker.args[0], frame.as_pointer())
-        wanted_threads, count, each = (own.load(_field(own, seen, i)) for i in range(3))
+        most, count, each = (own.load(_field(own, seen, i)) for i in range(3))
         number, had = (own.zext(own.call(_entry(own, n, _INT), []), _WORD) for n in (_NUMBER, _THREADS))
-        parts = own.select(own.icmp_signed("<", had, wanted_threads), had, wanted_threads)
+        parts = own.select(own.icmp_signed("<", had, most), had, most)
         with own.if_then(own.icmp_signed(">=", number, parts)):
             own.ret_void()
         first, last = (own.sdiv(own.mul(count, n), parts) for n in (number, own.add(number, _WORD(1))))
@@ -143,13 +143,13 @@ def _entry(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
 
 
 @cache
-def _pool(process: int) -> ThreadPoolExecutor:
+def _pool(process: int) -> ThreadPoolExecutor:  # a forked child has not the threads of its parent's
     return ThreadPoolExecutor(max_workers=64, thread_name_prefix="harmonium")
 
 
 def _run_on_own(function: Any, threads: int, shares: int, arguments: Sequence[Any]) -> None:
     cuts = list(pairwise(shares * part // threads for part in range(threads + 1)))
-    pool = _pool(os.getpid())  # a forked child has not the threads of its parent's
+    pool = _pool(os.getpid())
     others = [pool.submit(function, *cut, *arguments) for cut in cuts[1:]]
     try:
         function(*cuts[0], *arguments)
