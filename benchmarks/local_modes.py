@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from benchmarks.race import Table, compare, repeat
-from benchmarks.targets import HARMONIUM, PLAIN
+from benchmarks.race import Table, compare, on_one_thread, repeat
+from benchmarks.targets import HARMONIUM, ONE_THREAD, PLAIN
 
 SIZE = 784
 
@@ -34,6 +34,8 @@ def _ucd_lmi(name: str, quick: bool, batch: int) -> Table:
         HARMONIUM: repeat(lambda: rule.gradient(machine, v, seed=generator), 2),
         PLAIN: repeat(_plain_torch(machine, v, generator), 1),
     }
+    if batch == 1000 and torch.get_num_threads() > 1:
+        contestants[ONE_THREAD] = on_one_thread(contestants[HARMONIUM])
     table.notes.append(
         "plain torch: searches in dense products over the chains that have not arrived, a Gibbs sweep, "
         "a Metropolis step, the marginalised energies by autograd; one chain, nothing is coupled"

@@ -129,22 +129,15 @@ def _allowed(record: Record, target: targets.Target) -> str:
 
 
 def _speedups(found: Sequence[Record]) -> list[str]:
-    """Lines on records of the same processor with several threads and with one."""
+    """Lines on records with several threads, and one thread in turns with them."""
     lines = []
-    for many in found:
-        for one in found:
-            if one.processor != many.processor or one.threads != 1:
-                continue
-            for speedup in targets.SPEEDUPS:
-                alone, together = (
-                    _row(each, speedup.benchmark, speedup.contestant).median_ms for each in (one, many)
-                )
-                if many.threads != speedup.threads or alone is None or together is None:
-                    continue
-                value = alone / together
+    for record in found:
+        for speedup in targets.SPEEDUPS:
+            value = _row(record, speedup.benchmark, targets.ONE_THREAD).ratio
+            if record.threads == speedup.threads and value is not None:
                 mark = "✓" if value >= speedup.bound else "✗"
                 lines.append(
-                    f"- {_label(many)}, {speedup.benchmark}: {number(value)} times as fast as one thread "
+                    f"- {_label(record)}, {speedup.benchmark}: {number(value)} times as fast as one thread "
                     f"**{mark}** ≥ {speedup.bound:g}"
                 )
     return [*lines, ""] if lines else []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import torch
+
 from benchmarks import peers
-from benchmarks.race import Table, compare, repeat
-from benchmarks.targets import HARMONIUM, PLAIN, PRODUCTS, RBMS, SKLEARN
+from benchmarks.race import Table, compare, on_one_thread, repeat
+from benchmarks.targets import HARMONIUM, ONE_THREAD, PLAIN, PRODUCTS, RBMS, SKLEARN
 
 VISIBLE, HIDDEN = 784, 500
 
@@ -33,6 +35,8 @@ def _pcd(name: str, quick: bool, *, batch: int, chains: int, k: int, updates: in
     if peers.has_rbms():
         contestants[RBMS] = peers.rbms_training(X, *size)
     contestants[PLAIN] = peers.plain_torch(X, *size)
+    if batch == chains == 1000 and torch.get_num_threads() > 1:
+        contestants[ONE_THREAD] = on_one_thread(contestants[HARMONIUM])
     products = peers.update_products(VISIBLE, HIDDEN, batch, chains, k)
     contestants[PRODUCTS] = repeat(products, updates)
     return peers.with_missing(compare(table, contestants, 3 if quick else 9))

@@ -8,6 +8,8 @@ from statistics import median, quantiles
 from time import perf_counter, process_time
 from typing import Any, final
 
+import torch
+
 Contestant = Callable[[], float]
 """Does a piece of work and returns its seconds for one unit of it, such as an update."""
 
@@ -84,6 +86,20 @@ def repeat(work: Callable[[], object], times: int) -> Contestant:
         return (now() - start) / times
 
     return contestant
+
+
+def on_one_thread(contestant: Contestant) -> Contestant:
+    """The same where torch has one thread."""
+
+    def alone() -> float:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return contestant()
+        finally:
+            torch.set_num_threads(threads)
+
+    return alone
 
 
 def share(work: Callable[[], object], parts: int) -> Contestant:

@@ -19,7 +19,7 @@ from benchmarks.pcd import pcd_1_large, pcd_1_small, pcd_10
 from benchmarks.race import Table
 from benchmarks.sparse_sweeps import CASES as SPARSE_CASES
 from benchmarks.sparse_sweeps import sparse_sweeps
-from benchmarks.targets import HARMONIUM, PLAIN, PRODUCTS, RBMS, SKLEARN
+from benchmarks.targets import HARMONIUM, ONE_THREAD, PLAIN, PRODUCTS, RBMS, SKLEARN
 
 
 @final
@@ -45,7 +45,7 @@ _LANGEVIN = (*(f"{HARMONIUM}, {correction}" for correction in ("exact", "none", 
 
 BENCHMARKS = {
     "pcd-1-small": Benchmark(pcd_1_small, _PCD_1),
-    "pcd-1-large": Benchmark(pcd_1_large, _PCD_1),
+    "pcd-1-large": Benchmark(pcd_1_large, (*_PCD_1, ONE_THREAD)),
     "pcd-10": Benchmark(pcd_10, (HARMONIUM, RBMS, PLAIN, PRODUCTS)),
     "mean-field-pcd": Benchmark(mean_field_pcd, (HARMONIUM, PLAIN)),
     "gaussian-cd": Benchmark(gaussian_cd, (HARMONIUM, PLAIN)),
@@ -56,7 +56,7 @@ BENCHMARKS = {
     "ucd-small": Benchmark(coupled_small, (HARMONIUM, PLAIN)),
     "ucd-large": Benchmark(coupled_large, (HARMONIUM, PLAIN)),
     "ucd-lmi-small": Benchmark(ucd_lmi_small, (HARMONIUM, PLAIN)),
-    "ucd-lmi-large": Benchmark(ucd_lmi_large, (HARMONIUM, PLAIN)),
+    "ucd-lmi-large": Benchmark(ucd_lmi_large, (HARMONIUM, PLAIN, ONE_THREAD)),
     "sparse-sweeps": Benchmark(sparse_sweeps, SPARSE_CASES),
     "overhead": Benchmark(overhead.overhead, _each(overhead.CASES, overhead.PARTS)),
     "noise": Benchmark(primitives.noise, _each(primitives.NOISE_CASES, primitives.NOISE_SOURCES)),
