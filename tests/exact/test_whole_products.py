@@ -8,7 +8,7 @@ import torch
 from harmonium import products
 from harmonium.compiled import serving
 from harmonium.products import Factor, RowProducts, calibration
-from harmonium.products.digits import EXACT, MEANS, Digits, whole_numbers, work
+from harmonium.products.digits import EXACT, MEANS, Digits, sum_over_rows, whole_numbers, work
 
 pytest.importorskip("numba")
 if not work():
@@ -185,3 +185,12 @@ def test_sums_that_32_bits_do_not_hold_are_left_to_real_numbers(digits_always, s
         actual = sums.total
     # float32 itself loses half a thousandth where it adds 127 to more than 2^24.
     torch.testing.assert_close(actual, torch.full((8, 8), 127.0 * 140_000), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("rows", [1, 70, 1043, 2500])
+def test_sums_over_rows_take_no_row_beyond_those_of_x(rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = states("counts", rows, 40, generator), torch.rand(rows, 30, generator=generator)
+    actual, expected = sum_over_rows(whole_numbers(x), y), x.double().t() @ y.double()
+    # A mean is off by at most 1.6e-5 of the largest in its column.
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=1.6e-5 * float(x.sum(0).max()))

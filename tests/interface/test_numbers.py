@@ -182,3 +182,10 @@ def test_a_fitting_tensor_is_not_copied() -> None:
     """The training loop pays nothing for the conversion."""
     assert machine().visible_rows(ROWS, "X") is ROWS
     assert machine().check_states([ROWS, HIDDEN])[1] is HIDDEN
+
+
+def test_a_tensor_that_is_the_negative_of_what_it_shows_is_taken() -> None:
+    x = torch.zeros(5, 4, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    hm.Bernoulli(4).check(x, "x")
+    assert torch.equal(hm.data.bernoulli_binarise(x, 0), torch.zeros(5, 4))

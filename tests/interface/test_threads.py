@@ -27,9 +27,10 @@ def note(first, last, counts, ends):
 
 
 @jit
-def want_room(first, last, room):
+def want_room(first, last, room, done):
     for share in range(first, last):
         np.empty(room[share])[0] = 1.0
+        done[share] = 1
 
 
 @pytest.fixture(params=["torch's", "its own"])
@@ -67,13 +68,17 @@ def test_a_share_has_so_many_at_least(threads):
 
 @pytest.mark.parametrize("number", [1, 2, 5])
 @pytest.mark.parametrize("failing", [0, 6])
-def test_a_share_that_fails_fails_all(threads, number, failing):
+def test_a_share_that_fails_fails_when_all_others_are_done(threads, number, failing):
     torch.set_num_threads(number)
-    room = np.ones(7, np.int64)
-    over(want_room, 7, 1, room)
-    room[failing] = 1 << 58
+    room, done = np.ones(7, np.int64), np.zeros(7, np.int64)
+    over(want_room, 7, 1, room, done)
+    assert (done == 1).all()
+    room[failing], done[:] = 1 << 58, 0
     with pytest.raises(MemoryError):
-        over(want_room, 7, 1, room)
+        over(want_room, 7, 1, room, done)
+    cuts = [range(7 * part // number, 7 * (part + 1) // number) for part in range(number)]
+    others = [share for cut in cuts if failing not in cut for share in cut]
+    assert done[others].all() and not done[failing]
 
 
 def test_several_callers_at_once(threads):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, reduce
 from math import ceil
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,10 +64,7 @@ def entries(x: Tensor, transposed: bool = False) -> tuple[Tensor, Tensor, Tensor
     """
     x = x.detach().contiguous()
     if not serving.COMPILED:
-        x = x.t() if transposed else x
-        rows_, where_ = np.nonzero(x.numpy())
-        starts_ = rows_.searchsorted(np.arange(len(x) + 1))
-        return torch.from_numpy(where_), torch.from_numpy(starts_), x[rows_, where_]
+        return _entries_by_numpy((x.t() if transposed else x).numpy())
     whose = "_of_columns" if transposed else ""
     rows = x.shape[transposed]
     integer = np.int32 if x.numel() < 1 << 31 else np.int64  # the shorter are faster
@@ -76,6 +74,12 @@ def entries(x: Tensor, transposed: bool = False) -> tuple[Tensor, Tensor, Tensor
     where, by = torch.from_numpy(np.empty(starts[-1], integer)), x.new_empty(starts[-1])
     serving.over_rows(f"list_entries{whose}", rows, x, starts, where, by)
     return where, torch.from_numpy(starts), by
+
+
+def _entries_by_numpy(x: Any) -> tuple[Tensor, Tensor, Tensor]:
+    rows, where = np.nonzero(x)
+    starts = rows.searchsorted(np.arange(len(x) + 1))
+    return torch.from_numpy(where), torch.from_numpy(starts), torch.from_numpy(x[rows, where])
 
 
 def sums_at(where: Tensor, starts: Tensor, by: Tensor, y: Tensor) -> Tensor:
