@@ -8,7 +8,8 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import local_search
-from harmonium.chains.local_search import _PATIENCE
+from harmonium.chains.local_search import _PATIENCE, search
+from harmonium.compiled import serving
 
 from . import machines, oracle
 from .specifications import SPECIFICATIONS, Specification, random_states
@@ -66,17 +67,21 @@ def reference(description: oracle.Description, states: list[np.ndarray], first: 
             return states
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["eager", "compiled"])
 @pytest.mark.parametrize("specification", DISCRETE + ONE_REAL_PARITY, ids=lambda s: s.name)
-def test_every_chain_ends_where_one_of_the_two_orders_ends(specification: Specification):
+def test_every_chain_ends_where_one_of_the_two_orders_ends(specification: Specification, dtype):
     machine = machines.build(specification)
     description = oracle.natural(machines.describe(machine))
     start = random_states(specification, ROWS)
+    machine.to(dtype)
     modes, sweeps = local_search(machine, machines.tensors(start), seed=generator())
     orders = set()
     for row in range(ROWS):
         found = [x[row].numpy() for x in modes]
         ends = [reference(description, [x[row : row + 1] for x in start], first) for first in (0, 1)]
-        same = [all(np.allclose(a, b[0]) for a, b in zip(found, end, strict=True)) for end in ends]
+        same = [
+            all(np.allclose(a, b[0], 1e-5, 1e-6) for a, b in zip(found, end, strict=True)) for end in ends
+        ]
         assert any(same)
         orders |= {first for first in (0, 1) if same == [first == 0, first == 1]}
     assert int(sweeps.min()) >= 1
@@ -121,9 +126,10 @@ def test_the_given_states_are_not_changed():
     assert all(torch.equal(a, b) for a, b in zip(start, kept, strict=True))
 
 
-def test_large_machines_take_the_sparse_product_and_end_at_modes():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["eager", "compiled"])
+def test_large_machines_take_the_sparse_product_and_end_at_modes(dtype):
     """Fields that follow the changes of states must still be the fields."""
-    machine = hm.BoltzmannMachine([hm.Spin(150), hm.Bernoulli(120), hm.Spin(90)]).double()
+    machine = hm.BoltzmannMachine([hm.Spin(150), hm.Bernoulli(120), hm.Spin(90)]).to(dtype)
     hm.machine.orthogonal_(machine, 1.0, generator())
     start = machine.random_states(40, seed=generator())
     modes, sweeps = local_search(machine, start, seed=generator())
@@ -133,6 +139,60 @@ def test_large_machines_take_the_sparse_product_and_end_at_modes():
         assert torch.equal(machine.layers[l].mode(hamiltonian.field(l, modes)), modes[l])
 
 
+DIAMOND = [(0, 1), (0, 2), (1, 3), (2, 3)]
+
+
+def two_valued(kinds, edges=None):
+    machine = hm.BoltzmannMachine([kind(30 + 7 * l) for l, kind in enumerate(kinds)], edges)
+    hm.machine.normal_(machine, 0.4, seed=generator(5))
+    with torch.no_grad():
+        for layer in machine.layers:
+            layer.bias.normal_(generator=generator(6))
+    return machine
+
+
+MACHINES = {
+    "two layers": lambda: two_valued([hm.Bernoulli, hm.Bernoulli]),
+    "four layers": lambda: two_valued([hm.Spin, hm.Bernoulli, hm.Spin, hm.Spin]),
+    "a diamond": lambda: two_valued([hm.Bernoulli, hm.Spin, hm.Bernoulli, hm.Spin], DIAMOND),
+}
+
+
+@pytest.mark.skipif(not serving.COMPILED, reason="needs numba")
+@pytest.mark.parametrize("held", [(), (0,), (0, 1)], ids=["free", "one layer held", "two layers held"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_compiled_chains_end_where_eager_ones_do(monkeypatch, name, held):
+    machine = MACHINES[name]()
+    start = machine.random_states(100, seed=generator())
+    law = machine.hamiltonian().tempered(0.7).given({l: start[l] for l in held}, 100)
+    free = set(range(len(machine.layers))) - set(held)
+    serves = serving.search(law, free)
+    assert serves == (any(l in free and m in free for l, m in machine.edges))
+    with torch.no_grad():
+        fast, sweeps = search(law, start, generator())
+        monkeypatch.setattr(serving, "COMPILED", False)
+        slow, expected = search(law, start, generator())
+    assert torch.equal(sweeps, expected)
+    assert not serves or int(sweeps.max()) > 3  # more than what all chains do together
+    for l in range(len(machine.layers)):
+        assert torch.equal(fast.states[l], slow.states[l])
+    assert fast.fields.keys() == slow.fields.keys()
+    for l, field in fast.fields.items():
+        torch.testing.assert_close(field, slow.fields[l], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not serving.COMPILED, reason="needs numba")
+def test_a_compiled_chain_notices_a_cycle():
+    """Two units of which one wants to be as the other is, and that one not: couplings no machine has."""
+    parts, ways = np.array([(0, 1, 0, 0, 1), (1, 2, 1, 1, 2)]), np.array([(1, 2), (0, 1)])
+    J = tuple(np.full((1, 1), value, np.float32) for value in (1, -1))
+    x, fields = np.ones((3, 2), np.float32), np.array([[-1, 1], [-1, 1], [1, 1]], np.float32)
+    bias, low, halves = np.zeros(2, np.float32), np.full(2, -1, np.float32), np.zeros(3, np.int64)
+    serving.over_rows("climb", 3, 2, _PATIENCE, parts, ways, J, 1.0, bias, low, x, fields, halves)
+    # Seen at the first odd half-step from then on, and again a cycle of four later; the last row is at rest.
+    assert halves.tolist() == [_PATIENCE + 6, _PATIENCE + 6, 3]
+
+
 def test_a_cycle_is_noticed(monkeypatch):
     """Modes taken for the opposite, as rounding never would, so that no state is ever left in peace."""
     machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(3)])
@@ -140,6 +200,7 @@ def test_a_cycle_is_noticed(monkeypatch):
         machine.couplings[0].weight.copy_(torch.eye(3))
         for layer in machine.layers:
             layer.bias.fill_(-0.5)
+    monkeypatch.setattr(serving, "search", lambda *_: False)
     right = hm.Bernoulli.mode
     monkeypatch.setattr(
         hm.Bernoulli,

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
+from itertools import accumulate, count
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.chains.kernel import Step
+from harmonium.compiled import serving
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 from harmonium.products import Changes
 
+Onward = list[list[tuple[int, Tensor]]]
+
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many
+_ALONE = 3  # half-steps after which so few units change that chain after chain is faster in compiled code
 
 
 @_checks.renamed("generator", "seed")
@@ -110,6 +115,10 @@ def search(
         arrived = (moved | ended).logical_not_()
         halves[active] = torch.where(arrived, half + 1, halves[active])
         ended |= arrived
+        if half + 1 == _ALONE and serving.search(hamiltonian, sum(free, ())):
+            alone = _climb(law, onward, free, current, fields, half + 1)
+            halves[active] = torch.where(ended, halves[active], alone)
+            ended.fill_(True)
         gone = int(ended.sum())
         if gone * _COMPACT >= len(ended):
             rest, place = _host.parted(ended, gone)
@@ -128,9 +137,50 @@ def search(
     return Step(modes, mode_fields, {}), halves.add(1).div(2, rounding_mode="floor")
 
 
-def _onward(hamiltonian: Hamiltonian) -> list[list[tuple[int, Tensor]]]:
+def _climb(
+    law: Hamiltonian,
+    onward: Onward,
+    free: Sequence[Sequence[int]],
+    states: States,
+    fields: dict[int, Tensor],
+    half: int,
+) -> Tensor:
+    """Every chain to its end on its own, in compiled code; entries of ``states`` and ``fields`` are replaced.
+
+    Args:
+        law, onward, free, states, fields: of ``search``.
+        half: half-steps that all have made.
+
+    Returns:
+        How many each has made in the end, (batch,).
+    """
+    layers = [l for colour in free for l in colour]
+    kinds = [law.layers[l] for l in layers]
+    widths = [kind.width for kind in kinds]
+    units = {l: (end - width, end) for l, width, end in zip(layers, widths, accumulate(widths), strict=True)}
+    parts: list[tuple[int, ...]] = []
+    ways: list[tuple[int, int]] = []
+    couplings = []
+    for l in layers:
+        begin = len(ways)
+        for neighbour, J in onward[l]:
+            if neighbour in units:
+                ways.append(units[neighbour])
+                couplings.append(J.detach().numpy())
+        parts.append((*units[l], l in free[1], begin, len(ways)))
+    bias, _, low = serving.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])
+    x, B = (torch.cat([each[l] for l in layers], -1) for each in (states, fields))
+    halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
+    graph = np.array(parts), np.array(ways), tuple(couplings)
+    serving.over_rows("climb", len(x), half, _PATIENCE, *graph, law.beta, bias, low, x, B, halves)
+    for l, *own in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
+        states[l], fields[l] = own
+    return halves
+
+
+def _onward(hamiltonian: Hamiltonian) -> Onward:
     """For each layer its neighbours and J from it to them, (width, width_neighbour), contiguous."""
-    onward: list[list[tuple[int, Tensor]]] = [[] for _ in hamiltonian.layers]
+    onward: Onward = [[] for _ in hamiltonian.layers]
     for (l, m, J), transposed in zip(hamiltonian.edges, hamiltonian.couplings.transposed, strict=True):
         onward[l].append((m, J.contiguous()))
         onward[m].append((l, transposed))

@@ -1,4 +1,4 @@
-"""What runs over batches of rows: half-steps and couplings of units with two values, and what is not 0.
+"""What runs over batches of rows: half-steps, couplings and searches of units with two values, what is not 0.
 
 Batched products give the fields; what is left of a half-step (sigmoids, noise, the maximal coupling with its
 rejection loop) costs as much again in eager tensor code, and a fraction of it in one pass over each row.
@@ -76,6 +76,73 @@ def round_means(
             up, _ = sigmoid(gain[i] * (fields[row, i] + bias[i]))
             value = most * low[i] + most * (np.float32(1) - low[i]) * up
             out[row, i] = np.int8(min(np.floor(value + noise[i]), most))
+
+
+@jit
+def climb(
+    first: int, last: int, half: int, patience: int, parts: Any, ways: Any, J: Any, beta: float, bias: Any,
+    low: Any, x: Any, fields: Any, halves: Any,
+) -> None:  # fmt: skip
+    """Sets parts of one colour to their mode, then those of the other, until a row finds nothing to change.
+
+    A part is (first unit, end, colour, first way, end), a way (first unit, end) of what it leads to, and J
+    has a matrix for each way. ``half`` half-steps were made; ``halves`` says how many in the end. From
+    ``patience`` on a row ends also where it comes back to a state.
+    """
+    room = x.shape[1] + 1
+    changed, by, landmark = np.empty(room, np.int64), row_of(room), row_of(x.shape[1])
+    for row in range(first, last):
+        state, field, step, moved = x[row], fields[row], half, True
+        landmark[:] = np.nan
+        while moved:
+            moved = False
+            for p in range(len(parts)):
+                start, end, colour, way, last_way = parts[p]
+                if colour == step % 2:
+                    own = state[start:end]
+                    count = _flip(field[start:end], bias[start:end], low[start:end], own, changed, by)
+                    moved |= count > 0
+                    for w in range(way, last_way):
+                        to, to_end = ways[w]
+                        _add_rows(field[to:to_end], J[w], changed, by, count, np.float32(beta))
+            if moved and step >= patience and step % 2:
+                moved = (state != landmark).any()
+                if (step - 1) & (step - 2) == 0:
+                    landmark[:] = state
+            step += 1
+        halves[row] = step
+
+
+@jit
+def _flip(field: Any, bias: Any, low: Any, state: Any, changed: Any, by: Any) -> int:
+    """Sets units to their mode: how many change, which, and by how much."""
+    count = 0
+    for i in range(len(state)):
+        changed[count] = i
+        count += (field[i] + bias[i] >= 0) != (state[i] > 0)
+    for c in range(count):
+        i = changed[c]
+        other = low[i] + np.float32(1) - state[i]
+        by[c] = other - state[i]
+        state[i] = other
+    return count
+
+
+@jit
+def _add_rows(total: Any, J: Any, which: Any, by: Any, count: int, beta: Any) -> None:
+    """Adds rows of J times β and what each is multiplied by."""
+    c = 0
+    while c + 4 <= count:  # four at a time: fewer passes over the sums
+        i0, i1, i2, i3 = which[c], which[c + 1], which[c + 2], which[c + 3]
+        b0, b1, b2, b3 = beta * by[c], beta * by[c + 1], beta * by[c + 2], beta * by[c + 3]
+        for k in range(len(total)):
+            total[k] += (b0 * J[i0, k] + b1 * J[i1, k]) + (b2 * J[i2, k] + b3 * J[i3, k])
+        c += 4
+    while c < count:
+        i0, b0 = which[c], beta * by[c]
+        for k in range(len(total)):
+            total[k] += b0 * J[i0, k]
+        c += 1
 
 
 @jit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -24,6 +24,8 @@ class Machine(Protocol):
     @property
     def graph(self) -> Any: ...
     @property
+    def thetas(self) -> Sequence[Sequence[Tensor]]: ...
+    @property
     def couplings(self) -> Sequence[Tensor]: ...
     @property
     def beta(self) -> object: ...
@@ -31,6 +33,7 @@ class Machine(Protocol):
     def columns(self) -> object | None: ...
     @property
     def held(self) -> object: ...
+    def mask(self, layer: int) -> Tensor | None: ...
 
 
 COMPILED = find_spec("numba") is not None
@@ -82,6 +85,17 @@ def small_chains(machine: Machine) -> bool:
         _two_layers(machine, SMALL_CHAINS)
         and machine.layers[0].gaussian
         and two_valued(machine.couplings[0], [machine.layers[1].two_values])
+    )
+
+
+def search(machine: Machine, layers: Collection[int]) -> bool:
+    """Whether chains, a few changes from a local mode of these layers, climb one by one (``climb``)."""
+    return (
+        any(l in layers and m in layers for l, m in machine.graph.edges)
+        and isinstance(machine.beta, float)
+        and machine.columns is None
+        and all(machine.mask(l) is None and machine.thetas[l][0].dim() == 1 for l in layers)
+        and two_valued(machine.thetas[0][0], [machine.layers[l].two_values for l in layers])
     )
 
 
