@@ -1,5 +1,6 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
+from harmonium import _memory
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
@@ -50,3 +51,5 @@ __all__ = [
     "visible_from_data_",
     "visible_layers",
 ]
+
+_memory.keep()
