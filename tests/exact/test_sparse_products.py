@@ -7,8 +7,8 @@ import torch
 
 import harmonium as hm
 from harmonium.machine import hamiltonian as hamiltonian_module
-from harmonium.products import Factor
-from harmonium.products.sparse import sums_of_rows
+from harmonium.products import Factor, sparse
+from harmonium.products.sparse import entries, sums_at, sums_of_rows
 
 from .graphs import _lattice, make
 
@@ -48,6 +48,24 @@ def test_rows_that_a_matrix_picks_are_summed(threads: int, share: float, rows: i
             torch.set_num_threads(threads)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 64, 65, 200])
+def test_a_few_columns_at_a_time_have_the_same_bits(monkeypatch, columns: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(120, 30, generator=generator, dtype=dtype)
+    x *= torch.rand(x.shape, generator=generator) < 0.2
+    y = torch.randn(30, columns, generator=generator, dtype=dtype)
+    listed, widths, bag = entries(x), [], torch.embedding_bag
+    monkeypatch.setattr(torch, "embedding_bag", lambda y, *rest: widths.append(y.shape[1]) or bag(y, *rest))
+    monkeypatch.setattr(sparse, "_CACHED", 1)
+    tiled = sums_at(*listed, y)
+    monkeypatch.setattr(sparse, "_OFTEN", 1000)
+    whole = sums_at(*listed, y)
+    assert widths == [min(64, columns - done) for done in range(0, columns, 64)] + [columns]
+    assert tiled.is_contiguous() and torch.equal(tiled, whole)
+    torch.testing.assert_close(tiled, x @ y)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -15,6 +15,9 @@ from harmonium.compiled import serving
 
 _SEEN = 8  # rows that say how many entries of all are not 0
 _LOT = 1000  # rows that are summed one by one
+_CACHED = 640 << 10  # bytes of y that are summed from at a time, of a mebibyte of cache that a core has
+_LINE = 64  # of its columns, or a multiple of them
+_OFTEN = 16  # sums that each row of y has to be in for copies to be worth their time
 
 DENSE = 8  # one nonzero entry in so many: there the sum of rows takes as long as the dense product
 
@@ -94,8 +97,17 @@ def sums_at(where: Tensor, starts: Tensor, by: Tensor, y: Tensor) -> Tensor:
     Returns:
         (m, n).
     """
+    y = y.detach()
+    n = y.shape[1]
+    if len(where) > _OFTEN * len(y):  # so few columns at a time that they stay in the second level of cache
+        n = max(_CACHED // (len(y) * y.element_size() * _LINE), 1) * _LINE
+    parts = [_sums_at(where, starts, by, each.contiguous()) for each in torch.split(y, max(n, 1), 1)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def _sums_at(where: Tensor, starts: Tensor, by: Tensor, y: Tensor) -> Tensor:
     # As torch.nn.functional does, whose checks take as long as the sums of a few rows; 0 is "sum".
-    return torch.embedding_bag(y.detach(), where, starts, False, 0, False, by, True)[0]
+    return torch.embedding_bag(y, where, starts, False, 0, False, by, True)[0]
 
 
 def few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
