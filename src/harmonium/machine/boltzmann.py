@@ -186,13 +186,7 @@ class BoltzmannMachine(nn.Module):
             TypeError: parameters of 16 bits, which can be kept and saved but not computed with.
             ValueError: inside ``torch.autocast``.
         """
-        kind = self.device.type
-        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-            raise ValueError(
-                f'machine: expected to compute outside torch.autocast("{kind}"), received a call inside, '
-                "where products lose their digits (log-likelihoods are off by tenths of a nat); write "
-                f'with torch.autocast("{kind}", enabled=False): around it'
-            )
+        _checks.outside_autocast(self.device.type)
         for name, parameter in self.named_parameters():
             if parameter.dtype not in COMPUTED:
                 raise TypeError(

@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _random
+from harmonium import _checks, _random
 from harmonium.compiled import serving
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
@@ -229,6 +229,7 @@ class Hamiltonian:
 
     def log_weight(self, layer: int, x: Tensor) -> Tensor:
         """θ_l·t_l(x) and ln of the base measure of x, (batch,)."""
+        _checks.outside_autocast(x.device.type)
         weight, measure = (
             self.layers[layer].log_weight(x, self.thetas[layer]),
             self.layers[layer].log_measure(x),
