@@ -143,12 +143,12 @@ def one_of(value: Any, name: str, known: Iterable[str]) -> str:
 
 
 def outside_autocast(kind: str) -> None:
-    """Refuses to multiply on a kind of device where torch would do so in 16 bits.
+    """Refuses to compute on a kind of device where torch would multiply in 16 bits.
 
     Raises:
         ValueError: inside ``torch.autocast``.
     """
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    if (kind == "cpu" or torch.amp.is_autocast_available(kind)) and torch.is_autocast_enabled(kind):
         raise ValueError(
             f'machine: expected to compute outside torch.autocast("{kind}"), received a call inside, '
             "where products lose their digits (log-likelihoods are off by tenths of a nat); write "

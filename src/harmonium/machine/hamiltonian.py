@@ -193,6 +193,7 @@ class Hamiltonian:
         Returns:
             (batch, width_l), or the part's columns.
         """
+        _checks.outside_autocast(self.device.type)
         l, columns, _ = layer if isinstance(layer, Part) else Part(layer)
         if self.columns is not None and l in self.graph.visible:
             terms = [self._product(edge, m, above, states[m]) for edge, m, above in self.graph.joints[l]]

@@ -8,7 +8,6 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
@@ -44,7 +43,6 @@ class Factor:
 
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
-        _checks.outside_autocast(x.device.type)
         y = self._y.t() if transposed else self._y
         name = reduced(x)
         derived = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
@@ -108,7 +106,6 @@ class RowProducts:
             y: (rows, n).
             weight: a number, or one for each row (rows,).
         """
-        _checks.outside_autocast(x.device.type)
         if not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return

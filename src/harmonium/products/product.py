@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium.products import dense
 from harmonium.products.calibration import choice
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """The matrix product ``x @ y`` of shapes (m, k) and (k, n)."""
-    _checks.outside_autocast(x.device.type)
     return dense.multiply(choice().library, x, y) if dense.large(x, y) else x @ y
