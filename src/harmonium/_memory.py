@@ -13,7 +13,9 @@ _LEARNED = 31 << 20  # bytes; glibc learns nothing from more than 32 MiB
 
 
 def keep() -> None:
-    """Lets a block come and go, of which no page is touched. Other C libraries, and settings of one's own for
-    this one (``MALLOC_TRIM_THRESHOLD_``), stay as they are.
+    """Lets a block come and go, of which no page is touched.
+
+    Other C libraries stay as they are, and so does this one where the user has set it (for instance by
+    ``MALLOC_TRIM_THRESHOLD_``).
     """
     np.empty(_LEARNED, np.uint8)

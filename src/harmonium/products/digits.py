@@ -96,18 +96,19 @@ def whole_numbers(x: Tensor) -> Whole | None:
     """x, (m, k) in float32, in bytes where these and their products with digits are exact, else None."""
     if x.shape[1] > _TERMS:
         return None
-    first = x[:1]
-    if not torch.equal(first.to(torch.int8).to(x.dtype), first):  # real numbers show at once
+    numbers = x.detach().numpy()
+    first = numbers[:1]
+    if not (np.rint(first) == first).all():  # real numbers show at once
         return None
     # A shape that was not met before costs as much as a few hundred rows: room for one of few shapes.
-    out = torch.empty(rounded_up(len(x)), x.shape[1], dtype=torch.uint8, device="cpu")
-    wrong = torch.empty(len(x), dtype=torch.int64, device="cpu")
+    out = np.empty((rounded_up(len(x)), x.shape[1]), np.uint8)
+    wrong = np.empty(len(x), np.int64)
     for zero in (0, 128):
-        if zero == 0 and bool((first < 0).any()):
+        if zero == 0 and (first < 0).any():
             continue
-        serving.over_tiles("whole", len(x), x, zero, out, wrong)
-        if not bool(wrong.any()):
-            return Whole(out, zero, len(x))
+        serving.over_tiles("whole", len(x), numbers, zero, out, wrong)
+        if not wrong.any():
+            return Whole(torch.from_numpy(out), zero, len(x))
     return None
 
 
