@@ -1,8 +1,9 @@
 """Memory that the process keeps for its next operation.
 
 The C library of Linux (glibc) gives large freed blocks back to the system and asks for them anew, page by
-page, which takes up to a fifth of an update with a thousand rows. It learns from what it frees: once a block
-has come and gone, others up to its size are kept, and up to twice as much of them altogether.
+page, which takes about a tenth of an update with a thousand rows. It learns from what it frees: once a block
+has come and gone, others up to its size are taken from what was freed, and up to twice as much stays at the
+end of the heap.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _LEARNED = 31 << 20  # bytes; glibc learns nothing from more than 32 MiB
 
 
 def keep() -> None:
-    """Lets a block come and go, of which no page is touched.
+    """Lets a block come and go, which nobody writes to.
 
     Other C libraries stay as they are, and so does this one where the user has set it (for instance by
     ``MALLOC_TRIM_THRESHOLD_``).

@@ -112,13 +112,15 @@ def test_a_hamiltonian_made_outside_is_refused_inside_autocast() -> None:
     v = made.random_states(2, seed=generator())[0]
     states = [v, torch.ones(len(v), 3)]
     law, gibbs = made.hamiltonian(), hm.chains.Gibbs()
+    sums = hm.machine.Statistics(law)
     calls = {
         "field": lambda: law.field(1, states),
         "energy": lambda: law.energy(states),
         "weight": lambda: law.log_weight(0, v),
         "free energy": lambda: law.free_energy(states, (1,)),
         "chains": lambda: hm.chains.advance(law, gibbs, states, 1, generator()),
-        "statistics": lambda: hm.machine.Statistics(law),
+        "couplings": lambda: law.coupling_energy(states),
+        "statistics": lambda: sums.add(law, states, 1.0),
     }
     for name, call in calls.items():
         with torch.autocast("cpu"), pytest.raises(ValueError, match=r'outside torch\.autocast\("cpu"\)'):

@@ -36,7 +36,7 @@ def local_search(
 
     The layers of one colour (the even ones of a chain of layers) are set to the mode of their conditional,
     then those of the other, until nothing changes. A fair coin for each chain says which colour is first.
-    Chains that have arrived leave the batch. No half-step lowers the probability and ties go to the upper
+    Each chain stops by itself. No half-step lowers the probability and ties go to the upper
     value, so that a chain cannot come back to a state it has left but through rounding; that is noticed, and
     the chain stops there, at a local mode but for the rounding.
 

@@ -128,7 +128,7 @@ class Hamiltonian:
 
     def tempered(self, beta: float | Tensor) -> Hamiltonian:
         """The same layers with all couplings multiplied by beta."""
-        return replace(self, beta=beta)
+        return replace(self, beta=beta if isinstance(beta, Tensor) else float(beta))
 
     def with_layers(self, layers: Sequence[Layer]) -> Hamiltonian:
         """The same couplings between layers with other natural parameters, taken from ``layers``."""
@@ -270,6 +270,7 @@ class Hamiltonian:
             states: for each layer (batch, width_l).
             given: only edges that join two of these layers; None for all.
         """
+        _checks.outside_autocast(self.device.type)
         total: Tensor | None = None
         for l, m, J in self.edges:
             if given is not None and not (l in given and m in given):

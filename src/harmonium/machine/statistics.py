@@ -9,7 +9,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium.machine.hamiltonian import Hamiltonian
 from harmonium.products import RowProducts
 from harmonium.products.dense import lots, sum_of_lots
@@ -33,7 +32,6 @@ class Statistics:
     """
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:
-        _checks.outside_autocast(hamiltonian.device.type)
         self.readings: Sequence[Collection[int]] | None = None
         self.thetas = [[torch.zeros_like(p) for p in theta] for theta in hamiltonian.thetas]
         self._couplings = [RowProducts(J) for J in hamiltonian.couplings]

@@ -100,6 +100,8 @@ def whole_numbers(x: Tensor) -> Whole | None:
     first = numbers[:1]
     if not (np.rint(first) == first).all():  # real numbers show at once
         return None
+    if first.min(initial=0) < -128 or first.max(initial=0) > 255:
+        return None
     # A shape that was not met before costs as much as a few hundred rows: room for one of few shapes.
     out = np.empty((rounded_up(len(x)), x.shape[1]), np.uint8)
     wrong = np.empty(len(x), np.int64)

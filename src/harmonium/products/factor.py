@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
@@ -106,6 +107,7 @@ class RowProducts:
             y: (rows, n).
             weight: a number, or one for each row (rows,).
         """
+        _checks.outside_autocast(x.device.type)
         if not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return

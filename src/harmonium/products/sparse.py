@@ -99,7 +99,8 @@ def sums_at(where: Tensor, starts: Tensor, by: Tensor, y: Tensor) -> Tensor:
     """
     y = y.detach()
     n = y.shape[1]
-    if len(where) > _OFTEN * len(y):  # so few columns at a time that they stay in the second level of cache
+    if y.dtype is torch.float32 and len(where) > _OFTEN * len(y):
+        # So few columns at a time that they stay in the second level of cache; float64 gains nothing.
         n = max(_CACHED // (len(y) * y.element_size() * _LINE), 1) * _LINE
     parts = [_sums_at(where, starts, by, each.contiguous()) for each in torch.split(y, max(n, 1), 1)]
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
