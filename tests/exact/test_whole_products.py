@@ -111,8 +111,17 @@ def test_what_is_not_whole_is_not_taken(value: float) -> None:
     assert torch.equal(whole_numbers(x).entries, x.to(torch.uint8)) and whole_numbers(x).zero == 0
     whole = whole_numbers(x - 1)
     assert torch.equal(whole.entries.float() - whole.zero, x - 1) and whole.zero > 0
-    x[4, 39] = value
-    assert whole_numbers(x) is None
+    for row in (4, 0):
+        x[row, 39] = value
+        assert whole_numbers(x) is None
+
+
+def test_numbers_up_to_255_are_taken_wherever_they_stand() -> None:
+    for row in (0, 4):
+        x = torch.zeros(5, 40)
+        x[row, 7] = 255.0
+        whole = whole_numbers(x)
+        assert whole is not None and whole.zero == 0 and torch.equal(whole.entries[:5].float(), x)
 
 
 def test_a_factor_follows_its_matrix_and_takes_anything(digits_always) -> None:

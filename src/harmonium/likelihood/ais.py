@@ -227,14 +227,15 @@ def _anneal_on(
             slope = tuple(new - old for new, old in zip(thetas[l], before[l], strict=True))
             total += layers[l].log_weight(states[l], slope).double()
         for l in summed:
-            after = layers[l].log_partition(fields[l] * following, theta=thetas[l])
-            after -= layers[l].log_partition(fields[l] * now, theta=before[l])
+            field, fields[l] = fields[l], fields[l] * following
+            after = layers[l].log_partition(fields[l], theta=thetas[l])
+            after -= layers[l].log_partition(field.mul_(now), theta=before[l])
             total += after.sum(-1, dtype=torch.float64)
         path = replace(target, thetas=tuple(thetas))
         for part in path.graph.backwards:
             l = part.layer
-            field = fields[l] if l in fields else target.field(part, states)
-            states[l] = part.put(path.sample(part, field.mul_(following), generator), states[l])
+            field = fields[l] if l in fields else target.field(part, states).mul_(following)
+            states[l] = part.put(path.sample(part, field, generator), states[l])
     return total, states
 
 
