@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from harmonium.products.product import product
-from harmonium.products.sparse import DENSE, entries, sums_at
+from harmonium.products.sparse import DENSE, entries, summed, sums_at
 
 
 class Changes:
@@ -21,8 +20,7 @@ class Changes:
 
     def __init__(self, x: Tensor) -> None:
         self._dense = x
-        known = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-        self._entries = entries(x) if known else None
+        self._entries = entries(x) if summed(x) else None
         if self._entries is None:
             self.rows = (x != 0).any(-1)
         else:

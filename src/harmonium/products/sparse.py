@@ -35,6 +35,11 @@ def few(x: Tensor, share: float) -> bool:
     return bool(np.count_nonzero(seen != 0) <= share * seen.size)
 
 
+def summed(x: Tensor) -> bool:
+    """Whether rows can be summed for such a matrix: of float32 or float64, on a CPU."""
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+
+
 def sums_of_rows(x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:
     """x @ y, or xᵀ @ y, in float32: the rows of y where x is not 0 are summed.
 
@@ -113,8 +118,7 @@ def _sums_at(where: Tensor, starts: Tensor, by: Tensor, y: Tensor) -> Tensor:
 
 def few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
     """The product x @ y with a y (k, n) of which at most an eighth differs from zero, else None."""
-    known = y.device.type == "cpu" and y.dtype in (torch.float32, torch.float64)
-    if not known or int(y.count_nonzero()) * DENSE > y.numel():
+    if not summed(y) or int(y.count_nonzero()) * DENSE > y.numel():
         return None
     columns, rows = y.t().nonzero(as_tuple=True)
     starts = torch.searchsorted(columns, torch.arange(y.shape[1] + 1, device="cpu"))
