@@ -15,6 +15,7 @@ from harmonium.compiled import serving
 from harmonium.couplings import Block, Gibbs, Maximal
 from harmonium.couplings.gibbs import _field
 from harmonium.couplings.ledger import add_signed
+from harmonium.likelihood.ais import _rise
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 
 from .support import FAILURE_RATE, all_states, exact_statistics, flat, largest_z
@@ -239,3 +240,35 @@ def test_saturated_units_keep_their_law(kind, first, second):
     together = int((drawn.x[0] == drawn.y[0]).all(-1).sum())
     overlap = min(float(torch.minimum(*laws).sum()), 1.0)
     assert stats.binomtest(together, ROWS, overlap).pvalue > FAILURE_RATE / 9
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "spin"])
+@pytest.mark.parametrize("betas", [(0.0, 0.005), (0.5, 0.505), (0.505, 0.5), (0.0, 1.0)])
+@pytest.mark.parametrize("scale", [0.01, 3.0, 1000.0])
+def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
+    """As annealing asks for it; where fields are strong and β changes little, many times as exactly."""
+    generator = torch.Generator().manual_seed(6)
+    layer, field = LAYERS[kind](700), scale * torch.randn(40, 700, generator=generator)
+    first = torch.randn(700, generator=generator)
+    thetas = [(first,), (first + 0.01 * torch.randn(700, generator=generator),)]
+
+    def log_partitions(dtype: torch.dtype) -> list[torch.Tensor]:
+        cases = zip(betas, thetas, strict=True)
+        return [layer.log_partition(beta * field.to(dtype), theta=(b.to(dtype),)) for beta, (b,) in cases]
+
+    before, after = log_partitions(torch.float64)
+    (eager_before, eager_after), exact = log_partitions(torch.float32), (after - before).sum(-1)
+    assert serving.half_step(field, thetas[0], layer.two_values)
+    rise = _rise(layer, field, betas, tuple(thetas))
+    assert rise.dtype is torch.float64 and float(exact.abs().min()) > 0
+    error = (rise - exact).abs()
+    eager = ((eager_after - eager_before).sum(-1, dtype=torch.float64) - exact).abs()
+    rounding = 700 * torch.finfo(torch.float32).eps
+    assert float(error.max()) <= max(2 * float(eager.max()), rounding / 4)
+    if scale == 1000.0 and betas[0] == 0.5:
+        assert float(error.max()) < float(eager.max()) / 8
+
+    field[3, 8], field[5, 6] = torch.nan, torch.inf
+    assert _rise(
+        layer, field, betas, tuple(thetas)
+    ).isfinite().logical_not().nonzero().flatten().tolist() == [3, 5]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream
-from harmonium.compiled.units import couple_row, probabilities, row_of, sigmoid
+from harmonium.compiled.units import couple_row, decay, log_product, probabilities, row_of, sigmoid
 
 
 @jit
@@ -43,6 +43,31 @@ def draw(
             s[i] = gain[i] * (field[i] + bias[i])
         for i in range(n):
             drawn[i] = np.float32(1) if noise[i] < sigmoid(s[i])[0] else low[i]
+
+
+@jit
+def rise(
+    first: int, last: int, fields: Any, betas: Any, biases: Any, gain: Any, low: Any, total: Any
+) -> None:
+    """Adds Σ ψ after less ψ before to a row's total: two β of the fields, and two biases.
+
+    ψ = max(s, 0) + ln(1 + e^-|s|) + low · (field + bias); ratios of 1 + e^-|s| lie between 1/2 and 2.
+    """
+    old, step = np.float32(betas[0]), np.float32(betas[1] - betas[0])
+    n, zero, one = len(gain), np.float32(0), np.float32(1)
+    rises, factors = row_of(n), row_of(n)
+    for row in range(first, last):
+        field, sum_ = fields[row], 0.0
+        for i in range(n):
+            more = step * field[i] + (biases[1][i] - biases[0][i])
+            s = gain[i] * (old * field[i] + biases[0][i])
+            t = s + gain[i] * more
+            upper = gain[i] * more if s > 0 and t > 0 else max(t, zero) - max(s, zero)
+            rises[i] = low[i] * more + upper
+            factors[i] = (one + decay(t)) / (one + decay(s))
+        for i in range(n):
+            sum_ += np.float64(rises[i])
+        total[row] += sum_ + log_product(factors, 16)
 
 
 @jit

@@ -153,6 +153,17 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
     return x
 
 
+def log_partition_rise(
+    field: Tensor, betas: tuple[float, float], biases: tuple[Tensor, Tensor], values: Values
+) -> Tensor:
+    """Σ ψ(β field) of units under the second β and bias less that under the first, in float64: (rows,)."""
+    total = field.new_zeros(len(field), dtype=torch.float64)
+    _, gain, low = units_of(biases[:1], [values])
+    arrays = tuple(bias.detach().numpy() for bias in biases)
+    over_rows("rise", len(field), field.contiguous(), betas, arrays, gain, low, total)
+    return total
+
+
 _PROCESS = os.getpid()
 
 

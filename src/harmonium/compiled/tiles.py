@@ -17,7 +17,7 @@ _FOURS = _SIZE // 4
 
 @jit
 def whole(first: int, last: int, x: Any, zero: int, out: Any, wrong: Any) -> None:
-    """Fills rows of ``out`` with x + zero as uint8, and ``wrong`` with whether that is not exact."""
+    """Fills rows of ``out`` with x + zero as uint8, until one where that is not exact: ``wrong``, (1,)."""
     shift = np.float32(zero)
     for row in range(first, last):
         values, bytes_, off = x[row], out[row], np.float32(0)
@@ -26,7 +26,9 @@ def whole(first: int, last: int, x: Any, zero: int, out: Any, wrong: Any) -> Non
             # Whole numbers are subtracted, as floats might be added in another order.
             number = np.float32(np.int32(bytes_[i]) - np.int32(zero))
             off += abs(number - values[i])  # the square of little would be 0
-        wrong[row] = off != 0
+        if off != 0:
+            wrong[0] = 1
+            return
 
 
 @jit

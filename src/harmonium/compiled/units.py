@@ -62,10 +62,16 @@ def _exp(x: Any) -> Any:
 
 
 @jit
+def decay(s: Any) -> Any:
+    """e^-|s|."""
+    scale, tail = _exp(-min(abs(s), np.float32(87)))
+    return scale * (_ONE + tail)
+
+
+@jit
 def sigmoid(s: Any) -> Any:
     """P(upper) and P(the rarer value) of a unit."""
-    scale, tail = _exp(-min(abs(s), np.float32(87)))
-    e = scale * (_ONE + tail)
+    e = decay(s)
     large = _ONE / (_ONE + e)
     small = e * large
     return (large if s >= 0 else small), small
@@ -86,7 +92,7 @@ def draw(up: Any, low: Any, noise: Any, x: Any) -> None:
 
 
 @jit
-def change(s: Any, step: Any, rare: Any, factors: Any) -> float:
+def change(s: Any, step: Any, rare: Any, factors: Any) -> Any:
     """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to all digits of the steps.
 
     A difference of two log-partitions would have so many digits of these: laws that are nearly equal would
@@ -108,14 +114,20 @@ def change(s: Any, step: Any, rare: Any, factors: Any) -> float:
         factors[i] = 1.0 + np.float64(rare[i] * (scale * tail + (scale - _ONE)))
     for i in range(len(step)):
         total += 0.0 if s[i] < 0 else np.float64(step[i])
-    n, lot = len(step), 32 if largest < 20 else 8  # so many factors stay in the range of doubles
+    return total + log_product(factors, 32 if largest < 20 else 8)  # so many stay in the range of doubles
+
+
+@jit
+def log_product(factors: Any, lot: int) -> Any:
+    """Σ ln of the factors, of which up to ``lot`` are multiplied first; they are room."""
+    total, n = 0.0, len(factors)
     while n > 1 and lot > 1:
         half = (n + 1) // 2
         for i in range(n - half):
             factors[i] *= factors[half + i]
         n, lot = half, lot // 2
     for i in range(n):
-        total += np.log(factors[i])
+        total += np.log(np.float64(factors[i]))
     return total
 
 

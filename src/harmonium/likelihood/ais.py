@@ -15,8 +15,9 @@ from torch import Tensor
 from harmonium import _checks, _random, products
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, advance, captured, complete
+from harmonium.compiled import serving
 from harmonium.distributed import SHARDS, Distributed, Shards, as_shards
-from harmonium.layers import Theta
+from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 from harmonium.machine.hamiltonian import Couplings
@@ -227,16 +228,24 @@ def _anneal_on(
             slope = tuple(new - old for new, old in zip(thetas[l], before[l], strict=True))
             total += layers[l].log_weight(states[l], slope).double()
         for l in summed:
-            field, fields[l] = fields[l], fields[l] * following
-            after = layers[l].log_partition(fields[l], theta=thetas[l])
-            after -= layers[l].log_partition(field.mul_(now), theta=before[l])
-            total += after.sum(-1, dtype=torch.float64)
+            total += _rise(layers[l], fields[l], (now, following), (before[l], thetas[l]))
+            fields[l] *= following
         path = replace(target, thetas=tuple(thetas))
         for part in path.graph.backwards:
             l = part.layer
             field = fields[l] if l in fields else target.field(part, states).mul_(following)
             states[l] = part.put(path.sample(part, field, generator), states[l])
     return total, states
+
+
+def _rise(layer: Layer, field: Tensor, betas: tuple[Any, Any], thetas: tuple[Theta, Theta]) -> Tensor:
+    """Σ ψ over a layer's units after a change of β less that before, in float64: (chains,)."""
+    if serving.half_step(field, thetas[0], layer.two_values):
+        return serving.log_partition_rise(field, betas, (thetas[0][0], thetas[1][0]), layer.two_values)
+    before, after = (
+        layer.log_partition(field * beta, theta=theta) for beta, theta in zip(betas, thetas, strict=True)
+    )
+    return (after - before).sum(-1, dtype=torch.float64)
 
 
 def _between(base: Hamiltonian, target: Hamiltonian, l: int, beta: Any) -> Theta:
