@@ -28,6 +28,23 @@ def some(marks: Tensor) -> bool:
     return bool(quick(marks).any())
 
 
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """``torch.where`` of two tensors of one type; by bits where that pays.
+
+    On a CPU torch takes one entry after the other by a jump, and a processor that guesses wrong waits: where
+    nobody can tell what comes next, an entry takes many times as long.
+    """
+    words = _WORDS.get(x.dtype) if x.dtype is y.dtype else None
+    derived = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
+    if words is None or behind(x.device) or derived:
+        return torch.where(condition, x, y)
+    x_bits, y_bits = x.view(words), y.view(words)
+    return ((x_bits ^ y_bits) & condition.to(words).neg_() ^ y_bits).view(x.dtype)
+
+
+_WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
 def neither(x: Tensor, low: float, high: float) -> Tensor:
     """Which entries are neither of two values, as booleans."""
     values = quick(x)

@@ -9,7 +9,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random
+from harmonium import _checks, _host, _random
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.machine import Hamiltonian, Part
 
@@ -51,7 +51,7 @@ class Metropolis(Kernel):
             gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
             accept = metropolis_test(gain, generator)
             accepted.append(accept.float().mean())
-            by_unit = torch.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
+            by_unit = _host.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
             moved[l] = part.put(by_unit.flatten(-2), moved[l])
             if l in hamiltonian.graph.summed:
                 fields[l] = field

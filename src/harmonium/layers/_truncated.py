@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harmonium import _host
+
 _FALL = {torch.float32: 18.0, torch.float64: 36.0}  # log of the density's fall where a piece stops
 _NODES = {torch.float32: 14, torch.float64: 28}  # see docs/design_notes.md
 _CHUNK = 1 << 14  # units at a time, so that their nodes stay in the cache
@@ -126,10 +128,10 @@ def _quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high
     masses = pieces.reach.abs() * sums * pieces.lift.exp()
     left = masses[0] / masses.sum(0)
     in_left = level < left
-    fraction = torch.where(in_left, level / left, (level - left) / (1 - left)).clamp_(0, 1)
+    fraction = _host.where(in_left, level / left, (level - left) / (1 - left)).clamp_(0, 1)
     parts = (pieces.anchor, pieces.reach, pieces.fall, pieces.bend, sums)
-    anchor, reach, fall, bend, mass = (torch.where(in_left, part[0], part[1]) for part in parts)
-    fraction = torch.where(reach < 0, 1 - fraction, fraction)  # as seen from the anchor
+    anchor, reach, fall, bend, mass = (_host.where(in_left, part[0], part[1]) for part in parts)
+    fraction = _host.where(reach < 0, 1 - fraction, fraction)  # as seen from the anchor
     x = anchor + reach * _invert(fraction, mass, fall, bend, rule)
     return torch.minimum(torch.maximum(x, low), high)
 
@@ -147,19 +149,19 @@ def _invert(fraction: Tensor, mass: Tensor, fall: Tensor, bend: Tensor, rule: _R
     total = fall + bend / 2
     level = -torch.log1p(fraction * torch.expm1(-total))
     t = 2 * level / (fall + (fall.square() + 2 * bend * level).clamp_(min=0).sqrt_())
-    t = torch.where((total > 1e-3) & (fraction > 0), t.nan_to_num_(nan=1.0), fraction).clamp_(0, 1)
+    t = _host.where((total > 1e-3) & (fraction > 0), t.nan_to_num_(nan=1.0), fraction).clamp_(0, 1)
     low, high = torch.zeros_like(t), torch.ones_like(t)
     result, rows = t, torch.arange(len(t), device=t.device)
     for step in count():
         excess = t * (rule.weights[0] @ _density(fall * t, bend * t.square(), rule)) - target
-        low, high = torch.where(excess <= 0, t, low), torch.where(excess >= 0, t, high)
+        low, high = _host.where(excess <= 0, t, low), _host.where(excess >= 0, t, high)
         rate = fall + bend * t
         ratio = excess * (t * (fall + bend * t / 2)).exp()
         change = rate * ratio
         exact = torch.log1p(change) / rate
-        moved = t - torch.where(change.abs() < 1e-4, ratio - change * ratio / 2, exact)
+        moved = t - _host.where(change.abs() < 1e-4, ratio - change * ratio / 2, exact)
         caught = (moved >= low) & (moved <= high)
-        moved = torch.where(caught, moved, (low + high) / 2) if step < _CUBIC_STEPS else (low + high) / 2
+        moved = _host.where(caught, moved, (low + high) / 2) if step < _CUBIC_STEPS else (low + high) / 2
         result = moved if step == 0 else result.index_copy(0, rows, moved)
         far = (moved - t).abs() > close * moved
         unsettled = ((excess.abs() > 4 * precision * target) & (far | ~caught)).nonzero().squeeze(-1)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.special import erfcx, log_ndtr, ndtr, ndtri
 
-from harmonium import _random
+from harmonium import _host, _random
 from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers._columns import value_range
 from harmonium.layers.layer import Moments, Theta
@@ -50,10 +50,10 @@ def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
     hazard = sqrt(2 / pi) / erfcx(z.clamp(-_FAR, _HIGH) * -sqrt(0.5))
     near = z + hazard
     below = z < -_FAR
-    mean = torch.where(below, far, near)
-    variance = torch.where(below, far * (rest - far), 1 - hazard * near)
+    mean = _host.where(below, far, near)
+    variance = _host.where(below, far * (rest - far), 1 - hazard * near)
     above = log_ndtr(z.clamp(0, _HIGH)) + 0.5 * log(2 * pi)
-    log_width = torch.where(z > 0, above, -torch.where(below, t + far, hazard).log()) + deviation.log()
+    log_width = _host.where(z > 0, above, -_host.where(below, t + far, hazard).log()) + deviation.log()
     top = 0.5 * torch.where(z > 0, z, 0.0).square()
     return HalfLineLaw(log_width, top, deviation * mean, deviation.square() * variance)
 
@@ -66,8 +66,8 @@ def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tenso
     mass = ndtr(z)
     from_below = ndtr(-z) + (1 - above) * mass
     lower = from_below < 0.5  # the nearer tail has the digits
-    place = ndtri(torch.where(lower, from_below, above * mass))
-    y = (z + torch.where(lower, place, -place)).clamp_(min=0)
+    place = ndtri(_host.where(lower, from_below, above * mass))
+    y = (z + _host.where(lower, place, -place)).clamp_(min=0)
     far = (z < -_FAR).flatten().nonzero().squeeze(-1)
     if len(far):
         y = (
@@ -175,7 +175,7 @@ class ReLU(QuadraticUnits):
             z = (low + high) / 2
             law = half_line_law(z, one)
             wide = law.variance / law.mean.square() > square / mean.square() - 1
-            low, high = torch.where(wide, z, low), torch.where(wide, high, z)
+            low, high = _host.where(wide, z, low), _host.where(wide, high, z)
         deviation = mean / half_line_law(low, one).mean
         self.linear.copy_(low / deviation)
         self.log_quadratic.copy_(-2 * deviation.log())

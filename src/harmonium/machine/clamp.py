@@ -100,7 +100,7 @@ class Clamp:
         if layer not in self._held:
             return x
         held, values = self._held[layer]
-        return values if held is None else torch.where(held, values, x)
+        return values if held is None else _host.where(held, values, x)
 
     def agrees(self, layer: int, x: Tensor) -> Tensor | None:
         """Which rows have the held entries of the layer as they are, (rows,); None where none is held."""

@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random
+from harmonium import _checks, _host, _random
 from harmonium.compiled import serving
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
@@ -250,7 +250,7 @@ class Hamiltonian:
         x = self.hold(layer, torch.zeros_like(field))
         given = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
         free = kind.log_partition(field, theta=theta)
-        value = torch.where(kind.by_unit(held)[..., 0], given, free)
+        value = _host.where(kind.by_unit(held)[..., 0], given, free)
         return value.sum(-1, dtype=torch.float64)
 
     def expected_statistics(self, layer: int, field: Tensor) -> Theta:
@@ -261,7 +261,7 @@ class Hamiltonian:
         if held is None:
             return expected
         seen = kind.statistics(self.hold(layer, torch.zeros_like(field)))
-        return tuple(torch.where(held, x, y) for x, y in zip(seen, expected, strict=True))
+        return tuple(_host.where(held, x, y) for x, y in zip(seen, expected, strict=True))
 
     def coupling_energy(self, states: Sequence[Tensor], given: Collection[int] | None = None) -> Tensor:
         """Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from harmonium import _host
 from harmonium.layers import Theta
 from harmonium.machine import Hamiltonian
 
@@ -116,7 +117,7 @@ class Scheme(ABC):
         if held is None:
             return free
         fixed = layer.statistics(point.means[l])
-        return tuple(torch.where(held, x, y) for x, y in zip(fixed, free, strict=True))
+        return tuple(_host.where(held, x, y) for x, y in zip(fixed, free, strict=True))
 
     def begin(self, start: Tensor) -> Point:
         """Means at ``start``, hidden layers from what is there already, no curvature anywhere."""
@@ -170,7 +171,7 @@ class Scheme(ABC):
         exponent = 0.5 * A * (a.square() + c) - B * a
         value = layer.log_partition(B, A, theta) + layer.by_unit(exponent).sum(-1)
         if held is not None:
-            value = torch.where(layer.by_unit(held)[..., 0], weight, value)
+            value = _host.where(layer.by_unit(held)[..., 0], weight, value)
         return value.sum(-1, dtype=torch.float64)
 
     def first_order(self, point: Point) -> Tensor:
