@@ -145,7 +145,7 @@ class DoubleReLU(Layer):
         linear, absolute, positive, negative = theta or self.natural()
         slope = B + linear
         up, down = slope + absolute, absolute - slope
-        return (up, (positive + A).expand_as(up)), (down, (negative + A).expand_as(down))
+        return (up, positive + A), (down, negative + A)
 
     def _laws(
         self, B: Tensor, A: Tensor | float, theta: Theta | None

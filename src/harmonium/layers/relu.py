@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log, pi, sqrt
+from math import pi, sqrt
 from typing import ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
-from torch.special import erfcx, log_ndtr, ndtr, ndtri
+from torch.special import erfc, erfcx, ndtr, ndtri
 
 from harmonium import _host, _random
 from harmonium.data import Encoder, Rows, Standardise
@@ -17,7 +17,7 @@ from harmonium.layers.layer import Moments, Theta
 from harmonium.layers.quadratic_units import QuadraticUnits
 
 _FAR = 3.0  # deviations below 0 from where on a continued fraction serves: differences lose digits there
-_TERMS = {torch.float32: 10, torch.float64: 46}  # of the fraction: to rounding from there on
+_TERMS = {torch.float32: 10, torch.float64: 40}  # of the fraction: to rounding from there on
 _HIGH = 12.0  # deviations above 0 from where on nothing is cut off: 1e-33
 _NEWTON = 4  # steps to a quantile: each squares the error
 _STEEPEST = -10.0  # deviations below 0 at which a fit stops: the law is exponential but for 2 %
@@ -33,7 +33,7 @@ class HalfLineLaw(NamedTuple):
 
 
 def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
-    """The law p(x) ∝ exp(slope·x - curvature·x²/2) on x ≥ 0, all arguments of one shape.
+    """The law p(x) ∝ exp(slope·x - curvature·x²/2) on x ≥ 0; the curvature may have fewer rows.
 
     In units of σ = γ^-½ it is a normal law around z = δσ, cut at 0. Its mean is z + h with the hazard
     h = φ(z)/Φ(z), its variance 1 - h (z + h). Far below 0 both are differences of nearly equal numbers; there
@@ -43,24 +43,28 @@ def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
     deviation = curvature.rsqrt()
     z = slope * deviation
     t = (-z).clamp(min=_FAR)
-    rest = torch.zeros_like(t)
-    for n in range(_TERMS[t.dtype], 1, -1):
-        rest = n / (t + rest)
+    one, terms = t.new_ones(()), _TERMS[t.dtype]
+    onward = (t + (t.square() + 4 * (terms + 1)).sqrt()) / 2  # as if it went on like its last term
+    for n in range(terms, 2, -1):
+        onward = torch.addcdiv(t, one, onward, value=n)
+    rest = 2 / onward
     far = 1 / (t + rest)
-    hazard = sqrt(2 / pi) / erfcx(z.clamp(-_FAR, _HIGH) * -sqrt(0.5))
-    near = z + hazard
+    near = z.clamp(-_FAR, _HIGH) * sqrt(0.5)
+    twice = erfc(-near)  # 2 Φ(z)
+    coarse = (256 * near).round() / 256  # its square is exact
+    hazard = (-coarse.square()).exp() * ((coarse - near) * (coarse + near)).exp() * sqrt(2 / pi) / twice
     below = z < -_FAR
-    mean = _host.where(below, far, near)
-    variance = _host.where(below, far * (rest - far), 1 - hazard * near)
-    above = log_ndtr(z.clamp(0, _HIGH)) + 0.5 * log(2 * pi)
-    log_width = _host.where(z > 0, above, -_host.where(below, t + far, hazard).log()) + deviation.log()
-    top = 0.5 * torch.where(z > 0, z, 0.0).square()
+    mean = _host.where(below, far, z + hazard)
+    variance = _host.where(below, far * (rest - far), 1 - hazard * (z + hazard))
+    density = _host.where(z > 0, sqrt(2 / pi) / twice, _host.where(below, t + far, hazard))
+    log_width = deviation.log() - density.log()
+    top = 0.5 * z.relu().square()
     return HalfLineLaw(log_width, top, deviation * mean, deviation.square() * variance)
 
 
 @torch.no_grad()
 def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tensor:
-    """The x above which a fraction ``above`` in (0, 1] of the law lies; all arguments of one shape."""
+    """The x above which a fraction ``above`` in (0, 1] of the law lies; the curvature may have fewer rows."""
     deviation = curvature.rsqrt()
     z = slope * deviation
     mass = ndtr(z)
@@ -186,4 +190,4 @@ class ReLU(QuadraticUnits):
     def _local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, Tensor]:
         linear, quadratic = theta or self.natural()
         slope = B + linear
-        return slope, (quadratic + A).expand_as(slope)
+        return slope, quadratic + A
