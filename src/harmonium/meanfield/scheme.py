@@ -148,7 +148,8 @@ class Scheme(ABC):
         mean, variance = layer.moments(field, curvature, theta)
         held = self.hamiltonian.mask(l)
         if held is not None:
-            mean, variance = self.hamiltonian.hold(l, mean), variance.masked_fill(held, 0.0)
+            mean = self.hamiltonian.hold(l, mean)
+            variance = _host.where(held, variance.new_zeros(()), variance)
         return mean, variance.contiguous()  # real units give an expanded one, which cannot be written to
 
     def free_layers(self) -> list[int]:
