@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import harmonium as hm
 from harmonium.estimators import RBMClassifier
+from harmonium.learning.discriminative import label_rate
 
 torch.set_num_threads(1)
 
@@ -52,6 +53,38 @@ def by_hand(classifier: RBMClassifier, X: np.ndarray) -> np.ndarray:
         log = (X @ (x_bias + x_weight @ h))[:, None] + y_bias + y_weight @ h + h_bias @ np.array(h)
         total = np.logaddexp(total, log)
     return total
+
+
+# Defaults
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hidden", [50, 1500])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("known", [True, False], ids=["labels", "labels at random"])
+def test_images_of_784_pixels_are_learned_with_any_number_of_hidden_units(
+    hidden: int, objective: str, known: bool
+) -> None:
+    """Nothing that Adam's first steps do to p(x) ends a run that learns p(y | x)."""
+    random = np.random.default_rng(0)
+    y = random.integers(0, 4, 400)
+    shown = np.kron(np.eye(4, dtype=bool), np.ones((1, 196), dtype=bool))[y]
+    X = (random.random((400, 784)) < np.where(shown, 0.3, 0.08)).astype(np.float32)
+    labels = y if known else random.permutation(y)
+    fitted = RBMClassifier(hidden, objective=objective, max_updates=40, random_state=0).fit(X, labels)
+    assert fitted.n_updates_ == 40
+    if known and objective != "joint":  # which takes longer
+        assert fitted.score(X, y) > 0.9
+
+
+def test_the_learning_rate_falls_with_the_width_of_x() -> None:
+    assert label_rate(4) == label_rate(64) == pytest.approx(0.03)
+    assert label_rate(256) == pytest.approx(0.015)
+    X, y = flags()
+    X = np.tile(X, 20)
+    default = RBMClassifier(5, max_updates=3, random_state=0).fit(X, y)
+    given = RBMClassifier(5, max_updates=3, random_state=0, learning_rate=0.24 / 120**0.5).fit(X, y)
+    assert np.array_equal(default.predict_proba(X), given.predict_proba(X))
 
 
 # Probabilities

@@ -14,6 +14,7 @@ import harmonium as hm
 from harmonium.learning import Estimate
 from harmonium.training import TrainingDiverged, train
 from harmonium.training.checkpoint import leaves
+from harmonium.training.divergence import Guard
 
 VISIBLE, HIDDEN = 6, 4
 X = torch.eye(VISIBLE)
@@ -238,3 +239,20 @@ def test_a_run_that_ends_below_uniform_noise_warns() -> None:
 
     with pytest.warns(RuntimeWarning, match="less likely under the machine than under uniform noise"):
         train(made, updates=20, learning_rate=0.01, callbacks=[drift], **settings)
+
+
+@pytest.mark.parametrize(("density", "short", "blamed"), [(1, 16, True), (0.1, 16, False), (0.1, 320, True)])
+def test_a_density_that_is_a_share_of_what_is_learned_may_be_as_many_times_worse(
+    density: float, short: float, blamed: bool
+) -> None:
+    """Half of the units, 0 in all rows, have a bias towards 1: ``short`` times what noise lacks in all."""
+    made = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)])
+    guard = Guard(made, dict(made.named_parameters()))
+    guard.see(torch.zeros(10, 16), density)
+    assert guard.fault(0) is None
+    with torch.no_grad():
+        made.layers[0].bias[::2] = 2 * math.log(2) * short
+    assert (guard.fault(1) is not None) is blamed
+    guard = Guard(made, dict(made.named_parameters()))
+    guard.see(torch.zeros(10, 16), 0.0)
+    assert guard.fault(1) is None

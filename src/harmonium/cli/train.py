@@ -28,6 +28,7 @@ from harmonium.cli.watch import can_watch
 from harmonium.data import Rows
 from harmonium.distributed import SHARDS, together
 from harmonium.learning import rules
+from harmonium.learning.discriminative import label_rate
 from harmonium.machine import BoltzmannMachine
 from harmonium.machine.storage import CHECKPOINT
 from harmonium.training import train as fit
@@ -143,7 +144,10 @@ def train(
     if clip_norm is None and not beginning.plain:
         clip_norm = 1.0  # one outlier would throw Gaussian units out of range
     if learning_rate is None:
-        learning_rate = given.JOINT_RATE if share == 1 else given.RATE
+        learning_rate = given.RATE
+        if share is not None:
+            of_label = machine.layers[machine.visible[-1]].width
+            learning_rate = label_rate(machine.visible_width - of_label)
     optimizer = optimizer or ("sgd" if label is None else "adam")
     schedule = schedule or ("constant" if label is None else "linear")
     if processes.started() > 1 and shards is None:

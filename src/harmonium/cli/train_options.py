@@ -16,7 +16,7 @@ from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS
 from harmonium.training import SCHEDULES
 
 EPOCHS = 10
-RATE, JOINT_RATE = 0.05, 0.01  # as hm.RBMClassifier has them
+RATE = 0.05
 
 _MACHINE, _RULE, _LEARNING = "Machine", "Learning rule", "Length and steps"
 _WATCHING = "What is followed"
@@ -160,7 +160,9 @@ Epochs = Annotated[
 BatchSize = Annotated[int, _option(_LEARNING, help="Rows of every update.")]
 LearningRate = Annotated[
     float | None,
-    _option(_LEARNING, help=f"At the start; {RATE} if not given, {JOINT_RATE} with --objective joint."),
+    _option(
+        _LEARNING, help=f"At the start; {RATE} if not given, and with a label what hm.RBMClassifier takes."
+    ),
 ]
 Schedule = Annotated[
     str | None,

@@ -37,11 +37,10 @@ from harmonium.estimators._restricted import RestrictedEstimator
 from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
 from harmonium.learning import rules
+from harmonium.learning.discriminative import label_rate
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import unobserved
 from harmonium.training.optimizers import OptimizerFactory
-
-_RATES = (0.05, 0.01)  # chains that teach all there is want a slower one
 
 
 @final
@@ -68,7 +67,8 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, or a
             ``Rule``.
         epochs: passes over the rows, at least 1; None: 20, or as many as make 1,000 updates.
-        learning_rate: of the named optimisers, >= 0; None: 0.05, and 0.01 with ``objective="joint"``.
+        learning_rate: of the named optimisers, >= 0; None: 0.03, and 0.24/√w where the layers that code X
+            have a width w above 64.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
         unlabelled: what a row without its label teaches. "density": ln p(x), which is nothing with w = 0.
@@ -184,7 +184,9 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             self._begin(rows, weights, dtype, (Categorical(1, len(self.classes_)), label))
             self.machine_.metadata["label"] = column_of(self.classes_).to_dict()
             self.machine_.metadata["objective"] = self.objective if share else "discriminative"
-        rate = _RATES[self.objective == "joint"] if self.learning_rate is None else self.learning_rate
+        rate = self.learning_rate
+        if rate is None:
+            rate = label_rate(self._data_width)
         states = self._training_rows(rows, label)
         given = [l for l in self.machine_.visible if l != self._label_layer]
         rule = rules.hybrid(rule, given, float(share))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import sqrt
 
 from harmonium import _checks
 from harmonium.learning.expectations import Enumeration
@@ -47,6 +48,14 @@ def hybrid(rule: Rule, given: Iterable[int], joint: float) -> Rule:
     if joint == 1:
         return rule
     return _given(rule, f"hybrid({rule.name}, given={list(layers)}, joint={joint:g})", layers, joint)
+
+
+def label_rate(width: int) -> float:
+    """The learning rate of ``hybrid`` by Adam where none is given, for an x of some width.
+
+    Whatever ``joint`` is (docs/design_notes.md, "Labels").
+    """
+    return 0.24 / sqrt(max(width, 64))
 
 
 def _layers(rule: Rule, given: Iterable[int]) -> tuple[int, ...]:

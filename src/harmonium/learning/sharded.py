@@ -43,11 +43,6 @@ class Sharded:
         _checks.instance(rule, "rule", Rule, "a harmonium.learning.Rule with distributed")
         self.rule, self.shards, self.columns = rule, shards, columns
 
-    @property
-    def generative(self) -> bool:
-        """As of the rule."""
-        return self.rule.generative
-
     @torch.no_grad()
     def gradient(
         self,

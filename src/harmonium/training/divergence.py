@@ -83,7 +83,8 @@ class Guard:
     run away from its data, finite as it may be, is looked at after 1, 2, 4, 8, ... updates, after every
     hundredth, at the end and before a checkpoint. Data below the machine's own states by no more than uniform
     noise would be are good, ten times as far is a fault; a run that began further away is measured by that.
-    Energies of real units swing without harm: a machine of such units gets a hundred times as much.
+    Energies of real units swing without harm: a machine of such units gets a hundred times as much. Where the
+    density is but a share of what is learned, a fault is as many times further.
 
     Args:
         machine: what is trained.
@@ -98,16 +99,24 @@ class Guard:
         self._noted = Snapshot(self._current, step)  # finite
         self._good = Snapshot(self._current, step)  # and not run away
         self._v: Tensor | None = None
-        self._limit = math.inf
+        self._sound = self._limit = math.inf
         self._shortfall = 0.0  # as last seen
 
-    def see(self, v: Tensor) -> None:
-        """Hands over the batch of the next update; the first says from where the run begins."""
+    def see(self, v: Tensor, density: float) -> None:
+        """Hands over the batch of the next update; the first says from where the run begins.
+
+        Args:
+            v: the batch.
+            density: how much ln p(v) counts in what is learned; p(y | x) may be good where p(v) is all but 0.
+        """
+        if density == 0:
+            return
         if self._v is None:
             begun = shortfall(self._machine, v)
             real = any(not layer.discrete for layer in self._machine.layers)
             least = _REAL if real else 1.0
-            self._limit = _ABSURD * max(least, begun) if math.isfinite(begun) else math.inf
+            self._sound = max(least, begun) if math.isfinite(begun) else math.inf
+            self._limit = _ABSURD * self._sound / density
         self._v = v
 
     def gradient_fault(
@@ -145,10 +154,10 @@ class Guard:
 
     def warn(self) -> None:
         """Warns where the last look showed a machine that is worse than none, but not yet a fault."""
-        if self._v is None or not math.isfinite(self._limit):
+        if self._v is None or not math.isfinite(self._sound):
             return
         words = ""
-        if self._shortfall > self._limit / _ABSURD:
+        if self._shortfall > self._sound:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
         elif useless(self._machine, self._v):
             words = (

@@ -284,8 +284,7 @@ def train(
                     v = _host.sent(v, machine.device)
                 if not feed.checked:
                     check_batch(machine, v, where, "X")
-                if getattr(rule, "generative", True):  # p(y | x) may be good where p(x) is all but 0
-                    guard.see(v)
+                guard.see(v, getattr(rule, "density", 1.0))
                 if state.step == 0 and group.leads:
                     warn_of_saddle(machine, v)
 
