@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 def behind(device: torch.device) -> bool:
@@ -36,7 +37,8 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """
     words = _WORDS.get(x.dtype) if x.dtype is y.dtype else None
     derived = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
-    if words is None or behind(x.device) or derived:
+    forward = getattr(forward_ad, "_current_level", 0) >= 0  # tangents, which a view as integers would lose
+    if words is None or behind(x.device) or derived or forward:
         return torch.where(condition, x, y)
     x_bits, y_bits = x.view(words), y.view(words)
     return ((x_bits ^ y_bits) & condition.to(words).neg_() ^ y_bits).view(x.dtype)

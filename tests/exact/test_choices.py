@@ -1,10 +1,11 @@
-"""``_host.where`` takes entries as ``torch.where`` does, to the bit."""
+"""``_host.where`` takes entries as ``torch.where`` does, to the bit, and their derivatives."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+import harmonium as hm
 from harmonium import _host
 
 ODD = [0.0, -0.0, 1.0, -1.0, 1e-45, float("inf"), -float("inf"), float("nan")]
@@ -32,3 +33,22 @@ def test_two_types_and_derivatives_are_those_of_torch() -> None:
     assert x.grad is not None and x.grad.tolist() == [1.0, 0.0]
     with torch.no_grad():
         assert _host.where(pick, x, y).tolist() == [1.0, 4.0]
+
+
+def test_tangents_pass() -> None:
+    pick, x, y = torch.tensor([True, False]), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    _, tangent = torch.func.jvp(lambda x: _host.where(pick, x.square(), y), (x,), (torch.ones(2),))
+    assert tangent.tolist() == [2.0, 0.0]
+    with torch.no_grad():
+        _, tangent = torch.func.jvp(lambda x: _host.where(pick, x.square(), y), (x,), (torch.ones(2),))
+    assert tangent.tolist() == [2.0, 0.0]
+
+
+def test_moments_have_their_tangents() -> None:
+    for layer in (hm.ReLU(2).double(), hm.DoubleReLU(2).double()):
+        layer.requires_grad_(False)
+        B, one = torch.tensor([[-4.0, 0.7], [1.0, -0.2]]).double(), torch.ones(2, 2).double()
+        _, slope = torch.func.jvp(layer.log_partition, (B,), (one,))
+        torch.testing.assert_close(slope, layer.moments(B).mean)
+        _, slope = torch.func.jvp(lambda B, layer=layer: layer.moments(B).mean, (B,), (one,))
+        torch.testing.assert_close(slope, layer.moments(B).variance)

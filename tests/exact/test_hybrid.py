@@ -23,7 +23,7 @@ def test_exact_hybrid_gradient(name: str) -> None:
     oracle = oracle_of(machine)
     weights = torch.tensor([2.0, 0.0, 1.0, 0.5, 3.0], dtype=torch.float64)
     rule = hm.rules.hybrid(hm.rules.exact(), given, 0.3)
-    assert rule.bias == "exact" and rule.generative and rule.density == 0.3
+    assert rule.bias == "exact" and rule.generative and rule.density_share == 0.3
     for v in (complete, holes(machine, complete), torch.cat([complete[:3], without[3:]])):
         one, other = oracle.gradient(v, weights=weights, given=given), oracle.gradient(v, weights=weights)
         expected = {name: 0.7 * one[name] + 0.3 * other[name] for name in one}

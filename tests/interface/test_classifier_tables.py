@@ -146,3 +146,12 @@ def test_file_and_machine(trees, tmp_path) -> None:
     np.testing.assert_array_equal(around.predict(HOLED), trees.predict(HOLED))
     with pytest.raises(ValueError, match="machine: expected a label as its last visible layer"):
         RBMClassifier.from_machine(hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)]))
+    for other in (hm.RBM, hm.DBM, hm.RBMOutlier):
+        with pytest.raises(ValueError, match=r"machine: expected one of rows without .* RBMClassifier\.load"):
+            other.from_machine(machine)
+    del machine.metadata["estimator"]
+    machine.save(tmp_path / "bare.safetensors")
+    with pytest.raises(ValueError, match=r"machine: expected one of rows without .* RBMClassifier\.load"):
+        hm.RBM.load(tmp_path / "bare.safetensors")
+    with pytest.raises(TypeError, match=r"received a DataSet; its rows are X\.samples"):
+        hm.RBM().fit(hm.data.read("digits"))

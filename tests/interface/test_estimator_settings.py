@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from sklearn.exceptions import ConvergenceWarning
 
 import harmonium as hm
@@ -153,6 +154,20 @@ def test_intensities_are_drawn_from_anew(kind) -> None:
         assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.15
         holed = np.where(np.arange(4) == np.arange(40)[:, None] % 4, np.nan, grey)
         assert np.isfinite(model.set_params(max_updates=3).fit(holed).score_samples(holed)).all()
+
+
+@pytest.mark.parametrize("made", [np.asarray, csr_matrix], ids=["dense", "sparse"])
+def test_grey_levels_of_bytes_are_those_from_0_to_255(made) -> None:
+    grey = hm.data.digits()[0][:100]
+    levels = (255 * grey).round().astype(np.uint8)
+    one, other = (
+        small(RBM, binarise="sample", max_updates=5, random_state=0).fit(X)
+        for X in (made(levels), levels / np.float32(255))
+    )
+    assert np.array_equal(one.transform(made(levels)), other.transform(levels / np.float32(255)))
+    assert one.sample(50, random_state=0).mean() > 0.1 and one.machine_.dtype is torch.float32
+    with pytest.raises(ValueError, match=r"grey levels 0 to 255 of uint8 .* none above 1"):
+        small(RBM, binarise="sample").fit(made((levels > 100).astype(np.uint8)))
 
 
 # Weights

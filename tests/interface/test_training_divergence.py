@@ -256,3 +256,22 @@ def test_a_density_that_is_a_share_of_what_is_learned_may_be_as_many_times_worse
     guard = Guard(made, dict(made.named_parameters()))
     guard.see(torch.zeros(10, 16), 0.0)
     assert guard.fault(1) is None
+
+
+def test_a_rule_of_ones_own_that_learns_no_density_is_not_judged_by_it() -> None:
+    class Downwards:
+        name, generative = "downwards", False
+
+        def __repr__(self) -> str:
+            return "downwards()"
+
+        def gradient(
+            self, machine: hm.BoltzmannMachine, v: torch.Tensor, state: Any = None, *, seed: torch.Generator
+        ) -> Estimate:
+            return Estimate({name: -torch.ones_like(p) for name, p in machine.named_parameters()}, {}, None)
+
+    run = train(machine(), X, rule=Downwards(), updates=50, learning_rate=30.0, progress=False)
+    assert run.status == "completed"
+    Downwards.generative = True
+    with pytest.raises(TrainingDiverged, match="run away"):
+        train(machine(), X, rule=Downwards(), updates=50, learning_rate=30.0, progress=False)

@@ -94,15 +94,15 @@ def _describe(dataset: DataSet) -> dict[str, Any]:
 def _describe_table(dataset: DataSet) -> dict[str, Any]:
     """What would be made of a table with text or empty cells."""
     sheet = dataset.sheet()
-    pairs = zip(sheet.columns, Table.fit(sheet).columns, strict=True)
+    kinds = Table.fit(sheet).kinds.values()  # in the order of the table
     return {
         "data": dataset.name,
         "rows": len(sheet),
         "columns": len(sheet.columns),
         "different_labels": None if dataset.labels is None else len(np.unique(dataset.labels)),
         "table": [
-            {"column": str(cells.name), "kind": column.kind, "missing": int(cells.missing.sum())}
-            for cells, column in pairs
+            {"column": str(cells.name), "kind": kind, "missing": int(cells.missing.sum())}
+            for cells, kind in zip(sheet.columns, kinds, strict=True)
         ],
     }
 

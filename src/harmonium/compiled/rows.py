@@ -51,11 +51,12 @@ def rise(
 ) -> None:
     """Adds Σ ψ after less ψ before to a row's total: two β of the fields, and two biases.
 
-    ψ = max(s, 0) + ln(1 + e^-|s|) + low · (field + bias); ratios of 1 + e^-|s| lie between 1/2 and 2.
+    ψ = max(s, 0) + ln(1 + e^-|s|) + low · (field + bias). The factors 1 + e^-|s| before and after have each
+    their own product: one of ratios, all near 1, rounds in one direction, and annealing adds up thousands.
     """
     old, step = np.float32(betas[0]), np.float32(betas[1] - betas[0])
     n, zero, one = len(gain), np.float32(0), np.float32(1)
-    rises, factors = row_of(n), row_of(n)
+    rises, factors, others = row_of(n), row_of(n), row_of(n)
     for row in range(first, last):
         field, sum_ = fields[row], 0.0
         for i in range(n):
@@ -64,10 +65,10 @@ def rise(
             t = s + gain[i] * more
             upper = gain[i] * more if s > 0 and t > 0 else max(t, zero) - max(s, zero)
             rises[i] = low[i] * more + upper
-            factors[i] = (one + decay(t)) / (one + decay(s))
+            factors[i], others[i] = one + decay(t), one + decay(s)
         for i in range(n):
             sum_ += np.float64(rises[i])
-        total[row] += sum_ + log_product(factors, 16)
+        total[row] += sum_ + (log_product(factors, 32) - log_product(others, 32))
 
 
 @jit

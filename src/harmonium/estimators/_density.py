@@ -49,6 +49,13 @@ class DensityEstimator(BoltzmannEstimator):
         sampled = _UNITS if self._ends[-1] > _UNITS else None
         return pseudo_log_likelihood(machine, states, sampled=sampled, seed=0)
 
+    def _adopt(self, machine: BoltzmannMachine) -> None:
+        if "label" in machine.metadata:
+            raise ValueError(
+                f"machine: expected one of rows without a label for {type(self).__name__}, received one that "
+                "has a label; RBMClassifier.load, or RBMClassifier.from_machine, takes it"
+            )
+
     # Learning
     # ----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Encoder, Rows, Standardise, Table
+from harmonium.data import DataSet, Encoder, Rows, Standardise, Table
 from harmonium.data._arrays import is_sparse
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
 from harmonium.estimators._options import BINARISE
@@ -40,9 +40,13 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         cell is NaN or None in either.
 
     Raises:
-        TypeError, ValueError: something else, other columns than in ``fit``, or text where it saw
-            numbers.
+        TypeError, ValueError: something else, other columns than in ``fit``, text where it saw numbers, or
+            with ``binarise`` bytes that are no grey levels.
     """
+    if isinstance(X, DataSet):
+        raise TypeError(
+            "X: expected a table, received a DataSet; its rows are X.samples, its labels X.labels"
+        )
     rows = X[:1] if isinstance(X, (list, tuple)) else [X]
     if any(isinstance(each, Mapping) and not is_sparse(each) for each in rows):
         raise TypeError(
@@ -61,6 +65,15 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
     X = validate_data(
         estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
     )
+    if estimator.binarise is not None and X.dtype == np.uint8:
+        if reset and X.size and X.max() <= 1:
+            raise ValueError(
+                f"X: expected grey levels 0 to 255 of uint8 with binarise={estimator.binarise!r}, received "
+                "none above 1; X.astype(float) are intensities in [0, 1]"
+            )
+        X = X.astype(np.float32)
+        levels = X.data if is_sparse(X) else X
+        levels /= 255
     chosen = reset and estimator.visible == "auto" and estimator.binarise is None and not is_sparse(X)
     if by_table or (chosen and differ_in_kind(X)):
         return sheet_of(X.toarray() if is_sparse(X) else X)

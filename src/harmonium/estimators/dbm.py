@@ -97,9 +97,6 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     def _calibrate(self, X: Any, weights: Any) -> None:
         pass
 
-    def _adopt(self, machine: BoltzmannMachine) -> None:
-        pass
-
     @classmethod
     def _sizes(cls, machine: BoltzmannMachine) -> tuple[int, ...]:
         if not machine.hidden:

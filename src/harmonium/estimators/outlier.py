@@ -16,7 +16,6 @@ from harmonium._random import as_generator
 from harmonium.estimators._intake import Array, floating, refuse_blank, validated
 from harmonium.estimators._options import CONSTRAINTS, COUNT
 from harmonium.estimators._restricted import RestrictedDensity
-from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
@@ -104,9 +103,6 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
             blocks.append(torch.stack([self._scores(machine, x, constant) for x in drawn]).mean(0))
         return floating(torch.cat(blocks), np.float64)
-
-    def _adopt(self, machine: BoltzmannMachine) -> None:
-        pass
 
 
 def _quantiles(values: Array, weights: Array, shares: list[Any]) -> Array:

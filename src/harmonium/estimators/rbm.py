@@ -39,7 +39,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
             (``harmonium.data.Table``), {"age": "gaussian", …} says it for some, by name or number.
         unknown: of a table, what a later cell is taken as that its column has no state for, such as a new
             category: "error" refuses it, "missing" takes it as missing.
-        binarise: "sample": the data are numbers in [0, 1], such as grey levels / 255, and each is the
+        binarise: "sample": the data are numbers in [0, 1], or grey levels 0 to 255 of uint8, and each is the
             probability that its Bernoulli unit is 1: every update draws 0 and 1 anew. ``transform``,
             ``score_samples`` and the like then see one draw of their rows, the same at every call. None: the
             data are as they are.
@@ -106,9 +106,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
     # ----------------------------------------------------------------------------
 
     def _calibrate(self, X: Any, weights: Any) -> None:
-        pass
-
-    def _adopt(self, machine: BoltzmannMachine) -> None:
         pass
 
     @property

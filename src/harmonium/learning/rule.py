@@ -140,7 +140,7 @@ class Rule:
             diagnostics |= {f"given_{name.removeprefix('clamped_')}": x for name, x in second.items()}
         kept, sampled = None, False
         if self.generative:
-            free = replace(task, weight=-self.density * task.weight, state=state)
+            free = replace(task, weight=-self.density_share * task.weight, state=state)
             kept, more, sampled = Outcome(*self.free.add(free))
             diagnostics |= more
         if not self.centred:
@@ -161,14 +161,14 @@ class Rule:
         return pullback(machine, delta, hamiltonian)
 
     @property
-    def density(self) -> float:
+    def density_share(self) -> float:
         """How much ln p of all visible layers counts in what is learned, in [0, 1]."""
         return 1.0 if self.given is None else self.joint
 
     @property
     def generative(self) -> bool:
         """Whether it is the law of all visible layers that is learned, and not p(y | x) alone."""
-        return self.density > 0
+        return self.density_share > 0
 
     def _add_clamped(self, task: Task) -> dict[str, float]:
         diagnostics: dict[str, float] = {}

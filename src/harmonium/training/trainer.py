@@ -269,6 +269,7 @@ def train(
             state.follow(group)
             state.rule_state = sharded.own_state(state.rule_state)
         guard = Guard(machine, parameters, state.step)
+        density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
         started = time.perf_counter() - state.seconds
         begun = state.step
         with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
@@ -284,7 +285,7 @@ def train(
                     v = _host.sent(v, machine.device)
                 if not feed.checked:
                     check_batch(machine, v, where, "X")
-                guard.see(v, getattr(rule, "density", 1.0))
+                guard.see(v, density)
                 if state.step == 0 and group.leads:
                     warn_of_saddle(machine, v)
 
