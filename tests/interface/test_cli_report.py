@@ -119,7 +119,7 @@ NEEDS_DATA = {"activity", "columns", "landscape", "completion", "denoising"}
         ("deep", {"columns"}),
         ("modes", {"columns"}),
         ("planes", {"columns"}),
-        ("table", TABLE_HAS_NO | {"landscape"}),
+        ("table", TABLE_HAS_NO),
         ("labels", TABLE_HAS_NO | {"landscape"}),
         ("ising.safetensors", {"curves"} | NEEDS_DATA),
     ],

@@ -56,7 +56,7 @@ def test_trained_on_sampled_and_imputed_with_names_kept(
     cli: CommandLine, table: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    result = cli.train(table, run)
+    result = cli.train(table, run, "--schedule", "constant")
     assert result["layers"] == ["Gaussian(2)", "Categorical(1, 3)", "Bernoulli(1)", "Bernoulli(5)"]
     cli.succeed("sample", run, "--number", 7, "--sweeps", 5, "--out", tmp_path / "rows.csv")
     header, *rows = rows_of(tmp_path / "rows.csv")

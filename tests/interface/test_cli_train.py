@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -287,7 +288,31 @@ def test_a_file_that_needs_no_encoding_is_not_read_whole(tmp_path: Path) -> None
 
 def test_grey_images_train_with_no_option_at_all(cli: CommandLine, tmp_path: Path) -> None:
     answer = cli.succeed("train", "digits", tmp_path / "run", "--updates", "40")
-    assert "Gaussian(64), Bernoulli(500)" in answer.stdout and "completed" in answer.stdout
+    assert "Gaussian(64), Bernoulli(100)" in answer.stdout and "completed" in answer.stdout
+    settings = tomllib.loads((tmp_path / "run" / "run.toml").read_text())
+    assert settings["hidden"] == ["100"] and settings["schedule"] == "linear"
+
+
+def test_a_run_of_few_rows_is_as_long_as_it_takes(cli: CommandLine, tmp_path: Path) -> None:
+    """2,000 updates, or 10 passes; wide data have 500 hidden units, a table 100, which then knows it."""
+    few = cli.succeed("train", BARS, tmp_path / "few", "--hidden", 3, "--json").json
+    assert few["updates"] == 2000 and few["layers"] == ["Bernoulli(16)", "Bernoulli(3)"]
+    many = np.random.default_rng(0).integers(0, 2, (21_000, 4))
+    np.save(tmp_path / "many.npy", many.astype(np.float32))
+    options = ("--batch-size", 100, "--hidden", 2, "--json")
+    assert cli.succeed("train", tmp_path / "many.npy", tmp_path / "many", *options).json["updates"] == 2100
+    np.save(tmp_path / "wide.npy", np.eye(20, 500, dtype=np.float32))
+    wide = cli.succeed("train", tmp_path / "wide.npy", tmp_path / "wide", "--updates", 1, "--json").json
+    assert wide["layers"] == ["Bernoulli(500)", "Bernoulli(500)"]
+
+    random = np.random.default_rng(1)
+    group = random.integers(0, 3, 300)
+    X = np.column_stack([1e4 * group + 2e3 * random.normal(size=300), random.normal(size=300), group % 2])
+    np.savetxt(tmp_path / "table.csv", X, delimiter=",", header="income,height,vip", comments="", fmt="%.4f")
+    cli.succeed("train", tmp_path / "table.csv", tmp_path / "table")
+    found = hm.RBM.load(tmp_path / "table").score_samples(X).mean()
+    alone = sum(-0.5 * np.log(2 * np.pi * np.e * X[:, i].var()) for i in (0, 1)) - np.log(2)
+    assert found > alone
 
 
 def test_spins_are_taken_for_spins(cli: CommandLine, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -40,7 +40,7 @@ class Beginning:
     def new(
         cls,
         data: str,
-        upper: Sequence[Layer],
+        upper: Callable[[int], Sequence[Layer]],
         label: str | None,
         kinds: Mapping[str, Any],
         unknown: str,
@@ -53,7 +53,7 @@ class Beginning:
 
         Args:
             data: see ``harmonium.data.read``.
-            upper: the hidden layers.
+            upper: the hidden layers, for data of a width.
             label: the column of labels, None without.
             kinds: of some columns.
             unknown: see ``harmonium.data.Table``.
@@ -68,13 +68,14 @@ class Beginning:
         dataset = read(data, labels_apart=label is None)
         rest, labels = (dataset, None) if label is None else split_label(dataset, label)
         visible_layers, encoder, X = fit_encoding(rest, visible, binarise, seed, kinds, unknown)
+        width = sum(layer.width for layer in visible_layers)
         metadata: dict[str, Any] = {"encoder": encoder.to_dict(), "data": _description(dataset, data)}
         if labels is not None:
             column = fit_label(labels)
             visible_layers = [*visible_layers, Categorical(1, column.coding.n_states)]
             X = np.hstack([in_memory(X), column.encode(labels, "error")])
             metadata["label"] = column.to_dict()
-        machine = joined(visible_layers, upper, seed)
+        machine = joined(visible_layers, upper(width), seed)
         rows, generator = Rows.of(X, dtype=machine.dtype, missing=True), as_generator(seed)
         normal_(machine, _STD if initial_std is None else initial_std, generator)
         if initial_std is None:

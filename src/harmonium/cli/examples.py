@@ -8,7 +8,7 @@ EXAMPLES = {
         "harmonium train rows.csv runs/rows --label species --hidden 50",
         "harmonium train digits runs/deep --binarise sample --hidden 200,100 --rule mean_field_pcd",
         "harmonium train --config runs/digits/run.toml runs/again --seed 1",
-        "harmonium train --resume runs/digits --epochs 30",
+        "harmonium train --resume runs/digits --epochs 200",
         "harmonium train --from runs/digits runs/slower --learning-rate 0.005",
     ),
     "evaluate": (

@@ -7,6 +7,13 @@ from collections.abc import Sequence
 from harmonium.layers import Layer
 from harmonium.machine import hidden_for
 
+MANY, FEW = 500, 100
+
+
+def default_hidden(width: int) -> list[str]:
+    """Hidden units where none are given, for data of some width."""
+    return [str(MANY if width >= MANY else FEW)]
+
 
 def hidden_layers(hidden: Sequence[str], kind: str, n_states: int) -> list[Layer]:
     """New hidden layers, from the lowest up.

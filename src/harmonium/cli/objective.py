@@ -7,7 +7,8 @@ from harmonium import _checks
 SHARE = 0.03
 _OBJECTIVES = {"hybrid": SHARE, "discriminative": 0.0, "joint": 1.0}
 OBJECTIVES = tuple(_OBJECTIVES)
-LABEL_EPOCHS, LABEL_UPDATES = 20, 1000  # with a label, at least
+EPOCHS, UPDATES = 10, 2000  # at least, where no length is given,
+LABEL_EPOCHS, LABEL_UPDATES = 20, 1000  # and with a label
 
 
 def objective_of(
@@ -29,7 +30,8 @@ def objective_of(
     return chosen, _OBJECTIVES[chosen] if joint is None else _checks.real(joint, "joint", 0.0, 1.0)
 
 
-def label_epochs(rows: int, batch_size: int) -> int:
-    """Passes over the data with a label where no length was given."""
+def length(label: str | None, rows: int, batch_size: int) -> int:
+    """Passes over the data where no length was given."""
+    epochs, updates = (EPOCHS, UPDATES) if label is None else (LABEL_EPOCHS, LABEL_UPDATES)
     size = min(_checks.positive_int(batch_size, "batch_size"), rows)
-    return max(LABEL_EPOCHS, -(-LABEL_UPDATES * size // rows))
+    return max(epochs, -(-updates * size // rows))

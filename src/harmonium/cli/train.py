@@ -14,10 +14,10 @@ from harmonium.cli import kernels, options, processes, runs
 from harmonium.cli import train_options as given
 from harmonium.cli.beginning import Beginning
 from harmonium.cli.coding import Coding
-from harmonium.cli.hidden import hidden_layers
+from harmonium.cli.hidden import default_hidden, hidden_layers
 from harmonium.cli.kinds import read_kinds
 from harmonium.cli.metrics import Metric, metrics_of
-from harmonium.cli.objective import label_epochs, objective_of
+from harmonium.cli.objective import length, objective_of
 from harmonium.cli.observers import observers
 from harmonium.cli.outcome import outcome
 from harmonium.cli.output import note, show, working
@@ -27,6 +27,7 @@ from harmonium.cli.run_file import RunFile
 from harmonium.cli.watch import can_watch
 from harmonium.data import Rows
 from harmonium.distributed import SHARDS, together
+from harmonium.layers import Layer
 from harmonium.learning import rules
 from harmonium.learning.discriminative import label_rate
 from harmonium.machine import BoltzmannMachine
@@ -115,8 +116,11 @@ def train(
         "kernel": kernels.kernel_from(kernel, step, inner, correction),
     }
     learning_rule = rule_from(rule, {**asked, "centred": centred or None}, rule_option or [])
-    hidden = hidden or ["500"]
-    upper = hidden_layers(hidden, hidden_kind, hidden_states)
+
+    def upper(width: int) -> list[Layer]:
+        return hidden_layers(hidden or default_hidden(width), hidden_kind, hidden_states)
+
+    upper(1)  # before the data are read, which may take long
     columns = read_kinds(kinds) or stored.kinds
     where = options.as_device(processes.device(device))
     if from_run is None:
@@ -139,7 +143,7 @@ def train(
             machine.metadata["objective"] = objective
         if updates is None and epochs is None:
             rows = Rows.of(X, dtype=machine.dtype, missing=True)
-            epochs = given.EPOCHS if label is None else label_epochs(len(rows), batch_size)
+            epochs = length(label, len(rows), batch_size)
         held_out, metrics = _validation(machine, validation, metric, early_stopping, seed)
     if clip_norm is None and not beginning.plain:
         clip_norm = 1.0  # one outlier would throw Gaussian units out of range
@@ -149,7 +153,7 @@ def train(
             of_label = machine.layers[machine.visible[-1]].width
             learning_rate = label_rate(machine.visible_width - of_label)
     optimizer = optimizer or ("sgd" if label is None else "adam")
-    schedule = schedule or ("constant" if label is None else "linear")
+    schedule = schedule or ("constant" if beginning.plain else "linear")
     if processes.started() > 1 and shards is None:
         shards = SHARDS
     if resume:
@@ -160,7 +164,7 @@ def train(
         **ctx.params,
         "objective": objective,
         "joint": share if objective == "hybrid" else None,
-        "hidden": hidden,
+        "hidden": hidden or [",".join(str(machine.layers[l].n_units) for l in machine.hidden)],
         "epochs": epochs,
         "learning_rate": learning_rate,
         "schedule": schedule,

@@ -9,13 +9,13 @@ import typer
 
 from harmonium.cli import completion
 from harmonium.cli.encoding import BINARISE
+from harmonium.cli.hidden import FEW, MANY
 from harmonium.cli.metrics import METRICS
-from harmonium.cli.objective import LABEL_EPOCHS, LABEL_UPDATES, OBJECTIVES, SHARE
+from harmonium.cli.objective import EPOCHS, LABEL_EPOCHS, LABEL_UPDATES, OBJECTIVES, SHARE, UPDATES
 from harmonium.learning import rules
 from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS
 from harmonium.training import SCHEDULES
 
-EPOCHS = 10
 RATE = 0.05
 
 _MACHINE, _RULE, _LEARNING = "Machine", "Learning rule", "Length and steps"
@@ -95,8 +95,8 @@ Hidden = Annotated[
     list[str] | None,
     _option(
         _MACHINE,
-        help="Hidden units, 500 if not given; 500,1000 for two layers, relu:100 or categorical:50:4 for "
-        "a kind and states of its own; repeatable.",
+        help=f"Hidden units; {MANY} if not given, {FEW} for data of a width below that; 500,1000 for two "
+        "layers, relu:100 or categorical:50:4 for a kind and states of its own; repeatable.",
     ),
 ]
 HiddenKind = Annotated[
@@ -153,8 +153,8 @@ Epochs = Annotated[
     int | None,
     _option(
         _LEARNING,
-        help=f"Passes over the data; {EPOCHS} where --updates is not given either, with --label at "
-        f"least {LABEL_EPOCHS} and {LABEL_UPDATES} updates.",
+        help=f"Passes over the data; where --updates is not given either at least {EPOCHS} and {UPDATES} "
+        f"updates, with --label {LABEL_EPOCHS} and {LABEL_UPDATES}.",
     ),
 ]
 BatchSize = Annotated[int, _option(_LEARNING, help="Rows of every update.")]
@@ -168,7 +168,8 @@ Schedule = Annotated[
     str | None,
     _option(
         _LEARNING,
-        help=f"Of the learning rate: {', '.join(SCHEDULES)}; constant if not given, linear with --label.",
+        help=f"Of the learning rate: {', '.join(SCHEDULES)}; constant if not given, linear with --label "
+        "and for real columns.",
         autocompletion=completion.words(SCHEDULES),
     ),
 ]
