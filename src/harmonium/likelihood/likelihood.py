@@ -49,7 +49,8 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
     except ValueError as error:
         raise ValueError(
             "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 states "
-            "to sum over, received others; leave such rows out, or impute(X)"
+            f"to sum over, as 26 Bernoulli units have; received {int((~whole).sum())} rows with missing "
+            "cells, of which some have more: leave these out, or impute(X)"
         ) from error
     return result - value
 
