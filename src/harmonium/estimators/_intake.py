@@ -66,10 +66,10 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
     )
     if estimator.binarise is not None and X.dtype == np.uint8:
-        if reset and X.size and X.max() <= 1:
+        if X.size and X.max() == 1:
             raise ValueError(
-                f"X: expected grey levels 0 to 255 of uint8 with binarise={estimator.binarise!r}, received "
-                "none above 1; X.astype(float) are intensities in [0, 1]"
+                f"X: expected grey levels 0 to 255 of uint8 with binarise={estimator.binarise!r}, received 0 "
+                "and 1; X.astype(float) are intensities in [0, 1]"
             )
         X = X.astype(np.float32)
         levels = X.data if is_sparse(X) else X
