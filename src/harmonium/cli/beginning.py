@@ -114,6 +114,12 @@ class Beginning:
         return cls(machine, X, dataset)
 
     @property
+    def data_width(self) -> int:
+        """Of the layers that code the data, without a label's."""
+        layers = [self.machine.layers[l] for l in self.machine.visible]
+        return sum(layer.width for layer in (layers[:-1] if "label" in self.machine.metadata else layers))
+
+    @property
     def plain(self) -> bool:
         """Whether all that it sees is discrete and nothing of it a label."""
         layers = (self.machine.layers[l] for l in self.machine.visible)

@@ -148,10 +148,7 @@ def train(
     if clip_norm is None and not beginning.plain:
         clip_norm = 1.0  # one outlier would throw Gaussian units out of range
     if learning_rate is None:
-        learning_rate = given.RATE
-        if share is not None:
-            of_label = machine.layers[machine.visible[-1]].width
-            learning_rate = label_rate(machine.visible_width - of_label)
+        learning_rate = given.RATE if share is None else label_rate(beginning.data_width)
     optimizer = optimizer or ("sgd" if label is None else "adam")
     schedule = schedule or ("constant" if beginning.plain else "linear")
     if processes.started() > 1 and shards is None:
@@ -164,7 +161,7 @@ def train(
         **ctx.params,
         "objective": objective,
         "joint": share if objective == "hybrid" else None,
-        "hidden": hidden or [",".join(str(machine.layers[l].n_units) for l in machine.hidden)],
+        "hidden": hidden or default_hidden(beginning.data_width),
         "epochs": epochs,
         "learning_rate": learning_rate,
         "schedule": schedule,

@@ -46,7 +46,7 @@ def threshold(X: Values, at: float = 0.5) -> Values:
     values: Any = X
     if is_floating(X):
         refuse_where(values != values, X, "numbers")
-    return _binary(values > at * _full_intensity(X), X)
+    return _binary(values > at * full_intensity(X), X)
 
 
 @_checks.renamed("seed_or_generator", "seed")
@@ -70,7 +70,7 @@ def bernoulli_binarise(X: Values, seed: int | torch.Generator) -> Values:
     values = _host.quick(X) if isinstance(X, Tensor) else X
     if not is_uint8(X):
         refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
-    noise: Any = uniform(tuple(X.shape), as_generator(seed)) * _full_intensity(X)
+    noise: Any = uniform(tuple(X.shape), as_generator(seed)) * full_intensity(X)
     if isinstance(values, Tensor):
         return _binary(values > noise.to(values.device), values)
     binary = _binary(values > noise.cpu().numpy(), values)
@@ -138,7 +138,8 @@ def _binary(chosen: Any, X: Values) -> Values:
     return binary
 
 
-def _full_intensity(X: Any) -> float:
+def full_intensity(X: Any) -> float:
+    """What stands for 1 in intensities: 255 in uint8, unless that is binary already, which is refused."""
     if not is_uint8(X):
         return 1.0
     # Read as 0..255, a set of bytes 0 and 1 would turn all black without a word.

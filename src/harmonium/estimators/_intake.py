@@ -16,6 +16,7 @@ from harmonium import _checks
 from harmonium.data import DataSet, Encoder, Rows, Standardise, Table
 from harmonium.data._arrays import is_sparse
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
+from harmonium.data.transforms import full_intensity
 from harmonium.estimators._options import BINARISE
 from harmonium.layers import Layer
 from harmonium.machine import visible_for, visible_layers
@@ -66,14 +67,9 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
     )
     if estimator.binarise is not None and X.dtype == np.uint8:
-        if X.size and X.max() == 1:
-            raise ValueError(
-                f"X: expected grey levels 0 to 255 of uint8 with binarise={estimator.binarise!r}, received 0 "
-                "and 1; X.astype(float) are intensities in [0, 1]"
-            )
-        X = X.astype(np.float32)
+        full, X = full_intensity(X), X.astype(np.float32)
         levels = X.data if is_sparse(X) else X
-        levels /= 255
+        levels /= full
     chosen = reset and estimator.visible == "auto" and estimator.binarise is None and not is_sparse(X)
     if by_table or (chosen and differ_in_kind(X)):
         return sheet_of(X.toarray() if is_sparse(X) else X)
