@@ -34,10 +34,20 @@ def test_the_environment_is_asked_first(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "torch:64", "torch,digits=0", "mkl", "onednn,digits=many", "torch,sparse=2", "torch,fast=1"]
+    "text",
+    [
+        "",
+        "torch:64",
+        "torch,digits=0",
+        "torch,bits=0",
+        "mkl",
+        "onednn,digits=many",
+        "torch,sparse=2",
+        "torch,fast=1",
+    ],
 )
 def test_what_is_no_choice_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"products: expected torch or onednn, then perhaps ,digits=ROWS"):
+    with pytest.raises(ValueError, match=r"products: expected torch or onednn, then perhaps ,bits=ROWS"):
         products.use(text)
     assert products.made() is None
 

@@ -1,4 +1,4 @@
-"""Gradients, chains and pairs whose products are sums of rows or products of digits, as on large machines.
+"""Gradients, chains and pairs whose products are sums of rows, or by bits or digits, as on large machines.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -18,30 +18,33 @@ from .test_couplings import estimates
 pytest.importorskip("numba")
 NAMES = ["bernoulli-spin", "categorical-bernoulli", "spin-bernoulli-categorical"]
 ROWS = 40_000
+WAYS = {
+    "bits": (products.bits, "product"),
+    "digits": (products.digits.Digits, "times"),
+    "sparse": (products.factor, "sums_of_rows"),
+}
 
 
-@pytest.fixture(params=["torch,digits=1", "torch,sparse=1"], autouse=True)
+@pytest.fixture(params=["torch,bits=1", "torch,digits=1", "torch,sparse=1"], autouse=True)
 def ways(request, monkeypatch) -> set[str]:
     """Forces a way to multiply, whatever the size, and notes which were taken."""
     if "digits" in request.param and not products.digits.work():
         pytest.skip("int8 products are not to be had on this processor")
     taken: set[str] = set()
-    for module, name in (("digits.Digits", "times"), ("factor", "sums_of_rows")):
-        place = f"harmonium.products.{module}.{name}"
-        *_, owner = place.rsplit(".", 1)
-        original = getattr(products.digits.Digits if "Digits" in module else products.factor, owner)
+    for way, (owner, name) in WAYS.items():
+        original = getattr(owner, name)
 
-        def noted(*arguments, original=original, way=module, **named):
+        def noted(*arguments, original=original, way=way, **named):
             taken.add(way)
             return original(*arguments, **named)
 
-        monkeypatch.setattr(place, noted)
+        monkeypatch.setattr(owner, name, noted)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     before = products.made()
     products.use(request.param)
     yield taken
     products.use(before)
-    assert taken == {"digits.Digits" if "digits" in request.param else "factor"}
+    assert {way for way in WAYS if way in request.param} == taken
 
 
 @pytest.mark.parametrize("name", NAMES)

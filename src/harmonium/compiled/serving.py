@@ -186,6 +186,13 @@ def over_tiles(name: str, shares: int, *arguments: Any) -> None:
     over(getattr(functions, name), shares, 4, *arguments)
 
 
+def over_bits(name: str, shares: int, *arguments: Any) -> None:
+    """Runs a function of ``compiled.bits`` over all shares, cut among torch's threads."""
+    from harmonium.compiled import bits as functions
+
+    over(getattr(functions, name), shares, 4, *arguments)
+
+
 def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
     """Runs a compiled function(first, last, *arguments) over all shares, cut among torch's threads.
 

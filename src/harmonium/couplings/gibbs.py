@@ -17,6 +17,7 @@ from harmonium.couplings.pairs import PairKernel, Place
 from harmonium.couplings.reflection import Reflection
 from harmonium.couplings.rejection import Rejection
 from harmonium.machine import Hamiltonian, Part, States
+from harmonium.products import pays
 
 Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
 
@@ -169,6 +170,8 @@ def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) ->
     for l in joined:
         first[l], y = states[l].chunk(2)
         second[l] = y - first[l]
+    if not all(pays(second[l]) for l in joined):
+        return hamiltonian.field(part, states)
     field = hamiltonian.field(part, first)
     return torch.cat((field, hamiltonian.field(part, second).add_(field)))
 

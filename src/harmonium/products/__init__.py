@@ -8,7 +8,7 @@ else is left to the faster of two libraries (``calibration``).
 from harmonium.products.calibration import VARIABLE, Choice, agree, choice, made, measure, repeat, use
 from harmonium.products.changes import Changes
 from harmonium.products.digits import int8_product
-from harmonium.products.factor import Factor, RowProducts
+from harmonium.products.factor import Factor, RowProducts, pays
 from harmonium.products.precision import PRECISIONS, current, precision
 from harmonium.products.product import product
 
@@ -25,6 +25,7 @@ __all__ = [
     "int8_product",
     "made",
     "measure",
+    "pays",
     "precision",
     "product",
     "repeat",

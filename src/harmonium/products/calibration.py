@@ -16,7 +16,7 @@ import torch
 
 from harmonium.compiled.serving import COMPILED
 from harmonium.distributed import Group
-from harmonium.products import dense, digits, sparse
+from harmonium.products import bits, dense, digits, sparse
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that says what to use and spares the measurement: "torch", "onednn,digits=256", ..."""
@@ -37,6 +37,7 @@ class Choice:
         library: of products of real numbers: "torch" (what torch was built with) or "onednn".
         digits_from: rows of states that have to meet a matrix for it to be worth splitting into digits; None:
             never.
+        bits_from: rows of states of two values from which on they are multiplied by their bits; None: never.
         sparse: share of nonzero entries of a state up to which the rows that it picks are summed; 0: never.
         gflops: what was measured on one thread, in 10⁹ multiplications and additions a second; empty where
             nothing was.
@@ -45,11 +46,14 @@ class Choice:
     library: str
     digits_from: int | None = None
     sparse: float = 0.0
+    bits_from: int | None = None
     gflops: dict[str, float] = field(default_factory=dict, compare=False)
 
     def __str__(self) -> str:
+        bits = [] if self.bits_from is None else [f"bits={self.bits_from}"]
         digits = [] if self.digits_from is None else [f"digits={self.digits_from}"]
-        return ",".join([self.library, *digits, *([f"sparse={self.sparse:g}"] if self.sparse else [])])
+        sparse = [f"sparse={self.sparse:g}"] if self.sparse else []
+        return ",".join([self.library, *bits, *digits, *sparse])
 
     @staticmethod
     def parse(text: str) -> Choice:
@@ -60,15 +64,16 @@ class Choice:
         """
         library, *more = text.split(",")
         settings = {name: value for name, _, value in (each.partition("=") for each in more)}
-        rows, share = settings.pop("digits", None), settings.pop("sparse", "0")
         with suppress(ValueError):
-            made = Choice(library, None if rows is None else int(rows), float(share))
-            possible = (rows is None or int(rows) > 0) and 0 <= made.sparse <= 1
+            rows = [int(settings.pop(name)) if name in settings else None for name in ("digits", "bits")]
+            made = Choice(library, rows[0], float(settings.pop("sparse", "0")), rows[1])
+            possible = all(each is None or each > 0 for each in rows) and 0 <= made.sparse <= 1
             if library in dense.LIBRARIES and not settings and possible:
                 return made
         raise ValueError(
-            f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,digits=ROWS and ,sparse=SHARE "
-            f"(states of so many rows are multiplied in digits, those with so few nonzero entries by sums), "
+            f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,bits=ROWS, ,digits=ROWS and "
+            f",sparse=SHARE (states of so many rows are multiplied by bits or in digits, those with so few "
+            f"nonzero entries by sums), "
             f"received {text!r}"
         )
 
@@ -78,6 +83,7 @@ class Choice:
         return (
             dense.works(self.library)
             and (self.digits_from is None or digits.work())
+            and (self.bits_from is None or bits.work())
             and (self.sparse == 0 or COMPILED)
         )
 
@@ -163,27 +169,40 @@ def measure() -> Choice:
         known, whole = digits.Digits(y, digits.EXACT), cast("digits.Whole", digits.whole_numbers(x))
         ways["digits"] = lambda: known.times(whole)
         ways["split"] = lambda: digits.Digits(y, digits.EXACT)
+    if bits.work():
+        for name, some in (("bits", x), ("bits, half", x[: _ROWS // 2])):
+            ways[name] = partial(_by_bits, some, y)
     if COMPILED:
         few = x * (torch.rand(x.shape, generator=generator, device="cpu") < 2 * _SHARE)
         ways["sparse"] = lambda: sparse.sums_of_rows(few, y)
     seconds = _best(ways)
     work = 2e-9 * x.numel() * _OUTER
-    amount = {name: _SHARE if name == "sparse" else 1.0 for name in seconds if name != "split"}
+    amount = {name: 1.0 for name in seconds if name != "split"} | {"sparse": _SHARE, "bits, half": 0.5}
     library, there = "torch", [each for each in dense.LIBRARIES if each in seconds]
     both = {each: seconds[each] + seconds[f"{each}, statistics"] for each in there}
     if both.get("onednn", inf) < both["torch"] * _CLEAR:
         library = "onednn"
-    rows, share = None, 0.0
+    rows: dict[str, int] = {}
+    dense_seconds = seconds[library]
+    if seconds.get("bits", inf) * _CLEAR < min(dense_seconds, seconds.get("digits", inf)):
+        # Tables that are worth their time by a third for 128 rows are about worth it for 64.
+        rows["bits"] = _ROWS // 4 if seconds["bits, half"] < dense_seconds / 2 * 0.75 else _ROWS
     # Statistics take two digits for these three: where states gain at all, an update gains clearly.
-    if "digits" in seconds and seconds["digits"] < seconds[library]:
-        saved = (seconds[library] - seconds["digits"]) / _ROWS
+    elif seconds.get("digits", inf) < dense_seconds:
+        saved = (dense_seconds - seconds["digits"]) / _ROWS
         # A power of four: the same every time. Fewer rows than a thousand lose between other work what they
         # gain one after the other.
-        rows = 4 ** max(round(log(seconds["split"] / saved, 4)), 5)
+        rows["digits"] = 4 ** max(round(log(seconds["split"] / saved, 4)), 5)
+    share = 0.0
     if "sparse" in seconds:
-        other = seconds["digits"] if rows is not None and rows <= _ROWS else seconds[library]
+        other = seconds["digits"] if rows.get("digits", inf) <= _ROWS else dense_seconds
         share = min(floor(_STEPS * _SHARE * other / (seconds["sparse"] * _CLEAR)) / _STEPS, 1.0)
-    return Choice(library, rows, share, {name: work * amount[name] / seconds[name] for name in amount})
+    gflops = {name: work * part / seconds[name] for name, part in amount.items() if name in seconds}
+    return Choice(library, rows.get("digits"), share, rows.get("bits"), gflops)
+
+
+def _by_bits(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return bits.product(cast("bits.Bits", bits.bits(x)), y)
 
 
 def _best(ways: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.products import bits
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
@@ -20,6 +21,7 @@ from harmonium.products.tiles import serves
 
 _TRANSPOSED = 256  # rows from which on a transposed copy is worth its time
 _SEVERAL = 4  # times that states of an update are multiplied, beside their statistics
+_BESIDE_BITS = 0.5  # of the share of nonzero entries up to which sums of rows are faster than a library
 _LOT = 1000  # rows from which on a product gains nothing from more of them
 
 
@@ -56,8 +58,13 @@ class Factor:
             return product(x, y)
         self._met[transposed] += len(x)
         expected = self._met[transposed] + len(x)
-        if (not transposed or expected >= _TRANSPOSED) and few(x, choice().sparse):
+        if (not transposed or expected >= _TRANSPOSED) and few(x, _share(len(x))):
             return sums_of_rows(x, self._made("rows", transposed))
+        if _bits_serve(len(x)):
+            states = bits.bits(x)
+            if states is not None:
+                again = transposed and expected > 2 * len(x)
+                return bits.product(states, self._made("rows", True) if again else y)
         if expected >= (choice().digits_from or inf):
             whole = whole_numbers(x)
             if whole is not None and serves(*y.shape):
@@ -78,6 +85,22 @@ class Factor:
                 made = (self._y.t() if transposed else self._y).detach().contiguous()
             known = self._kept[what, transposed] = version, made
         return known[1]
+
+
+def pays(difference: Tensor) -> bool:
+    """Whether a product with the difference of two states is faster than one with states."""
+    rows = len(difference)
+    return not _bits_serve(rows) or few(difference, _share(rows))
+
+
+def _bits_serve(rows: int) -> bool:
+    """Whether so many rows are multiplied by their bits, if they have two values."""
+    return rows >= (choice().bits_from or inf)
+
+
+def _share(rows: int) -> float:
+    """The share of nonzero entries up to which the rows that they pick are summed."""
+    return choice().sparse * (_BESIDE_BITS if _bits_serve(rows) else 1.0)
 
 
 @final
@@ -111,8 +134,10 @@ class RowProducts:
         if not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
-        if few(x, choice().sparse):
+        if few(x, _share(x.shape[1])):
             self.grow(sums_of_rows(x, _weighted(y, weight), transposed=True))
+            return
+        if self._add_by_bits(x, y, weight):
             return
         if _SEVERAL * len(x) >= (choice().digits_from or inf):
             for way, states, others in (("digits", x, y), ("swapped", y, x)):
@@ -128,6 +153,20 @@ class RowProducts:
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""
         self._total = term.contiguous() if self._total is None else self._total.add_(term)
+
+    def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor) -> bool:
+        """Whether x or y has two values, so that it was done."""
+        for units, others in ((x, y), (y, x)):
+            states = bits.bits(units, transposed=True) if _bits_serve(units.shape[1]) else None
+            if states is None:
+                continue
+            each = weight if isinstance(weight, Tensor) else others.new_full((len(others),), weight)
+            if units is x:
+                self._total = bits.product(states, others, each, self._total)
+            else:
+                self.grow(bits.product(states, others, each).t())
+            return True
+        return False
 
     @property
     def total(self) -> Tensor:

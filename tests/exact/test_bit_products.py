@@ -1,0 +1,152 @@
+"""Products with states of two values by their bits, against float64 and against torch's own product."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harmonium import products
+from harmonium.compiled import serving
+from harmonium.products import Factor, RowProducts, pays
+from harmonium.products.bits import bits, product, work
+
+pytest.importorskip("numba")
+LOWS = [0.0, -1.0]
+SHAPES = [(1, 1, 1), (5, 24, 32), (7, 25, 33), (50, 33, 21), (1030, 61, 70)]
+
+
+@pytest.fixture
+def bits_always(monkeypatch):
+    """Takes bits for products of any size."""
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    before = products.made()
+    products.use("torch,bits=1")
+    yield
+    products.use(before)
+
+
+def states(low: float, rows: int, width: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.where(torch.rand(rows, width, generator=generator) < 0.4, 1.0, low)
+
+
+def test_they_work_here() -> None:
+    assert work()
+
+
+def test_no_less_exact_than_float32_over_a_hundred_machines() -> None:
+    """Largest error of 100 machines, weights of 1e-3 to 1e2, 1 to 2,000 rows, from either side."""
+    generator = torch.Generator().manual_seed(0)
+    worst = {"bits": 0.0, "torch": 0.0}
+    closer = 0
+    for i in range(100):
+        k, n = (500, 613, 784)[i % 3], (784, 555)[i % 2]
+        rows, scale = (1, 10, 50, 200, 2000)[i % 5 if i % 10 < 5 else i % 4], 10 ** (-3 + 5 * i / 99)
+        W = scale * torch.randn(k, n, generator=generator)
+        transposed = i % 2 == 1
+        x = states(LOWS[i % 3 > 0], rows, n if transposed else k, generator)
+        y = W.t() if transposed else W
+        truth = x.double() @ y.double()
+        errors = {
+            "bits": float((product(bits(x), y) - truth).abs().max()),
+            "torch": float((x @ y - truth).abs().max()),
+        }
+        closer += errors["bits"] <= errors["torch"]
+        worst = {name: max(worst[name], errors[name] / scale) for name in worst}
+    assert worst["bits"] <= worst["torch"]
+    assert closer >= 85  # a library that keeps many partial sums may win by a hair where rows are few
+
+
+@pytest.mark.parametrize("low", LOWS)
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (5, 24, 32), (7, 25, 33), (50, 33, 21), (1030, 61, 70)], ids=str
+)
+def test_every_shape_from_every_side(low: float, shape: tuple[int, int, int]) -> None:
+    """Of states and their transpose, of a matrix, its transpose and every second of its columns."""
+    m, k, n = shape
+    generator = torch.Generator().manual_seed(1)
+    x = states(low, m, k, generator)
+    y = torch.randn(k, 2 * n, generator=generator)[:, ::2]
+    weights = torch.randn(k, generator=generator)
+    truth = x.double() @ (weights.double().unsqueeze(-1) * y.double())
+    for known in (bits(x), bits(x.t().contiguous(), transposed=True), bits(x.t(), transposed=True)):
+        assert known.low == (low if bool((x != 1).any()) else 0.0)
+        for matrix in (y, y.contiguous(), y.t().contiguous().t()):
+            made = product(known, matrix, weights)
+            torch.testing.assert_close(made.double(), truth, rtol=0, atol=2e-5)
+            total = torch.ones(m, n)
+            assert product(known, matrix, weights, total) is total
+            torch.testing.assert_close(total.double(), truth + 1, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("value", [0.5, -0.5, 2.0, 1e-30, 1 + 2**-23, float("nan"), float("inf")])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_has_other_values_is_not_taken(value: float, transposed: bool) -> None:
+    for place in ((0, 0), (4, 39), (31, 24), (31, 39)):
+        for low in LOWS:
+            x = torch.full((32, 40), low)
+            x[3] = 1
+            assert bits(x, transposed) is not None
+            x[place] = value
+            assert bits(x, transposed) is None
+        x[place] = 0  # all three values
+        assert bits(x, transposed) is None
+
+
+def test_a_factor_follows_its_matrix_and_takes_anything(bits_always) -> None:
+    generator = torch.Generator().manual_seed(4)
+    y = torch.randn(50, 30, generator=generator)
+    factor, x = Factor(y), states(0.0, 8, 50, generator)
+    for _ in range(3):
+        torch.testing.assert_close(factor.times(x), x @ y)
+        torch.testing.assert_close(factor.times(x[:, :30], transposed=True), x[:, :30] @ y.t())
+        y.mul_(2)
+    real = torch.randn(8, 50, generator=generator)
+    assert torch.equal(factor.times(real), real @ y)
+    y[0, 0] = float("nan")
+    assert bool(factor.times(x)[:, 0].isnan().all())
+
+
+def test_bits_depend_neither_on_rows_beside_nor_on_threads(bits_always) -> None:
+    generator, before = torch.Generator().manual_seed(5), torch.get_num_threads()
+    y = torch.randn(300, 400, generator=generator)
+    x = states(-1.0, 1400, 300, generator)
+    try:
+        torch.set_num_threads(2)
+        whole = Factor(y).times(x)
+        torch.set_num_threads(1)
+        assert torch.equal(Factor(y).times(x[1000:1150]), whole[1000:1150])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_sums_over_rows_from_either_side(bits_always) -> None:
+    generator = torch.Generator().manual_seed(2)
+    sums, truth = RowProducts(torch.zeros(30, 20)), torch.zeros(30, 20, dtype=torch.float64)
+    for i in range(12):
+        rows = 100 + 7 * i
+        x, y = states(0.0, rows, 30, generator), torch.rand(rows, 20, generator=generator)
+        if i % 3 == 1:  # states stand second
+            x, y = torch.rand(rows, 30, generator=generator), states(-1.0, rows, 20, generator)
+        if i % 3 == 2:  # nothing has two values
+            x = torch.rand(rows, 30, generator=generator)
+        weight = 1 / rows if i % 2 else (torch.rand(rows, generator=generator) - 0.5) / rows
+        each = weight if isinstance(weight, float) else weight.double().unsqueeze(-1)
+        sums.add(x, y, weight)
+        truth += x.double().t() @ (y.double() * each)
+    assert float((sums.total - truth).abs().max()) < 2e-6
+    assert sums.total.is_contiguous()
+
+
+def test_a_difference_pays_where_few_entries_are_not_zero() -> None:
+    before = products.made()
+    try:
+        difference = torch.zeros(100, 50)
+        difference[:, ::5] = 1  # a fifth
+        products.use("torch,sparse=0.3")
+        assert pays(difference)
+        products.use("torch,bits=100,sparse=0.3")
+        assert not pays(difference) and pays(difference[:99])
+        products.use("torch,bits=100,sparse=0.5")
+        assert pays(difference)
+    finally:
+        products.use(before)
