@@ -40,14 +40,18 @@ def info(as_json: options.Json = False, threads: options.Threads = None) -> None
 
 
 def _notes(made: products.Choice, measured: products.Choice) -> list[str]:
-    rows = made.digits_from
-    digits = (
-        "products of states are not split into digits"
-        if rows is None
-        else f"products of states are split into digits from {rows} rows on"
-    )
-    sums = f"states with at most {made.sparse:.0%} of their entries not 0 are summed row by row"
-    notes = [f"{digits}; {sums}" if made.sparse else digits]
+    ways = [
+        f"states of two values are multiplied by their bits from {made.bits_from} rows on"
+        if made.bits_from
+        else "",
+        f"products of states are split into digits from {made.digits_from} rows on"
+        if made.digits_from
+        else "",
+        f"states with at most {made.sparse:.0%} of their entries not 0 are summed row by row"
+        if made.sparse
+        else "",
+    ]
+    notes = ["; ".join(filter(None, ways)) or "products of states are left to the library"]
     if made != measured:
         notes.append(f"{products.VARIABLE} says so; measured here: {measured}")
     else:

@@ -87,79 +87,52 @@ def _places(bits: Any) -> Any:
 
 @jit_in_order
 def sum_picked(
-    first: int, last: int, words: Any, low: float, y: Any, stride: int, weights: Any, grow: bool, out: Any
+    first: int, last: int, words: Any, low: float, y: Any, weights: Any, grow: bool, out: Any
 ) -> None:  # fmt: skip
     """Fills, or grows, out (m, n) by x @ (weights · y), for states x (m, k) of units that are ``low`` or 1.
 
-    Shares are of ``WIDTH`` columns. y is (k, n), its entries in one row of numbers: those of a row one after
-    the other and rows ``stride`` apart, or, if that is 0, those of a column, k apart. weights is (k,).
+    y is (k, n) and weights (k,); shares are of ``WIDTH`` columns.
     """
-    m, n = out.shape
+    (k, n), m = y.shape, len(out)
     lots = -(-m // _LOT)
     lot = -(-m // lots)
-    tables, rows, sums = room(TABLES * _TABLE), room(UNITS * WIDTH), room(lot * WIDTH)
-    flat, step = out.reshape(m * n), np.float32(1 - low)
-    below = np.float32(low) / step
+    tables, rows, sums = room(TABLES * _TABLE), room(PER_WORD * WIDTH), room(lot * WIDTH)
+    rows[:] = 0
+    ones, by, below = np.ones(lot, np.float32), weights * np.float32(1 - low), np.float32(low / (1 - low))
+    numbers, totals = y.reshape(k * n), out.reshape(m * n)
     for share in range(first, last):
         column, width = share * WIDTH, min(WIDTH, n - share * WIDTH)
         for start in range(0, m, lot):
-            count = min(lot, m - start)
-            place = start * n + column
+            each, place = ones[: min(lot, m - start)], start * n + column
             if grow:
-                _move(flat, place, n, sums, 0, WIDTH, count, width)
+                _move(each, totals, place, n, sums, 0, WIDTH, width)
             else:
                 sums[:] = 0
             for w in range(len(words)):
-                _fetch_rows(y, stride, (w + 1) * PER_WORD, len(weights), column, width)
+                unit, after = w * PER_WORD, (w + 1) * PER_WORD
+                _move(by[unit:after], numbers, unit * n + column, n, rows, 0, WIDTH, width)
+                if after > k:
+                    rows[(k - unit) * WIDTH :] = 0
+                for i in range(after, min(after + PER_WORD, k)):
+                    for c in (0, width // 2, width - 1):
+                        fetch(numbers, i * n + column + c)
                 for table in range(TABLES):
-                    _read_rows(y, stride, weights, step, w * PER_WORD + table * UNITS, column, width, rows)
-                    fill_table(rows, 0, below, tables, table * _TABLE)
-                own = words[w, start : start + count]
-                for row in range(count):
+                    fill_table(rows, table * UNITS * WIDTH, below, tables, table * _TABLE)
+                own = words[w, start : start + lot]
+                for row in range(len(own)):
                     add_entries(sums, row * WIDTH, tables, _TABLE, own[row])
-            _move(sums, 0, WIDTH, flat, place, n, count, width)
-
-
-@jit_in_order
-def _fetch_rows(y: Any, stride: int, unit: int, k: int, column: int, width: int) -> None:
-    if stride:
-        for i in range(unit, min(unit + PER_WORD, k)):
-            fetch(y, i * stride + column)
-            fetch(y, i * stride + column + width - 1)
-            fetch(y, i * stride + column + width // 2)
-    elif unit < k:
-        for c in range(column, column + width):
-            fetch(y, c * k + unit)
-            fetch(y, c * k + min(unit + PER_WORD, k) - 1)
-
-
-@jit_in_order
-def _read_rows(
-    y: Any, stride: int, weights: Any, step: Any, unit: int, column: int, width: int, rows: Any
-) -> None:  # fmt: skip
-    """Columns of UNITS rows of y times their weights, zeros beyond the last one."""
-    k = len(weights)
-    for i in range(UNITS):
-        if unit + i >= k:
-            rows[i * WIDTH : (i + 1) * WIDTH] = 0
-        elif stride and width == WIDTH:
-            scale(y, (unit + i) * stride + column, step * weights[unit + i], rows, i * WIDTH)
-        else:
-            by = step * weights[unit + i]
-            for c in range(width):
-                place = (unit + i) * stride + column + c if stride else (column + c) * k + unit + i
-                rows[i * WIDTH + c] = by * y[place]
+            _move(each, sums, 0, WIDTH, totals, place, n, width)
 
 
 @jit_in_order
 def _move(
-    x: Any, start: int, stride: int, out: Any, to: int, out_stride: int, count: int, width: int
-) -> None:
-    """Copies rows of x, each ``stride`` after the other."""
-    for row in range(count):
+    weights: Any, x: Any, start: int, stride: int, out: Any, to: int, out_stride: int, width: int
+) -> None:  # fmt: skip
+    """out = weights · x, in rows of ``width`` numbers, each ``stride`` after the other."""
+    for row in range(len(weights)):
         i, o = start + row * stride, to + row * out_stride
         if width == WIDTH:
-            scale(x, i, np.float32(1), out, o)
+            scale(x, i, weights[row], out, o)
         else:
             for c in range(width):
-                out[o + c] = x[i + c]
+                out[o + c] = weights[row] * x[i + c]

@@ -1,8 +1,9 @@
 """Matrix products: which library multiplies, sums of a few rows, and products of whole numbers.
 
-States of most units are whole numbers, so what multiplies them can be split into whole digits and
-multiplied exactly (``digits``); matrices that are mostly zero are summed row by row (``sparse``); everything
-else is left to the faster of two libraries (``calibration``).
+States of most units are whole numbers. What multiplies those of two values can be summed beforehand, for all
+that six units can be (``bits``), what multiplies others split into whole digits and multiplied exactly
+(``digits``); matrices that are mostly zero are summed row by row (``sparse``); everything else is left to the
+faster of two libraries (``calibration``).
 """
 
 from harmonium.products.calibration import VARIABLE, Choice, agree, choice, made, measure, repeat, use

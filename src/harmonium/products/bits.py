@@ -63,15 +63,10 @@ def product(x: Bits, y: Tensor, weights: Tensor | None = None, total: Tensor | N
     """
     from harmonium.compiled.vectors import WIDTH
 
-    k, n = y.shape
-    m = x.words.shape[1]
-    # The transpose of a matrix is read as it stands, everything else in rows.
-    across = y.stride() == (1, k) and not y.is_contiguous()
-    numbers = (y.t() if across else y.contiguous()).reshape(-1)
-    by = y.new_ones(k) if weights is None else weights.to(y.dtype).contiguous()
-    grown = y.new_empty(m, n) if total is None else total
-    arguments = (x.words, x.low, numbers, 0 if across else n, by, total is not None, grown)
-    serving.over_bits("sum_picked", -(-n // WIDTH), *arguments)
+    y, n = y.contiguous(), y.shape[1]
+    by = y.new_ones(len(y)) if weights is None else weights.to(y.dtype).contiguous()
+    grown = y.new_empty(x.words.shape[1], n) if total is None else total
+    serving.over_bits("sum_picked", -(-n // WIDTH), x.words, x.low, y, by, total is not None, grown)
     return grown
 
 

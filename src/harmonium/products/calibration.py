@@ -19,7 +19,7 @@ from harmonium.distributed import Group
 from harmonium.products import bits, dense, digits, sparse
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
-"""Environment variable that says what to use and spares the measurement: "torch", "onednn,digits=256", ..."""
+"""Environment variable that says what to use and spares the measurement: "torch", "onednn,bits=64", ..."""
 
 _ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
 _SHARE = 0.125  # of nonzero entries where sums of rows are timed
@@ -57,7 +57,7 @@ class Choice:
 
     @staticmethod
     def parse(text: str) -> Choice:
-        """A choice from its string, such as "torch" or "onednn,digits=256,sparse=0.25".
+        """A choice from its string, such as "torch" or "onednn,bits=64,sparse=0.25".
 
         Raises:
             ValueError: text that is none.

@@ -29,9 +29,10 @@ _LOT = 1000  # rows from which on a product gains nothing from more of them
 class Factor:
     """A matrix that many others are going to multiply, from either side.
 
-    Where these are zero in most places the rows that they pick are summed. Where they are whole numbers it is
-    split into digits, once for either side, as soon as enough rows have come to it or are likely to: as many
-    again as come now.
+    Where these are zero in most places the rows that they pick are summed. Where they have two values their
+    bits pick sums that are made anew for every product. Where they are other whole numbers, or where these
+    are faster, it is split into digits, once for either side, as soon as enough rows have come to it or are
+    likely to: as many again as come now.
 
     Args:
         y: (k, n).
@@ -63,8 +64,7 @@ class Factor:
         if _bits_serve(len(x)):
             states = bits.bits(x)
             if states is not None:
-                again = transposed and expected > 2 * len(x)
-                return bits.product(states, self._made("rows", True) if again else y)
+                return bits.product(states, self._made("rows", transposed))
         if expected >= (choice().digits_from or inf):
             whole = whole_numbers(x)
             if whole is not None and serves(*y.shape):
@@ -107,9 +107,9 @@ def _share(rows: int) -> float:
 class RowProducts:
     """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
 
-    Where x is zero in most places the rows of y that it picks are summed. Elsewhere, unless torch multiplies,
-    small batches wait for each other, and where x or y are whole numbers the other is split into ``MEANS``
-    digits.
+    Where x is zero in most places the rows of y that it picks are summed, and where x or y has two values its
+    bits pick sums, which grow the total where it stands. Elsewhere, unless torch multiplies, small batches
+    wait for each other, and where x or y are whole numbers the other is split into ``MEANS`` digits.
 
     Args:
         like: a tensor of the shape (k, n), type and device of the sum.
