@@ -19,7 +19,7 @@ pytest.importorskip("numba")
 NAMES = ["bernoulli-spin", "categorical-bernoulli", "spin-bernoulli-categorical"]
 ROWS = 40_000
 WAYS = {
-    "bits": (products.bits, "product"),
+    "bits": (products.bits.Fixed, "times"),
     "digits": (products.digits.Digits, "times"),
     "sparse": (products.factor, "sums_of_rows"),
 }

@@ -10,18 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from harmonium.compiled.noise import jit, jit_in_order
-from harmonium.compiled.vectors import (
-    TABLES,
-    UNITS,
-    WIDTH,
-    add_entries,
-    differing,
-    fetch,
-    fill_table,
-    room,
-    scale,
-)
+from harmonium.compiled.noise import jit
+from harmonium.compiled.vectors import TABLES, UNITS, WIDTH, add_entries, differing, fill_table, put, room
 
 PER_WORD: Final = UNITS * TABLES
 _TABLE = WIDTH << UNITS
@@ -85,54 +75,72 @@ def _places(bits: Any) -> Any:
     return word
 
 
-@jit_in_order
-def sum_picked(
-    first: int, last: int, words: Any, low: float, y: Any, weights: Any, grow: bool, out: Any
-) -> None:  # fmt: skip
-    """Fills, or grows, out (m, n) by x @ (weights · y), for states x (m, k) of units that are ``low`` or 1.
+@jit
+def fix(first: int, last: int, y: Any, weights: Any, numbers: Any, units: Any) -> None:
+    """Writes weights · y, (k, n), as whole numbers of a unit for each column, whose sum 32 bits hold.
 
-    y is (k, n) and weights (k,); shares are of ``WIDTH`` columns.
+    Shares are of ``WIDTH`` columns; numbers is (n / WIDTH, k, WIDTH), rounded up, and units (n,), up to whole
+    shares. The unit of a column that is not finite is NaN.
     """
-    (k, n), m = y.shape, len(out)
+    k, begin, end = len(y), first * WIDTH, min(last * WIDTH, y.shape[1])
+    sums, per_unit = units[begin : last * WIDTH], np.zeros((last - first) * WIDTH, np.float32)
+    sums[:] = 0
+    for i in range(k):
+        values, by = y[i, begin:end], weights[i]
+        for c in range(len(values)):
+            sums[c] += abs(values[c] * by)
+    # What sums are off by, and all that is rounded, is less than a 2^22nd of as many.
+    sums /= np.float32(2.0**31 * (1 - (k + 64) * 2.0**-22))
+    for c in range(end - begin):
+        if sums[c] < 2.0**-126:
+            sums[c] = 2.0**-126
+        elif not sums[c] < np.inf:
+            sums[c] = np.nan
+        per_unit[c] = np.float32(1) / sums[c]
+    for share in range(first, last):
+        column = share * WIDTH
+        scale, width = per_unit[column - begin : column - begin + WIDTH], min(WIDTH, y.shape[1] - column)
+        for i in range(k):
+            row, values, by = numbers[share, i], y[i, column : column + width], weights[i]
+            for c in range(len(values)):
+                row[c] = np.int32(np.rint(values[c] * by * scale[c]))
+            for c in range(width, WIDTH):
+                row[c] = 0
+        numbers[share, k:] = 0
+
+
+@jit
+def sum_picked(
+    first: int, last: int, words: Any, low: int, numbers: Any, units: Any, grow: bool, out: Any
+) -> None:  # fmt: skip
+    """Fills, or grows, out (m, n) by x @ y, for states x (m, k) of units that are ``low`` or 1.
+
+    Shares are of ``WIDTH`` columns; y is as ``fix`` wrote it, with zeros up to whole words of rows.
+    """
+    (m, n), k = out.shape, numbers.shape[1]
     lots = -(-m // _LOT)
     lot = -(-m // lots)
-    tables, rows, sums = room(TABLES * _TABLE), room(PER_WORD * WIDTH), room(lot * WIDTH)
-    rows[:] = 0
-    ones, by, below = np.ones(lot, np.float32), weights * np.float32(1 - low), np.float32(low / (1 - low))
-    numbers, totals = y.reshape(k * n), out.reshape(m * n)
+    tables, sums, nothing = room(TABLES * _TABLE), room(lot * WIDTH), np.zeros(WIDTH, np.float32)
+    rows, totals = numbers.reshape(numbers.size), out.reshape(m * n)
     for share in range(first, last):
-        column, width = share * WIDTH, min(WIDTH, n - share * WIDTH)
+        column = share * WIDTH
         for start in range(0, m, lot):
-            each, place = ones[: min(lot, m - start)], start * n + column
-            if grow:
-                _move(each, totals, place, n, sums, 0, WIDTH, width)
-            else:
-                sums[:] = 0
+            sums[:] = 0
+            count = min(lot, m - start)
             for w in range(len(words)):
-                unit, after = w * PER_WORD, (w + 1) * PER_WORD
-                _move(by[unit:after], numbers, unit * n + column, n, rows, 0, WIDTH, width)
-                if after > k:
-                    rows[(k - unit) * WIDTH :] = 0
-                for i in range(after, min(after + PER_WORD, k)):
-                    for c in (0, width // 2, width - 1):
-                        fetch(numbers, i * n + column + c)
                 for table in range(TABLES):
-                    fill_table(rows, table * UNITS * WIDTH, below, tables, table * _TABLE)
-                own = words[w, start : start + lot]
-                for row in range(len(own)):
+                    row = share * k + w * PER_WORD + table * UNITS
+                    fill_table(rows, row * WIDTH, np.int32(low), tables, table * _TABLE)
+                own = words[w, start : start + count]
+                for row in range(count):
                     add_entries(sums, row * WIDTH, tables, _TABLE, own[row])
-            _move(each, sums, 0, WIDTH, totals, place, n, width)
-
-
-@jit_in_order
-def _move(
-    weights: Any, x: Any, start: int, stride: int, out: Any, to: int, out_stride: int, width: int
-) -> None:  # fmt: skip
-    """out = weights · x, in rows of ``width`` numbers, each ``stride`` after the other."""
-    for row in range(len(weights)):
-        i, o = start + row * stride, to + row * out_stride
-        if width == WIDTH:
-            scale(x, i, weights[row], out, o)
-        else:
-            for c in range(width):
-                out[o + c] = weights[row] * x[i + c]
+            for row in range(count):
+                place = (start + row) * n + column
+                if column + WIDTH > n:
+                    for c in range(n - column):
+                        before = totals[place + c] if grow else np.float32(0)
+                        totals[place + c] = before + np.float32(sums[row * WIDTH + c]) * units[column + c]
+                elif grow:
+                    put(sums, row * WIDTH, units, column, totals, place, totals, place)
+                else:
+                    put(sums, row * WIDTH, units, column, nothing, 0, totals, place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -10,24 +9,14 @@ from zlib import crc32
 import numpy as np
 from numba import njit
 
-_compile = partial(njit, error_model="numpy", nogil=True, cache=True)
+# Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
+_compile = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
 _WRITTEN = crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
 
 def jit(function: Any) -> Any:
-    """A function to be compiled at its first call, and kept until its file or one of this folder changes.
-
-    Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
-    """
-    return _kept(_compile(function, fastmath={"reassoc", "contract", "nsz", "arcp"}))
-
-
-def jit_in_order(function: Any) -> Any:
-    """The same, whose sums are made as they are written."""
-    return _kept(_compile(function))
-
-
-def _kept(made: Any) -> Any:
+    """A function to be compiled at its first call, and kept until its file or one of this folder changes."""
+    made = _compile(function)
     # By itself numba looks at the function's own file, and not at those of the functions that it calls.
     kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if hasattr(kept, "_source_stamp"):

@@ -1,20 +1,27 @@
 """Products with states of two values, by their bits (Arlazarov, Dinic, Kronrod & Faradžev 1970).
 
 Of six rows of a matrix y there are 64 sums, and six units of two values pick one of them. So all 64 are made,
-once for all states, and a state's product with y is a sum of one for every six units, in float32: a sixth of
-the additions, none of them after a multiplication.
+once for all states, and a state's product with y is a sum of one for every six units: a sixth of the
+additions, none of them after a multiplication.
+
+y is written in fixed point, as whole numbers of a unit for every column that lets 32 bits hold the sum of
+all. So sums are exact, in any order; what is rounded is y, once, to 2⁻³¹ of the sum of its column's
+magnitudes, and the result. float32 keeps 24 bits of every entry, and loses some again whenever it adds.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium.compiled import serving
+
+ROWS: Final = 1 << 20
+"""Rows of a matrix that its units allow for."""
 
 
 @final
@@ -49,25 +56,33 @@ def bits(x: Tensor, transposed: bool = False) -> Bits | None:
     return None
 
 
-def product(x: Bits, y: Tensor, weights: Tensor | None = None, total: Tensor | None = None) -> Tensor:
-    """x @ (weights · y), outside autograd.
+@final
+class Fixed:
+    """A matrix in fixed point, for products with states.
 
     Args:
-        x: (m, k).
-        y: (k, n), float32 on a CPU.
-        weights: of its rows, (k,); all 1 by default.
-        total: what the product is added to, in place, with contiguous rows.
-
-    Returns:
-        (m, n): the total if there is one.
+        y: (k, n), float32 on a CPU, with at most ``ROWS`` rows.
+        weights: what its rows are multiplied by, (k,); all 1 by default.
     """
-    from harmonium.compiled.vectors import WIDTH
 
-    y, n = y.contiguous(), y.shape[1]
-    by = y.new_ones(len(y)) if weights is None else weights.to(y.dtype).contiguous()
-    grown = y.new_empty(x.words.shape[1], n) if total is None else total
-    serving.over_bits("sum_picked", -(-n // WIDTH), x.words, x.low, y, by, total is not None, grown)
-    return grown
+    def __init__(self, y: Tensor, weights: Tensor | None = None) -> None:
+        from harmonium.compiled.bits import PER_WORD
+        from harmonium.compiled.vectors import WIDTH
+
+        (k, n), y = y.shape, y.detach().contiguous()
+        by = y.new_ones(k) if weights is None else weights.to(y.dtype).contiguous()
+        self._shares, self._columns = -(-n // WIDTH), n
+        self._numbers = np.empty((self._shares, -(-k // PER_WORD) * PER_WORD, WIDTH), np.int32)
+        self._units = np.empty(self._shares * WIDTH, np.float32)
+        serving.over_bits("fix", self._shares, y, by, self._numbers, self._units)
+
+    def times(self, x: Bits, total: Tensor | None = None) -> Tensor:
+        """x @ (weights · y), (m, n), with an x (m, k): added to ``total``, in place, if there is one."""
+        shape, grow = (x.words.shape[1], self._columns), total is not None
+        made = torch.empty(shape, dtype=torch.float32, device="cpu") if total is None else total
+        given = (x.words, int(x.low), self._numbers, self._units, grow, made)
+        serving.over_bits("sum_picked", self._shares, *given)
+        return made
 
 
 @cache
@@ -80,6 +95,6 @@ def work() -> bool:
     for x in (state, 2 * state - 1):
         for across in (False, True):
             known = bits(x.t() if across else x, across)
-            if known is None or not torch.equal(product(known, y), x @ y):
+            if known is None or not torch.allclose(Fixed(y).times(known), x @ y, rtol=1e-5, atol=0):
                 return False
     return True

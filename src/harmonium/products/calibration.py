@@ -170,8 +170,9 @@ def measure() -> Choice:
         ways["digits"] = lambda: known.times(whole)
         ways["split"] = lambda: digits.Digits(y, digits.EXACT)
     if bits.work():
-        for name, some in (("bits", x), ("bits, half", x[: _ROWS // 2])):
-            ways[name] = partial(_by_bits, some, y)
+        fixed, states, half = bits.Fixed(y), bits.bits(x), bits.bits(x[: _ROWS // 2])
+        ways["bits"] = partial(fixed.times, cast("bits.Bits", states))
+        ways["bits, half"] = partial(fixed.times, cast("bits.Bits", half))
     if COMPILED:
         few = x * (torch.rand(x.shape, generator=generator, device="cpu") < 2 * _SHARE)
         ways["sparse"] = lambda: sparse.sums_of_rows(few, y)
@@ -185,8 +186,8 @@ def measure() -> Choice:
     rows: dict[str, int] = {}
     dense_seconds = seconds[library]
     if seconds.get("bits", inf) * _CLEAR < min(dense_seconds, seconds.get("digits", inf)):
-        # Tables that are worth their time by a third for 128 rows are about worth it for 64.
-        rows["bits"] = _ROWS // 4 if seconds["bits, half"] < dense_seconds / 2 * 0.75 else _ROWS
+        # Tables that are worth their time by a third for 128 rows are worth it for 96 too.
+        rows["bits"] = 96 if seconds["bits, half"] < dense_seconds / 2 * 0.75 else _ROWS
     # Statistics take two digits for these three: where states gain at all, an update gains clearly.
     elif seconds.get("digits", inf) < dense_seconds:
         saved = (dense_seconds - seconds["digits"]) / _ROWS
@@ -199,10 +200,6 @@ def measure() -> Choice:
         share = min(floor(_STEPS * _SHARE * other / (seconds["sparse"] * _CLEAR)) / _STEPS, 1.0)
     gflops = {name: work * part / seconds[name] for name, part in amount.items() if name in seconds}
     return Choice(library, rows.get("digits"), share, rows.get("bits"), gflops)
-
-
-def _by_bits(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return bits.product(cast("bits.Bits", bits.bits(x)), y)
 
 
 def _best(ways: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -19,7 +19,7 @@ from harmonium.products.product import product
 from harmonium.products.sparse import few, few_rows, sums_of_rows
 from harmonium.products.tiles import serves
 
-_TRANSPOSED = 256  # rows from which on a transposed copy is worth its time
+_AGAIN = 256  # rows from which on it is worth its time to write a matrix in another way
 _SEVERAL = 4  # times that states of an update are multiplied, beside their statistics
 _BESIDE_BITS = 0.5  # of the share of nonzero entries up to which sums of rows are faster than a library
 _LOT = 1000  # rows from which on a product gains nothing from more of them
@@ -30,9 +30,9 @@ class Factor:
     """A matrix that many others are going to multiply, from either side.
 
     Where these are zero in most places the rows that they pick are summed. Where they have two values their
-    bits pick sums that are made anew for every product. Where they are other whole numbers, or where these
-    are faster, it is split into digits, once for either side, as soon as enough rows have come to it or are
-    likely to: as many again as come now.
+    bits pick sums of its rows in fixed point. Where they are whole numbers, and digits are the faster way, it
+    is split into these as soon as enough rows have come to it or are likely to: as many again as come now.
+    What is made of it is made once for either side.
 
     Args:
         y: (k, n).
@@ -59,12 +59,13 @@ class Factor:
             return product(x, y)
         self._met[transposed] += len(x)
         expected = self._met[transposed] + len(x)
-        if (not transposed or expected >= _TRANSPOSED) and few(x, _share(len(x))):
+        if (not transposed or expected >= _AGAIN) and few(x, _share(*x.shape)):
             return sums_of_rows(x, self._made("rows", transposed))
-        if _bits_serve(len(x)):
+        if expected >= _AGAIN and _bits_serve(*x.shape):
             states = bits.bits(x)
             if states is not None:
-                return bits.product(states, self._made("rows", transposed))
+                fixed: bits.Fixed = self._made("fixed", transposed)
+                return fixed.times(states)
         if expected >= (choice().digits_from or inf):
             whole = whole_numbers(x)
             if whole is not None and serves(*y.shape):
@@ -73,7 +74,7 @@ class Factor:
         return multiplied(choice().library, x, y)
 
     def _made(self, what: str, transposed: bool) -> Any:
-        """y or yᵀ with contiguous rows, or in digits, or rounded: made once for these values of y."""
+        """y or yᵀ with contiguous rows, in fixed point, in digits, or rounded: once for these values of y."""
         version = -1 if self._y.is_inference() else self._y._version
         known = self._kept.get((what, transposed))
         if known is None or known[0] != version:
@@ -83,24 +84,24 @@ class Factor:
                 made = rounded(what, self._y.detach())
             else:
                 made = (self._y.t() if transposed else self._y).detach().contiguous()
+                made = bits.Fixed(made) if what == "fixed" else made
             known = self._kept[what, transposed] = version, made
         return known[1]
 
 
 def pays(difference: Tensor) -> bool:
     """Whether a product with the difference of two states is faster than one with states."""
-    rows = len(difference)
-    return not _bits_serve(rows) or few(difference, _share(rows))
+    return not _bits_serve(*difference.shape) or few(difference, _share(*difference.shape))
 
 
-def _bits_serve(rows: int) -> bool:
-    """Whether so many rows are multiplied by their bits, if they have two values."""
-    return rows >= (choice().bits_from or inf)
+def _bits_serve(rows: int, units: int) -> bool:
+    """Whether so many rows are multiplied by their bits, if their units have two values."""
+    return rows >= (choice().bits_from or inf) and units <= bits.ROWS
 
 
-def _share(rows: int) -> float:
+def _share(rows: int, units: int) -> float:
     """The share of nonzero entries up to which the rows that they pick are summed."""
-    return choice().sparse * (_BESIDE_BITS if _bits_serve(rows) else 1.0)
+    return choice().sparse * (_BESIDE_BITS if _bits_serve(rows, units) else 1.0)
 
 
 @final
@@ -134,7 +135,7 @@ class RowProducts:
         if not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
-        if few(x, _share(x.shape[1])):
+        if few(x, _share(*x.t().shape)):
             self.grow(sums_of_rows(x, _weighted(y, weight), transposed=True))
             return
         if self._add_by_bits(x, y, weight):
@@ -157,14 +158,14 @@ class RowProducts:
     def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor) -> bool:
         """Whether x or y has two values, so that it was done."""
         for units, others in ((x, y), (y, x)):
-            states = bits.bits(units, transposed=True) if _bits_serve(units.shape[1]) else None
+            states = bits.bits(units, transposed=True) if _bits_serve(*units.t().shape) else None
             if states is None:
                 continue
             each = weight if isinstance(weight, Tensor) else others.new_full((len(others),), weight)
             if units is x:
-                self._total = bits.product(states, others, each, self._total)
+                self._total = bits.Fixed(others, each).times(states, self._total)
             else:
-                self.grow(bits.product(states, others, each).t())
+                self.grow(bits.Fixed(others, each).times(states).t())
             return True
         return False
 
