@@ -166,12 +166,12 @@ def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) ->
         )
     ):
         return hamiltonian.field(part, states)
-    first, second = list(states), list(states)
-    for l in joined:
-        first[l], y = states[l].chunk(2)
-        second[l] = y - first[l]
-    if not all(pays(second[l]) for l in joined):
+    halves = {l: states[l].chunk(2) for l in joined}
+    if not all(pays(x, y) for x, y in halves.values()):
         return hamiltonian.field(part, states)
+    first, second = list(states), list(states)
+    for l, (x, y) in halves.items():
+        first[l], second[l] = x, y - x
     field = hamiltonian.field(part, first)
     return torch.cat((field, hamiltonian.field(part, second).add_(field)))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harmonium.compiled import serving
 
-_SEEN = 8  # rows that say how many entries of all are not 0
+SEEN = 8  # rows that say how many entries of all are not 0
 _LOT = 1000  # rows that are summed one by one
 _CACHED = 640 << 10  # bytes of y that are summed from at a time, of a mebibyte of cache that a core has
 _LINE = 64  # of its columns, or a multiple of them
@@ -30,7 +30,7 @@ def few(x: Tensor, share: float) -> bool:
     # A row with twice as many spares a look at the next.
     if np.count_nonzero(rows[:1]) > 2 * share * rows.shape[1]:
         return False
-    seen = rows[:: ceil(len(rows) / _SEEN) or 1]
+    seen = rows[:: ceil(len(rows) / SEEN) or 1]
     # Booleans are counted in a sixth of the time of numbers.
     return bool(np.count_nonzero(seen != 0) <= share * seen.size)
 
