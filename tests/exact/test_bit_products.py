@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from harmonium import products
 from harmonium.compiled import serving
@@ -19,6 +20,8 @@ SHAPES = [(1, 1, 1), (5, 24, 32), (7, 25, 33), (50, 33, 21), (1030, 61, 70)]
 def bits_always(monkeypatch):
     """Takes bits for products of any size."""
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    for least in ("_NARROW", "_LITTLE", "_AGAIN"):
+        monkeypatch.setattr(products.factor, least, 1)
     before = products.made()
     products.use("torch,bits=1")
     yield
@@ -92,22 +95,116 @@ def test_what_has_other_values_is_not_taken(value: float, transposed: bool) -> N
         assert bits(x, transposed) is None
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_entry_is_looked_at(transposed: bool) -> None:
+    x = torch.zeros(120, 130)
+    for row in range(120):
+        for column in (0, 23, 24, 47, 99, 120, 129):
+            x[row, column] = 0.25
+            assert bits(x, transposed) is None
+            x[row, column] = 0
+    x[:8, 9], x[8, 9] = 0.5, 2.0  # one above, where eight are below
+    x[9, :8], x[9, 8] = 0.5, 2.0
+    assert bits(x, transposed) is None
+    x[:8, 9], x[8, 9] = 0.0, 0.0
+    assert bits(x, transposed) is None
+
+
 def test_sums_are_exact_in_fixed_point() -> None:
     """A unit is a 2^31st of the sum of a column's magnitudes; nothing but y and the result is rounded."""
     generator = torch.Generator().manual_seed(6)
-    y = torch.randn(5000, 40, generator=generator)
+    y = torch.randn(1000, 40, generator=generator)
     y[7, 3], y[:, 5], y[9, 6] = 1e6, 0.0, 1e-30
     for low in LOWS:
-        x = states(low, 300, 5000, generator)
+        x = states(low, 300, 1000, generator)
         truth = x.double() @ y.double()
         unit = y.double().abs().sum(0) / 2**31
         error = (Fixed(y).times(bits(x)) - truth).abs()
         # Entries are off by half a unit each, with signs by chance: 300 · 40 sums within six deviations.
-        assert bool((error <= 6 * unit * (5000 / 12) ** 0.5 + 2**-23 * truth.abs()).all())
+        assert bool((error <= 6 * unit * (1000 / 12) ** 0.5 + 2**-23 * truth.abs()).all())
     assert bool((Fixed(torch.zeros(30, 40)).times(bits(x[:, :30])) == 0).all())
     y[0, 0], y[0, 1] = float("inf"), float("nan")
     broken = Fixed(y).times(bits(x)).isnan()
     assert bool(broken[:, :2].all()) and not bool(broken[:, 2:].any())
+
+
+@pytest.mark.parametrize("kind", ["bits", "constant"])
+def test_sums_of_many_are_as_exact_as_torchs(bits_always, kind: str) -> None:
+    """Of 20,000 units, and of 100,000 rows that come a thousand at a time."""
+    generator = torch.Generator().manual_seed(8)
+    x = states(0.0, 200, 20_000, generator)
+    y = torch.full((20_000, 40), 0.1) if kind == "constant" else torch.randn(20_000, 40, generator=generator)
+    truth = x.double() @ y.double()
+    error, others = ((z - truth).pow(2).mean().sqrt() for z in (Fixed(y).times(bits(x)), x @ y))
+    assert float(error) <= 1.5 * float(others)
+    sums = RowProducts(torch.zeros(40, 40))
+    total, truth = torch.zeros(40, 40), torch.zeros(40, 40, dtype=torch.float64)
+    for _ in range(100):
+        x, y = states(0.0, 1000, 40, generator), torch.rand(1000, 40, generator=generator)
+        if kind == "constant":
+            y[:] = 0.1
+        sums.add(x, y, 1e-5)
+        total.addmm_(x.t(), y, alpha=1e-5)
+        truth += 1e-5 * (x.double().t() @ y.double())
+    assert float((sums.total - truth).abs().max()) <= 1.5 * float((total - truth).abs().max())
+
+
+def test_what_does_not_fit_is_refused(bits_always) -> None:
+    generator = torch.Generator().manual_seed(9)
+    y, x = torch.randn(70, 40, generator=generator), states(0.0, 60, 72, generator)
+    with pytest.raises(ValueError, match=r"x: expected \(m, 70\).*received \(60, 72\)"):
+        Fixed(y).times(bits(x))
+    with pytest.raises(ValueError, match=r"for a total \(m, 40\).*\(60, 39\)"):
+        Fixed(y).times(bits(x[:, :70]), torch.zeros(60, 39))
+    for weights in (torch.ones(69), torch.ones(1)):
+        with pytest.raises(ValueError, match=r"y: expected .* weights \(k,\)"):
+            Fixed(y, weights)
+    with pytest.raises(ValueError, match="float64"):
+        Fixed(y.double())
+    for factor in (y, y.double()):
+        with pytest.raises(RuntimeError):
+            Factor(factor).times(x)
+    for weight in (torch.ones(59), torch.ones(61)):
+        with pytest.raises(RuntimeError):
+            RowProducts(torch.zeros(70, 40)).add(x[:, :70], y[:60], weight)
+    sums = RowProducts(torch.zeros(70, 40))
+    for weight in (torch.tensor(0.5), torch.full((1,), 0.5)):
+        sums.add(x[:, :70], y[:60], weight)
+    torch.testing.assert_close(sums.total, x[:, :70].t() @ y[:60])
+
+
+def test_totals_that_grow_say_so(bits_always) -> None:
+    generator = torch.Generator().manual_seed(10)
+    sums, x, y = RowProducts(torch.zeros(50, 40)), states(0.0, 60, 50, generator), torch.rand(60, 40)
+    sums.add(x, y)
+    total = sums.total
+    slope = torch.ones(50, 40, requires_grad=True)
+    loss, factor = (total * slope).sum(), Factor(total)
+    before = factor.times(x)
+    sums.add(x, y)
+    torch.testing.assert_close(factor.times(x), 2 * before)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    weight = torch.ones(60, requires_grad=True)
+    sums.add(x, y, weight)
+    sums.total.sum().backward()
+    assert weight.grad is not None
+
+
+def test_tangents_are_kept(bits_always) -> None:
+    generator = torch.Generator().manual_seed(11)
+    y, x = torch.randn(50, 40, generator=generator), states(0.0, 60, 50, generator)
+    with forward_ad.dual_level():
+        made = Factor(forward_ad.make_dual(y, 2 * y)).times(x)
+        torch.testing.assert_close(forward_ad.unpack_dual(made).tangent, 2 * x @ y)
+
+
+@pytest.mark.parametrize("width", [31, 55, 127])
+def test_nothing_is_read_beyond_the_last_row(width: int) -> None:
+    room = torch.full((40 * width + 64,), float("nan"))
+    x = room[: 40 * width].view(40, width)
+    x.zero_()
+    assert bits(x) is not None and bits(x.t(), transposed=True) is not None
 
 
 def test_a_factor_follows_its_matrix_and_takes_anything(bits_always) -> None:
@@ -161,10 +258,10 @@ def test_a_difference_pays_where_few_entries_are_not_zero() -> None:
         x, y = torch.ones(100, 50), torch.ones(100, 50)
         y[:, ::5] = 0  # a fifth
         products.use("torch,sparse=0.3")
-        assert pays(x, y)
+        assert pays(x, y, 50)
         products.use("torch,bits=100,sparse=0.3")
-        assert not pays(x, y) and pays(x[:99], y[:99])
+        assert not pays(x, y, 50) and pays(x[:99], y[:99], 50) and pays(x, y, 31)
         products.use("torch,bits=100,sparse=0.5")
-        assert pays(x, y)
+        assert pays(x, y, 50)
     finally:
         products.use(before)

@@ -40,6 +40,8 @@ def ways(request, monkeypatch) -> set[str]:
 
         monkeypatch.setattr(owner, name, noted)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    for least in ("_NARROW", "_LITTLE", "_AGAIN"):
+        monkeypatch.setattr(products.factor, least, 1)
     before = products.made()
     products.use(request.param)
     yield taken

@@ -15,7 +15,8 @@ from harmonium.compiled.vectors import TABLES, UNITS, WIDTH, add_entries, differ
 
 PER_WORD: Final = UNITS * TABLES
 _TABLE = WIDTH << UNITS
-_LOT = 1024  # rows whose sums the second level of cache holds beside all else
+LOT: Final = 42 * PER_WORD
+"""Rows of y, 1008, that have a unit together, and of x, whose sums the second level of cache holds."""
 
 
 @jit
@@ -79,8 +80,8 @@ def _places(bits: Any) -> Any:
 def fix(first: int, last: int, y: Any, weights: Any, numbers: Any, units: Any) -> None:
     """Writes weights · y, (k, n), as whole numbers of a unit for each column, whose sum 32 bits hold.
 
-    Shares are of ``WIDTH`` columns; numbers is (n / WIDTH, k, WIDTH), rounded up, and units (n,), up to whole
-    shares. The unit of a column that is not finite is NaN.
+    k is at most ``LOT``. Shares are of ``WIDTH`` columns; numbers is (n / WIDTH, k, WIDTH), rounded up, and
+    units (n,), up to whole shares. The unit of a column that is not finite is NaN.
     """
     k, begin, end = len(y), first * WIDTH, min(last * WIDTH, y.shape[1])
     sums, per_unit = units[begin : last * WIDTH], np.zeros((last - first) * WIDTH, np.float32)
@@ -89,8 +90,7 @@ def fix(first: int, last: int, y: Any, weights: Any, numbers: Any, units: Any) -
         values, by = y[i, begin:end], weights[i]
         for c in range(len(values)):
             sums[c] += abs(values[c] * by)
-    # What sums are off by, and all that is rounded, is less than a 2^22nd of as many.
-    sums /= np.float32(2.0**31 * (1 - (k + 64) * 2.0**-22))
+    sums /= np.float32(2.0**31 * (1 - 2.0**-11))  # more than LOT roundings of a sum, and of as many entries
     for c in range(end - begin):
         if sums[c] < 2.0**-126:
             sums[c] = 2.0**-126
@@ -118,7 +118,7 @@ def sum_picked(
     Shares are of ``WIDTH`` columns; y is as ``fix`` wrote it, with zeros up to whole words of rows.
     """
     (m, n), k = out.shape, numbers.shape[1]
-    lots = -(-m // _LOT)
+    lots = -(-m // LOT)
     lot = -(-m // lots)
     tables, sums, nothing = room(TABLES * _TABLE), room(lot * WIDTH), np.zeros(WIDTH, np.float32)
     rows, totals = numbers.reshape(numbers.size), out.reshape(m * n)

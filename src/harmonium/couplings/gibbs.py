@@ -167,7 +167,8 @@ def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) ->
     ):
         return hamiltonian.field(part, states)
     halves = {l: states[l].chunk(2) for l in joined}
-    if not all(pays(x, y) for x, y in halves.values()):
+    width = hamiltonian.layers[part.layer].width
+    if not all(pays(x, y, width) for x, y in halves.values()):
         return hamiltonian.field(part, states)
     first, second = list(states), list(states)
     for l, (x, y) in halves.items():

@@ -189,7 +189,7 @@ def measure() -> Choice:
         # Tables that are worth their time by a third for 128 rows are worth it for 96 too.
         rows["bits"] = 96 if seconds["bits, half"] < dense_seconds / 2 * 0.75 else _ROWS
     # Statistics take two digits for these three: where states gain at all, an update gains clearly.
-    elif seconds.get("digits", inf) < dense_seconds:
+    if seconds.get("digits", inf) < dense_seconds:
         saved = (dense_seconds - seconds["digits"]) / _ROWS
         # A power of four: the same every time. Fewer rows than a thousand lose between other work what they
         # gain one after the other.

@@ -12,6 +12,7 @@ from typing import Final
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from harmonium.compiled import serving
 
@@ -22,13 +23,15 @@ _NARROW = 16  # columns below which some processors' libraries add one row after
 
 
 def large(x: Tensor, y: Tensor) -> bool:
-    """Whether it matters what multiplies: in float32 on a CPU, outside autograd."""
+    """Whether it matters what multiplies: in float32 on a CPU, outside autograd, and shapes fit."""
     return (
-        x.dtype is torch.float32
+        x.dtype is y.dtype is torch.float32
         and x.device.type == "cpu"
-        and x.dim() == 2
+        and x.dim() == y.dim() == 2
+        and x.shape[1] == y.shape[0]
         and x.shape[0] * y.numel() >= serving.WORTHWHILE
         and not (torch.is_grad_enabled() and (x.requires_grad or y.requires_grad))
+        and getattr(forward_ad, "_current_level", 0) < 0
     )
 
 

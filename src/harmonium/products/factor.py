@@ -22,6 +22,8 @@ from harmonium.products.tiles import serves
 _AGAIN = 256  # rows from which on it is worth its time to write a matrix in another way
 _SEVERAL = 4  # times that states of an update are multiplied, beside their statistics
 _BESIDE_BITS = 0.5  # of the share of nonzero entries up to which sums of rows are faster than a library
+_NARROW = 32  # columns below which they are cheaper without tables
+_LITTLE = 48  # rows below which tables of sums are not filled
 _LOT = 1000  # rows from which on a product gains nothing from more of them
 
 
@@ -59,14 +61,15 @@ class Factor:
             return product(x, y)
         self._met[transposed] += len(x)
         expected = self._met[transposed] + len(x)
-        if (not transposed or expected >= _AGAIN) and few(x, _share(*x.shape)):
+        if (not transposed or expected >= _AGAIN) and few(x, _share(len(x), y.shape[1])):
             return sums_of_rows(x, self._made("rows", transposed))
-        if expected >= _AGAIN and _bits_serve(*x.shape):
+        by_bits = expected >= _AGAIN and _bits_serve(len(x), y.shape[1])
+        if by_bits:
             states = bits.bits(x)
             if states is not None:
                 fixed: bits.Fixed = self._made("fixed", transposed)
                 return fixed.times(states)
-        if expected >= (choice().digits_from or inf):
+        if expected >= (choice().digits_from or inf) and (by_bits or choice().bits_from is None):
             whole = whole_numbers(x)
             if whole is not None and serves(*y.shape):
                 digits: Digits = self._made("digits", transposed)
@@ -89,20 +92,20 @@ class Factor:
         return known[1]
 
 
-def pays(x: Tensor, y: Tensor) -> bool:
-    """Whether a product with y - x is faster than one with y, two states of (m, k): some rows tell."""
+def pays(x: Tensor, y: Tensor, columns: int) -> bool:
+    """Whether a product with y - x, (m, k) and (k, columns), is faster than one with y: some rows tell."""
     some = slice(None, None, ceil(len(x) / SEEN) or 1)
-    return not _bits_serve(*x.shape) or few(y[some] - x[some], _share(*x.shape))
+    return not _bits_serve(len(x), columns) or few(y[some] - x[some], _share(len(x), columns))
 
 
-def _bits_serve(rows: int, units: int) -> bool:
-    """Whether so many rows are multiplied by their bits, if their units have two values."""
-    return rows >= (choice().bits_from or inf) and units <= bits.ROWS
+def _bits_serve(rows: int, columns: int) -> bool:
+    """Whether so many rows of states of two values are multiplied by their bits."""
+    return rows >= (choice().bits_from or inf) and columns >= _NARROW
 
 
-def _share(rows: int, units: int) -> float:
+def _share(rows: int, columns: int) -> float:
     """The share of nonzero entries up to which the rows that they pick are summed."""
-    return choice().sparse * (_BESIDE_BITS if _bits_serve(rows, units) else 1.0)
+    return choice().sparse * (_BESIDE_BITS if _bits_serve(rows, columns) else 1.0)
 
 
 @final
@@ -136,7 +139,7 @@ class RowProducts:
         if not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
-        if few(x, _share(*x.t().shape)):
+        if few(x, _share(x.shape[1], y.shape[1])):
             self.grow(sums_of_rows(x, _weighted(y, weight), transposed=True))
             return
         if self._add_by_bits(x, y, weight):
@@ -158,15 +161,19 @@ class RowProducts:
 
     def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor) -> bool:
         """Whether x or y has two values, so that it was done."""
-        for units, others in ((x, y), (y, x)):
-            states = bits.bits(units, transposed=True) if _bits_serve(*units.t().shape) else None
+        if isinstance(weight, Tensor) and weight.requires_grad and torch.is_grad_enabled():
+            return False
+        for units, others, rows in ((x, y, _LITTLE), (y, x, _AGAIN)):
+            serve = len(x) >= rows and _bits_serve(units.shape[1], others.shape[1])
+            states = bits.bits(units, transposed=True) if serve else None
             if states is None:
                 continue
-            each = weight if isinstance(weight, Tensor) else others.new_full((len(others),), weight)
+            each = torch.as_tensor(weight, dtype=others.dtype, device=others.device)
+            fixed = bits.Fixed(others, each.expand(len(others)))
             if units is x:
-                self._total = bits.Fixed(others, each).times(states, self._total)
+                self._total = fixed.times(states, self._total)
             else:
-                self.grow(bits.Fixed(others, each).times(states).t())
+                self.grow(fixed.times(states).t())
             return True
         return False
 
