@@ -255,13 +255,13 @@ def test_sums_over_rows_from_either_side(bits_always) -> None:
 def test_a_difference_pays_where_few_entries_are_not_zero() -> None:
     before = products.made()
     try:
-        x, y = torch.ones(100, 50), torch.ones(100, 50)
+        x, y = torch.ones(300, 50), torch.ones(300, 50)
         y[:, ::5] = 0  # a fifth
         products.use("torch,sparse=0.3")
         assert pays(x, y, 50)
-        products.use("torch,bits=100,sparse=0.3")
-        assert not pays(x, y, 50) and pays(x[:99], y[:99], 50) and pays(x, y, 31)
-        products.use("torch,bits=100,sparse=0.5")
+        products.use("torch,bits=300,sparse=0.3")
+        assert not pays(x, y, 50) and pays(x[:299], y[:299], 50) and pays(x, y, 31)
+        products.use("torch,bits=300,sparse=0.5")
         assert pays(x, y, 50)
     finally:
         products.use(before)

@@ -61,9 +61,9 @@ class Factor:
             return product(x, y)
         self._met[transposed] += len(x)
         expected = self._met[transposed] + len(x)
-        if (not transposed or expected >= _AGAIN) and few(x, _share(len(x), y.shape[1])):
-            return sums_of_rows(x, self._made("rows", transposed))
         by_bits = expected >= _AGAIN and _bits_serve(len(x), y.shape[1])
+        if (not transposed or expected >= _AGAIN) and few(x, _share(by_bits and len(x) >= _AGAIN)):
+            return sums_of_rows(x, self._made("rows", transposed))
         if by_bits:
             states = bits.bits(x)
             if states is not None:
@@ -94,8 +94,10 @@ class Factor:
 
 def pays(x: Tensor, y: Tensor, columns: int) -> bool:
     """Whether a product with y - x, (m, k) and (k, columns), is faster than one with y: some rows tell."""
-    some = slice(None, None, ceil(len(x) / SEEN) or 1)
-    return not _bits_serve(len(x), columns) or few(y[some] - x[some], _share(len(x), columns))
+    if not _bits_serve(len(x), columns):
+        return True
+    some = slice(None, None, ceil(len(x) / SEEN))
+    return few(y[some] - x[some], _share(len(x) >= _AGAIN))
 
 
 def _bits_serve(rows: int, columns: int) -> bool:
@@ -103,9 +105,9 @@ def _bits_serve(rows: int, columns: int) -> bool:
     return rows >= (choice().bits_from or inf) and columns >= _NARROW
 
 
-def _share(rows: int, columns: int) -> float:
-    """The share of nonzero entries up to which the rows that they pick are summed."""
-    return choice().sparse * (_BESIDE_BITS if _bits_serve(rows, columns) else 1.0)
+def _share(by_bits: bool) -> float:
+    """The share of nonzero entries up to which rows are summed, beside products by bits of many or not."""
+    return choice().sparse * (_BESIDE_BITS if by_bits else 1.0)
 
 
 @final
@@ -139,7 +141,7 @@ class RowProducts:
         if not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
-        if few(x, _share(x.shape[1], y.shape[1])):
+        if few(x, _share(len(x) >= _AGAIN and _bits_serve(x.shape[1], y.shape[1]))):
             self.grow(sums_of_rows(x, _weighted(y, weight), transposed=True))
             return
         if self._add_by_bits(x, y, weight):
