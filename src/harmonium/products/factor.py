@@ -97,7 +97,7 @@ def pays(x: Tensor, y: Tensor, columns: int) -> bool:
     if not _bits_serve(len(x), columns):
         return True
     some = slice(None, None, ceil(len(x) / SEEN))
-    return few(y[some] - x[some], _share(len(x) >= _AGAIN))
+    return few(y[some] - x[some], _share(True))
 
 
 def _bits_serve(rows: int, columns: int) -> bool:
@@ -105,9 +105,9 @@ def _bits_serve(rows: int, columns: int) -> bool:
     return rows >= (choice().bits_from or inf) and columns >= _NARROW
 
 
-def _share(by_bits: bool) -> float:
-    """The share of nonzero entries up to which rows are summed, beside products by bits of many or not."""
-    return choice().sparse * (_BESIDE_BITS if by_bits else 1.0)
+def _share(beside_bits: bool) -> float:
+    """The share of nonzero entries up to which rows are summed, where bits would be fast or not."""
+    return choice().sparse * (_BESIDE_BITS if beside_bits else 1.0)
 
 
 @final
