@@ -29,6 +29,12 @@ def some(marks: Tensor) -> bool:
     return bool(quick(marks).any())
 
 
+def derived(*tensors: Tensor) -> bool:
+    """Whether torch may be following derivatives of what is made of these: backwards, or any tangents."""
+    backwards = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    return backwards or getattr(forward_ad, "_current_level", 0) >= 0
+
+
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """``torch.where`` of two tensors of one type; by bits where that pays.
 
@@ -36,9 +42,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     nobody can tell what comes next, an entry takes many times as long.
     """
     words = _WORDS.get(x.dtype) if x.dtype is y.dtype else None
-    derived = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
-    forward = getattr(forward_ad, "_current_level", 0) >= 0  # tangents, which a view as integers would lose
-    if words is None or behind(x.device) or derived or forward:
+    if words is None or behind(x.device) or derived(x, y):  # a view as integers would lose them
         return torch.where(condition, x, y)
     x_bits, y_bits = x.view(words), y.view(words)
     return ((x_bits ^ y_bits) & condition.to(words).neg_() ^ y_bits).view(x.dtype)

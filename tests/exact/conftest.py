@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from harmonium import products
+from harmonium.compiled import serving
+
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread() -> Iterator[None]:
@@ -15,3 +18,25 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Takes bits for products of any size."""
+    yield from _always(monkeypatch, "torch,bits=1")
+
+
+@pytest.fixture
+def digits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Takes digits for products of any size."""
+    yield from _always(monkeypatch, "torch,digits=1")
+
+
+def _always(monkeypatch: pytest.MonkeyPatch, what: str) -> Iterator[None]:
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    for least in ("_NARROW", "_LITTLE", "_AGAIN"):
+        monkeypatch.setattr(products.factor, least, 1)
+    before = products.made()
+    products.use(what)
+    yield
+    products.use(before)

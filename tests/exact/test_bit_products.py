@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.autograd import forward_ad
 
 from harmonium import products
-from harmonium.compiled import serving
 from harmonium.products import Factor, RowProducts, pays
 from harmonium.products.bits import Fixed, bits, work
 
 pytest.importorskip("numba")
 LOWS = [0.0, -1.0]
 SHAPES = [(1, 1, 1), (5, 24, 32), (7, 25, 33), (50, 33, 21), (1030, 61, 70)]
-
-
-@pytest.fixture
-def bits_always(monkeypatch):
-    """Takes bits for products of any size."""
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    for least in ("_NARROW", "_LITTLE", "_AGAIN"):
-        monkeypatch.setattr(products.factor, least, 1)
-    before = products.made()
-    products.use("torch,bits=1")
-    yield
-    products.use(before)
 
 
 def states(low: float, rows: int, width: int, generator: torch.Generator) -> torch.Tensor:
@@ -191,47 +177,12 @@ def test_totals_that_grow_say_so(bits_always) -> None:
     assert weight.grad is not None
 
 
-def test_tangents_are_kept(bits_always) -> None:
-    generator = torch.Generator().manual_seed(11)
-    y, x = torch.randn(50, 40, generator=generator), states(0.0, 60, 50, generator)
-    with forward_ad.dual_level():
-        made = Factor(forward_ad.make_dual(y, 2 * y)).times(x)
-        torch.testing.assert_close(forward_ad.unpack_dual(made).tangent, 2 * x @ y)
-
-
 @pytest.mark.parametrize("width", [31, 55, 127])
 def test_nothing_is_read_beyond_the_last_row(width: int) -> None:
     room = torch.full((40 * width + 64,), float("nan"))
     x = room[: 40 * width].view(40, width)
     x.zero_()
     assert bits(x) is not None and bits(x.t(), transposed=True) is not None
-
-
-def test_a_factor_follows_its_matrix_and_takes_anything(bits_always) -> None:
-    generator = torch.Generator().manual_seed(4)
-    y = torch.randn(50, 30, generator=generator)
-    factor, x = Factor(y), states(0.0, 8, 50, generator)
-    for _ in range(3):
-        torch.testing.assert_close(factor.times(x), x @ y)
-        torch.testing.assert_close(factor.times(x[:, :30], transposed=True), x[:, :30] @ y.t())
-        y.mul_(2)
-    real = torch.randn(8, 50, generator=generator)
-    assert torch.equal(factor.times(real), real @ y)
-    y[0, 0] = float("nan")
-    assert bool(factor.times(x)[:, 0].isnan().all())
-
-
-def test_bits_depend_neither_on_rows_beside_nor_on_threads(bits_always) -> None:
-    generator, before = torch.Generator().manual_seed(5), torch.get_num_threads()
-    y = torch.randn(300, 400, generator=generator)
-    x = states(-1.0, 1400, 300, generator)
-    try:
-        torch.set_num_threads(2)
-        whole = Factor(y).times(x)
-        torch.set_num_threads(1)
-        assert torch.equal(Factor(y).times(x[1000:1150]), whole[1000:1150])
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_sums_over_rows_from_either_side(bits_always) -> None:

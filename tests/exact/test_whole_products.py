@@ -15,16 +15,6 @@ if not work():
     pytest.skip("int8 products are not to be had on this processor", allow_module_level=True)
 
 
-@pytest.fixture
-def digits_always(monkeypatch):
-    """Takes digits for products of any size."""
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    before = products.made()
-    products.use("torch,digits=1")
-    yield
-    products.use(before)
-
-
 def states(kind: str, rows: int, width: int, generator: torch.Generator) -> torch.Tensor:
     if kind == "counts":
         return torch.randint(0, 128, (rows, width), generator=generator).float()
@@ -122,33 +112,6 @@ def test_numbers_up_to_255_are_taken_wherever_they_stand() -> None:
         x[row, 7] = 255.0
         whole = whole_numbers(x)
         assert whole is not None and whole.zero == 0 and torch.equal(whole.entries[:5].float(), x)
-
-
-def test_a_factor_follows_its_matrix_and_takes_anything(digits_always) -> None:
-    generator = torch.Generator().manual_seed(4)
-    y = torch.randn(50, 30, generator=generator)
-    factor, x = Factor(y), states("bits", 8, 50, generator)
-    for _ in range(2):
-        torch.testing.assert_close(factor.times(x), x @ y)
-        torch.testing.assert_close(factor.times(x[:, :30], transposed=True), x[:, :30] @ y.t())
-        y.mul_(2)
-    real = torch.randn(8, 50, generator=generator)
-    assert torch.equal(factor.times(real), real @ y)
-    y[0, 0] = float("nan")
-    assert bool(factor.times(x)[:, 0].isnan().all())
-
-
-def test_bits_depend_neither_on_rows_beside_nor_on_threads(digits_always) -> None:
-    generator, before = torch.Generator().manual_seed(5), torch.get_num_threads()
-    y = torch.randn(300, 200, generator=generator)
-    x = states("bits", 400, 300, generator)
-    try:
-        torch.set_num_threads(2)
-        whole = Factor(y).times(x)
-        torch.set_num_threads(1)
-        assert torch.equal(Factor(y).times(x[100:150]), whole[100:150])
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_the_choice_says_what_was_measured() -> None:

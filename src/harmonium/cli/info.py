@@ -40,18 +40,12 @@ def info(as_json: options.Json = False, threads: options.Threads = None) -> None
 
 
 def _notes(made: products.Choice, measured: products.Choice) -> list[str]:
-    ways = [
-        f"states of two values are multiplied by their bits from {made.bits_from} rows on"
-        if made.bits_from
-        else "",
-        f"products of states are split into digits from {made.digits_from} rows on"
-        if made.digits_from
-        else "",
-        f"states with at most {made.sparse:.0%} of their entries not 0 are summed row by row"
-        if made.sparse
-        else "",
-    ]
-    notes = ["; ".join(filter(None, ways)) or "products of states are left to the library"]
+    ways = {
+        f"states of two values are multiplied by their bits from {made.bits_from} rows on": made.bits_from,
+        f"products of states are split into digits from {made.digits_from} rows on": made.digits_from,
+        f"states with at most {made.sparse:.0%} of their entries not 0 are summed row by row": made.sparse,
+    }
+    notes = ["; ".join(way for way, taken in ways.items() if taken) or "the library multiplies all states"]
     if made != measured:
         notes.append(f"{products.VARIABLE} says so; measured here: {measured}")
     else:

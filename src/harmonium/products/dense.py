@@ -12,8 +12,8 @@ from typing import Final
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
+from harmonium import _host
 from harmonium.compiled import serving
 
 LIBRARIES: Final = ("torch", "onednn")
@@ -30,8 +30,7 @@ def large(x: Tensor, y: Tensor) -> bool:
         and x.dim() == y.dim() == 2
         and x.shape[1] == y.shape[0]
         and x.shape[0] * y.numel() >= serving.WORTHWHILE
-        and not (torch.is_grad_enabled() and (x.requires_grad or y.requires_grad))
-        and getattr(forward_ad, "_current_level", 0) < 0
+        and not _host.derived(x, y)
     )
 
 

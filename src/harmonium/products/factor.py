@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _host
 from harmonium.products import bits
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large, lots, sum_of_lots
@@ -51,7 +51,7 @@ class Factor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
         name = reduced(x)
-        derived = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
+        derived = _host.derived(x, y)
         if self._few_rows is not None and not transposed and name is None and not derived:
             return self._few_rows(x)
         if name is not None and not derived:
@@ -86,8 +86,8 @@ class Factor:
             elif what in PRECISIONS:
                 made = rounded(what, self._y.detach())
             else:
-                made = (self._y.t() if transposed else self._y).detach().contiguous()
-                made = bits.Fixed(made) if what == "fixed" else made
+                y = self._y.t() if transposed else self._y
+                made = bits.Fixed(y) if what == "fixed" else y.detach().contiguous()
             known = self._kept[what, transposed] = version, made
         return known[1]
 
@@ -163,7 +163,7 @@ class RowProducts:
 
     def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor) -> bool:
         """Whether x or y has two values, so that it was done."""
-        if isinstance(weight, Tensor) and weight.requires_grad and torch.is_grad_enabled():
+        if isinstance(weight, Tensor) and _host.derived(weight):
             return False
         for units, others, rows in ((x, y, _LITTLE), (y, x, _AGAIN)):
             serve = len(x) >= rows and _bits_serve(units.shape[1], others.shape[1])
