@@ -11,7 +11,10 @@ from harmonium.products.bits import Fixed, bits, work
 
 pytest.importorskip("numba")
 LOWS = [0.0, -1.0]
-SHAPES = [(1, 1, 1), (5, 24, 32), (7, 25, 33), (50, 33, 21), (1030, 61, 70)]
+SHAPES = [
+    (1, 1, 1), (5, 24, 16), (7, 25, 17), (3, 47, 31), (6, 48, 32), (50, 33, 21), (9, 72, 33), (9, 73, 15),
+    (1030, 61, 70), (40, 1008, 5), (2, 1009, 48), (2020, 1040, 18),
+]  # fmt: skip
 
 
 def states(low: float, rows: int, width: int, generator: torch.Generator) -> torch.Tensor:
@@ -46,9 +49,7 @@ def test_no_less_exact_than_float32_over_a_hundred_machines() -> None:
 
 
 @pytest.mark.parametrize("low", LOWS)
-@pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (5, 24, 32), (7, 25, 33), (50, 33, 21), (1030, 61, 70)], ids=str
-)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_shape_from_every_side(low: float, shape: tuple[int, int, int]) -> None:
     """Of states and their transpose, of a matrix, its transpose and every second of its columns."""
     m, k, n = shape
@@ -177,7 +178,7 @@ def test_totals_that_grow_say_so(bits_always) -> None:
     assert weight.grad is not None
 
 
-@pytest.mark.parametrize("width", [31, 55, 127])
+@pytest.mark.parametrize("width", [15, 31, 55, 127])
 def test_nothing_is_read_beyond_the_last_row(width: int) -> None:
     room = torch.full((40 * width + 64,), float("nan"))
     x = room[: 40 * width].view(40, width)

@@ -25,6 +25,7 @@ class Recorder:
     def __init__(self, *arguments) -> None:
         self.ledger = Ledger(*arguments)
         self.hamiltonian, self.into, _, self.row_weights = arguments
+        self.unread = self.ledger.unread
         self.entries: list[tuple[list[Tensor], Tensor, Tensor]] = []
 
     def add(self, place: Place, pairs: Tensor, weight: float) -> None:
@@ -41,7 +42,7 @@ class Recorder:
 
     def enter(self, place: Place, pairs: Tensor, weights: Tensor) -> None:
         if bool(weights.any()):
-            self.entries.append((list(place.states), pairs, weights))
+            self.entries.append((place.without(self.unread).states, pairs, weights))
 
     def flush(self) -> None:
         self.ledger.flush()

@@ -202,7 +202,7 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     ).numpy()
     up, rare = np.empty(width, np.float32), np.empty(width, np.float32)
     units.probabilities(s, up, rare)
-    change = units.change(s, step, rare, np.empty(width))
+    change = units.change(s, step, rare, np.empty(width, np.float32), np.empty(width))
     p = 1 / (1 + np.exp(-s.astype(np.float64)))
     exact = np.log1p(p * np.expm1(step.astype(np.float64))).sum()
     assert abs(change - exact) < 1e-6 * abs(step).sum()

@@ -104,7 +104,7 @@ def _run_share(
     deviation = 1.0 / np.sqrt(precision)
     v, proposal = row_of(n0), row_of(n0)
     centre, there, xi = np.empty(n0), np.empty(n0), np.empty(n0)
-    s, s_new, step, factors = row_of(n1), row_of(n1), row_of(n1), np.empty(n1)
+    s, s_new, step, terms, factors = row_of(n1), row_of(n1), row_of(n1), row_of(n1), np.empty(n1)
     up, up_new, rare, rare_new = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
     h, h_new, mean, mean_new = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
     h_part, pair_part = row_of(n1), np.empty((n0, n1), np.float32)
@@ -131,7 +131,7 @@ def _run_share(
             if adjusted[sweep]:
                 for j in range(n1):
                     step[j] = s_new[j] - s[j]
-                log_ratio, backward = change(s, step, rare, factors), 0.0
+                log_ratio, backward = change(s, step, rare, terms, factors), 0.0
                 for j in range(n1):
                     log_ratio += np.float64(lean[j] * step[j])
                 _centre(mean_new if collapsed else h_new, J, linear, precision, there)

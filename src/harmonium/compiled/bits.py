@@ -1,8 +1,4 @@
-"""Sums of the rows that two-valued states pick, from tables of all sums of six rows. Needs numba.
-
-A word has four times 16 bits, each the place in a table of the sum that six units pick: where it starts, in
-entries of ``WIDTH`` columns.
-"""
+"""Sums of the rows that two-valued states pick, from tables of all sums of six rows. Needs numba."""
 
 from __future__ import annotations
 
@@ -11,11 +7,26 @@ from typing import Any, Final
 import numpy as np
 
 from harmonium.compiled.noise import jit
-from harmonium.compiled.vectors import TABLES, UNITS, WIDTH, add_entries, differing, fill_table, put, room
+from harmonium.compiled.vectors import (
+    HALF,
+    TABLE,
+    TABLES,
+    UNITS,
+    WIDTH,
+    add_entries,
+    add_half,
+    differing,
+    fill_table,
+    put,
+    put_whole,
+    room,
+)
 
 PER_WORD: Final = UNITS * TABLES
-_TABLE = WIDTH << UNITS
-LOT: Final = 42 * PER_WORD
+"""Units of a word, one bit each, the first the lowest."""
+STEP: Final = UNITS * HALF
+"""Rows of y that there are a multiple of."""
+LOT: Final = 21 * PER_WORD
 """Rows of y, 1008, that have a unit together, and of x, whose sums the second level of cache holds."""
 
 
@@ -25,19 +36,24 @@ def bits_of_rows(first: int, last: int, x: Any, low: float, words: Any, wrong: A
     k, lower, one = x.shape[1], np.float32(low), np.float32(1)
     rest = np.empty(WIDTH, np.float32)
     for row in range(first, last):
-        values, off = x[row], np.uint32(0)
+        values, off = x[row], np.uint64(0)
         for w in range(len(words)):
-            start = PER_WORD * w
-            if start + WIDTH <= k:
-                up = differing(values, start, lower)
-                off |= up & differing(values, start, one)
-            else:
-                rest[:] = lower
-                for i in range(k - start):
-                    rest[i] = values[start + i]
-                up = differing(rest, 0, lower)
-                off |= up & differing(rest, 0, one)
-            words[w, row] = _places(np.uint64(up))
+            word = np.uint64(0)
+            for part in range(PER_WORD // WIDTH):
+                start = PER_WORD * w + WIDTH * part
+                if start + WIDTH <= k:
+                    up = differing(values, start, lower)
+                    off |= up & differing(values, start, one)
+                elif start >= k:
+                    break
+                else:
+                    rest[:] = lower
+                    for i in range(k - start):
+                        rest[i] = values[start + i]
+                    up = differing(rest, 0, lower)
+                    off |= up & differing(rest, 0, one)
+                word |= up << np.uint64(WIDTH * part)
+            words[w, row] = word
         if off != 0:
             wrong[0] = 1
             return
@@ -49,10 +65,11 @@ def bits_of_columns(first: int, last: int, x: Any, low: float, words: Any, wrong
     k, lower, one = x.shape[0], np.float32(low), np.float32(1)
     begin, end = first * WIDTH, min(last * WIDTH, x.shape[1])
     bits, off = np.empty(end - begin, np.float32), np.zeros(end - begin, np.float32)
-    for w in range(len(words)):
+    words[:, begin:end] = 0
+    for start in range(0, k, STEP):  # so many bits a real number has
         bits[:] = 0
         bit = one / (one - lower)
-        for row in range(PER_WORD * w, min(PER_WORD * (w + 1), k)):
+        for row in range(start, min(start + STEP, k)):
             values = x[row, begin:end]
             for c in range(len(bits)):
                 above = values[c] - lower
@@ -62,18 +79,9 @@ def bits_of_columns(first: int, last: int, x: Any, low: float, words: Any, wrong
         if off.sum() != 0:
             wrong[0] = 1
             return
+        own, up = words[start // PER_WORD], np.uint64(start % PER_WORD)
         for c in range(len(bits)):
-            words[w, begin + c] = _places(np.uint64(bits[c]))
-
-
-@jit
-def _places(bits: Any) -> Any:
-    """Six bits to the places of each of four tables."""
-    word = np.uint64(0)
-    for table in range(TABLES):
-        place = (bits >> np.uint64(UNITS * table)) & np.uint64((1 << UNITS) - 1)
-        word |= (place * np.uint64(WIDTH)) << np.uint64(16 * table)
-    return word
+            own[begin + c] |= np.uint64(bits[c]) << up
 
 
 @jit
@@ -97,16 +105,18 @@ def fix(first: int, last: int, y: Any, weights: Any, numbers: Any, units: Any) -
         elif not sums[c] < np.inf:
             sums[c] = np.nan
         per_unit[c] = np.float32(1) / sums[c]
+    values, rows, n = y.reshape(y.size), numbers.reshape(numbers.size), y.shape[1]
     for share in range(first, last):
-        column = share * WIDTH
-        scale, width = per_unit[column - begin : column - begin + WIDTH], min(WIDTH, y.shape[1] - column)
+        column, width = share * WIDTH, min(WIDTH, n - share * WIDTH)
+        numbers[share, (k if width == WIDTH else 0) :] = 0
         for i in range(k):
-            row, values, by = numbers[share, i], y[i, column : column + width], weights[i]
-            for c in range(len(values)):
-                row[c] = np.int32(np.rint(values[c] * by * scale[c]))
-            for c in range(width, WIDTH):
-                row[c] = 0
-        numbers[share, k:] = 0
+            if width == WIDTH:
+                to = (share * numbers.shape[1] + i) * WIDTH
+                put_whole(values, i * n + column, weights[i], per_unit, column - begin, rows, to)
+            else:
+                for c in range(width):
+                    whole = np.rint(y[i, column + c] * weights[i] * per_unit[column - begin + c])
+                    numbers[share, i, c] = np.int32(whole)
 
 
 @jit
@@ -115,12 +125,12 @@ def sum_picked(
 ) -> None:  # fmt: skip
     """Fills, or grows, out (m, n) by x @ y, for states x (m, k) of units that are ``low`` or 1.
 
-    Shares are of ``WIDTH`` columns; y is as ``fix`` wrote it, with zeros up to whole words of rows.
+    Shares are of ``WIDTH`` columns; y is as ``fix`` wrote it, with zeros up to whole steps of rows.
     """
     (m, n), k = out.shape, numbers.shape[1]
     lots = -(-m // LOT)
     lot = -(-m // lots)
-    tables, sums, nothing = room(TABLES * _TABLE), room(lot * WIDTH), np.zeros(WIDTH, np.float32)
+    tables, sums, nothing = room(TABLES * TABLE), room(lot * WIDTH), np.zeros(WIDTH, np.float32)
     rows, totals = numbers.reshape(numbers.size), out.reshape(m * n)
     for share in range(first, last):
         column = share * WIDTH
@@ -128,12 +138,16 @@ def sum_picked(
             sums[:] = 0
             count = min(lot, m - start)
             for w in range(len(words)):
-                for table in range(TABLES):
-                    row = share * k + w * PER_WORD + table * UNITS
-                    fill_table(rows, row * WIDTH, np.int32(low), tables, table * _TABLE)
+                several, unit = w * PER_WORD + STEP < k, share * k + w * PER_WORD
+                for table in range(TABLES if several else HALF):
+                    fill_table(rows, (unit + table * UNITS) * WIDTH, np.int32(low), tables, table * TABLE)
                 own = words[w, start : start + count]
-                for row in range(count):
-                    add_entries(sums, row * WIDTH, tables, _TABLE, own[row])
+                if several:
+                    for row in range(count):
+                        add_entries(sums, row * WIDTH, tables, own[row])
+                else:
+                    for row in range(count):
+                        add_half(sums, row * WIDTH, tables, own[row])
             for row in range(count):
                 place = (start + row) * n + column
                 if column + WIDTH > n:

@@ -92,11 +92,12 @@ def draw(up: Any, low: Any, noise: Any, x: Any) -> None:
 
 
 @jit
-def change(s: Any, step: Any, rare: Any, factors: Any) -> Any:
+def change(s: Any, step: Any, rare: Any, terms: Any, factors: Any) -> Any:
     """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to all digits of the steps.
 
     A difference of two log-partitions would have so many digits of these: laws that are nearly equal would
     seem to have more or less weight than the other throughout, and what is left of them would be empty.
+    ``terms``, which may be ``rare``, and ``factors`` (float64) are room.
     """
     total, most = 0.0, np.int32(0)
     for i in range(len(step)):  # bits of what is not negative rise with it, to infinity and NaN
@@ -111,10 +112,12 @@ def change(s: Any, step: Any, rare: Any, factors: Any) -> Any:
     # With the rarer value in the place of the upper one nothing cancels: ψ(s) = s + ψ(-s).
     for i in range(len(step)):
         scale, tail = _exp(step[i] if s[i] < 0 else -step[i])
-        factors[i] = 1.0 + np.float64(rare[i] * (scale * tail + (scale - _ONE)))
+        terms[i] = rare[i] * (scale * tail + (scale - _ONE))
     for i in range(len(step)):
+        factors[i] = 1.0 + np.float64(terms[i])
         total += 0.0 if s[i] < 0 else np.float64(step[i])
-    return total + log_product(factors, 32 if largest < 20 else 8)  # so many stay in the range of doubles
+    # So many stay in the range of doubles.
+    return total + log_product(factors, 128 if largest < 5 else (32 if largest < 20 else 8))
 
 
 @jit
@@ -132,11 +135,12 @@ def log_product(factors: Any, lot: int) -> Any:
 
 
 @jit
-def _upper_sum(x: Any, s: Any) -> float:
-    """Σ s over the units at their upper value."""
+def _draw_sum(up: Any, low: Any, noise: Any, x: Any, s: Any) -> float:
+    """``draw``, and Σ s over the units at their upper value."""
     total = 0.0
     for i in range(len(x)):
-        total += np.float64(s[i]) if x[i] > 0 else 0.0
+        x[i] = _ONE if noise[i] < up[i] else low[i]
+        total += np.float64(s[i]) if noise[i] < up[i] else 0.0
     return total
 
 
@@ -155,13 +159,13 @@ def couple_row(
         step[i] = s_y[i] - s_x[i]
         different |= step[i] != 0
     fill(noise, state)
-    draw(up, low, noise, x)
+    more = _draw_sum(up, low, noise, x, step)
     if not different:
         copy(x, y)
         return 0
     # ln q(x) - ln p(x) = Σ_{x up} (s_y - s_x) - (ψ_y - ψ_x)
-    gap = change(s_x, step, rare, factors)
-    if np.log(uniform(noise, n)) <= _upper_sum(x, step) - gap:
+    gap = change(s_x, step, rare, rare, factors)
+    if np.log(uniform(noise, n)) <= more - gap:
         copy(x, y)
         return 0
     for i in range(n):
@@ -171,9 +175,7 @@ def couple_row(
         tries += 1
         fill(noise, state)
         if open_x:
-            draw(up, low, noise, x)
-            open_x = np.log(uniform(noise, n)) <= _upper_sum(x, step) - gap
+            open_x = np.log(uniform(noise, n)) <= _draw_sum(up, low, noise, x, step) - gap
         if open_y:
-            draw(rare, low, noise, y)
-            open_y = np.log(uniform(noise, n + 2)) <= gap - _upper_sum(y, step)
+            open_y = np.log(uniform(noise, n + 2)) <= gap - _draw_sum(rare, low, noise, y, step)
     return tries

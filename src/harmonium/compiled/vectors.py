@@ -14,11 +14,15 @@ from numba.extending import intrinsic
 
 from harmonium.compiled.noise import jit
 
-WIDTH: Final = 32
-TABLES: Final = 4
-"""Tables that ``add_entries`` picks from."""
+WIDTH: Final = 16
 UNITS: Final = 6
-"""Rows that a table has all sums of, 2^6: four tables fit into the first level of cache."""
+"""Rows that a table has all sums of, 2^6."""
+TABLES: Final = 8
+"""Tables that ``add_entries`` picks from: they fit into the first level of cache."""
+HALF: Final = TABLES // 2
+"""Tables that ``add_half`` picks from."""
+TABLE: Final = WIDTH << UNITS
+"""Entries of a table."""
 
 _WORD, _NUMBER = ir.IntType(64), ir.IntType(32)
 _NUMBERS, _REALS = ir.VectorType(_NUMBER, WIDTH), ir.VectorType(ir.FloatType(), WIDTH)
@@ -66,24 +70,32 @@ def fill_table(_: Any, rows: Any, i: Any, low: Any, table: Any, o: Any) -> Any:
     return types.void(rows, types.int64, types.int32, table, types.int64), generate
 
 
-@_instructions
-def add_entries(_: Any, x: Any, i: Any, tables: Any, size: Any, word: Any) -> Any:
-    """x[i:] += Σ_t tables[t · size + the t-th 16 bits of the word:]."""
+def _adding(count: int) -> Any:
+    """Compiled code that picks from so many tables, which follow each other."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, _, _, size, word = arguments
-        start = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-        place = _pointer(context, builder, signature, arguments, 0, _NUMBERS)
-        sum_ = _load(builder, place)
-        for _ in range(TABLES):
-            entry = builder.gep(start, [builder.and_(word, _WORD(0xFFFF))])
-            sum_ = builder.add(sum_, _load(builder, builder.bitcast(entry, _NUMBERS.as_pointer())))
-            word = builder.lshr(word, _WORD(16))
-            start = builder.gep(start, [size])
-        _store(builder, sum_, place)
-        return context.get_dummy_value()
+    def add(_: Any, x: Any, i: Any, tables: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word, place = arguments[3], _pointer(context, builder, signature, arguments, 0, _NUMBERS)
+            start = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+            sum_ = _load(builder, place)
+            for table in range(count):
+                up = UNITS * table - (WIDTH.bit_length() - 1)
+                moved = builder.lshr(word, _WORD(up)) if up > 0 else builder.shl(word, _WORD(-up))
+                row = builder.gep(start, [builder.and_(moved, _WORD(TABLE - WIDTH))])
+                sum_ = builder.add(sum_, _load(builder, builder.bitcast(row, _NUMBERS.as_pointer())))
+                start = builder.gep(start, [_WORD(TABLE)])
+            _store(builder, sum_, place)
+            return context.get_dummy_value()
 
-    return types.void(x, types.int64, tables, types.int64, types.uint64), generate
+        return types.void(x, types.int64, tables, types.uint64), generate
+
+    return _instructions(add)
+
+
+add_entries = _adding(TABLES)
+"""x[i:] += the sum that the next ``UNITS`` bits of a word pick of each table: (x, i, tables, word)."""
+add_half = _adding(HALF)
+"""``add_entries`` of the first ``HALF`` tables."""
 
 
 @_instructions
@@ -101,15 +113,32 @@ def put(_: Any, x: Any, i: Any, units: Any, j: Any, before: Any, k: Any, out: An
 
 
 @_instructions
+def put_whole(_: Any, x: Any, i: Any, by: Any, units: Any, j: Any, out: Any, o: Any) -> Any:
+    """out[o:] = x[i:] · by · units[j:], of real numbers, to the nearest whole number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, units = (_pointer(context, builder, signature, arguments, k, _REALS) for k in (0, 3))
+        by = _same(builder, arguments[2], _REALS)
+        value = builder.fmul(builder.fmul(_load(builder, x), by), _load(builder, units))
+        name, law = f"llvm.rint.v{WIDTH}f32", ir.FunctionType(_REALS, [_REALS])
+        nearest = builder.module.globals.get(name) or ir.Function(builder.module, law, name)
+        whole = builder.fptosi(builder.call(nearest, [value]), _NUMBERS)
+        _store(builder, whole, _pointer(context, builder, signature, arguments, 5, _NUMBERS))
+        return context.get_dummy_value()
+
+    return types.void(x, types.int64, types.float32, units, types.int64, out, types.int64), generate
+
+
+@_instructions
 def differing(_: Any, x: Any, i: Any, value: Any) -> Any:
     """A bit for each entry of x[i:], real numbers, the first the lowest: whether it is not the value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         entries = _load(builder, _pointer(context, builder, signature, arguments, 0, _REALS))
         other = builder.fcmp_unordered("!=", entries, _same(builder, arguments[2], _REALS))
-        return builder.bitcast(other, _NUMBER)
+        return builder.zext(builder.bitcast(other, ir.IntType(WIDTH)), _WORD)
 
-    return types.uint32(x, types.int64, types.float32), generate
+    return types.uint64(x, types.int64, types.float32), generate
 
 
 def _same(builder: Any, value: Any, vector: Any) -> Any:

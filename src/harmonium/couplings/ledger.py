@@ -27,6 +27,9 @@ class Ledger:
         into: the sums; None keeps none.
         generator: source of the noise of unbiased rounding (``add_signed``).
         row_weights: of the pairs, (pairs,), beside the weight of an entry; None where all count alike.
+
+    Attributes:
+        unread: layers whose states are not asked for.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Ledger:
         self._hamiltonian = hamiltonian
         self._into = into
         self._summed = tuple(l for l in hamiltonian.graph.summed if not hamiltonian.fixes(l))
+        self.unread = self._summed if into is None or into.readings is None else ()
         self._generator = generator
         self._row_weights = row_weights
         self._lots: list[tuple[Place, Tensor, Tensor]] = []
@@ -83,7 +87,7 @@ class Ledger:
         if abs(weight) != self._magnitude:
             self.flush()
             self._magnitude = abs(weight)
-        self._lots.append((place, pairs, signs if weight > 0 else -signs))
+        self._lots.append((place.without(self.unread), pairs, signs if weight > 0 else -signs))
         if sum(len(lot[1]) for lot in self._lots) >= _ROWS:
             self.flush()
 

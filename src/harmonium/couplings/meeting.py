@@ -126,6 +126,7 @@ def run_pairs(
     chain = coupling.chain_layers(hamiltonian)
     # Which layers f reads: with several readings also some that do not decide a meeting.
     read = chain if into is None or into.readings is None else tuple(range(len(start)))
+    drawn_anew = [l for l in ledger.unread if l not in chain]
     place = coupling.prepare(hamiltonian, Place(hamiltonian.hold_all(start), dict(fields)), copies=1)
     horizon = list(place.states)
     both = place  # X of the pairs that have not met, and then Y, once these have set out
@@ -151,7 +152,7 @@ def run_pairs(
                 both = join(x, place if t == 1 else both.take(slice(rows, None)))
                 cost[apart] += 1
             else:
-                law = hamiltonian.take(apart.repeat(2))
+                law = hamiltonian.take(torch.cat((apart, apart)))
                 both, tried = coupling.coupled(law, both, generator)
                 if average:
                     both = coupling.prepare(law, both, copies=2)
@@ -173,8 +174,10 @@ def run_pairs(
                     alone = join(alone, x.take(places))
             if t == m:
                 _put(horizon, apart, x.states)
+            if t >= max(m, lag):
+                both = both.without(drawn_anew)
             apart, both, met = _without(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
-            both = coupling.prepare(hamiltonian.take(apart.repeat(2)), both, copies=2)
+            both = coupling.prepare(hamiltonian.take(torch.cat((apart, apart))), both, copies=2)
             ledger.add_difference(both, apart, weight * correction_weight(t, k, m, lag))
             apart, both, met = _without(met, apart, both, met)
             if t == max_steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ class Place(NamedTuple):
     """Where chains are.
 
     Attributes:
-        states: for each layer (rows, width_l).
+        states: for each layer (rows, width_l), or (rows, 0) where nobody will read them.
         fields: fields of the layers of ``graph.summed`` given the others, where they are known.
     """
 
@@ -26,6 +27,11 @@ class Place(NamedTuple):
     def take(self, rows: Tensor | slice) -> Place:
         """Some of the rows."""
         return Place([x[rows] for x in self.states], {l: field[rows] for l, field in self.fields.items()})
+
+    def without(self, layers: Collection[int]) -> Place:
+        """The same place without the states of some layers."""
+        states = [x.new_empty(len(x), 0) if l in layers else x for l, x in enumerate(self.states)]
+        return Place(states, self.fields)
 
 
 def join(*places: Place) -> Place:

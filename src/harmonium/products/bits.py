@@ -29,7 +29,7 @@ class Bits(NamedTuple):
     """A matrix (m, k) of units that are ``low`` or 1.
 
     Attributes:
-        words: which of them are 1 (``compiled.bits``), (k / 24, m), rounded up.
+        words: which of them are 1 (``compiled.bits``), (k / 48, m), rounded up.
         low: 0 or -1.
         shape: (m, k).
     """
@@ -96,7 +96,7 @@ class Fixed:
 
         first = 0
         for i, (numbers, per_unit) in enumerate(self._lots):
-            last, grow = first + numbers.shape[1] // PER_WORD, i > 0 or total is not None
+            last, grow = first - (-numbers.shape[1] // PER_WORD), i > 0 or total is not None
             given = (x.words[first:last], int(x.low), numbers, per_unit, grow, made)
             serving.over_bits("sum_picked", len(numbers), *given)
             first = last
@@ -107,11 +107,11 @@ class Fixed:
 
 def _fixed(y: Tensor, weights: Tensor) -> tuple[Any, Any]:
     """A lot of rows times their weights, in whole numbers, and their units (``compiled.bits.fix``)."""
-    from harmonium.compiled.bits import PER_WORD
+    from harmonium.compiled.bits import STEP
     from harmonium.compiled.vectors import WIDTH
 
     shares = -(-y.shape[1] // WIDTH)
-    numbers = np.empty((shares, -(-len(y) // PER_WORD) * PER_WORD, WIDTH), np.int32)
+    numbers = np.empty((shares, -(-len(y) // STEP) * STEP, WIDTH), np.int32)
     units = np.empty(shares * WIDTH, np.float32)
     serving.over_bits("fix", shares, y, weights, numbers, units)
     return numbers, units
