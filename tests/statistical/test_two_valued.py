@@ -186,6 +186,19 @@ def test_other_units_and_types_take_the_general_way():
         assert not serving.small_pairs(hamiltonian, False)
 
 
+@pytest.mark.parametrize("gap", [1e-3, 4.99, 19.9, 39.9, 41.0])
+def test_ratios_of_laws_that_differ_everywhere_stay_in_range(gap):
+    from harmonium.compiled import units
+
+    s = np.repeat(np.array([-0.1, 0.1], np.float32), 500)
+    step = np.copysign(np.float32(gap), -s)
+    up, rare = np.empty_like(s), np.empty_like(s)
+    units.probabilities(s, up, rare)
+    change = units.change(s, step, rare, np.empty_like(s), np.empty(len(s)))
+    exact = np.logaddexp(0, s.astype(float) + step).sum() - np.logaddexp(0, s.astype(float)).sum()
+    assert abs(change - exact) < 1e-6 * abs(step).sum()
+
+
 @pytest.mark.parametrize("gap", [1e-6, 1e-3, 1.0])
 def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     """Of log-partitions in single precision the difference would be off by more than the laws differ.

@@ -97,7 +97,7 @@ def change(s: Any, step: Any, rare: Any, terms: Any, factors: Any) -> Any:
 
     A difference of two log-partitions would have so many digits of these: laws that are nearly equal would
     seem to have more or less weight than the other throughout, and what is left of them would be empty.
-    ``terms``, which may be ``rare``, and ``factors`` (float64) are room.
+    ``terms`` and ``factors`` (float64) are room.
     """
     total, most = 0.0, np.int32(0)
     for i in range(len(step)):  # bits of what is not negative rise with it, to infinity and NaN
@@ -164,7 +164,7 @@ def couple_row(
         copy(x, y)
         return 0
     # ln q(x) - ln p(x) = Σ_{x up} (s_y - s_x) - (ψ_y - ψ_x)
-    gap = change(s_x, step, rare, rare, factors)
+    gap = change(s_x, step, rare, y, factors)  # y is not drawn yet
     if np.log(uniform(noise, n)) <= more - gap:
         copy(x, y)
         return 0

@@ -130,7 +130,7 @@ def add_signed(
     ]
     signed = [x * whole_signs.unsqueeze(-1) if l not in summed else x for l, x in enumerate(values)]
     couplings = [
-        int8_product(signed[l].t(), signed[m]) * (magnitude * unit[l] * unit[m])
+        int8_product(signed[l].t(), signed[m]).mul_(magnitude * unit[l] * unit[m])
         for l, m in hamiltonian.graph.edges
     ]
     into.add_sums(thetas, couplings)
