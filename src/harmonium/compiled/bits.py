@@ -15,6 +15,7 @@ from harmonium.compiled.vectors import (
     WIDTH,
     add_entries,
     add_half,
+    add_magnitudes,
     differing,
     fill_table,
     put,
@@ -85,38 +86,40 @@ def bits_of_columns(first: int, last: int, x: Any, low: float, words: Any, wrong
 
 
 @jit
-def fix(first: int, last: int, y: Any, weights: Any, numbers: Any, units: Any) -> None:
+def fix(first: int, last: int, y: Any, across: bool, weights: Any, numbers: Any, units: Any) -> None:
     """Writes weights · y, (k, n), as whole numbers of a unit for each column, whose sum 32 bits hold.
 
-    k is at most ``LOT``. Shares are of ``WIDTH`` columns; numbers is (n / WIDTH, k, WIDTH), rounded up, and
-    units (n,), up to whole shares. The unit of a column that is not finite is NaN.
+    k is at most ``LOT``; if ``across``, yᵀ is given, (n, k). Shares are of ``WIDTH`` columns; numbers is
+    (n / WIDTH, k, WIDTH), rounded up, and units (n,), up to whole shares. The unit of a column that is not
+    finite is NaN.
     """
-    k, begin, end = len(y), first * WIDTH, min(last * WIDTH, y.shape[1])
-    sums, per_unit = units[begin : last * WIDTH], np.zeros((last - first) * WIDTH, np.float32)
-    sums[:] = 0
-    for i in range(k):
-        values, by = y[i, begin:end], weights[i]
-        for c in range(len(values)):
-            sums[c] += abs(values[c] * by)
-    sums /= np.float32(2.0**31 * (1 - 2.0**-11))  # more than LOT roundings of a sum, and of as many entries
-    for c in range(end - begin):
-        if sums[c] < 2.0**-126:
-            sums[c] = 2.0**-126
-        elif not sums[c] < np.inf:
-            sums[c] = np.nan
-        per_unit[c] = np.float32(1) / sums[c]
-    values, rows, n = y.reshape(y.size), numbers.reshape(numbers.size), y.shape[1]
+    k, n = y.shape[::-1] if across else y.shape
+    block, per_unit = np.zeros((k, WIDTH), np.float32), np.empty(WIDTH, np.float32)
+    rows, given = numbers.reshape(numbers.size), y.reshape(y.size)
     for share in range(first, last):
-        column, width = share * WIDTH, min(WIDTH, n - share * WIDTH)
-        numbers[share, (k if width == WIDTH else 0) :] = 0
+        column, sums = share * WIDTH, units[share * WIDTH : (share + 1) * WIDTH]
+        values, start, step = given, column, n
+        if across or column + WIDTH > n:
+            values, start, step = block.reshape(block.size), 0, WIDTH
+            for c in range(min(WIDTH, n - column)):
+                for i in range(k):
+                    block[i, c] = y[column + c, i] if across else y[i, column + c]
+            block[:, n - column :] = 0
+        sums[:] = 0
         for i in range(k):
-            if width == WIDTH:
-                to = (share * numbers.shape[1] + i) * WIDTH
-                put_whole(values, i * n + column, weights[i], per_unit, column - begin, rows, to)
-            else:
-                for c in range(width):
-                    whole = np.rint(y[i, column + c] * weights[i] * per_unit[column - begin + c])
-                    numbers[share, i, c] = np.int32(whole)
+            add_magnitudes(sums, 0, values, start + i * step, weights[i])
+        # Less than 2^31 by more than LOT roundings of a sum, and of as many entries.
+        sums /= np.float32(2.0**31 * (1 - 2.0**-11))
+        for c in range(WIDTH):
+            if sums[c] < 2.0**-126:
+                sums[c] = 2.0**-126
+            elif not sums[c] < np.inf:
+                sums[c] = np.nan
+            per_unit[c] = np.float32(1) / sums[c]
+        numbers[share, k:] = 0
+        for i in range(k):
+            to = (share * numbers.shape[1] + i) * WIDTH
+            put_whole(values, start + i * step, weights[i], per_unit, 0, rows, to)
 
 
 @jit

@@ -113,6 +113,20 @@ def put(_: Any, x: Any, i: Any, units: Any, j: Any, before: Any, k: Any, out: An
 
 
 @_instructions
+def add_magnitudes(_: Any, sums: Any, o: Any, x: Any, i: Any, by: Any) -> Any:
+    """sums[o:] += |x[i:] · by|, of real numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums, x = (_pointer(context, builder, signature, arguments, k, _REALS) for k in (0, 2))
+        value = builder.fmul(_load(builder, x), _same(builder, arguments[4], _REALS))
+        without_sign = builder.and_(builder.bitcast(value, _NUMBERS), _NUMBERS([0x7FFFFFFF] * WIDTH))
+        _store(builder, builder.fadd(_load(builder, sums), builder.bitcast(without_sign, _REALS)), sums)
+        return context.get_dummy_value()
+
+    return types.void(sums, types.int64, x, types.int64, types.float32), generate
+
+
+@_instructions
 def put_whole(_: Any, x: Any, i: Any, by: Any, units: Any, j: Any, out: Any, o: Any) -> Any:
     """out[o:] = x[i:] · by · units[j:], of real numbers, to the nearest whole number."""
 

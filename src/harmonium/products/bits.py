@@ -72,7 +72,7 @@ class Fixed:
     def __init__(self, y: Tensor, weights: Tensor | None = None) -> None:
         from harmonium.compiled.bits import LOT
 
-        y = y.detach().contiguous()
+        y = y.detach()
         by = y.new_ones(len(y)) if weights is None else weights.detach().to(y.dtype).contiguous()
         if y.dtype is not torch.float32 or by.shape != y.shape[:1]:
             raise ValueError(
@@ -113,7 +113,9 @@ def _fixed(y: Tensor, weights: Tensor) -> tuple[Any, Any]:
     shares = -(-y.shape[1] // WIDTH)
     numbers = np.empty((shares, -(-len(y) // STEP) * STEP, WIDTH), np.int32)
     units = np.empty(shares * WIDTH, np.float32)
-    serving.over_bits("fix", shares, y, weights, numbers, units)
+    across = y.t().is_contiguous()
+    given = y.t() if across else y.contiguous()
+    serving.over_bits("fix", shares, given, across, weights, numbers, units)
     return numbers, units
 
 
