@@ -310,7 +310,15 @@ def test_a_run_of_few_rows_is_as_long_as_it_takes(cli: CommandLine, tmp_path: Pa
     X = np.column_stack([1e4 * group + 2e3 * random.normal(size=300), random.normal(size=300), group % 2])
     np.savetxt(tmp_path / "table.csv", X, delimiter=",", header="income,height,vip", comments="", fmt="%.4f")
     cli.succeed("train", tmp_path / "table.csv", tmp_path / "table")
-    found = hm.RBM.load(tmp_path / "table").score_samples(X).mean()
+    loaded = hm.RBM.load(tmp_path / "table")
+    rows = loaded.sample(5)
+    assert list(rows.columns) == ["income", "height", "vip"] and rows.isin({"vip": [0, 1]})["vip"].all()
+    loaded.save(tmp_path / "frames.safetensors")
+    assert list(hm.RBM.load(tmp_path / "frames.safetensors").sample(2).columns) == list(rows.columns)
+    drawn = ("--out", tmp_path / "rows.csv", "--number", 3, "--sweeps", 5)
+    cli.succeed("sample", tmp_path / "frames.safetensors", *drawn)
+    assert (tmp_path / "rows.csv").read_text().startswith("income,height,vip")
+    found = loaded.score_samples(X).mean()
     alone = sum(-0.5 * np.log(2 * np.pi * np.e * X[:, i].var()) for i in (0, 1)) - np.log(2)
     assert found > alone
 

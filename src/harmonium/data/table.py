@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar, final
@@ -16,9 +17,10 @@ from harmonium.data._arrays import Array
 from harmonium.data._build import build
 from harmonium.data.column import COLUMN_KINDS, Column
 from harmonium.data.encoder import Encoder
-from harmonium.data.sheet import NUMPY, Cells, Sheet, cells_of, sheet_of
+from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, cells_of, sheet_of
 
 UNKNOWN = ("error", "missing")
+_FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
 
 _T = TypeVar("_T")
 
@@ -132,6 +134,16 @@ class Table(Encoder):
         looks = [(column.kind, column.coding.n_states) for column in columns]
         places = sorted(range(len(columns)), key=lambda place: looks.index(looks[place]))
         return cls(tuple(columns[place] for place in places), sheet.library, unknown, tuple(places))
+
+    def in_frames(self) -> Table:
+        """The same, and if it was read from a file with names it makes frames, where a library does.
+
+        Frames are of pandas, or of polars where only that and narwhals are installed.
+        """
+        if self.library != TEXT:
+            return self
+        there = (name for name, needs in _FRAMES.items() if all(find_spec(module) for module in needs))
+        return replace(self, library=next(there, TEXT))
 
     @property
     def names(self) -> tuple[str | int, ...]:

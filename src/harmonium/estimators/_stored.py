@@ -52,8 +52,8 @@ class Stored(ABC):
         Args:
             machine: trained; the estimator works on it, not on a copy.
             X: rows, only for ``RBMOutlier``, whose ``offset_`` is found on them.
-            encoder: between data and states; None: the one in the machine's metadata, or none at all, so that
-                rows are states.
+            encoder: between data and states; None: the one in the machine's metadata, which makes frames of
+                a table that the command line read from a file, or none at all, so that rows are states.
             **parameters: of the estimator, other than those that the machine shows.
 
         Raises:
@@ -64,6 +64,8 @@ class Stored(ABC):
         stored = machine.metadata.get("encoder")
         if encoder is None:
             encoder = Identity() if stored is None else encoder_from_dict(stored)
+            if isinstance(encoder, Table):
+                encoder = encoder.in_frames()
         hidden = machine.layers[machine.hidden[0]] if machine.hidden else None
         shown = {
             "n_hidden": cls._sizes(machine),

@@ -55,7 +55,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     The tensors are no larger than the file. What the header says of layers is not looked at.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"path: {path} is not a file")
+        raise FileNotFoundError(f"path: {path} is not a file, nor the folder of a run")
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
