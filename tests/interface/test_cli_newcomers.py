@@ -13,6 +13,8 @@ from .command_line import CommandLine
 CITIES = ["Ulm", "Rom", "Bern"]
 FILES = {
     "semicolons.csv": "age;city\n31;Ulm\n",
+    "commas.csv": "height;weight;n\n1,7;60,5;1\n1,8;70,5;2\n",
+    "tabs.csv": "a\tb\n1\t2\n",
     "book.xlsx": "not a table",
     "one_class.csv": "x,y\n1.5,u\n2,u\n3.5,\n",
     "names.csv": "who,x\n" + "".join(f"n{i},{i / 2}\n" for i in range(40)),
@@ -40,7 +42,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 MISTAKES = {
-    "semicolons": (["train", "semicolons.csv", "new"], ["semicolons.csv", "'31;Ulm'", "separated by commas"]),
+    "semicolons": (
+        ["train", "semicolons.csv", "new"],
+        ["semicolons.csv", "'31;Ulm'", "if ';' separates its cells", "sep=';'"],
+    ),
+    "tabs": (["data", "tabs.csv"], ["tabs.csv", "separated by commas", r"if '\t' separates", ".tsv"]),
+    "decimal commas": (["data", "commas.csv"], ["line 2", "if ';' separates its cells", "decimal=','"]),
     "a spreadsheet": (["train", "book.xlsx", "new"], ["book.xlsx", "saved as .csv"]),
     "names of rows": (["train", "names.csv", "new"], ["names.csv", "'who'", "drop the column"]),
     "an empty column": (["train", "blank.csv", "new"], ["'y'", "every cell is missing", "drop it"]),

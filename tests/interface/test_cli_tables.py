@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
 from harmonium.data import encoder_from_dict, read
@@ -201,6 +202,38 @@ def test_frames_have_types_and_categories(cli: CommandLine, tmp_path: Path) -> N
     assert drawn.schema["n"].is_integer()
     cli.succeed("sample", tmp_path / "run", *few, "--given", "size=S", "--out", tmp_path / "g.csv")
     assert {row[0] for row in rows_of(tmp_path / "g.csv")[1:]} == {"S"}  # which no row had
+    pytest.importorskip("pandas")
+    loaded = hm.RBM.load(tmp_path / "run").sample(4)
+    assert list(loaded["size"].cat.categories) == ["S", "M", "L"]
+    assert loaded["on"].isin([True, False]).all() and loaded.dtypes["n"] == "UInt8"
+
+
+def test_what_rows_are_given_stands_in_them_as_it_was_given(cli: CommandLine, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = [f"{20 + i},{'ab'[i % 2]},{random.normal(30_000, 7_000):.2f}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,kind,income", *rows]) + "\n")
+    cli.train(tmp_path / "t.csv", tmp_path / "run")
+    held = ("--given", "age=33", "--given", "income=30000.1")
+    cli.succeed("sample", tmp_path / "run", *held, "--number", 4, "--sweeps", 3, "--out", tmp_path / "s.csv")
+    assert all(row[0] == "33" and row[2] == "30000.1" for row in rows_of(tmp_path / "s.csv")[1:])
+
+
+def test_an_estimator_around_a_run_knows_the_names_of_columns_of_numbers(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(np.random.default_rng(0).normal((1, 50), (0.1, 9), (60, 2)), columns=["a", "b"])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    cli.train(tmp_path / "t.csv", tmp_path / "run")
+    loaded = hm.RBM.load(tmp_path / "run")
+    assert list(loaded.feature_names_in_) == ["a", "b"]
+    assert np.isfinite(loaded.score(frame))
+    with pytest.raises(ValueError, match="must be in the same order"):
+        loaded.score(frame[["b", "a"]])
+    cli.train(tmp_path / "t.csv", tmp_path / "spare")
+    bare = hm.RBMOutlier.load(tmp_path / "spare")
+    with pytest.raises(NotFittedError, match=r"from_machine.* finds it"):
+        bare.predict(frame)
 
 
 def test_a_damaged_or_boastful_frame_is_refused(

@@ -14,7 +14,7 @@ from harmonium.data.sheet import Cells
 
 
 def states_given(coding: Coding, given: Sequence[str], rows: int) -> Tensor | None:
-    """(rows, visible width), all alike, NaN but for the columns named; None where none is.
+    """(rows, visible width) in float64, all alike, NaN but for the columns named; None where none is.
 
     Args:
         coding: of the machine.
@@ -39,7 +39,7 @@ def states_given(coding: Coding, given: Sequence[str], rows: int) -> Tensor | No
             reason = str(error).partition(" at row 0")[0].removeprefix("column: ").removeprefix("X: ")
             raise ValueError(f"given: {reason}") from error
         states[:, place.states] = torch.from_numpy(encoded)
-    return states.to(machine.device, machine.dtype).repeat(rows, 1)
+    return states.repeat(rows, 1)
 
 
 def _cell(column: Column, text: str) -> Cells:

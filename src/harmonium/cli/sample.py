@@ -84,7 +84,8 @@ def sample(
     trained_on, image = source_of(machine)
     coding = Coding.of(machine)
     coding.refuse_discriminative("sample")
-    clamp = states_given(coding, given or [], number)
+    held = states_given(coding, given or [], number)
+    clamp = None if held is None else held.to(machine.device, machine.dtype)
     picture = out.suffix.lower() == ".png"
     if picture:
         shape = shape or image
@@ -109,8 +110,8 @@ def sample(
         states = run_chains(machine, mover, first, sweeps, clamp, seed=generator)
         hamiltonian = machine.hamiltonian()
         v = visible_means(hamiltonian, states).detach() if means else hamiltonian.seen(states)
-        if clamp is not None:
-            v = torch.where(clamp.isnan(), v, clamp)
+        if held is not None:
+            v = torch.where(held.isnan(), v.cpu(), held)
         samples, labels = coding.decoded(v)
     limits = data_range(coding) if picture else None
     shown = f"{mean_word(machine)} given the hidden units" if means else "drawn states"

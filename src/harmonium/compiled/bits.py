@@ -26,7 +26,8 @@ from harmonium.compiled.vectors import (
 PER_WORD: Final = UNITS * TABLES
 """Units of a word, one bit each, the first the lowest."""
 STEP: Final = UNITS * HALF
-"""Rows of y that there are a multiple of."""
+"""Rows that half of the tables have, of which y has a multiple; no more than a float32 has bits."""
+assert STEP <= 24
 LOT: Final = 21 * PER_WORD
 """Rows of y, 1008, that have a unit together, and of x, whose sums the second level of cache holds."""
 
@@ -90,8 +91,8 @@ def fix(first: int, last: int, y: Any, across: bool, weights: Any, numbers: Any,
     """Writes weights · y, (k, n), as whole numbers of a unit for each column, whose sum 32 bits hold.
 
     k is at most ``LOT``; if ``across``, yᵀ is given, (n, k). Shares are of ``WIDTH`` columns; numbers is
-    (n / WIDTH, k, WIDTH), rounded up, and units (n,), up to whole shares. The unit of a column that is not
-    finite is NaN.
+    (n / WIDTH, k, WIDTH), n rounded up to whole shares and k to a multiple of ``STEP``, and units (n,), up to
+    whole shares; what stands beyond n is anything. The unit of a column that is not finite is NaN.
     """
     k, n = y.shape[::-1] if across else y.shape
     block, per_unit = np.zeros((k, WIDTH), np.float32), np.empty(WIDTH, np.float32)
@@ -104,7 +105,6 @@ def fix(first: int, last: int, y: Any, across: bool, weights: Any, numbers: Any,
             for c in range(min(WIDTH, n - column)):
                 for i in range(k):
                     block[i, c] = y[column + c, i] if across else y[i, column + c]
-            block[:, n - column :] = 0
         sums[:] = 0
         for i in range(k):
             add_magnitudes(sums, 0, values, start + i * step, weights[i])

@@ -152,7 +152,7 @@ def couple_row(
     """Fills x and y from the maximal coupling with common noise in the rejection loop; the proposals made.
 
     ``up`` and ``rare`` are the ``probabilities`` of s_x; ``step``, ``factors`` (float64) and
-    ``noise`` are room, and so is ``rare`` in the end.
+    ``noise`` are room, and so are ``rare``, and y until it is drawn.
     """
     n, different = len(x), False
     for i in range(n):

@@ -174,7 +174,7 @@ def run_pairs(
                     alone = join(alone, x.take(places))
             if t == m:
                 _put(horizon, apart, x.states)
-            if t >= max(m, lag):
+            if t >= lag:  # both chains have set out: their next sweep draws these before it reads them
                 both = both.without(drawn_anew)
             apart, both, met = _without(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
             both = coupling.prepare(hamiltonian.take(torch.cat((apart, apart))), both, copies=2)

@@ -58,7 +58,10 @@ class PairKernel(ABC):
 
     @abstractmethod
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
-        """The layers that the next sweep depends on: chains have met once these are equal."""
+        """The layers that the next sweep depends on: chains have met once these are equal.
+
+        Other layers of ``graph.summed`` may come to ``coupled`` without their states, (rows, 0).
+        """
 
     @abstractmethod
     def prepare(self, hamiltonian: Hamiltonian, place: Place, copies: int) -> Place:
@@ -84,7 +87,7 @@ class PairKernel(ABC):
 
         Args:
             hamiltonian: the machine; what it holds has as many rows.
-            both: 2 · pairs rows, the x chains, then the y chains.
+            both: 2 · pairs rows, the x chains, then the y chains; see ``chain_layers``.
             generator: source of all noise.
 
         Returns:

@@ -40,15 +40,15 @@ def _array(sheet: Sheet) -> Any:
 
 
 def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
-    if column.dtype == "category":
-        values = pandas.Categorical(
-            list(column.values), categories=list(column.categories or ()), ordered=column.ordered
-        )
+    dtype = _IN_PANDAS.get(column.dtype, column.dtype)
+    if dtype == "category":
+        known = None if column.categories is None else list(column.categories)
+        values = pandas.Categorical(list(column.values), categories=known, ordered=column.ordered)
         return pandas.Series(values, index=index)
     series = pandas.Series(column.values, index=index)
-    if column.missing.any() and column.dtype in _WITHOUT_MISSING:
+    if column.missing.any() and dtype in _WITHOUT_MISSING:
         return series
-    return series.astype(column.dtype)
+    return series.astype(dtype)
 
 
 def series_of(narwhals: Any, column: Cells, library: str) -> Any:
@@ -70,4 +70,6 @@ def series_of(narwhals: Any, column: Cells, library: str) -> Any:
     return narwhals.new_series(str(column.name), values, kind, backend=library)
 
 
+_IN_PANDAS = {"String": "str", "Boolean": "bool", "Categorical": "category", "Enum": "category"}
+"""What files and other libraries call types that pandas calls otherwise."""
 _WITHOUT_MISSING = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}

@@ -16,6 +16,12 @@ from harmonium import _checks
 _MISSING = ("", "na", "n/a", "<na>", "nan", "null")
 _INFINITIES = ("inf", "infinity")
 _SEPARATED = {",": "commas", "\t": "tabs"}
+_REMEDIES = {
+    ",": "name the file .csv",
+    "\t": "name the file .tsv",
+    ";": "write them with commas: pandas.read_csv(path, sep=';', decimal=',').to_csv(other, index=False)",
+    "|": "write them with commas: pandas.read_csv(path, sep='|').to_csv(other, index=False)",
+}
 
 
 def read_csv(path: Path, delimiter: str = ",") -> tuple[Any, None, tuple[str, ...] | None]:
@@ -25,6 +31,23 @@ def read_csv(path: Path, delimiter: str = ",") -> tuple[Any, None, tuple[str, ..
     float64 where every cell is a number, else objects: numbers, text, and None in empty cells and those that
     say NA. Of a column either all cells that are not missing are numbers, or none is.
     """
+    try:
+        return _read(path, delimiter)
+    except ValueError as error:
+        raise ValueError(f"{error}{_other_separator(path, delimiter)}") from error
+
+
+def _other_separator(path: Path, delimiter: str) -> str:
+    """What to do if the first line is separated otherwise; nothing if it cannot be."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        first = file.readline()
+    for other, remedy in _REMEDIES.items():
+        if other in first and (delimiter not in first or other == ";"):
+            return f"; if {other!r} separates its cells, {remedy}"
+    return ""
+
+
+def _read(path: Path, delimiter: str) -> tuple[Any, None, tuple[str, ...] | None]:
     numbers, table, width, header = array("d"), False, 0, None
     for line, cells in _lines(path, delimiter):
         if not width:

@@ -159,7 +159,9 @@ def _kind(cells: Cells) -> str:
         return "categorical" if few_repeated and all(x == round(x) for x in values) else "gaussian"
     if cells.categories is None and len(values) > max(_TEXTS, rows / 2):
         numbers = [value for value in values if _is_number(value)]
-        remedy = 'drop the column if they name rows, or ask for "categorical"'
+        remedy = (
+            'drop the column if they name rows, or ask for "categorical" (kinds, on the command line --kinds)'
+        )
         if 2 * len(numbers) > len(values):
             stray = [value for value in values if not _is_number(value)]
             remedy = "most are numbers; turn the column into numbers" + (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,11 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
     if isinstance(X, DataSet):
         raise TypeError(
             "X: expected a table, received a DataSet; its rows are X.samples, its labels X.labels"
+        )
+    if isinstance(X, (str, PathLike)):
+        raise TypeError(
+            f"X: expected a table, received a {type(X).__name__}; pandas.read_csv or harmonium.data.read "
+            "reads a file"
         )
     rows = X[:1] if isinstance(X, (list, tuple)) else [X]
     if any(isinstance(each, Mapping) and not is_sparse(each) for each in rows):

@@ -87,13 +87,22 @@ class Stored(ABC):
         """What a fit leaves beside the machine, of a fit that was elsewhere."""
         decoded = encoder.decode(torch.zeros(1, self._data_width, dtype=torch.float64, device="cpu"))
         self.n_features_in_ = int(decoded.shape[1])
-        if isinstance(encoder, Table) and all(isinstance(name, str) for name in encoder.names):
-            self.feature_names_in_ = np.array(encoder.names, dtype=object)
+        names = encoder.names if isinstance(encoder, Table) else self._names_of_data()
+        if len(names) == self.n_features_in_ and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.history_: list[dict[str, Any]] = []
         self.n_updates_ = 0
         self._progress: Progress | None = None
         self._log_partition: tuple[Any, LogPartition] | None = None
+
+    def _names_of_data(self) -> list[Any]:
+        """What the command line calls the columns of numbers that it trained on, beside the label."""
+        metadata: dict[str, Any] = self.machine_.metadata  # type: ignore[attr-defined]
+        about, label = (metadata.get(key) for key in ("data", "label"))
+        names = about.get("names") if isinstance(about, dict) else None
+        other = label.get("name") if isinstance(label, dict) else None
+        return [name for name in names if name != other] if isinstance(names, (list, tuple)) else []
 
     _data_width: int
     _generative: bool

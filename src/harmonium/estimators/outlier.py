@@ -9,6 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import torch
 from sklearn.base import OutlierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -72,6 +73,11 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
                 missing cells only.
         """
         check_is_fitted(self)
+        if not hasattr(self, "offset_"):
+            raise NotFittedError(
+                "offset_: expected a threshold, received a machine without; "
+                "RBMOutlier.from_machine(machine_, X) finds it on rows X"
+            )
         scores: Array = self._completed_scores(validated(self, X, reset=False)) - self.offset_
         return scores
 

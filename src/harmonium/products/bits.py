@@ -5,9 +5,9 @@ once for all states, and a state's product with y is a sum of one for every six 
 additions, none of them after a multiplication.
 
 A thousand rows of y at a time are written in fixed point, as whole numbers of a unit for every column that
-lets 32 bits hold the sum of all. So their sums are exact, in any order; what is rounded is y, once, to 2⁻³¹
-of the sum of its column's magnitudes, and the result. float32 keeps 24 bits of every entry, and loses some
-again whenever it adds.
+lets 32 bits hold the sum of all. So their sums are exact, in any order; what is rounded is y, to the
+digits of float32 and to 2⁻³¹ of the sum of its column's magnitudes, and the result. float32 loses some again
+whenever it adds.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Fixed:
         from harmonium.compiled.bits import PER_WORD
 
         first = 0
-        for i, (numbers, per_unit) in enumerate(self._lots):
+        for i, (numbers, per_unit) in enumerate(self._lots if m else ()):
             last, grow = first - (-numbers.shape[1] // PER_WORD), i > 0 or total is not None
             given = (x.words[first:last], int(x.low), numbers, per_unit, grow, made)
             serving.over_bits("sum_picked", len(numbers), *given)
