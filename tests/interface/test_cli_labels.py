@@ -77,6 +77,10 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     assert [float(a) + float(b) for _, a, b in rows] == pytest.approx([1] * 40)
     cli.succeed("predict", run, files["plain"], "--out", tmp_path / "q.csv")  # without it, in another order
     assert [row[0] for row in rows_of(tmp_path / "q.csv")] == [row[0] for row in rows_of(out)]
+    cli.succeed(
+        "predict", run, files["test"], "--column", "y", "--probabilities", "--out", tmp_path / "y.csv"
+    )
+    assert rows_of(tmp_path / "y.csv")[0] == ["y", "y=1", "y=4"]
     scores = cli.succeed("evaluate", run, files["test"], "--json").json["results"][0]
     assert scores["label_accuracy"] == pytest.approx(found["accuracy"])
     assert -0.5 < scores["label_log_likelihood"] < 0 and scores["log_likelihood"] is not None
@@ -127,6 +131,15 @@ def test_columns_of_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
     assert (np.load(tmp_path / "s.npy")[:, 1] == 1).all()
     found = cli.succeed("predict", tmp_path / "bits", tmp_path / "bits.npy", *arguments, "--column", "0").json
     assert found["accuracy"] == 1 and found["method"] == "exact"  # the first one is always 0
+
+
+def test_a_machine_that_learns_to_tell_a_label_wants_some(
+    cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path
+) -> None:
+    begun = ("train", "--from", run, files["plain"], tmp_path / "more", "--updates", 2)
+    answer = cli.refuse(*begun, "--objective", "hybrid")
+    assert "'kind'" in answer and "--objective joint" in answer and not (tmp_path / "more").exists()
+    cli.succeed(*begun)  # the run learned p(x, y), which it can of rows without y
 
 
 def test_rows_are_drawn_with_their_labels_and_given_them(cli: CommandLine, run: Path, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from harmonium import _checks
+from harmonium.data.column import Column
 
 SHARE = 0.03
 _OBJECTIVES = {"hybrid": SHARE, "discriminative": 0.0, "joint": 1.0}
@@ -28,6 +31,15 @@ def objective_of(
     if chosen != "hybrid" and joint is not None:
         raise ValueError(f"joint: expected none with --objective {chosen}, received {joint}")
     return chosen, _OBJECTIVES[chosen] if joint is None else _checks.real(joint, "joint", 0.0, 1.0)
+
+
+def refuse_unlabelled(label: Column, X: Any) -> None:
+    """Refuses states, the last of them the label's, none of which has one."""
+    if bool(X[:, -label.coding.width :].isnan().all()):
+        raise ValueError(
+            f"data: expected labels in a column {label.name!r}, which the machine learns to tell, received "
+            "none; --objective joint learns of rows without them"
+        )
 
 
 def length(label: str | None, rows: int, batch_size: int) -> int:

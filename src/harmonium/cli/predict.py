@@ -95,7 +95,10 @@ def predict(
     columns = [cells]
     if with_probabilities:
         names = own.values if isinstance(own, Labels) else range(shown.shape[1])
-        columns += [Cells(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
+        whole = "int" in place.column.dtype.lower()
+        for i, name in enumerate(names):
+            title = f"{column}={int(name) if whole else name}"
+            columns.append(Cells(title, shown[:, i], "float64"))
     write_rows(out, Sheet(tuple(columns), TEXT), None, None)
     result: dict[str, Any] = {
         "machine": str(source),

@@ -17,7 +17,7 @@ from harmonium.cli.coding import Coding
 from harmonium.cli.hidden import default_hidden, hidden_layers
 from harmonium.cli.kinds import read_kinds
 from harmonium.cli.metrics import Metric, metrics_of
-from harmonium.cli.objective import length, objective_of
+from harmonium.cli.objective import length, objective_of, refuse_unlabelled
 from harmonium.cli.observers import observers
 from harmonium.cli.outcome import outcome
 from harmonium.cli.output import note, show, working
@@ -137,6 +137,8 @@ def train(
             label = None if known.label is None else str(known.label.name)
             learned = objective or (None if label is None else known.objective)
             objective, share = objective_of(label, learned, joint)
+            if known.label is not None and objective != "joint":
+                refuse_unlabelled(known.label, beginning.X)
         machine, X = beginning.machine, beginning.X
         if share is not None:
             learning_rule = rules.hybrid(learning_rule, range(len(machine.visible) - 1), share)
