@@ -136,6 +136,9 @@ def test_columns_of_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
 def test_a_machine_that_learns_to_tell_a_label_wants_some(
     cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path
 ) -> None:
+    full = ("--out", tmp_path / "full.csv", "--json")
+    found = cli.succeed("impute", run, files["plain"], *full).json  # without a column for it
+    assert found["missing"] == 0 and "nothing is" in found["notes"][0]
     begun = ("train", "--from", run, files["plain"], tmp_path / "more", "--updates", 2)
     answer = cli.refuse(*begun, "--objective", "hybrid")
     assert "'kind'" in answer and "--objective joint" in answer and not (tmp_path / "more").exists()

@@ -291,10 +291,10 @@ def test_numbers_are_matched_by_their_names(cli: CommandLine, tmp_path: Path) ->
     random = np.random.default_rng(0)
     rows = [[f"{x:.3f}", f"{100 + y:.3f}"] for x, y in random.normal(size=(40, 2))]
     cli.train(write(tmp_path / "whole.csv", rows, ["east", "north"]), tmp_path / "run")
-    turned = write(tmp_path / "turned.csv", [["101.5", "0.25"], ["", "0.5"]], ["north", "east"])
+    turned = write(tmp_path / "turned.csv", [["99.464", "0.35"], ["", "0.5"]], ["north", "east"])
     cli.succeed("impute", tmp_path / "run", turned, "--out", tmp_path / "full.csv", "--sweeps", 5)
     header, first, second = rows_of(tmp_path / "full.csv")
-    assert header == ["east", "north"] and first == ["0.25", "101.5"]
+    assert header == ["east", "north"] and first == ["0.35", "99.464"]
     assert second[0] == "0.5" and 90 < float(second[1]) < 110
     other = write(tmp_path / "other.csv", [["1", "2"]], ["east", "up"])
     assert "received none called 'north'" in cli.refuse(

@@ -293,9 +293,7 @@ class Coding:
             hidden = rest.samples.astype(object)
             hidden[absent] = None
             return self.encoder.filled(replace(rest, samples=hidden).sheet(), data), labels
-        X = numbers(rest)
-        completed = np.asarray(self.encoder.decode(data))
-        return np.where(absent, completed, X.astype(completed.dtype)), labels
+        return np.where(absent, self.encoder.decode(data), numbers(rest)), labels
 
     def _label_states(self, cells: Cells | None, rows: int) -> Tensor:
         assert self.label is not None

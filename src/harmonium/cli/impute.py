@@ -103,7 +103,7 @@ def impute(
     shape = options.image_shape_of(image_shape) or tuple(dataset.image_shape or image)
     if out.suffix.lower() == ".png" and not shape:
         raise ValueError("image_shape: expected a form such as 28x28 for data without a shape, received none")
-    rest, _ = coding.apart(dataset)
+    rest, labels_there = coding.apart(dataset)
     with naming(data):
         table = isinstance(coding.encoder, Table)
         X = rest.samples if table else numbers(rest)
@@ -125,15 +125,16 @@ def impute(
                 continue
             completed, labels_of_it = coding.filled(dataset, absent.numpy() | holes(X), states_of_it)
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it)
+    written = units if labels_there is not None else units[:, : units.shape[1] - coding.label_width]
     result: dict[str, Any] = {
         "machine": str(source),
         **({"file": str(out)} if imputations is None else {"files": [str(target) for target in targets]}),
         "rows": len(X),
-        "missing": float(units.double().mean()),
+        "missing": float(written.double().mean()),
         "method": method,
         "value": value,
     }
-    if not bool(units.any()):
+    if not bool(written.any()):
         result["notes"] = ["missing: nothing is; DATA has no NaN, and --missing can hide values"]
     if missing != "nan" and bool(absent.any()) and not table:
         spread = by_column(machine, units, len(X)).cpu() & ~states.isnan().cpu()
