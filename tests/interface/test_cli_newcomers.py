@@ -14,6 +14,7 @@ CITIES = ["Ulm", "Rom", "Bern"]
 FILES = {
     "semicolons.csv": "age;city\n31;Ulm\n",
     "commas.csv": "height;weight;n\n1,7;60,5;1\n1,8;70,5;2\n",
+    "latin.csv": "city,x\nKöln,1\n",
     "tabs.csv": "a\tb\n1\t2\n",
     "book.xlsx": "not a table",
     "one_class.csv": "x,y\n1.5,u\n2,u\n3.5,\n",
@@ -33,7 +34,7 @@ TRAIN = ["train", "table.csv", "new", "--hidden", "2", "--updates", "1"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("newcomer")
     for name, text in FILES.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="latin-1")
     random = np.random.default_rng(0)
     rows = [f"{random.integers(20, 90)},{CITIES[i % 3]},{random.normal():.3f}" for i in range(40)]
     (folder / "table.csv").write_text("\n".join(["age,city,score", *rows]) + "\n")
@@ -46,6 +47,7 @@ MISTAKES = {
         ["train", "semicolons.csv", "new"],
         ["semicolons.csv", "'31;Ulm'", "if ';' separates its cells", "sep=';'"],
     ),
+    "another encoding": (["data", "latin.csv"], ["latin.csv", "UTF-8", "encoding='latin-1'"]),
     "tabs": (["data", "tabs.csv"], ["tabs.csv", "separated by commas", r"if '\t' separates", ".tsv"]),
     "decimal commas": (["data", "commas.csv"], ["line 2", "if ';' separates its cells", "decimal=','"]),
     "a spreadsheet": (["train", "book.xlsx", "new"], ["book.xlsx", "saved as .csv"]),

@@ -187,7 +187,7 @@ def test_csv_errors_name_line_and_column(tmp_path, text, reason):
 
 def test_csv_that_is_no_text(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"1,2\n\xff\xfe\x00,3\n")
-    refused(tmp_path / "x.csv", "utf-8")
+    refused(tmp_path / "x.csv", "expected text in UTF-8")
 
 
 # IDX

@@ -37,7 +37,7 @@ def refuse_unlabelled(label: Column, X: Any) -> None:
     """Refuses states, the last of them the label's, none of which has one."""
     if bool(X[:, -label.coding.width :].isnan().all()):
         raise ValueError(
-            f"data: expected labels in a column {label.name!r}, which the machine learns to tell, received "
+            f"DATA: expected labels in a column {label.name!r}, which the machine learns to tell, received "
             "none; --objective joint learns of rows without them"
         )
 

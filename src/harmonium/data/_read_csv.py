@@ -33,18 +33,26 @@ def read_csv(path: Path, delimiter: str = ",") -> tuple[Any, None, tuple[str, ..
     """
     try:
         return _read(path, delimiter)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"expected text in UTF-8, received something else ({error.reason}); save it as UTF-8, such as by "
+            "pandas.read_csv(path, encoding='latin-1').to_csv(other, index=False)"
+        ) from error
     except ValueError as error:
-        raise ValueError(f"{error}{_other_separator(path, delimiter)}") from error
+        remedy = _other_separator(path, delimiter)
+        if remedy is None:
+            raise
+        raise ValueError(f"{error}; {remedy}") from error
 
 
-def _other_separator(path: Path, delimiter: str) -> str:
-    """What to do if the first line is separated otherwise; nothing if it cannot be."""
+def _other_separator(path: Path, delimiter: str) -> str | None:
+    """What to do if the first line is separated otherwise; None if it cannot be."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         first = file.readline()
     for other, remedy in _REMEDIES.items():
         if other in first and (delimiter not in first or other == ";"):
-            return f"; if {other!r} separates its cells, {remedy}"
-    return ""
+            return f"if {other!r} separates its cells, {remedy}"
+    return None
 
 
 def _read(path: Path, delimiter: str) -> tuple[Any, None, tuple[str, ...] | None]:
