@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -266,6 +267,19 @@ def test_columns_must_be_those_of_fit():
 
 
 NAMES = [f"person {i}" for i in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"), [(lambda k: f"{k},5", "into numbers"), (lambda k: str(k) if k else "-", "it says '-'")]
+)
+def test_numbers_that_are_read_as_text_are_not_taken_for_categories_without_a_word(cell, says) -> None:
+    column = [cell(k % 15) for k in range(200)]
+    with pytest.warns(UserWarning, match=f"column 'x': 15 different texts.*{says}.*\"categorical\""):
+        assert Table.fit(pandas.DataFrame({"x": column})).kinds == {"x": "categorical"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Table.fit(pandas.DataFrame({"x": column}), {"x": "categorical"})
+        Table.fit(pandas.DataFrame({"x": [str(k % 15) for k in range(200)]}))  # codes
 
 
 @pytest.mark.parametrize(

@@ -157,26 +157,33 @@ def _kind(cells: Cells) -> str:
     if cells.numeric:
         few_repeated = len(values) <= _FEW and rows >= _REPEATED * len(values)
         return "categorical" if few_repeated and all(x == round(x) for x in values) else "gaussian"
-    if cells.categories is None and len(values) > max(_TEXTS, rows / 2):
-        numbers = [value for value in values if _is_number(value)]
+    if cells.categories is None and len(values) > _FEW:
+        stray = [value for value in values if not _is_number(value)]
+        mostly_numbers, names = 2 * len(stray) < len(values), len(values) > max(_TEXTS, rows / 2)
         remedy = (
             'drop the column if they name rows, or ask for "categorical" (kinds, on the command line --kinds)'
         )
-        if 2 * len(numbers) > len(values):
-            stray = [value for value in values if not _is_number(value)]
+        if mostly_numbers:
             remedy = "most are numbers; turn the column into numbers" + (
                 f" with missing cells where it says {stray[0]!r}" if stray else ""
             )
-        raise ValueError(
-            f"expected text that repeats, received {len(values)} different ones in {rows} rows, "
-            f"{few(values)}; {remedy}"
-        )
+        if names:
+            raise ValueError(
+                f"expected text that repeats, received {len(values)} different ones in {rows} rows, "
+                f"{few(values)}; {remedy}"
+            )
+        if mostly_numbers and (stray or any("," in str(value) for value in values)):  # else they are codes
+            _checks.warn(
+                f"column {cells.name!r}: {len(values)} different texts, {few(values)}, are taken for "
+                f'categories; {remedy}, or ask for "categorical"'
+            )
     return "categorical"
 
 
 def _is_number(value: Any) -> bool:
+    """Whether a cell is one, perhaps with a decimal comma."""
     try:
-        return math.isfinite(float(value))
+        return math.isfinite(float(str(value).replace(",", ".")))
     except ValueError:
         return False
 
