@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -184,6 +187,51 @@ def test_nothing_is_read_beyond_the_last_row(width: int) -> None:
     x = room[: 40 * width].view(40, width)
     x.zero_()
     assert bits(x) is not None and bits(x.t(), transposed=True) is not None
+
+
+BEYOND = """
+import ctypes, mmap, sys
+import numpy as np
+import torch
+from harmonium.products.bits import Fixed, bits
+
+LIBC, PAGE = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
+KEPT = []
+
+def at_the_edge(x, before):
+    "A copy with a page beside it that nobody may touch."
+    room = -(-x.nbytes // PAGE) * PAGE
+    memory = mmap.mmap(-1, room + 2 * PAGE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    KEPT.append(memory)
+    for page in (start, start + PAGE + room):
+        assert LIBC.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0) == 0
+    offset = PAGE if before else PAGE + room - x.nbytes
+    made = np.frombuffer(memory, x.dtype, x.size, offset).reshape(x.shape)
+    made[...] = x
+    return torch.from_numpy(made)
+
+random = np.random.default_rng(0)
+for m, k, n in eval(sys.argv[1]):
+    for before in (False, True):
+        x, y = random.integers(0, 2, (m, k)).astype(np.float32), random.normal(size=(k, n)).astype(np.float32)
+        by = random.normal(size=k).astype(np.float32)
+        for states in (bits(at_the_edge(x, before)), bits(at_the_edge(x.T.copy(), before), True)):
+            for factor in (at_the_edge(y, before), at_the_edge(y.T.copy(), before).t()):
+                total = at_the_edge(np.zeros((m, n), np.float32), before)
+                Fixed(factor, at_the_edge(by, before)).times(states, total)
+                assert np.allclose(total.numpy(), x @ (by[:, None] * y), atol=1e-4), (m, k, n)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it protects pages of memory as Linux does")
+def test_nothing_is_touched_beyond_the_arrays() -> None:
+    """Compiled code checks no index: a page beside each array ends a process that reads or writes there."""
+    shapes = [shape for shape in SHAPES if all(shape)]
+    done = subprocess.run(
+        [sys.executable, "-c", BEYOND, repr(shapes)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_sums_over_rows_from_either_side(bits_always) -> None:
