@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from harmonium import RBM
 from harmonium.data import Table, encoder_from_dict
 from harmonium.data.codings import Affine
 from harmonium.data.column import COLUMN_KINDS
@@ -386,3 +387,11 @@ def test_what_is_no_table():
         Table.fit(np.zeros(3))
     with pytest.raises(ValueError, match="unknown: expected one of error, missing"):
         Table.fit(FRAME, unknown="ignore")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64"])
+def test_a_given_number_that_is_not_whole_stays_in_a_column_of_whole_ones(dtype) -> None:
+    frame = pandas.DataFrame({"visits": pandas.array(np.arange(200) % 30, dtype), "pay": np.arange(200) / 3})
+    rbm = RBM(2, max_updates=3, random_state=0).fit(frame)
+    assert rbm.sample(3, sweeps=2).dtypes["visits"] == dtype
+    assert list(rbm.sample(3, given={"visits": 4.7}, sweeps=2)["visits"]) == [4.7] * 3

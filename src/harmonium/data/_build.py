@@ -13,7 +13,7 @@ from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet
 def build(sheet: Sheet) -> Any:
     """A frame of the sheet's library with its names, dtypes and categories, or an array, for a file too.
 
-    A dtype that has no place for missing cells gives way where there are any.
+    A dtype that has no place for missing cells, or for what is not whole, gives way where there is any.
     """
     if sheet.library in (NUMPY, TEXT):
         return _array(sheet)
@@ -46,9 +46,15 @@ def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
         values = pandas.Categorical(list(column.values), categories=known, ordered=column.ordered)
         return pandas.Series(values, index=index)
     series = pandas.Series(column.values, index=index)
-    if column.missing.any() and dtype in _WITHOUT_MISSING:
+    if (column.missing.any() and dtype in _WITHOUT_MISSING) or ("int" in dtype.lower() and _broken(column)):
         return series
     return series.astype(dtype)
+
+
+def _broken(column: Cells) -> bool:
+    """Whether there are numbers that are not whole: given, where the column knew whole ones alone."""
+    numbers = column.values[~column.missing]
+    return column.numeric and bool((np.round(numbers.astype(np.float64)) != numbers).any())
 
 
 def series_of(narwhals: Any, column: Cells, library: str) -> Any:
