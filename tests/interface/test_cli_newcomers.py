@@ -47,6 +47,7 @@ MISTAKES = {
         ["train", "semicolons.csv", "new"],
         ["semicolons.csv", "'31;Ulm'", "if ';' separates its cells", "sep=';'"],
     ),
+    "a missing option": (["impute", "run", "table.csv"], ["'--out'", "(see harmonium impute --help)"]),
     "another encoding": (["data", "latin.csv"], ["latin.csv", "UTF-8", "encoding='latin-1'"]),
     "tabs": (["data", "tabs.csv"], ["tabs.csv", "separated by commas", r"if '\t' separates", ".tsv"]),
     "decimal commas": (["data", "commas.csv"], ["line 2", "if ';' separates its cells", "decimal=','"]),

@@ -114,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return int(app(args=arguments, prog_name="harmonium", standalone_mode=False) or 0)
         except _UsageError as error:
             received = _received(error, arguments)
-            return _fail(f"{error.format_message()}{received} (see harmonium --help)", USAGE)
+            command = error.ctx.command_path if error.ctx else "harmonium"
+            return _fail(f"{error.format_message()}{received} (see {command} --help)", USAGE)
         except _MISTAKES as error:
             return _fail(_in_options(str(error)), USAGE)
         except (KeyboardInterrupt, typer.Abort):
