@@ -216,6 +216,14 @@ def test_what_rows_are_given_stands_in_them_as_it_was_given(cli: CommandLine, tm
     held = ("--given", "age=33", "--given", "income=30000.1")
     cli.succeed("sample", tmp_path / "run", *held, "--number", 4, "--sweeps", 3, "--out", tmp_path / "s.csv")
     assert all(row[0] == "33" and row[2] == "30000.1" for row in rows_of(tmp_path / "s.csv")[1:])
+    for value in ("33.4", "inf"):
+        answer = cli.refuse(
+            "sample", tmp_path / "run", "--given", f"age={value}", "--out", tmp_path / "n.csv"
+        )
+        assert "--given: expected a whole number in column 'age'" in answer and repr(value) in answer
+    holes = write(tmp_path / "holes.csv", [["33.4", "", "1.5"]], ["age", "kind", "income"])
+    cli.succeed("impute", tmp_path / "run", holes, "--out", tmp_path / "full.csv", "--sweeps", 3)
+    assert rows_of(tmp_path / "full.csv")[1][::2] == ["33.4", "1.5"]
 
 
 def test_an_estimator_around_a_run_knows_the_names_of_columns_of_numbers(

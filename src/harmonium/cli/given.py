@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium.cli.coding import Coding
 from harmonium.data.column import Column
-from harmonium.data.sheet import Cells
+from harmonium.data.sheet import Cells, of_whole_numbers
 
 
 def states_given(coding: Coding, given: Sequence[str], rows: int) -> Tensor | None:
@@ -50,6 +50,8 @@ def _cell(column: Column, text: str) -> Cells:
         number = float(value)
     except ValueError:
         number = None
+    if number is not None and of_whole_numbers(column.dtype) and number % 1 != 0:
+        raise ValueError(f"expected a whole number in column {column.name!r}, received {text!r}")
     if number is not None and (not column.coding.values or number in column.coding.values):
         return Cells(column.name, np.array([number]), "float64")
     cell = np.empty(1, dtype=object)

@@ -15,7 +15,7 @@ from harmonium import _checks
 from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding, Place
 from harmonium.cli.output import check_target, show, working
-from harmonium.cli.rows_file import TABLES, write_rows
+from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.runs import load_machine
 from harmonium.data.codings import Labels
 from harmonium.data.sheet import TEXT, Cells, Sheet
@@ -94,11 +94,9 @@ def predict(
     cells = Cells(column, place.column.decode(best), place.column.dtype, place.column.categories)
     columns = [cells]
     if with_probabilities:
-        names = own.values if isinstance(own, Labels) else range(shown.shape[1])
-        whole = "int" in place.column.dtype.lower()
-        for i, name in enumerate(names):
-            title = f"{column}={int(name) if whole else name}"
-            columns.append(Cells(title, shown[:, i], "float64"))
+        possible = np.array(own.values if isinstance(own, Labels) else range(shown.shape[1]))
+        names = texts(Cells(column, possible, place.column.dtype))
+        columns += [Cells(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
     write_rows(out, Sheet(tuple(columns), TEXT), None, None)
     result: dict[str, Any] = {
         "machine": str(source),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harmonium.data._frames import frame_bytes
-from harmonium.data.sheet import Cells, Sheet, sheet_of
+from harmonium.data.sheet import Cells, Sheet, of_whole_numbers, sheet_of
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_panels
 
@@ -95,12 +95,14 @@ def _as_text(sheet: Sheet, delimiter: str) -> str:
     writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
     if all(isinstance(name, str) for name in header):
         writer.writerow(header)
-    writer.writerows(zip(*map(_texts, sheet.columns), strict=True))
+    writer.writerows(zip(*map(texts, sheet.columns), strict=True))
     return buffer.getvalue()
 
 
-def _texts(cells: Cells) -> list[str]:
+def texts(cells: Cells) -> list[str]:
     """The cells of a column, whole numbers without a point where the column's type is theirs."""
-    whole = "int" in cells.dtype.lower()
+    whole = cells.numeric and of_whole_numbers(cells.dtype)
     values = zip(cells.values.tolist(), cells.missing, strict=True)
-    return ["" if hole else str(round(value) if whole and cells.numeric else value) for value, hole in values]
+    return [
+        "" if hole else str(int(value) if whole and value.is_integer() else value) for value, hole in values
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet
+from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, of_whole_numbers
 
 
 def build(sheet: Sheet) -> Any:
@@ -46,15 +46,17 @@ def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
         values = pandas.Categorical(list(column.values), categories=known, ordered=column.ordered)
         return pandas.Series(values, index=index)
     series = pandas.Series(column.values, index=index)
-    if (column.missing.any() and dtype in _WITHOUT_MISSING) or ("int" in dtype.lower() and _broken(column)):
+    if (column.missing.any() and dtype in _WITHOUT_MISSING) or _broken(column):
         return series
     return series.astype(dtype)
 
 
 def _broken(column: Cells) -> bool:
-    """Whether there are numbers that are not whole: given, where the column knew whole ones alone."""
+    """Whether a column of whole numbers has others: they were given, and the column's type gives way."""
+    if not (column.numeric and of_whole_numbers(column.dtype)):
+        return False
     numbers = column.values[~column.missing]
-    return column.numeric and bool((np.round(numbers.astype(np.float64)) != numbers).any())
+    return bool((np.round(numbers) != numbers).any())
 
 
 def series_of(narwhals: Any, column: Cells, library: str) -> Any:
@@ -66,7 +68,7 @@ def series_of(narwhals: Any, column: Cells, library: str) -> Any:
     kind: Any = getattr(narwhals, name.replace("Uint", "UInt"), None)
     if column.categories is not None and all(isinstance(value, str) for value in column.categories):
         kind = narwhals.Enum(list(column.categories))
-    elif kind is narwhals.Object:
+    elif kind is narwhals.Object or _broken(column):
         kind = None
     whole = kind is not None and kind.is_integer()
     if whole:

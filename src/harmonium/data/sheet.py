@@ -16,6 +16,11 @@ NUMPY = "numpy"
 TEXT = "text"
 
 
+def of_whole_numbers(dtype: str) -> bool:
+    """Whether a column's type, as its own library calls it, is of whole numbers."""
+    return "int" in dtype.lower()
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """One column.

@@ -15,6 +15,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.data.codings import OneOf
 from harmonium.data.column import Column
+from harmonium.data.sheet import of_whole_numbers
 from harmonium.estimators._intake import Array
 
 
@@ -102,7 +103,7 @@ def classes_of(description: Any) -> Array:
     try:
         return classes.astype(column.dtype)
     except (TypeError, ValueError):  # what another library calls its type
-        return classes.astype(np.int64) if "int" in column.dtype.lower() else classes
+        return classes.astype(np.int64) if of_whole_numbers(column.dtype) else classes
 
 
 def _missing(value: Any) -> bool:
