@@ -45,7 +45,6 @@ HOST = {
         "test_products.py",
         "test_fast_products.py",
         "test_sparse_products.py",
-        "test_whole_products.py",
         "test_known_fields.py::test_data_meet_a_coupling_once",
     ),
     "writes files itself, of tensors whose memory nothing can read": (

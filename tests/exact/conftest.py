@@ -23,20 +23,10 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Takes bits for products of any size."""
-    yield from _always(monkeypatch, "torch,bits=1")
-
-
-@pytest.fixture
-def digits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Takes digits for products of any size."""
-    yield from _always(monkeypatch, "torch,digits=1")
-
-
-def _always(monkeypatch: pytest.MonkeyPatch, what: str) -> Iterator[None]:
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_AGAIN"):
         monkeypatch.setattr(products.factor, least, 1)
     before = products.made()
-    products.use(what)
+    products.use("torch,bits=1")
     yield
     products.use(before)

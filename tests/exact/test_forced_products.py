@@ -1,4 +1,4 @@
-"""What a factor of products has to do whichever way it multiplies."""
+"""What a factor of products has to do where bits multiply whatever they can."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from harmonium.products import Factor
 pytest.importorskip("numba")
 
 
-@pytest.fixture(params=["bits", "digits"], autouse=True)
-def always(request) -> None:
-    if request.param == "digits" and not products.digits.work():
-        pytest.skip("int8 products are not to be had on this processor")
-    request.getfixturevalue(f"{request.param}_always")
+@pytest.fixture(autouse=True)
+def always(bits_always) -> None:
+    pass
 
 
 def states(low: float, rows: int, width: int, generator: torch.Generator) -> torch.Tensor:

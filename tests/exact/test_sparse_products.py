@@ -6,8 +6,10 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium import products
+from harmonium.compiled import serving
 from harmonium.machine import hamiltonian as hamiltonian_module
-from harmonium.products import Factor, sparse
+from harmonium.products import Factor, RowProducts, sparse
 from harmonium.products.sparse import entries, sums_at, sums_of_rows
 
 from .graphs import _lattice, make
@@ -23,6 +25,35 @@ def test_products_with_a_known_matrix(share: float, dtype: torch.dtype) -> None:
     actual = Factor(y, sparse=True).times(x)
     assert actual.is_contiguous()
     torch.testing.assert_close(actual, x @ y)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_sums_of_the_rows_that_states_pick(monkeypatch, share: float, transposed: bool) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    before = products.made()
+    products.use("torch,sparse=1")
+    try:
+        generator = torch.Generator().manual_seed(6)
+        W = torch.randn(70, 45, generator=generator)
+        x = torch.randn(150, 45 if transposed else 70, generator=generator)
+        x[torch.rand(x.shape, generator=generator) >= share] = 0
+        truth = x.double() @ (W.t() if transposed else W).double()
+        actual = Factor(W).times(x, transposed)
+        assert actual.is_contiguous() and float((actual - truth).abs().max()) < 2e-5
+        assert torch.equal(Factor(W).times(x[30:], transposed), actual[30:])
+        y = torch.rand(150, 20, generator=generator)
+        sums = RowProducts(torch.zeros(x.shape[1], 20))
+        for weight in (1.0, -0.5):
+            sums.add(x, y, weight)
+        assert float((sums.total - 0.5 * x.double().t() @ y.double()).abs().max()) < 2e-5
+    finally:
+        products.use(before)
+
+
+def test_sums_over_no_rows_are_zero() -> None:
+    assert torch.equal(RowProducts(torch.ones(3, 2)).total, torch.zeros(3, 2))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -38,10 +38,10 @@ def test_the_environment_is_asked_first(monkeypatch) -> None:
     [
         "",
         "torch:64",
-        "torch,digits=0",
         "torch,bits=0",
         "mkl",
-        "onednn,digits=many",
+        "onednn,bits=many",
+        "torch,digits=64",
         "torch,sparse=2",
         "torch,fast=1",
     ],
@@ -50,6 +50,14 @@ def test_what_is_no_choice_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"products: expected torch or onednn, then perhaps ,bits=ROWS"):
         products.use(text)
     assert products.made() is None
+
+
+def test_the_choice_says_what_was_measured() -> None:
+    pytest.importorskip("numba")
+    measured = products.measure()
+    assert measured.possible
+    assert measured.gflops.keys() >= {"torch", "bits", "sparse"} and min(measured.gflops.values()) > 0
+    assert products.Choice.parse(str(measured)) == measured
 
 
 def test_a_choice_is_kept() -> None:
@@ -67,24 +75,22 @@ def train(run, updates: int, **more) -> hm.BoltzmannMachine:
 
 def test_a_resumed_run_multiplies_as_before(tmp_path) -> None:
     pytest.importorskip("numba")
-    if not products.digits.work():
-        pytest.skip("int8 products are not to be had on this processor")
-    products.use("torch,digits=64")
+    products.use("torch,bits=32")
     whole = train(tmp_path / "whole", 6)
     train(tmp_path / "cut", 3)
     products.use(None)
     resumed = train(tmp_path / "cut", 6, resume=True)
-    assert str(products.made()) == "torch,digits=64"
+    assert str(products.made()) == "torch,bits=32"
     assert torch.equal(resumed.couplings[0].weight, whole.couplings[0].weight)
 
 
 def test_a_resumed_run_says_when_it_cannot(tmp_path) -> None:
-    products.use("torch,digits=64" if products.digits.work() else "torch")
+    products.use("torch")
     train(tmp_path, 3)
     checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    checkpoint["products"] = "onednn,digits=4096"
+    checkpoint["products"] = "onednn,sparse=0.25"
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
     with pytest.warns(
-        UserWarning, match=r"onednn,digits=4096.*HARMONIUM_PRODUCTS=onednn,digits=4096 repeats it"
+        UserWarning, match=r"onednn,sparse=0.25.*HARMONIUM_PRODUCTS=onednn,sparse=0.25 repeats it"
     ):
         train(tmp_path, 6, resume=True)

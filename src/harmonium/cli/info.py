@@ -11,6 +11,7 @@ import torch
 from harmonium import products
 from harmonium.cli import options
 from harmonium.cli.output import show, working
+from harmonium.compiled.serving import COMPILED
 from harmonium.products.processor import processor
 
 _PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-learn", "h5py")
@@ -42,7 +43,6 @@ def info(as_json: options.Json = False, threads: options.Threads = None) -> None
 def _notes(made: products.Choice, measured: products.Choice) -> list[str]:
     ways = {
         f"states of two values are multiplied by their bits from {made.bits_from} rows on": made.bits_from,
-        f"products of states are split into digits from {made.digits_from} rows on": made.digits_from,
         f"states with at most {made.sparse:.0%} of their entries not 0 are summed row by row": made.sparse,
     }
     notes = ["; ".join(way for way, taken in ways.items() if taken) or "the library multiplies all states"]
@@ -50,7 +50,7 @@ def _notes(made: products.Choice, measured: products.Choice) -> list[str]:
         notes.append(f"{products.VARIABLE} says so; measured here: {measured}")
     else:
         notes.append(f"{products.VARIABLE}={made} makes it so without a measurement")
-    if "digits" not in measured.gflops:
+    if not COMPILED:
         notes.append("without numba (pip install 'harmonium[fast]') everything works, slower")
     return notes
 

@@ -116,15 +116,6 @@ def differences_pay(machine: Machine, like: Tensor, multiplications: int) -> boo
     return multiplications >= WORTHWHILE and single(like) and isinstance(machine.beta, float)
 
 
-def whole_numbers_pay(machine: Machine, like: Tensor, rows: int) -> bool:
-    """Whether signed sums of statistics of so many rows are made of int8 products, where these work."""
-    return (
-        machine.graph.is_chain
-        and rows * sum(J.numel() for J in machine.couplings) >= WORTHWHILE
-        and two_valued(like, [layer.two_values for layer in machine.layers])
-    )
-
-
 def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
     """Bias, gain and lower value of every unit of some layers, side by side."""
     rows = [bias.detach().numpy() for bias in biases]
@@ -177,13 +168,6 @@ def over_rows(name: str, rows: int, *arguments: Any) -> None:
     from harmonium.compiled import rows as functions  # needs numba, and compiles at its first call
 
     over(getattr(functions, name), rows, 16, *arguments)
-
-
-def over_tiles(name: str, shares: int, *arguments: Any) -> None:
-    """Runs a function of ``compiled.tiles`` over all shares, cut among torch's threads."""
-    from harmonium.compiled import tiles as functions
-
-    over(getattr(functions, name), shares, 4, *arguments)
 
 
 def over_bits(name: str, shares: int, *arguments: Any) -> None:

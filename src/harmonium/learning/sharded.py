@@ -130,10 +130,7 @@ class Sharded:
 
 
 def _flat(edge: int | None, sums: Statistics, centre: Sequence[Tensor]) -> Tensor:
-    """The products of an edge, and with those of the first all else, end to end.
-
-    They are multiplied here, so that one edge's are on their way to other processes while the next one's are.
-    """
+    """The products of an edge, and with those of the first all else, end to end."""
     tensors = [] if edge else [x for theta in sums.thetas for x in theta] + list(centre)
     if edge is not None:
         tensors.append(sums.products(edge))

@@ -53,7 +53,7 @@ class Statistics:
         return [self.products(edge) for edge in range(len(self._couplings))]
 
     def products(self, edge: int) -> Tensor:
-        """The sum of one edge; rows that still wait for others are multiplied now."""
+        """The sum of one edge."""
         return self._couplings[edge].total
 
     def add(

@@ -1,14 +1,12 @@
-"""Matrix products: which library multiplies, sums of a few rows, and products of whole numbers.
+"""Matrix products: which library multiplies, sums of a few rows, and sums that bits pick.
 
-States of most units are whole numbers. What multiplies those of two values can be summed beforehand, for all
-that six units can be (``bits``), what multiplies others split into whole digits and multiplied exactly
-(``digits``); matrices that are mostly zero are summed row by row (``sparse``); everything else is left to the
-faster of two libraries (``calibration``).
+States of most units have two values. What multiplies them can be summed beforehand, for all that six units
+can be (``bits``); matrices that are mostly zero are summed row by row (``sparse``); everything else is left
+to the faster of two libraries (``calibration``).
 """
 
 from harmonium.products.calibration import VARIABLE, Choice, agree, choice, made, measure, repeat, use
 from harmonium.products.changes import Changes
-from harmonium.products.digits import int8_product
 from harmonium.products.factor import Factor, RowProducts, pays
 from harmonium.products.precision import PRECISIONS, current, precision
 from harmonium.products.product import product
@@ -23,7 +21,6 @@ __all__ = [
     "agree",
     "choice",
     "current",
-    "int8_product",
     "made",
     "measure",
     "pays",

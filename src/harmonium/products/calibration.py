@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from math import floor, inf, log
+from math import floor, inf
 from time import get_clock_info, perf_counter, thread_time
 from typing import Final, cast, final
 
@@ -16,7 +16,7 @@ import torch
 
 from harmonium.compiled.serving import COMPILED
 from harmonium.distributed import Group
-from harmonium.products import bits, dense, digits, sparse
+from harmonium.products import bits, dense, sparse
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that says what to use and spares the measurement: "torch", "onednn,bits=64", ..."""
@@ -35,8 +35,6 @@ class Choice:
 
     Attributes:
         library: of products of real numbers: "torch" (what torch was built with) or "onednn".
-        digits_from: rows of states that have to meet a matrix for it to be worth splitting into digits; None:
-            never.
         bits_from: rows of states of two values from which on they are multiplied by their bits; None: never.
         sparse: share of nonzero entries of a state up to which the rows that it picks are summed; 0: never.
         gflops: what was measured on one thread, in 10⁹ multiplications and additions a second; empty where
@@ -44,16 +42,14 @@ class Choice:
     """
 
     library: str
-    digits_from: int | None = None
-    sparse: float = 0.0
     bits_from: int | None = None
+    sparse: float = 0.0
     gflops: dict[str, float] = field(default_factory=dict, compare=False)
 
     def __str__(self) -> str:
         bits = [] if self.bits_from is None else [f"bits={self.bits_from}"]
-        digits = [] if self.digits_from is None else [f"digits={self.digits_from}"]
         sparse = [f"sparse={self.sparse:g}"] if self.sparse else []
-        return ",".join([self.library, *bits, *digits, *sparse])
+        return ",".join([self.library, *bits, *sparse])
 
     @staticmethod
     def parse(text: str) -> Choice:
@@ -65,15 +61,14 @@ class Choice:
         library, *more = text.split(",")
         settings = {name: value for name, _, value in (each.partition("=") for each in more)}
         with suppress(ValueError):
-            rows = [int(settings.pop(name)) if name in settings else None for name in ("digits", "bits")]
-            made = Choice(library, rows[0], float(settings.pop("sparse", "0")), rows[1])
-            possible = all(each is None or each > 0 for each in rows) and 0 <= made.sparse <= 1
+            rows = int(settings.pop("bits")) if "bits" in settings else None
+            made = Choice(library, rows, float(settings.pop("sparse", "0")))
+            possible = (rows is None or rows > 0) and 0 <= made.sparse <= 1
             if library in dense.LIBRARIES and not settings and possible:
                 return made
         raise ValueError(
-            f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,bits=ROWS, ,digits=ROWS and "
-            f",sparse=SHARE (states of so many rows are multiplied by bits or in digits, those with so few "
-            f"nonzero entries by sums), "
+            f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,bits=ROWS and ,sparse=SHARE "
+            f"(states of so many rows are multiplied by bits, those with so few nonzero entries by sums), "
             f"received {text!r}"
         )
 
@@ -82,7 +77,6 @@ class Choice:
         """Whether this processor and these packages have it."""
         return (
             dense.works(self.library)
-            and (self.digits_from is None or digits.work())
             and (self.bits_from is None or bits.work())
             and (self.sparse == 0 or COMPILED)
         )
@@ -155,7 +149,7 @@ def _checked(what: Choice) -> Choice:
 
 
 def measure() -> Choice:
-    """Times the ways to a product, and what it costs to split a matrix into digits."""
+    """Times the ways to a product."""
     generator = torch.Generator().manual_seed(0)
     x = (torch.rand(_ROWS, _INNER, generator=generator, device="cpu") < 0.5).float()
     y = torch.randn(_INNER, _OUTER, generator=generator, device="cpu").float()
@@ -165,10 +159,6 @@ def measure() -> Choice:
         if dense.works(each):
             ways[each] = partial(dense.multiply, each, x, y)
             ways[f"{each}, statistics"] = partial(dense.multiply, each, x.t(), means)
-    if digits.work():
-        known, whole = digits.Digits(y, digits.EXACT), cast("digits.Whole", digits.whole_numbers(x))
-        ways["digits"] = lambda: known.times(whole)
-        ways["split"] = lambda: digits.Digits(y, digits.EXACT)
     if bits.work():
         fixed, states, half = bits.Fixed(y), bits.bits(x), bits.bits(x[: _ROWS // 2])
         ways["bits"] = partial(fixed.times, cast("bits.Bits", states))
@@ -178,28 +168,21 @@ def measure() -> Choice:
         ways["sparse"] = lambda: sparse.sums_of_rows(few, y)
     seconds = _best(ways)
     work = 2e-9 * x.numel() * _OUTER
-    amount = {name: 1.0 for name in seconds if name != "split"} | {"sparse": _SHARE, "bits, half": 0.5}
+    amount = dict.fromkeys(seconds, 1.0) | {"sparse": _SHARE, "bits, half": 0.5}
     library, there = "torch", [each for each in dense.LIBRARIES if each in seconds]
     both = {each: seconds[each] + seconds[f"{each}, statistics"] for each in there}
     if both.get("onednn", inf) < both["torch"] * _CLEAR:
         library = "onednn"
-    rows: dict[str, int] = {}
-    dense_seconds = seconds[library]
-    if seconds.get("bits", inf) * _CLEAR < min(dense_seconds, seconds.get("digits", inf)):
+    bits_from: int | None = None
+    if seconds.get("bits", inf) * _CLEAR < seconds[library]:
         # Tables that are worth their time by a third for 128 rows are worth it for 96 too.
-        rows["bits"] = 96 if seconds["bits, half"] < dense_seconds / 2 * 0.75 else _ROWS
-    # Statistics take two digits for these three: where states gain at all, an update gains clearly.
-    if seconds.get("digits", inf) < dense_seconds:
-        saved = (dense_seconds - seconds["digits"]) / _ROWS
-        # A power of four: the same every time. Fewer rows than a thousand lose between other work what they
-        # gain one after the other.
-        rows["digits"] = 4 ** max(round(log(seconds["split"] / saved, 4)), 5)
+        bits_from = 96 if seconds["bits, half"] < seconds[library] / 2 * 0.75 else _ROWS
     share = 0.0
     if "sparse" in seconds:
-        other = seconds["digits"] if rows.get("digits", inf) <= _ROWS else dense_seconds
-        share = min(floor(_STEPS * _SHARE * other / (seconds["sparse"] * _CLEAR)) / _STEPS, 1.0)
+        gain = seconds[library] / (seconds["sparse"] * _CLEAR)
+        share = min(floor(_STEPS * _SHARE * gain) / _STEPS, 1.0)
     gflops = {name: work * part / seconds[name] for name, part in amount.items() if name in seconds}
-    return Choice(library, rows.get("digits"), share, rows.get("bits"), gflops)
+    return Choice(library, bits_from, share, gflops)
 
 
 def _best(ways: dict[str, Callable[[], object]]) -> dict[str, float]:

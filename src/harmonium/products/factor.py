@@ -13,18 +13,14 @@ from harmonium.products import bits
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
-from harmonium.products.digits import EXACT, Digits, Whole, sum_over_rows, whole_numbers
 from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
 from harmonium.products.product import product
 from harmonium.products.sparse import SEEN, few, few_rows, sums_of_rows
-from harmonium.products.tiles import serves
 
 _AGAIN = 256  # rows from which on it is worth its time to write a matrix in another way
-_SEVERAL = 4  # times that states of an update are multiplied, beside their statistics
 _BESIDE_BITS = 0.5  # of the share of nonzero entries up to which sums of rows are faster than a library
 _NARROW = 32  # columns below which they are cheaper without tables
 _LITTLE = 48  # rows below which tables of sums are not filled
-_LOT = 1000  # rows from which on a product gains nothing from more of them
 
 
 @final
@@ -32,9 +28,8 @@ class Factor:
     """A matrix that many others are going to multiply, from either side.
 
     Where these are zero in most places the rows that they pick are summed. Where they have two values their
-    bits pick sums of its rows in fixed point. Where they are whole numbers, and digits are the faster way, it
-    is split into these as soon as enough rows have come to it or are likely to: as many again as come now.
-    What is made of it is made once for either side.
+    bits pick sums of its rows in fixed point, as soon as enough rows have come to it or are likely to: as
+    many again as come now. What is made of it is made once for either side.
 
     Args:
         y: (k, n).
@@ -69,22 +64,15 @@ class Factor:
             if states is not None:
                 fixed: bits.Fixed = self._made("fixed", transposed)
                 return fixed.times(states)
-        if expected >= (choice().digits_from or inf) and (by_bits or choice().bits_from is None):
-            whole = whole_numbers(x)
-            if whole is not None and serves(*y.shape):
-                digits: Digits = self._made("digits", transposed)
-                return digits.times(whole)
         return multiplied(choice().library, x, y)
 
     def _made(self, what: str, transposed: bool) -> Any:
-        """y or yᵀ with contiguous rows, in fixed point, in digits, or rounded: once for these values of y."""
+        """y or yᵀ with contiguous rows, in fixed point, or rounded: once for these values of y."""
         version = -1 if self._y.is_inference() else self._y._version
         known = self._kept.get((what, transposed))
         if known is None or known[0] != version:
-            if what == "digits":
-                made: Any = Digits(self._y, EXACT, transposed)
-            elif what in PRECISIONS:
-                made = rounded(what, self._y.detach())
+            if what in PRECISIONS:
+                made: Any = rounded(what, self._y.detach())
             else:
                 y = self._y.t() if transposed else self._y
                 made = bits.Fixed(y) if what == "fixed" else y.detach().contiguous()
@@ -115,8 +103,7 @@ class RowProducts:
     """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
 
     Where x is zero in most places the rows of y that it picks are summed, and where x or y has two values its
-    bits pick sums, which grow the total where it stands. Elsewhere, unless torch multiplies, small batches
-    wait for each other, and where x or y are whole numbers the other is split into ``MEANS`` digits.
+    bits pick sums, which grow the total where it stands, as torch's products do.
 
     Args:
         like: a tensor of the shape (k, n), type and device of the sum.
@@ -125,9 +112,6 @@ class RowProducts:
     def __init__(self, like: Tensor) -> None:
         self._like = like
         self._total: Tensor | None = None
-        self._way = ("real", 0)
-        self._waiting: tuple[Tensor, Tensor] | None = None  # room for rows of x and of y
-        self._rows = 0  # of it that are taken
 
     def add(self, x: Tensor, y: Tensor, weight: float | Tensor = 1.0) -> None:
         """Adds Σ_rows weight · x ⊗ y.
@@ -146,16 +130,10 @@ class RowProducts:
             return
         if self._add_by_bits(x, y, weight):
             return
-        if _SEVERAL * len(x) >= (choice().digits_from or inf):
-            for way, states, others in (("digits", x, y), ("swapped", y, x)):
-                whole = whole_numbers(states)
-                if whole is not None:
-                    self._wait((way, whole.zero), whole.entries[: whole.rows], others, weight)
-                    return
         if choice().library == "torch":
             self._add_at_once(x, y, weight)
         else:
-            self._wait(("real", 0), x, y, weight)
+            self.grow(product(x.t(), _weighted(y, weight)))
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""
@@ -182,7 +160,6 @@ class RowProducts:
     @property
     def total(self) -> Tensor:
         """The sum."""
-        self._flush()
         return torch.zeros_like(self._like) if self._total is None else self._total
 
     def _add_at_once(self, x: Tensor, y: Tensor, weight: float | Tensor) -> None:
@@ -196,40 +173,6 @@ class RowProducts:
         else:
             self._total.addmm_(x.t(), y, alpha=weight)
 
-    def _wait(self, way: tuple[str, int], x: Tensor, y: Tensor, weight: float | Tensor) -> None:
-        """Copies rows to where they wait for others, or multiplies them where they are many."""
-        end = self._rows + len(x)
-        if self._waiting is None or way != self._way or end > len(self._waiting[0]):
-            self._flush()
-            self._way = way
-            if len(x) >= _LOT:
-                self._multiply(x, _weighted(y, weight))
-                return
-            end, room = len(x), 2 * len(x)
-            if self._total is not None:  # more than two lots of rows have come
-                room = max(room, _LOT)
-            self._waiting = x.new_empty(room, x.shape[1]), y.new_empty(room, y.shape[1])
-        xs, ys = (rows[self._rows : end] for rows in self._waiting)
-        xs.copy_(x)
-        _weighted(y, weight, out=ys)
-        self._rows = end
 
-    def _flush(self) -> None:
-        if self._waiting is not None:
-            x, y = (rows[: self._rows] for rows in self._waiting)
-            self._waiting, self._rows = None, 0
-            self._multiply(x, y)
-
-    def _multiply(self, x: Tensor, y: Tensor) -> None:
-        way, zero = self._way
-        if way == "real":
-            self.grow(product(x.t(), y))
-        else:
-            term = sum_over_rows(Whole(x, zero, len(x)), y)
-            self.grow(term.t() if way == "swapped" else term)
-
-
-def _weighted(y: Tensor, weight: float | Tensor, out: Tensor | None = None) -> Tensor:
-    if isinstance(weight, Tensor):
-        weight = weight.to(y.dtype).unsqueeze(-1)
-    return torch.mul(y, weight, out=out)
+def _weighted(y: Tensor, weight: float | Tensor) -> Tensor:
+    return y * (weight.to(y.dtype).unsqueeze(-1) if isinstance(weight, Tensor) else weight)
