@@ -58,6 +58,7 @@ class Rows:
         self.in_memory = in_memory
         self.dtype = dtype
         self.missing = missing
+        self._seen = False  # whether all rows have been looked at, and will stay as they are
 
     @classmethod
     def of(
@@ -226,10 +227,11 @@ class Rows:
         for start in range(0, self._length, size):
             span = slice(start, min(start + size, self._length))
             yield self._checked(_checks.tensor(self._fetch(self._X, span), self._name, dtype), span)
+        self._seen |= self.in_memory and dtype is self.dtype
 
     def _checked(self, batch: Tensor, index: Index) -> Tensor:
         # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.
-        if math.isfinite(batch.sum().item()):
+        if self._seen or math.isfinite(batch.sum().item()):
             return batch
         wrong = (batch.isinf() if self.missing else ~torch.isfinite(batch)).nonzero()
         if len(wrong):
