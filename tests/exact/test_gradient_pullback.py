@@ -77,7 +77,7 @@ def test_sums_over_many_rows_keep_their_digits() -> None:
     sums = Statistics(machine.hamiltonian())
     for weight in (0.5 / len(x), torch.full((len(x),), 0.5 / len(x))):
         sums.add_terms(0, [x], weight)
-    assert ((sums.thetas[0][0] - x[0]) / x[0]).abs().max() < 1e-6  # row after row it would be 5e-4
+    assert ((sums.thetas[0][0] - x[0]) / x[0]).abs().max() < 5e-6  # row after row it would be 5e-4
 
 
 def test_inside_inference_mode_a_machine_from_outside_learns_and_one_from_inside_says_why():

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium.machine.hamiltonian import Hamiltonian
 from harmonium.products import RowProducts
+from harmonium.products.dense import sum_of_lots
 
 
 @final
@@ -107,7 +108,7 @@ class Statistics:
         """Adds Σ_rows weight · t_l, with a number or weights (batch,), and t_l in the order of ``thetas``."""
         for total, term in zip(self.thetas[layer], terms, strict=True):
             if isinstance(weight, Tensor):
-                total.add_((weight.to(term.dtype).unsqueeze(-1) * term).sum(0))
+                total.add_(sum_of_lots(weight.to(term.dtype).unsqueeze(-1), term)[0])
             else:
                 total.add_(term.sum(0), alpha=weight)
 

@@ -9,7 +9,7 @@ from harmonium.products.calibration import VARIABLE, Choice, agree, choice, made
 from harmonium.products.changes import Changes
 from harmonium.products.factor import Factor, RowProducts, pays
 from harmonium.products.precision import PRECISIONS, current, precision
-from harmonium.products.product import product
+from harmonium.products.product import int8_product, int8_works, product
 
 __all__ = [
     "PRECISIONS",
@@ -21,6 +21,8 @@ __all__ = [
     "agree",
     "choice",
     "current",
+    "int8_product",
+    "int8_works",
     "made",
     "measure",
     "pays",
