@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
-from harmonium.data import encoder_from_dict, read
+from harmonium.data import DataSet, encoder_from_dict, read
+from harmonium.data.sheet import differ_in_kind
 
 from .command_line import CommandLine
 
@@ -298,7 +300,8 @@ def test_numbers_are_matched_by_their_names(cli: CommandLine, tmp_path: Path) ->
     """Also where no table stands between file and machine."""
     random = np.random.default_rng(0)
     rows = [[f"{x:.3f}", f"{100 + y:.3f}"] for x, y in random.normal(size=(40, 2))]
-    cli.train(write(tmp_path / "whole.csv", rows, ["east", "north"]), tmp_path / "run")
+    whole = write(tmp_path / "whole.csv", rows, ["east", "north"])
+    cli.train(whole, tmp_path / "run", "--visible", "gaussian")
     turned = write(tmp_path / "turned.csv", [["99.464", "0.35"], ["", "0.5"]], ["north", "east"])
     cli.succeed("impute", tmp_path / "run", turned, "--out", tmp_path / "full.csv", "--sweeps", 5)
     header, first, second = rows_of(tmp_path / "full.csv")
@@ -308,6 +311,82 @@ def test_numbers_are_matched_by_their_names(cli: CommandLine, tmp_path: Path) ->
     assert "received none called 'north'" in cli.refuse(
         "impute", tmp_path / "run", other, "--out", tmp_path / "y.csv"
     )
+
+
+SURVEY = ["age", "visits", "trust", "member", "height"]
+
+
+def survey(path: Path, names: list[str] = SURVEY) -> Path:
+    """Numbers alone: few codes, 0 and 1, whole numbers, and others."""
+    random = np.random.default_rng(3)
+    whole = [random.integers(low, high, 80) for low, high in ((18, 90), (0, 30), (1, 6), (0, 2))]
+    height = np.round(random.normal(170, 5, 80), 2)
+    return write(path, [[*row] for row in zip(*whole, height, strict=True)], names)
+
+
+def test_numbers_with_names_are_a_table(cli: CommandLine, tmp_path: Path) -> None:
+    data, run = survey(tmp_path / "survey.csv"), tmp_path / "run"
+    found = {row["column"]: row["kind"] for row in cli.succeed("data", data, "--json").json["table"]}
+    kinds = ["gaussian", "gaussian", "categorical", "bernoulli", "gaussian"]
+    assert found == dict(zip(SURVEY, kinds, strict=True))
+    layers = cli.train(data, run)["layers"]
+    assert layers[:3] == ["Gaussian(3)", "Categorical(1, 5)", "Bernoulli(1)"]
+    cli.succeed("sample", run, "--number", 5, "--out", tmp_path / "rows.csv")
+    names, *rows = rows_of(tmp_path / "rows.csv")
+    assert names == SURVEY
+    assert all(cell.lstrip("-").isdecimal() for row in rows for cell in row[:4])
+    assert all(row[2] in "12345" and row[3] in "01" for row in rows)
+    assert any("." in row[4] for row in rows)
+    frame = hm.RBM.load(run).sample(3)
+    assert [str(dtype) for dtype in frame.dtypes] == ["int64"] * 4 + ["float64"]
+
+
+@pytest.mark.parametrize("part", ["whole numbers", "all"])
+def test_a_run_from_when_they_were_none_is_resumed(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """As 0.1.0 encoded them: whole numbers and real ones alike, unless some columns were 0 and 1."""
+    data, run = survey(tmp_path / "survey.csv"), tmp_path / "run"
+    if part == "whole numbers":
+        header, *rows = rows_of(data)
+        write(data, [row[:3] for row in rows], header[:3])
+    with monkeypatch.context() as before:
+        before.setattr(DataSet, "tabular", property(lambda found: differ_in_kind(found.samples)))
+        old = cli.train(data, run, "--schedule", "constant")["layers"]
+    settings = ("--hidden", 5, "--updates", 30, "--threads", 1, "--schedule", "constant", "--json")
+    resumed = cli.succeed("train", data, run, "--resume", *settings).json
+    assert resumed["layers"] == old and resumed["updates"] == 30
+    assert old[0] == "Gaussian(3)" and len(old) == (4 if part == "all" else 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "cell", "expected"),
+    [
+        (["a", "b"], "3", True),
+        (["a", "b"], "0.5", True),
+        (["a", "b"], "1", False),
+        (["a", "a"], "3", False),
+        ([f"pixel{i}" for i in range(16)], "3", False),
+        ([f"{i}x{i}" for i in range(16)], "0.5", False),
+        ([f"q{i}" for i in range(15)], "3", True),
+        ([f"q{i}" for i in range(16)] + ["age"], "3", True),
+    ],
+)
+def test_which_numbers_are_a_table(tmp_path: Path, names: list[str], cell: str, expected: bool) -> None:
+    """Not those of one kind: cells that are 0 and 1 alone, and pictures, whose columns are numbered."""
+    rows = [["0"] * len(names)] * 70 + [[cell] * len(names), ["1"] * len(names)]
+    found = read(write(tmp_path / "data.csv", rows, names))
+    assert found.tabular is expected
+    assert found.types[names[0]].dtype == ("float64" if "." in cell else "int64")
+    without = replace(found, names=None, types=None)
+    assert not without.tabular and not replace(found, image_shape=(1, len(names))).tabular
+
+
+@pytest.mark.parametrize("cell", ["1.0", "1e3", ".5", "nan", " -7 ", "+4"])
+def test_a_column_is_of_whole_numbers_if_it_is_written_so(tmp_path: Path, cell: str) -> None:
+    found = read(write(tmp_path / "data.csv", [["3", "2.5"], [cell, "1"], ["12", "0"]], ["a", "b"]))
+    whole = cell.strip().lstrip("+-").isdecimal() or cell == "nan"
+    assert [kind.dtype for kind in found.types.values()] == ["int64" if whole else "float64", "float64"]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 2, 0, 3, 1)], ids=["as trained", "another"])

@@ -48,6 +48,7 @@ class Beginning:
         binarise: str,
         initial_std: float | None,
         seed: int,
+        tabular: bool = True,
     ) -> Beginning:
         """A machine that has learned nothing.
 
@@ -61,13 +62,14 @@ class Beginning:
             binarise: what is done to grey levels.
             initial_std: of the first couplings; None: what suits the units.
             seed: of the first parameters and of what ``binarise`` draws.
+            tabular: see ``fit_encoding``.
 
         Raises:
             ValueError: data that do not suit the rest; the message names them.
         """
         dataset = read(data, labels_apart=label is None)
         rest, labels = (dataset, None) if label is None else split_label(dataset, label)
-        visible_layers, encoder, X = fit_encoding(rest, visible, binarise, seed, kinds, unknown)
+        visible_layers, encoder, X = fit_encoding(rest, visible, binarise, seed, kinds, unknown, tabular)
         width = sum(layer.width for layer in visible_layers)
         metadata: dict[str, Any] = {"encoder": encoder.to_dict(), "data": _description(dataset, data)}
         if labels is not None:

@@ -68,7 +68,7 @@ def data(
 
 
 def _describe(dataset: DataSet) -> dict[str, Any]:
-    if dataset.samples.dtype.kind == "O":
+    if dataset.tabular:
         return _describe_table(dataset)
     rows = Rows.of(dataset.samples, dtype=torch.float64)
     low, high, binary = float("inf"), -float("inf"), True
@@ -92,7 +92,7 @@ def _describe(dataset: DataSet) -> dict[str, Any]:
 
 
 def _describe_table(dataset: DataSet) -> dict[str, Any]:
-    """What would be made of a table with text or empty cells."""
+    """What would be made of a table."""
     sheet = dataset.sheet()
     kinds = Table.fit(sheet).kinds.values()  # in the order of the table
     return {

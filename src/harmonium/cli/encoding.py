@@ -25,7 +25,7 @@ from harmonium.data import (
     encoder_from_dict,
 )
 from harmonium.data._arrays import is_sparse
-from harmonium.data.sheet import Sheet, differ_in_kind
+from harmonium.data.sheet import Sheet
 from harmonium.layers import Layer
 from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, visible_for, visible_layers
 
@@ -39,11 +39,13 @@ def fit_encoding(
     seed: int,
     kinds: Mapping[str, Any] | None = None,
     unknown: str = "error",
+    tabular: bool = True,
 ) -> tuple[list[Layer], Encoder, Any]:
     """Visible layers for data, the encoder that makes their states, and the encoded data.
 
-    A table stands between the two where the data have text, missing cells or columns that differ in kind, or
-    the kinds of some are given.
+    A table stands between the two where the data are one (``DataSet.tabular``) and neither units of one kind
+    nor grey levels are asked for, and where they have text or missing cells or the kinds of some columns are
+    given.
 
     Args:
         dataset: what to learn from.
@@ -52,6 +54,7 @@ def fit_encoding(
         seed: of the draws of ``binarise="sample"``.
         kinds: of some columns, by name, for ``Table.fit``.
         unknown: see ``Table``.
+        tabular: whether numbers alone may be one.
 
     Raises:
         ValueError: data that do not suit the two; the message names the data.
@@ -59,7 +62,8 @@ def fit_encoding(
     _checks.one_of(binarise, "binarise", BINARISE)
     _checks.one_of(visible, "visible", VISIBLE_KINDS)
     with naming(dataset.name):
-        if kinds or _is_table(dataset, visible):
+        plain = visible == "auto" and binarise == "none"
+        if kinds or dataset.mixed or (plain and tabular and dataset.tabular):
             if binarise != "none":
                 raise ValueError(f"binarise: expected none for a table, received {binarise}")
             sheet = dataset.sheet()
@@ -116,15 +120,6 @@ def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
         if sides and isinstance(source, (str, type(None))):
             return source, tuple(shape)
     raise ValueError("RUN: its machine's metadata are damaged, expected data with source and image_shape")
-
-
-def _is_table(dataset: DataSet, visible: str) -> bool:
-    samples = dataset.samples
-    if not isinstance(samples, np.ndarray) or samples.dtype.kind not in "Of":
-        return False
-    return samples.dtype.kind == "O" or (
-        visible == "auto" and dataset.image_shape is None and differ_in_kind(samples)
-    )
 
 
 def _by_column(kinds: Mapping[str, Any], sheet: Sheet) -> dict[Any, Any]:

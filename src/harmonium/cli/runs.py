@@ -12,6 +12,7 @@ import torch
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
 from harmonium.cli.run_file import NAME as RUN_FILE
+from harmonium.data import Table
 from harmonium.machine import BoltzmannMachine, load, rebuilt
 from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, replace_file
 from harmonium.training import Update
@@ -85,6 +86,17 @@ def describe(machine: BoltzmannMachine) -> dict[str, Any]:
     content = {**machine.config(), "metadata": machine.metadata}
     description: dict[str, Any] = json.loads(json.dumps(content))
     return description
+
+
+def without_table(run_dir: Path) -> bool:
+    """Whether there is a run between which and its data no table stands.
+
+    Raises:
+        ValueError: ``machine.json`` is damaged.
+    """
+    path = run_dir / DESCRIPTION
+    encoder = _read(path)["metadata"].get("encoder") if path.exists() else None
+    return isinstance(encoder, dict) and encoder.get("kind") != Table.__name__
 
 
 def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:

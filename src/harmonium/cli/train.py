@@ -128,8 +128,9 @@ def train(
     with working("reading the data"):
         if from_run is None:
             cells = options.unknown_of(unknown) or "error"
+            tabular = not (resume and runs.without_table(run_dir))
             beginning = Beginning.new(
-                data, upper, label, columns, cells, visible, binarise, initial_std, seed
+                data, upper, label, columns, cells, visible, binarise, initial_std, seed, tabular
             )
         else:
             beginning = Beginning.trained(from_run, data, options.unknown_of(unknown))

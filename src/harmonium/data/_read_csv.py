@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from harmonium import _checks
+from harmonium.data.dataset import ColumnType
 
 _MISSING = ("", "na", "n/a", "<na>", "nan", "null")
 _INFINITIES = ("inf", "infinity")
@@ -24,8 +25,11 @@ _REMEDIES = {
 }
 
 
-def read_csv(path: Path, delimiter: str = ",") -> tuple[Any, None, tuple[str, ...] | None]:
-    """Samples, no labels, and names of columns.
+Parts = tuple[Any, None, tuple[str, ...] | None, dict[str, ColumnType] | None]
+
+
+def read_csv(path: Path, delimiter: str = ",") -> Parts:
+    """Samples, no labels, names of columns, and the types of those that are numbers alone.
 
     The first line is a header where none of its cells is a number. Empty lines are passed over. Samples are
     float64 where every cell is a number, else objects: numbers, text, and None in empty cells and those that
@@ -55,13 +59,15 @@ def _other_separator(path: Path, delimiter: str) -> str | None:
     return None
 
 
-def _read(path: Path, delimiter: str) -> tuple[Any, None, tuple[str, ...] | None]:
+def _read(path: Path, delimiter: str) -> Parts:
     numbers, table, width, header = array("d"), False, 0, None
+    whole: list[int] = []  # columns in which every cell so far is a whole number, or missing
     for line, cells in _lines(path, delimiter):
         if not width:
             width = len(cells)
             if not any(map(_looks_like_a_number, cells)):
                 header = [cell.strip() for cell in cells]
+                whole = [*range(width)]
                 continue
             if width > 2 and cells == [str(i) for i in range(width)]:
                 _checks.warn(
@@ -75,12 +81,19 @@ def _read(path: Path, delimiter: str) -> tuple[Any, None, tuple[str, ...] | None
                 numbers.extend(_numbers(cells))
             except ValueError:
                 table = True
+            if whole and not "".join(cells).isdecimal():
+                whole = [j for j in whole if cells[j].isdecimal() or _is_whole(cells[j])]
+    types = None
     if table:
         samples = _table(path, delimiter, width, header is not None)
         header = header or [f"column {j + 1}" for j in range(width)]
     else:
         samples = np.array(numbers, dtype=np.float64).reshape(-1, max(width, 1))
-    return samples, None, tuple(header or ()) or None
+        dtypes = ("int64" if j in whole else "float64" for j in range(width))
+        types = {
+            name: ColumnType(dtype, None, False) for name, dtype in zip(header or (), dtypes, strict=False)
+        }
+    return samples, None, tuple(header or ()) or None, types
 
 
 def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -141,6 +154,11 @@ def _numbers(cells: list[str]) -> list[float]:
         if any(math.isinf(x) and word not in _INFINITIES for x, word in zip(numbers, words, strict=True)):
             raise ValueError
     return numbers
+
+
+def _is_whole(cell: str) -> bool:
+    cell = cell.strip()
+    return cell.lstrip("+-").isdecimal() or cell.lower() in _MISSING
 
 
 def _is_number(cell: str) -> bool:

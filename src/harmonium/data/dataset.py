@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,12 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harmonium.data._arrays import Array, is_sparse, refuse_where
-from harmonium.data.sheet import TEXT, Cells, Sheet, sheet_of
+from harmonium.data.sheet import TEXT, Cells, Sheet, differ_in_kind, sheet_of
 
 LABELS = ("label", "labels")
 """Names of columns that are labels."""
 
 _WHOLE = 2**53  # below it every whole number is a float64 of its own
+_PIXELS = 16  # columns that may be a picture
+_LOOKED_AT = 64  # rows that tell that most data have more than two values
+_PAIRS = ({0.0, 1.0}, {-1.0, 1.0})
 
 
 class ColumnType(NamedTuple):
@@ -91,6 +95,28 @@ class DataSet:
                 refuse_where(~np.isfinite(labels), labels, "finite numbers", "labels")
         return cls(samples, labels, image_shape, name, names, types)
 
+    @property
+    def mixed(self) -> bool:
+        """Whether there is text or are empty cells."""
+        return bool(self.samples.dtype.kind == "O")
+
+    @property
+    def tabular(self) -> bool:
+        """Whether every column has a kind of its own, as in a data frame.
+
+        So it is with text or empty cells, with names of columns, and where some columns hold 0 and 1 and
+        others numbers that are not whole. Not so where all cells are 0 and 1, or -1 and 1, nor for pictures:
+        arrays of images, and columns, 16 or more, whose names differ by their numbers alone.
+        """
+        samples = self.samples
+        if self.mixed or not isinstance(samples, np.ndarray) or self.image_shape is not None:
+            return self.mixed
+        if self.names is None or _numbered(self.names):
+            return samples.dtype.kind == "f" and differ_in_kind(samples)
+        ends = set(np.unique(samples[:_LOOKED_AT]).tolist())
+        alike = any(ends <= pair and bool(np.isin(samples, [*pair]).all()) for pair in _PAIRS)
+        return not alike and len(set(self.names)) == len(self.names)
+
     def sheet(self) -> Sheet:
         """The columns of cells, by name where they have names.
 
@@ -143,6 +169,11 @@ class DataSet:
         if self.types is not None:
             return replace(cells, name=name, **self.types[name]._asdict())
         return replace(cells, name=name, dtype=_dtype(cells, values))
+
+
+def _numbered(names: tuple[str, ...]) -> bool:
+    """Whether columns are as many as a picture's pixels, and called alike but for their numbers."""
+    return len(names) >= _PIXELS and len({re.sub(r"\d+", "0", name) for name in names}) == 1
 
 
 def _dtype(cells: Cells, values: Array) -> str:
