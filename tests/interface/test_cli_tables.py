@@ -382,6 +382,11 @@ def test_which_numbers_are_a_table(tmp_path: Path, names: list[str], cell: str, 
     assert not without.tabular and not replace(found, image_shape=(1, len(names))).tabular
 
 
+def test_infinity_is_refused_by_the_name_of_its_column(cli: CommandLine, tmp_path: Path) -> None:
+    data = write(tmp_path / "data.csv", [["1", "2.5"], ["2", "inf"]], ["near", "far"])
+    assert "in column 'far', received infinity at row 1" in cli.refuse("train", data, tmp_path / "run")
+
+
 @pytest.mark.parametrize("cell", ["1.0", "1e3", ".5", "nan", " -7 ", "+4"])
 def test_a_column_is_of_whole_numbers_if_it_is_written_so(tmp_path: Path, cell: str) -> None:
     found = read(write(tmp_path / "data.csv", [["3", "2.5"], [cell, "1"], ["12", "0"]], ["a", "b"]))

@@ -124,11 +124,11 @@ class DataSet:
             TypeError, ValueError: as ``harmonium.data.sheet.sheet_of``.
         """
         dense = self.samples.toarray() if is_sparse(self.samples) else np.asarray(self.samples[()])
-        sheet = sheet_of(dense)
+        sheet = sheet_of(dense, self.names)
         if self.names is None:
             return sheet
-        columns = zip(self.names, sheet.columns, dense.T, strict=True)
-        return Sheet(tuple(self._typed(name, cells, own) for name, cells, own in columns), TEXT)
+        columns = zip(sheet.columns, dense.T, strict=True)
+        return Sheet(tuple(self._typed(cells, own) for cells, own in columns), TEXT)
 
     def without(self, name: str) -> DataSet:
         """The other columns.
@@ -165,10 +165,10 @@ class DataSet:
         rest = self.without(found[0])
         return DataSet.of(rest.samples, labels, self.name, rest.names, self.types)
 
-    def _typed(self, name: str, cells: Cells, values: Array) -> Cells:
+    def _typed(self, cells: Cells, values: Array) -> Cells:
         if self.types is not None:
-            return replace(cells, name=name, **self.types[name]._asdict())
-        return replace(cells, name=name, dtype=_dtype(cells, values))
+            return replace(cells, **self.types[str(cells.name)]._asdict())
+        return replace(cells, dtype=_dtype(cells, values))
 
 
 def _numbered(names: tuple[str, ...]) -> bool:

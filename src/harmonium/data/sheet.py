@@ -142,10 +142,14 @@ def _is_frame(X: object) -> bool:
     )
 
 
-def sheet_of(X: Any) -> Sheet:
+def sheet_of(X: Any, names: Sequence[Hashable] | None = None) -> Sheet:
     """The cells of a data frame (pandas, polars and whatever narwhals knows) or of an array (rows, columns).
 
     None, NaN, pandas.NA, NaT and empty text are missing. Of an array of text, columns of numbers are numbers.
+
+    Args:
+        X: the table.
+        names: of the columns of an array; None: their numbers.
 
     Raises:
         TypeError: something else, or cells that are neither numbers, text nor booleans.
@@ -162,12 +166,14 @@ def sheet_of(X: Any) -> Sheet:
             f"X: expected two dimensions (rows, columns), received shape {X.shape}; reshape your data, "
             "X.reshape(-1, 1) for one column"
         )
+    own = range(X.shape[1]) if names is None else names
     if X.dtype.kind in "biuf":
-        return Sheet(tuple(_number(j, X[:, j], str(X.dtype)) for j in range(X.shape[1])))
+        return Sheet(tuple(_number(name, X[:, j], str(X.dtype)) for j, name in enumerate(own)))
     if X.dtype.kind not in "OUT":
         raise TypeError(f"X: expected numbers, text or objects, received dtype {X.dtype}")
     text = X.dtype.kind != "O"
-    return Sheet(tuple(cells_of(j, X[:, j].tolist(), str(X.dtype), parse=text) for j in range(X.shape[1])))
+    dtype = str(X.dtype)
+    return Sheet(tuple(cells_of(name, X[:, j].tolist(), dtype, parse=text) for j, name in enumerate(own)))
 
 
 def _from_frame(X: Any) -> Sheet:
