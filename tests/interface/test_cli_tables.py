@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,6 @@ from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
 from harmonium.data import DataSet, encoder_from_dict, read
-from harmonium.data.sheet import differ_in_kind
 
 from .command_line import CommandLine
 
@@ -341,22 +341,42 @@ def test_numbers_with_names_are_a_table(cli: CommandLine, tmp_path: Path) -> Non
     assert [str(dtype) for dtype in frame.dtypes] == ["int64"] * 4 + ["float64"]
 
 
-@pytest.mark.parametrize("part", ["whole numbers", "all"])
+@pytest.mark.parametrize(
+    ("columns", "options", "layers"),
+    [
+        (3, [], ["Gaussian(3)"]),
+        (5, [], ["Gaussian(3)", "Categorical(1, 5)", "Bernoulli(1)"]),
+        (3, ["--label", "trust"], ["Gaussian(2)", "Categorical(1, 5)"]),
+        (3, ["--kinds", "kinds.toml"], ["Gaussian(2)", "Categorical(1, 5)"]),
+    ],
+)
 def test_a_run_from_when_they_were_none_is_resumed(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+    cli: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+    options: list[str],
+    layers: list[str],
 ) -> None:
-    """As 0.1.0 encoded them: whole numbers and real ones alike, unless some columns were 0 and 1."""
-    data, run = survey(tmp_path / "survey.csv"), tmp_path / "run"
-    if part == "whole numbers":
-        header, *rows = rows_of(data)
-        write(data, [row[:3] for row in rows], header[:3])
+    """Once names made no table of numbers, and files did not tell which of them were whole."""
+    monkeypatch.chdir(tmp_path)
+    header, *rows = rows_of(survey(tmp_path / "data.csv"))
+    data = write(tmp_path / "data.csv", [row[:columns] for row in rows], header[:columns])
+    (tmp_path / "kinds.toml").write_text('trust = "categorical"')
+    settings = ("data.csv", "run", *options, "--hidden", 5, "--threads", 1, "--schedule", "constant")
     with monkeypatch.context() as before:
-        before.setattr(DataSet, "tabular", property(lambda found: differ_in_kind(found.samples)))
-        old = cli.train(data, run, "--schedule", "constant")["layers"]
-    settings = ("--hidden", 5, "--updates", 30, "--threads", 1, "--schedule", "constant", "--json")
-    resumed = cli.succeed("train", data, run, "--resume", *settings).json
-    assert resumed["layers"] == old and resumed["updates"] == 30
-    assert old[0] == "Gaussian(3)" and len(old) == (4 if part == "all" else 2)
+        before.setattr(DataSet, "tabular", DataSet.mixed)
+        before.setattr(
+            "harmonium.cli.beginning.read", lambda *of, **how: replace(read(*of, **how), types=None)
+        )
+        assert cli.succeed("train", *settings, "--updates", 20, "--json").json["layers"][:-1] == layers
+    old = json.loads((tmp_path / "run" / "machine.json").read_text())
+    resumed = cli.succeed("train", *settings, "--updates", 30, "--resume", "--json").json
+    assert resumed["layers"][:-1] == layers and resumed["updates"] == 30
+    assert json.loads((tmp_path / "run" / "machine.json").read_text())["metadata"] == old["metadata"]
+    assert cli.train(data, tmp_path / "new", *options)["layers"][:-1] == (
+        ["Gaussian(2)", "Categorical(1, 5)"] if columns == 3 else layers
+    )
 
 
 @pytest.mark.parametrize(
@@ -367,19 +387,59 @@ def test_a_run_from_when_they_were_none_is_resumed(
         (["a", "b"], "1", False),
         (["a", "a"], "3", False),
         ([f"pixel{i}" for i in range(16)], "3", False),
-        ([f"{i}x{i}" for i in range(16)], "0.5", False),
-        ([f"q{i}" for i in range(15)], "3", True),
-        ([f"q{i}" for i in range(16)] + ["age"], "3", True),
+        ([f"{i}x{i}" for i in range(16)] + ["digit"], "0.5", False),
+        ([f"q{i}" for i in range(15)] + ["age"], "3", True),
     ],
 )
 def test_which_numbers_are_a_table(tmp_path: Path, names: list[str], cell: str, expected: bool) -> None:
     """Not those of one kind: cells that are 0 and 1 alone, and pictures, whose columns are numbered."""
     rows = [["0"] * len(names)] * 70 + [[cell] * len(names), ["1"] * len(names)]
     found = read(write(tmp_path / "data.csv", rows, names))
-    assert found.tabular is expected
+    assert found.tabular is expected and not found.mixed
     assert found.types[names[0]].dtype == ("float64" if "." in cell else "int64")
     without = replace(found, names=None, types=None)
     assert not without.tabular and not replace(found, image_shape=(1, len(names))).tabular
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["a", "a"], [f"pixel{i}" for i in range(16)]], ids=str)
+def test_columns_that_differ_in_kind_are_one_whatever_their_names(
+    cli: CommandLine, tmp_path: Path, names: list[str]
+) -> None:
+    rows = [[["0.5", "1.5"][i % 2]] + [str(i % 2)] * (len(names) - 1) for i in range(40)]
+    data = write(tmp_path / "data.csv", rows, names)
+    assert read(data).mixed and read(data).tabular
+    refused = cli.refuse("train", data, tmp_path / "run", "--binarise", "threshold")
+    assert "binarise: expected none for a table" in refused
+
+
+@pytest.mark.parametrize("binarise", ["threshold", "sample"])
+def test_grey_levels_with_names_are_none_where_they_are_asked_for(
+    cli: CommandLine, tmp_path: Path, binarise: str
+) -> None:
+    random = np.random.default_rng(0)
+    data = write(tmp_path / "data.csv", random.random((40, 3)).round(3).tolist(), ["a", "b", "c"])
+    assert cli.train(data, tmp_path / "run", "--binarise", binarise)["layers"][0] == "Bernoulli(3)"
+
+
+def test_noise_in_a_table_of_real_columns_is_taken_out(cli: CommandLine, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal([5, 300], [0.1, 20], (60, 2)).round(3)
+    data = write(tmp_path / "data.csv", rows.tolist(), ["near", "far"])
+    cli.train(data, tmp_path / "run")
+    cli.train(data, tmp_path / "plain", "--visible", "gaussian")
+    for run in ("run", "plain"):
+        cli.succeed(
+            "denoise", tmp_path / run, data, "--noise-deviation", 0.5, "--out", tmp_path / f"{run}.npy"
+        )
+    clean, other = (np.load(tmp_path / f"{run}.npy") for run in ("run", "plain"))
+    np.testing.assert_allclose(clean, other, rtol=1e-5)
+    assert abs(clean[:, 0] - rows[:, 0]).max() > 0.02  # most of that column would be noise
+    np.testing.assert_allclose(clean[:, 1], rows[:, 1], atol=0.1)  # and next to nothing of the other
+    cli.train(survey(tmp_path / "survey.csv"), tmp_path / "mixed")
+    refused = cli.refuse(
+        "denoise", tmp_path / "mixed", tmp_path / "survey.csv", "--noise-deviation", 1, "--out", "x.npy"
+    )
+    assert "received a table of bernoulli, categorical, gaussian" in refused
 
 
 def test_infinity_is_refused_by_the_name_of_its_column(cli: CommandLine, tmp_path: Path) -> None:
@@ -387,10 +447,10 @@ def test_infinity_is_refused_by_the_name_of_its_column(cli: CommandLine, tmp_pat
     assert "in column 'far', received infinity at row 1" in cli.refuse("train", data, tmp_path / "run")
 
 
-@pytest.mark.parametrize("cell", ["1.0", "1e3", ".5", "nan", " -7 ", "+4"])
+@pytest.mark.parametrize("cell", ["1.0", "1e3", ".5", "nan", " -7 ", "+4", str(2**53)])
 def test_a_column_is_of_whole_numbers_if_it_is_written_so(tmp_path: Path, cell: str) -> None:
     found = read(write(tmp_path / "data.csv", [["3", "2.5"], [cell, "1"], ["12", "0"]], ["a", "b"]))
-    whole = cell.strip().lstrip("+-").isdecimal() or cell == "nan"
+    whole = cell in ("nan", " -7 ", "+4")
     assert [kind.dtype for kind in found.types.values()] == ["int64" if whole else "float64", "float64"]
 
 

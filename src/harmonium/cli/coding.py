@@ -254,7 +254,7 @@ class Coding:
         """Whether entries are missing, read a batch at a time."""
         if dataset.samples.dtype.kind not in "fO" or is_sparse(dataset.samples):
             return False
-        if dataset.mixed:
+        if dataset.samples.dtype.kind == "O":
             return bool(holes(dataset.samples).any())
         with naming(dataset.name):
             chunks = Rows.of(dataset.samples, self.machine.dtype, missing=True).chunks(_LOOKED_AT)
@@ -328,7 +328,7 @@ def numbers(dataset: DataSet) -> NDArray[Any]:
     Raises:
         ValueError: text among them.
     """
-    return dataset.sheet().numbers() if dataset.mixed else dense(dataset.samples)
+    return dataset.sheet().numbers() if dataset.samples.dtype.kind == "O" else dense(dataset.samples)
 
 
 def holes(X: NDArray[Any]) -> NDArray[np.bool_]:

@@ -68,7 +68,7 @@ def data(
 
 
 def _describe(dataset: DataSet) -> dict[str, Any]:
-    if dataset.tabular:
+    if dataset.samples.dtype.kind == "O":
         return _describe_table(dataset)
     rows = Rows.of(dataset.samples, dtype=torch.float64)
     low, high, binary = float("inf"), -float("inf"), True
@@ -88,23 +88,29 @@ def _describe(dataset: DataSet) -> dict[str, Any]:
         "different_labels": labels,
         "in_memory": rows.in_memory,
         "sparse": is_sparse(dataset.samples),
+        **({"table": _columns(dataset)} if dataset.tabular else {}),
     }
 
 
 def _describe_table(dataset: DataSet) -> dict[str, Any]:
-    """What would be made of a table."""
-    sheet = dataset.sheet()
-    kinds = Table.fit(sheet).kinds.values()  # in the order of the table
+    """What is known of a table with text or empty cells."""
     return {
         "data": dataset.name,
-        "rows": len(sheet),
-        "columns": len(sheet.columns),
+        "rows": len(dataset.samples),
+        "columns": dataset.samples.shape[1],
         "different_labels": None if dataset.labels is None else len(np.unique(dataset.labels)),
-        "table": [
-            {"column": str(cells.name), "kind": kind, "missing": int(cells.missing.sum())}
-            for cells, kind in zip(sheet.columns, kinds, strict=True)
-        ],
+        "table": _columns(dataset),
     }
+
+
+def _columns(dataset: DataSet) -> list[dict[str, Any]]:
+    """What would be made of the columns of a table."""
+    sheet = dataset.sheet()
+    kinds = Table.fit(sheet).kinds.values()  # in the order of the table
+    return [
+        {"column": str(cells.name), "kind": kind, "missing": int(cells.missing.sum())}
+        for cells, kind in zip(sheet.columns, kinds, strict=True)
+    ]
 
 
 def _convert(dataset: DataSet, out: Path) -> None:

@@ -44,8 +44,7 @@ def fit_encoding(
     """Visible layers for data, the encoder that makes their states, and the encoded data.
 
     A table stands between the two where the data are one (``DataSet.tabular``) and neither units of one kind
-    nor grey levels are asked for, and where they have text or missing cells or the kinds of some columns are
-    given.
+    nor grey levels are asked for, where they have text or missing cells, and where kinds are given.
 
     Args:
         dataset: what to learn from.
@@ -54,7 +53,7 @@ def fit_encoding(
         seed: of the draws of ``binarise="sample"``.
         kinds: of some columns, by name, for ``Table.fit``.
         unknown: see ``Table``.
-        tabular: whether numbers alone may be one.
+        tabular: whether names make a table of numbers.
 
     Raises:
         ValueError: data that do not suit the two; the message names the data.
@@ -62,8 +61,9 @@ def fit_encoding(
     _checks.one_of(binarise, "binarise", BINARISE)
     _checks.one_of(visible, "visible", VISIBLE_KINDS)
     with naming(dataset.name):
-        plain = visible == "auto" and binarise == "none"
-        if kinds or dataset.mixed or (plain and tabular and dataset.tabular):
+        named = tabular and binarise == "none" and dataset.tabular
+        text = dataset.samples.dtype.kind == "O"
+        if kinds or text or (visible == "auto" and (named or dataset.mixed)):
             if binarise != "none":
                 raise ValueError(f"binarise: expected none for a table, received {binarise}")
             sheet = dataset.sheet()

@@ -100,7 +100,7 @@ def without_table(run_dir: Path) -> bool:
 
 
 def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
-    """Refuse to resume a run whose data were encoded otherwise.
+    """Refuse to resume a run whose data were encoded otherwise; the machine keeps the run's own encoding.
 
     Raises:
         ValueError: they were, or ``machine.json`` is damaged.
@@ -108,14 +108,30 @@ def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
     path = run_dir / DESCRIPTION
     if not path.exists():
         return
-    stored = _read(path)["metadata"]
+    stored, made = _read(path)["metadata"], describe(machine)["metadata"]
     for part in ("encoder", "label", "objective"):
-        if stored.get(part) != describe(machine)["metadata"].get(part):
+        if _untyped(stored.get(part)) != _untyped(made.get(part)):
             raise ValueError(
                 f"DATA: expected the encoding of the run to resume, {part} {stored.get(part)}, received "
                 f"{machine.metadata.get(part)}; give the same DATA and the same of --visible, --binarise, "
                 "--kinds, --unknown, --label and --objective"
             )
+        if part in stored:
+            machine.metadata[part] = stored[part]
+
+
+def _untyped(part: Any) -> Any:
+    """An encoder's or a label's description without what files call the types of columns of numbers.
+
+    A type says how cells are written; older versions did not know which are whole numbers.
+    """
+    if isinstance(part, dict):
+        return {
+            name: _untyped(value)
+            for name, value in part.items()
+            if name != "dtype" or value not in ("int64", "float64")
+        }
+    return [_untyped(each) for each in part] if isinstance(part, list) else part
 
 
 def load_machine(

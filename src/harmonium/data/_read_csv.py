@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data.dataset import ColumnType
+from harmonium.data.dataset import LONG, ColumnType
 
 _MISSING = ("", "na", "n/a", "<na>", "nan", "null")
 _INFINITIES = ("inf", "infinity")
@@ -89,7 +89,8 @@ def _read(path: Path, delimiter: str) -> Parts:
         header = header or [f"column {j + 1}" for j in range(width)]
     else:
         samples = np.array(numbers, dtype=np.float64).reshape(-1, max(width, 1))
-        dtypes = ("int64" if j in whole else "float64" for j in range(width))
+        short = np.fmax.reduce(np.abs(samples), initial=0.0) < LONG
+        dtypes = ("int64" if j in whole and short[j] else "float64" for j in range(width))
         types = {
             name: ColumnType(dtype, None, False) for name, dtype in zip(header or (), dtypes, strict=False)
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -16,7 +17,9 @@ from harmonium.data.sheet import TEXT, Cells, Sheet, differ_in_kind, sheet_of
 LABELS = ("label", "labels")
 """Names of columns that are labels."""
 
-_WHOLE = 2**53  # below it every whole number is a float64 of its own
+LONG = 2**53
+"""Below it every whole number is a float64 of its own."""
+
 _PIXELS = 16  # columns that may be a picture
 _LOOKED_AT = 64  # rows that tell that most data have more than two values
 _PAIRS = ({0.0, 1.0}, {-1.0, 1.0})
@@ -97,25 +100,21 @@ class DataSet:
 
     @property
     def mixed(self) -> bool:
-        """Whether there is text or are empty cells."""
-        return bool(self.samples.dtype.kind == "O")
+        """Whether columns differ in kind: there is text, or a column of 0 and 1 beside one of fractions."""
+        kind = self.samples.dtype.kind
+        plain = isinstance(self.samples, np.ndarray) and self.image_shape is None
+        return kind == "O" or (plain and kind == "f" and differ_in_kind(self.samples))
 
     @property
     def tabular(self) -> bool:
-        """Whether every column has a kind of its own, as in a data frame.
+        """Whether every column has a kind of its own, as in a data frame: they differ in kind, or have names.
 
-        So it is with text or empty cells, with names of columns, and where some columns hold 0 and 1 and
-        others numbers that are not whole. Not so where all cells are 0 and 1, or -1 and 1, nor for pictures:
-        arrays of images, and columns, 16 or more, whose names differ by their numbers alone.
+        Numbers of one kind have none, whatever their names: where all are 0 and 1, or -1 and 1, and pictures,
+        of which 16 columns or more are called alike but for their numbers.
         """
-        samples = self.samples
-        if self.mixed or not isinstance(samples, np.ndarray) or self.image_shape is not None:
-            return self.mixed
-        if self.names is None or _numbered(self.names):
-            return samples.dtype.kind == "f" and differ_in_kind(samples)
-        ends = set(np.unique(samples[:_LOOKED_AT]).tolist())
-        alike = any(ends <= pair and bool(np.isin(samples, [*pair]).all()) for pair in _PAIRS)
-        return not alike and len(set(self.names)) == len(self.names)
+        names = self.names or ()
+        named = bool(names) and len(set(names)) == len(names) and not _numbered(names)
+        return self.mixed or (named and self.image_shape is None and not _two_valued(self.samples))
 
     def sheet(self) -> Sheet:
         """The columns of cells, by name where they have names.
@@ -172,8 +171,15 @@ class DataSet:
 
 
 def _numbered(names: tuple[str, ...]) -> bool:
-    """Whether columns are as many as a picture's pixels, and called alike but for their numbers."""
-    return len(names) >= _PIXELS and len({re.sub(r"\d+", "0", name) for name in names}) == 1
+    """Whether as many columns as a picture has pixels are called alike but for their numbers."""
+    alike = Counter(re.sub(r"\d+", "0", name) for name in names)
+    return max(alike.values(), default=0) >= _PIXELS
+
+
+def _two_valued(X: Array) -> bool:
+    """Whether all numbers are 0 and 1, or all are -1 and 1."""
+    seen = set(np.unique(X[:_LOOKED_AT]).tolist())
+    return any(seen <= pair and bool(np.isin(X, [*pair]).all()) for pair in _PAIRS)
 
 
 def _dtype(cells: Cells, values: Array) -> str:
@@ -194,6 +200,6 @@ def _labels(labels: Any) -> Any:
     if labels.dtype.kind in "Ub":
         return labels
     labels = labels.astype(np.float64)
-    known = np.abs(labels) < _WHOLE  # not so for NaN
+    known = np.abs(labels) < LONG  # not so for NaN
     refuse_where(~known, labels, "numbers between -2**53 and 2**53", "labels")
     return labels.astype(np.int64) if (labels == np.round(labels)).all() else labels

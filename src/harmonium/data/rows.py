@@ -58,7 +58,6 @@ class Rows:
         self.in_memory = in_memory
         self.dtype = dtype
         self.missing = missing
-        self._seen = False  # whether all rows have been looked at, and will stay as they are
 
     @classmethod
     def of(
@@ -121,11 +120,12 @@ class Rows:
     def __len__(self) -> int:
         return self._length
 
-    def take(self, indices: Tensor) -> Tensor:
+    def take(self, indices: Tensor, *, checked: bool = False) -> Tensor:
         """The rows at ``indices``, in that order, repetitions included.
 
         Args:
             indices: (k,) int64, each in [0, len(self)).
+            checked: whether these rows were looked at before, and are not looked at for infinities again.
 
         Returns:
             (k, width) of ``dtype``, a fresh tensor.
@@ -147,7 +147,7 @@ class Rows:
                 f"received {positions.min()} to {positions.max()}"
             )
         batch = _checks.tensor(self._fetch(self._X, positions), self._name, self.dtype)
-        return self._checked(batch, positions)
+        return batch if checked else self._checked(batch, positions)
 
     def encoded(self, encoder: Encoder) -> Rows:
         """The same rows through an encoder, a batch at a time.
@@ -227,11 +227,10 @@ class Rows:
         for start in range(0, self._length, size):
             span = slice(start, min(start + size, self._length))
             yield self._checked(_checks.tensor(self._fetch(self._X, span), self._name, dtype), span)
-        self._seen |= self.in_memory and dtype is self.dtype
 
     def _checked(self, batch: Tensor, index: Index) -> Tensor:
         # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.
-        if self._seen or math.isfinite(batch.sum().item()):
+        if math.isfinite(batch.sum().item()):
             return batch
         wrong = (batch.isinf() if self.missing else ~torch.isfinite(batch)).nonzero()
         if len(wrong):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import inf, log
+from math import exp, inf, log
 from typing import final
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.data import Encoder, Identity, Standardise
+from harmonium.data import Encoder, Identity, Standardise, Table
 from harmonium.layers import Layer, Theta
 
 
@@ -137,8 +137,17 @@ def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
     _checks.real(deviation, "noise_deviation", 0.0)
     if isinstance(encoder, Identity):
         return deviation
-    if not isinstance(encoder, Standardise):
-        raise ValueError(f"noise_deviation: expected data that are at most standardised, received {encoder}")
-    if isinstance(encoder.scale, float) or deviation == 0:
-        return deviation / encoder.scale if isinstance(encoder.scale, float) else 0.0
-    return deviation / torch.tensor(encoder.scale, device="cpu")
+    scale: float | tuple[float, ...]
+    if isinstance(encoder, Table) and set(encoder.kinds.values()) == {"gaussian"}:
+        scale = tuple(exp(-slope) for slope in encoder.log_slopes(len(encoder.columns)))
+    elif isinstance(encoder, Standardise):
+        scale = encoder.scale
+    else:
+        kinds = isinstance(encoder, Table) and f"a table of {', '.join(sorted(set(encoder.kinds.values())))}"
+        raise ValueError(
+            "noise_deviation: expected data that are at most standardised, received "
+            f"{kinds or type(encoder).__name__}; units that are all Gaussian take any numbers"
+        )
+    if isinstance(scale, float) or deviation == 0:
+        return deviation / scale if isinstance(scale, float) else 0.0
+    return deviation / torch.tensor(scale, device="cpu")

@@ -105,7 +105,7 @@ class RowFeed(Feed):
 
     def _read(self, step: int) -> Batch:
         where = self._batches.indices(step)
-        return Batch(self._rows.take(where), self._batches.weights(where), where)
+        return Batch(self._rows.take(where, checked=self.checked), self._batches.weights(where), where)
 
     def updates(self, epochs: int) -> int:
         return self._batches.updates(epochs)
