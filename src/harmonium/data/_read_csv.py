@@ -83,18 +83,16 @@ def _read(path: Path, delimiter: str) -> Parts:
                 table = True
             if whole and not "".join(cells).isdecimal():
                 whole = [j for j in whole if cells[j].isdecimal() or _is_whole(cells[j])]
-    types = None
+    types: dict[str, ColumnType] = {}
     if table:
         samples = _table(path, delimiter, width, header is not None)
         header = header or [f"column {j + 1}" for j in range(width)]
     else:
         samples = np.array(numbers, dtype=np.float64).reshape(-1, max(width, 1))
-        short = np.fmax.reduce(np.abs(samples), initial=0.0) < LONG
-        dtypes = ("int64" if j in whole and short[j] else "float64" for j in range(width))
-        types = {
-            name: ColumnType(dtype, None, False) for name, dtype in zip(header or (), dtypes, strict=False)
-        }
-    return samples, None, tuple(header or ()) or None, types
+        short = np.fmax.reduce(np.abs(samples), initial=0.0) < LONG if whole else ()
+        for j, name in enumerate(header or ()):
+            types[name] = ColumnType("int64" if j in whole and short[j] else "float64", None, False)
+    return samples, None, tuple(header or ()) or None, types or None
 
 
 def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
