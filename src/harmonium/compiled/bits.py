@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from harmonium.compiled import LOT, PER_WORD, STEP, TABLES, UNITS, WIDTH
 from harmonium.compiled.noise import jit
 from harmonium.compiled.vectors import (
     HALF,
     TABLE,
-    TABLES,
-    UNITS,
-    WIDTH,
     add_entries,
     add_half,
     add_magnitudes,
@@ -22,14 +20,6 @@ from harmonium.compiled.vectors import (
     put_whole,
     room,
 )
-
-PER_WORD: Final = UNITS * TABLES
-"""Units of a word, one bit each, the first the lowest."""
-STEP: Final = UNITS * HALF
-"""Rows that half of the tables have, of which y has a multiple; no more than a float32 has bits."""
-assert STEP <= 24
-LOT: Final = 21 * PER_WORD
-"""Rows of y, 1008, that have a unit together, and of x, whose sums the second level of cache holds."""
 
 
 @jit
@@ -63,27 +53,28 @@ def bits_of_rows(first: int, last: int, x: Any, low: float, words: Any, wrong: A
 
 @jit
 def bits_of_columns(first: int, last: int, x: Any, low: float, words: Any, wrong: Any) -> None:
-    """As ``bits_of_rows``, of xᵀ: x is (k, m), and shares are of ``WIDTH`` of its columns."""
+    """As ``bits_of_rows``, of xᵀ: x is (k, m), and shares are words, of as many of its rows."""
     k, lower, one = x.shape[0], np.float32(low), np.float32(1)
-    begin, end = first * WIDTH, min(last * WIDTH, x.shape[1])
-    bits, off = np.empty(end - begin, np.float32), np.zeros(end - begin, np.float32)
-    words[:, begin:end] = 0
-    for start in range(0, k, STEP):  # so many bits a real number has
-        bits[:] = 0
-        bit = one / (one - lower)
-        for row in range(start, min(start + STEP, k)):
-            values = x[row, begin:end]
+    bits, off = np.empty(x.shape[1], np.float32), np.zeros(x.shape[1], np.float32)
+    for w in range(first, last):
+        own, end = words[w], min(PER_WORD * (w + 1), k)
+        own[:] = 0
+        for start in range(PER_WORD * w, end, STEP):  # so many bits a real number has
+            bits[:] = 0
+            bit = one / (one - lower)
+            for row in range(start, min(start + STEP, end)):
+                values = x[row]
+                for c in range(len(bits)):
+                    above = values[c] - lower
+                    bits[c] += above * bit
+                    off[c] += abs(above * (values[c] - one))
+                bit *= np.float32(2)
+            up = np.uint64(start - PER_WORD * w)
             for c in range(len(bits)):
-                above = values[c] - lower
-                bits[c] += above * bit
-                off[c] += abs(above * (values[c] - one))
-            bit *= np.float32(2)
+                own[c] |= np.uint64(bits[c]) << up
         if off.sum() != 0:
             wrong[0] = 1
             return
-        own, up = words[start // PER_WORD], np.uint64(start % PER_WORD)
-        for c in range(len(bits)):
-            own[begin + c] |= np.uint64(bits[c]) << up
 
 
 @jit
@@ -123,13 +114,17 @@ def fix(first: int, last: int, y: Any, across: bool, weights: Any, numbers: Any,
 
 
 @jit
-def sum_picked(
-    first: int, last: int, words: Any, low: int, numbers: Any, units: Any, grow: bool, out: Any
+def multiply(
+    first: int, last: int, words: Any, low: int, y: Any, across: bool, weights: Any, known: bool,
+    numbers: Any, units: Any, grow: bool, out: Any,
 ) -> None:  # fmt: skip
-    """Fills, or grows, out (m, n) by x @ y, for states x (m, k) of units that are ``low`` or 1.
+    """Fills, or grows, out (m, n) by x @ (weights · y), for states x (m, k) of units that are ``low`` or 1.
 
-    Shares are of ``WIDTH`` columns; y is as ``fix`` wrote it, with zeros up to whole steps of rows.
+    Shares are of ``WIDTH`` columns. From ``y`` to ``units`` the arguments are those of ``fix``; if ``known``
+    it has written them before.
     """
+    if not known:
+        fix(first, last, y, across, weights, numbers, units)
     (m, n), k = out.shape, numbers.shape[1]
     lots = -(-m // LOT)
     lot = -(-m // lots)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -174,16 +175,18 @@ def forked() -> bool:
 
 def over_rows(name: str, rows: int, *arguments: Any) -> None:
     """Runs a function of ``compiled.rows`` over all rows, cut among torch's threads."""
-    from harmonium.compiled import rows as functions  # needs numba, and compiles at its first call
-
-    over(getattr(functions, name), rows, 16, *arguments)
+    over(_compiled("rows", name), rows, 16, *arguments)
 
 
 def over_bits(name: str, shares: int, *arguments: Any) -> None:
     """Runs a function of ``compiled.bits`` over all shares, cut among torch's threads."""
-    from harmonium.compiled import bits as functions
+    over(_compiled("bits", name), shares, 4, *arguments)
 
-    over(getattr(functions, name), shares, 4, *arguments)
+
+@cache
+def _compiled(module: str, name: str) -> Any:
+    """A function of this folder: it needs numba, and compiles at its first call."""
+    return getattr(import_module(f"harmonium.compiled.{module}"), name)
 
 
 def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
@@ -198,8 +201,6 @@ def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
     arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
     threads = min(torch.get_num_threads(), shares // least)
     if threads > 1:
-        from harmonium.compiled import parallel
-
-        parallel.run(function, threads, shares, arrays)
+        _compiled("parallel", "run")(function, threads, shares, arrays)
     else:
         function(0, shares, *arrays)

@@ -12,13 +12,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from harmonium.compiled import TABLES, UNITS, WIDTH
 from harmonium.compiled.noise import jit
 
-WIDTH: Final = 16
-UNITS: Final = 6
-"""Rows that a table has all sums of, 2^6."""
-TABLES: Final = 8
-"""Tables that ``add_entries`` picks from: they fit into the first level of cache."""
 HALF: Final = TABLES // 2
 """Tables that ``add_half`` picks from."""
 TABLE: Final = WIDTH << UNITS

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.compiled import serving
+from harmonium.compiled import LOT, PER_WORD, STEP, WIDTH, serving
 
 _SEEN = 8  # entries that tell most other states
 
@@ -41,20 +41,16 @@ class Bits(NamedTuple):
 
 def bits(x: Tensor, transposed: bool = False) -> Bits | None:
     """x, or xᵀ, if all its entries, in float32 on a CPU, are 0 or 1, or all are -1 or 1, else None."""
-    from harmonium.compiled.bits import PER_WORD
-    from harmonium.compiled.vectors import WIDTH
-
-    if not {0.0, 1.0, -1.0}.issuperset(x.detach()[:1, :_SEEN].flatten().tolist()):
+    values = x.detach().numpy()
+    if not {0.0, 1.0, -1.0}.issuperset(values[:1, :_SEEN].ravel().tolist()):
         return None
-    x = x.detach().contiguous()
-    m, k = x.shape[::-1] if transposed else x.shape
+    values = np.ascontiguousarray(values)
+    m, k = values.shape[::-1] if transposed else values.shape
     words = np.empty((-(-k // PER_WORD), m), np.uint64)
+    way, shares = ("bits_of_columns", len(words)) if transposed else ("bits_of_rows", m)
     for low in (0.0, -1.0):
         wrong = np.zeros(1, np.uint8)
-        if transposed:
-            serving.over_bits("bits_of_columns", -(-m // WIDTH), x, low, words, wrong)
-        else:
-            serving.over_bits("bits_of_rows", m, x, low, words, wrong)
+        serving.over_bits(way, shares, values, low, words, wrong)
         if not wrong[0]:
             return Bits(words, low, (m, k))
     return None
@@ -65,22 +61,27 @@ class Fixed:
     """A matrix in fixed point, for products with states.
 
     Args:
-        y: (k, n), float32 on a CPU.
-        weights: what its rows are multiplied by, (k,); all 1 by default.
+        y: (k, n), float32 on a CPU; read at the first product.
+        weights: what its rows are multiplied by, a number or (k,).
     """
 
-    def __init__(self, y: Tensor, weights: Tensor | None = None) -> None:
-        from harmonium.compiled.bits import LOT
-
-        y = y.detach()
-        by = y.new_ones(len(y)) if weights is None else weights.detach().to(y.dtype).contiguous()
-        if y.dtype is not torch.float32 or by.shape != y.shape[:1]:
+    def __init__(self, y: Tensor, weights: float | Tensor = 1.0) -> None:
+        k, n = self._shape = y.shape
+        if y.dtype is not torch.float32 or (isinstance(weights, Tensor) and weights.shape != (k,)):
             raise ValueError(
-                f"y: expected (k, n) in float32 with weights (k,), received {tuple(y.shape)} in {y.dtype} "
-                f"with {tuple(by.shape)}"
+                f"y: expected (k, n) in float32 with weights (k,), received {(k, n)} in {y.dtype} "
+                f"with {tuple(weights.shape) if isinstance(weights, Tensor) else weights}"
             )
-        self._shape = y.shape
-        self._lots = [_fixed(*each) for each in zip(torch.split(y, LOT), torch.split(by, LOT), strict=True)]
+        by, values, shares = np.empty(k, np.float32), y.detach().numpy(), -(-n // WIDTH)
+        by[:] = weights.numpy(force=True) if isinstance(weights, Tensor) else weights
+        self._lots, self._known = [], False
+        for start in range(0, max(k, 1), LOT):
+            lot = values[start : start + LOT]
+            across = lot.flags.f_contiguous
+            given = lot.T if across else np.ascontiguousarray(lot)
+            numbers = np.empty((shares, -(-len(lot) // STEP) * STEP, WIDTH), np.int32)
+            units = np.empty(shares * WIDTH, np.float32)
+            self._lots.append((given, across, by[start : start + LOT], numbers, units))
 
     def times(self, x: Bits, total: Tensor | None = None) -> Tensor:
         """x @ (weights · y), (m, n), with an x (m, k): added to ``total``, in place, if there is one."""
@@ -92,31 +93,18 @@ class Fixed:
                 f"x: expected (m, {k}) for a total (m, {n}) in float32, received {x.shape} for "
                 f"{tuple(made.shape)} in {made.dtype}"
             )
-        from harmonium.compiled.bits import PER_WORD
-
+        if m == 0:
+            return made
         first = 0
-        for i, (numbers, per_unit) in enumerate(self._lots if m else ()):
+        for i, (given, across, by, numbers, per_unit) in enumerate(self._lots):
             last, grow = first - (-numbers.shape[1] // PER_WORD), i > 0 or total is not None
-            given = (x.words[first:last], int(x.low), numbers, per_unit, grow, made)
-            serving.over_bits("sum_picked", len(numbers), *given)
+            lot = given, across, by, self._known, numbers, per_unit
+            serving.over_bits("multiply", len(numbers), x.words[first:last], int(x.low), *lot, grow, made)
             first = last
+        self._known = True
         if total is not None and not total.is_inference():
             torch.autograd.graph.increment_version(total)
         return made
-
-
-def _fixed(y: Tensor, weights: Tensor) -> tuple[Any, Any]:
-    """A lot of rows times their weights, in whole numbers, and their units (``compiled.bits.fix``)."""
-    from harmonium.compiled.bits import STEP
-    from harmonium.compiled.vectors import WIDTH
-
-    shares = -(-y.shape[1] // WIDTH)
-    numbers = np.empty((shares, -(-len(y) // STEP) * STEP, WIDTH), np.int32)
-    units = np.empty(shares * WIDTH, np.float32)
-    across = y.t().is_contiguous()
-    given = y.t() if across else y.contiguous()
-    serving.over_bits("fix", shares, given, across, weights, numbers, units)
-    return numbers, units
 
 
 @cache
