@@ -67,8 +67,10 @@ def test_every_shape_from_every_side(low: float, shape: tuple[int, int, int]) ->
             made = Fixed(matrix, weights).times(known)
             torch.testing.assert_close(made.double(), truth, rtol=0, atol=2e-5)
             total = torch.ones(m, n)
-            assert Fixed(matrix, weights).times(known, total) is total
+            fixed = Fixed(matrix, weights)
+            assert fixed.times(known, total) is total
             torch.testing.assert_close(total.double(), truth + 1, rtol=0, atol=2e-5)
+            assert torch.equal(fixed.times(known), made)  # what the first product wrote is read again
 
 
 @pytest.mark.parametrize("value", [0.5, -0.5, 2.0, 1e-30, 1 + 2**-23, float("nan"), float("inf")])
@@ -263,5 +265,24 @@ def test_a_difference_pays_where_few_entries_are_not_zero() -> None:
         assert not pays(x, y, 50) and pays(x[:299], y[:299], 50) and pays(x, y, 31)
         products.use("torch,bits=300,sparse=0.5")
         assert pays(x, y, 50)
+    finally:
+        products.use(before)
+
+
+@pytest.mark.parametrize(("what", "rows", "once"), [("bits=64", 64, True), ("bits=96", 100, False)])
+def test_a_matrix_is_written_at_once_or_when_it_is_met_again(what: str, rows: int, once: bool) -> None:
+    """With as many again as have come, the second batch makes it 300; real numbers give other bits."""
+    before = products.made()
+    generator = torch.Generator().manual_seed(10)
+    W = torch.randn(784, 500, generator=generator)
+    try:
+        products.use(f"torch,{what}")
+        factor = Factor(W)
+        x = states(0.0, rows, 784, generator)
+        by_bits = Fixed(W).times(bits(x))
+        assert not torch.equal(by_bits, x @ W)
+        assert torch.equal(factor.times(x), by_bits) == once
+        assert torch.equal(factor.times(x), by_bits)
+        assert not torch.equal(Factor(W).times(x[:50]), by_bits[:50])
     finally:
         products.use(before)

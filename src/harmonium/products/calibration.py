@@ -24,6 +24,7 @@ VARIABLE: Final = "HARMONIUM_PRODUCTS"
 _ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
 _SHARE = 0.125  # of nonzero entries where sums of rows are timed
 _STEPS = 32  # in which the share is told up to which they serve
+_ONCE = 64  # rows from which bits serve where a matrix need not be met again
 _ROUNDS = 7
 _CLEAR = 1.1  # a lead that measurements on a busy machine do not turn around
 
@@ -73,6 +74,11 @@ class Choice:
         )
 
     @property
+    def bits_once(self) -> bool:
+        """Whether bits are worth their time even for a matrix that is multiplied but once."""
+        return self.bits_from is not None and self.bits_from <= _ONCE
+
+    @property
     def possible(self) -> bool:
         """Whether this processor and these packages have it."""
         return (
@@ -95,6 +101,9 @@ def choice() -> Choice:
         ValueError: the environment variable asks for what is not there.
     """
     global _MADE
+    known = _MADE  # as another thread may take it back
+    if known is not None:
+        return known
     with _LOCK:
         if _MADE is None:
             asked = os.environ.get(VARIABLE)
@@ -160,23 +169,28 @@ def measure() -> Choice:
             ways[each] = partial(dense.multiply, each, x, y)
             ways[f"{each}, statistics"] = partial(dense.multiply, each, x.t(), means)
     if bits.work():
-        fixed, states, half = bits.Fixed(y), bits.bits(x), bits.bits(x[: _ROWS // 2])
-        ways["bits"] = partial(fixed.times, cast("bits.Bits", states))
-        ways["bits, half"] = partial(fixed.times, cast("bits.Bits", half))
+        fixed = bits.Fixed(y)
+        states, half = (cast("bits.Bits", bits.bits(x[:rows])) for rows in (_ROWS, _ROWS // 2))
+        ways["bits"], ways["bits, half"] = partial(fixed.times, states), partial(fixed.times, half)
+        ways["bits, once"] = lambda: bits.Fixed(y).times(half)
     if COMPILED:
         few = x * (torch.rand(x.shape, generator=generator, device="cpu") < 2 * _SHARE)
         ways["sparse"] = lambda: sparse.sums_of_rows(few, y)
     seconds = _best(ways)
     work = 2e-9 * x.numel() * _OUTER
-    amount = dict.fromkeys(seconds, 1.0) | {"sparse": _SHARE, "bits, half": 0.5}
+    amount = dict.fromkeys(seconds, 1.0) | {"sparse": _SHARE, "bits, half": 0.5, "bits, once": 0.5}
     library, there = "torch", [each for each in dense.LIBRARIES if each in seconds]
     both = {each: seconds[each] + seconds[f"{each}, statistics"] for each in there}
     if both.get("onednn", inf) < both["torch"] * _CLEAR:
         library = "onednn"
     bits_from: int | None = None
     if seconds.get("bits", inf) * _CLEAR < seconds[library]:
-        # Tables that are worth their time by a third for 128 rows are worth it for 96 too.
-        bits_from = 96 if seconds["bits, half"] < seconds[library] / 2 * 0.75 else _ROWS
+        # Tables that are worth their time by a third for 128 rows are worth it for 96 too; where all that a
+        # product with a new matrix takes is half the library's time, it need not be met again.
+        by_library = seconds[library] / 2
+        bits_from = 96 if seconds["bits, half"] < by_library * 0.75 else _ROWS
+        if seconds["bits, once"] < by_library * 0.5:
+            bits_from = _ONCE
     share = 0.0
     if "sparse" in seconds:
         gain = seconds[library] / (seconds["sparse"] * _CLEAR)

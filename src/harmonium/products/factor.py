@@ -28,8 +28,9 @@ class Factor:
     """A matrix that many others are going to multiply, from either side.
 
     Where these are zero in most places the rows that they pick are summed. Where they have two values their
-    bits pick sums of its rows in fixed point, as soon as enough rows have come to it or are likely to: as
-    many again as come now. What is made of it is made once for either side.
+    bits pick sums of its rows in fixed point: at once where that pays (``Choice.bits_once``), else as soon as
+    enough rows have come to it or are likely to, as many again as come now. What is made of it is made once
+    for either side.
 
     Args:
         y: (k, n).
@@ -54,10 +55,11 @@ class Factor:
             return multiply(name, rounded(name, x), factor.t() if transposed else factor)
         if not large(x, y):
             return product(x, y)
-        self._met[transposed] += len(x)
-        expected = self._met[transposed] + len(x)
-        by_bits = expected >= _AGAIN and _bits_serve(len(x), y.shape[1])
-        if (not transposed or expected >= _AGAIN) and few(x, _share(by_bits and len(x) >= _AGAIN)):
+        rows = x.shape[0]
+        self._met[transposed] += rows
+        expected = self._met[transposed] + rows
+        by_bits = (choice().bits_once or expected >= _AGAIN) and _bits_serve(rows, y.shape[1])
+        if (not transposed or expected >= _AGAIN) and few(x, _share(by_bits and rows >= _AGAIN)):
             return sums_of_rows(x, self._made("rows", transposed))
         if by_bits:
             states = bits.bits(x)
@@ -125,7 +127,7 @@ class RowProducts:
         if not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
-        if few(x, _share(len(x) >= _AGAIN and _bits_serve(x.shape[1], y.shape[1]))):
+        if few(x, _share(x.shape[0] >= _AGAIN and _bits_serve(x.shape[1], y.shape[1]))):
             self.grow(sums_of_rows(x, _weighted(y, weight), transposed=True))
             return
         if self._add_by_bits(x, y, weight):
@@ -144,12 +146,12 @@ class RowProducts:
         if isinstance(weight, Tensor) and _host.derived(weight):
             return False
         for units, others, rows in ((x, y, _LITTLE), (y, x, _AGAIN)):
-            serve = len(x) >= rows and _bits_serve(units.shape[1], others.shape[1])
+            serve = x.shape[0] >= rows and _bits_serve(units.shape[1], others.shape[1])
             states = bits.bits(units, transposed=True) if serve else None
             if states is None:
                 continue
-            each = torch.as_tensor(weight, dtype=others.dtype, device=others.device)
-            fixed = bits.Fixed(others, each.expand(len(others)))
+            each = weight.expand(others.shape[0]) if isinstance(weight, Tensor) else weight
+            fixed = bits.Fixed(others, each)
             if units is x:
                 self._total = fixed.times(states, self._total)
             else:
