@@ -36,6 +36,8 @@ def decayed(
     parameters: Mapping[str, Parameter], gradients: list[Tensor], weight_decay: float, l1: float
 ) -> list[Tensor]:
     """Take ``weight_decay · W + l1 · sign(W)`` from the gradient of every coupling W, and of nothing else."""
+    if not (weight_decay or l1):
+        return gradients
     result = []
     for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True):
         W = parameter.detach()

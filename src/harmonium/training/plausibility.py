@@ -42,10 +42,10 @@ def shortfall(machine: BoltzmannMachine, v: Tensor) -> float:
     hamiltonian = machine.hamiltonian()
     graph = hamiltonian.graph
     hidden = tuple(l for l in graph.given if l not in graph.visible)
-    states = _upwards(hamiltonian, v[:_ROWS].to(hamiltonian.device))
+    states, fields = _upwards(hamiltonian, v[:_ROWS].to(hamiltonian.device))
     for _ in hidden:  # hidden layers of a deep machine settle to the data
         _to_modes(hamiltonian, states, (*hidden, *graph.summed))
-    data = hamiltonian.free_energy(states, graph.summed)
+    data = hamiltonian.free_energy(states, graph.summed, None if hidden else fields)
     _to_modes(hamiltonian, states, graph.given)
     least = torch.minimum(data.min(), hamiltonian.free_energy(states, graph.summed).min())
     noise = sum(
@@ -69,7 +69,7 @@ def useless(machine: BoltzmannMachine, v: Tensor) -> bool:
     visible, hidden = hamiltonian.layers[:2]
     if not (visible.discrete and hidden.discrete):
         return False
-    states = _upwards(hamiltonian, v[:_MANY_ROWS].to(hamiltonian.device))
+    states, _ = _upwards(hamiltonian, v[:_MANY_ROWS].to(hamiltonian.device))
     variance = hidden.moments(hamiltonian.field(1, states), theta=hamiltonian.thetas[1]).variance
     if float((variance < _SATURATED).double().mean()) < _NEARLY_ALL:
         return False
@@ -81,18 +81,21 @@ def useless(machine: BoltzmannMachine, v: Tensor) -> bool:
     return not float(rebuilt.double().mean()) > _HARDLY * float(alone.double().mean())
 
 
-def _upwards(hamiltonian: Hamiltonian, v: Tensor) -> States:
-    """Every hidden layer at its mode given what is there already; so too what the rows do not observe."""
-    states = hamiltonian.split(v)
+def _upwards(hamiltonian: Hamiltonian, v: Tensor) -> tuple[States, dict[int, Tensor]]:
+    """Every hidden layer at its mode given what is there already; so too what the rows do not observe.
+
+    With the fields of the hidden layers.
+    """
+    states, fields = hamiltonian.split(v), dict[int, Tensor]()
     given = set(hamiltonian.graph.visible)
     for l in hamiltonian.graph.visible:
         alone = hamiltonian.layers[l].mode(torch.zeros_like(states[l][:1]), hamiltonian.thetas[l])
         states[l] = torch.where(states[l].isnan(), alone, states[l])
     for l in hamiltonian.graph.order:
-        field = hamiltonian.field(l, states, given)
-        states[l] = hamiltonian.layers[l].mode(field, hamiltonian.thetas[l])
+        fields[l] = hamiltonian.field(l, states, given)
+        states[l] = hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l])
         given.add(l)
-    return states
+    return states, fields
 
 
 def _to_modes(hamiltonian: Hamiltonian, states: States, order: tuple[int, ...]) -> None:
