@@ -16,7 +16,7 @@ def pcd_1_small(quick: bool) -> Table:
 
 
 def pcd_1_large(quick: bool) -> Table:
-    return _pcd("pcd-1-large", quick, batch=1000, chains=1000, k=1, updates=16)
+    return _pcd("pcd-1-large", quick, batch=1000, chains=1000, k=1, updates=40)
 
 
 def pcd_10(quick: bool) -> Table:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.neural_network import BernoulliRBM
 from torch import Tensor
@@ -87,7 +88,7 @@ def training(
 
 def sklearn_fit(X: Tensor, hidden: int, batch: int, updates: int) -> Contestant:
     """``fit`` less its preparation: PCD-1 in float32, with as many chains as the batch has rows."""
-    data = X[: batch * updates].numpy()
+    data = _repeated(X, batch * updates)
     model = BernoulliRBM(hidden, learning_rate=LEARNING_RATE, batch_size=batch, random_state=0)
 
     def seconds(epochs: int) -> float:
@@ -100,7 +101,7 @@ def sklearn_fit(X: Tensor, hidden: int, batch: int, updates: int) -> Contestant:
 
 def sklearn_partial_fit(X: Tensor, hidden: int, batch: int, updates: int) -> Contestant:
     """``partial_fit`` on one batch after another, which turns every one into float64."""
-    batches = X[: batch * updates].numpy().reshape(updates, batch, -1)
+    batches = _repeated(X, batch * updates).reshape(updates, batch, -1)
     model = BernoulliRBM(hidden, learning_rate=LEARNING_RATE, batch_size=batch, random_state=0)
 
     def contestant() -> float:
@@ -110,6 +111,11 @@ def sklearn_partial_fit(X: Tensor, hidden: int, batch: int, updates: int) -> Con
         return (now() - start) / updates
 
     return contestant
+
+
+def _repeated(X: Tensor, count: int) -> Any:
+    """So many rows, over and over where there are fewer."""
+    return np.resize(X.numpy(), (count, X.shape[1]))
 
 
 def rbms_training(X: Tensor, hidden: int, batch: int, chains: int, k: int, updates: int) -> Contestant:

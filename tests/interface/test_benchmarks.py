@@ -7,12 +7,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
 sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of the package
 
-from benchmarks import page, records, system, targets
+from benchmarks import page, peers, records, system, targets
 from benchmarks.race import Row, Table
 from benchmarks.suite import BENCHMARKS
 
@@ -214,3 +215,26 @@ def test_without_records_the_page_says_so() -> None:
     text = page.text([])
     assert "There is no record yet" in text
     assert "| `pcd-1-small` | scikit-learn, fit | Intel ≥ 1.7, AMD ≥ 2 |" in text
+
+
+def test_scikit_learn_learns_from_as_many_batches_as_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few rows there are: of 16 batches of 1,000 it once had ten, or batches of fewer columns."""
+    seen: list[tuple[int, ...]] = []
+
+    class Noted:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        def set_params(self, n_iter: int) -> Noted:
+            return self
+
+        def fit(self, data: np.ndarray) -> None:
+            seen.append(data.shape)
+
+        partial_fit = fit
+
+    monkeypatch.setattr(peers, "BernoulliRBM", Noted)
+    X = peers.rows(70, 12)
+    peers.sklearn_fit(X, 5, 20, 6)()
+    assert set(seen) == {(120, 12)}
+    seen.clear()
+    peers.sklearn_partial_fit(X, 5, 20, 6)()
+    assert seen == [(20, 12)] * 6
