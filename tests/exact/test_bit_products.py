@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from harmonium import products
+from harmonium.compiled import serving
 from harmonium.products import Factor, RowProducts, pays
 from harmonium.products.bits import Fixed, bits, work
 
@@ -286,3 +287,23 @@ def test_a_matrix_is_written_at_once_or_when_it_is_met_again(what: str, rows: in
         assert not torch.equal(Factor(W).times(x[:50]), by_bits[:50])
     finally:
         products.use(before)
+
+
+def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one writes the matrix another begins: neither may find what the other has half written."""
+    generator = torch.Generator().manual_seed(11)
+    y, x = torch.randn(70, 40, generator=generator), bits(states(0.0, 60, 70, generator))
+    fixed, truth, rooms, over_bits = Fixed(y), Fixed(y).times(x), [], serving.over_bits
+
+    def noted(name: str, shares: int, *given: object) -> None:
+        known, numbers = given[5:7]
+        if not known:
+            rooms.append(numbers)
+            if len(rooms) == 1:
+                assert torch.equal(fixed.times(x), truth)
+        over_bits(name, shares, *given)
+
+    monkeypatch.setattr(serving, "over_bits", noted)
+    assert torch.equal(fixed.times(x), truth)
+    assert len(rooms) == 2 and rooms[0] is not rooms[1]
+    assert torch.equal(fixed.times(x), truth) and len(rooms) == 2

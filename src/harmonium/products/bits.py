@@ -72,16 +72,14 @@ class Fixed:
                 f"y: expected (k, n) in float32 with weights (k,), received {(k, n)} in {y.dtype} "
                 f"with {tuple(weights.shape) if isinstance(weights, Tensor) else weights}"
             )
-        by, values, shares = np.empty(k, np.float32), y.detach().numpy(), -(-n // WIDTH)
+        by, values = np.empty(k, np.float32), y.detach().numpy()
         by[:] = weights.numpy(force=True) if isinstance(weights, Tensor) else weights
-        self._lots, self._known = [], False
+        self._lots: list[tuple[Any, bool, Any]] = []
+        self._written: list[tuple[Any, Any]] | None = None
         for start in range(0, max(k, 1), LOT):
-            lot = values[start : start + LOT]
+            lot, each = values[start : start + LOT], by[start : start + LOT]
             across = lot.flags.f_contiguous
-            given = lot.T if across else np.ascontiguousarray(lot)
-            numbers = np.empty((shares, -(-len(lot) // STEP) * STEP, WIDTH), np.int32)
-            units = np.empty(shares * WIDTH, np.float32)
-            self._lots.append((given, across, by[start : start + LOT], numbers, units))
+            self._lots.append((lot.T if across else np.ascontiguousarray(lot), across, each))
 
     def times(self, x: Bits, total: Tensor | None = None) -> Tensor:
         """x @ (weights · y), (m, n), with an x (m, k): added to ``total``, in place, if there is one."""
@@ -95,16 +93,23 @@ class Fixed:
             )
         if m == 0:
             return made
-        first = 0
-        for i, (given, across, by, numbers, per_unit) in enumerate(self._lots):
-            last, grow = first - (-numbers.shape[1] // PER_WORD), i > 0 or total is not None
-            lot = given, across, by, self._known, numbers, per_unit
-            serving.over_bits("multiply", len(numbers), x.words[first:last], int(x.low), *lot, grow, made)
+        shares, first, rooms = -(-n // WIDTH), 0, self._written
+        known, rooms = rooms is not None, rooms or [_room(shares, len(by)) for _, _, by in self._lots]
+        for i, (lot, room) in enumerate(zip(self._lots, rooms, strict=True)):
+            last, grow = first - (-room[0].shape[1] // PER_WORD), i > 0 or total is not None
+            given = x.words[first:last], int(x.low), *lot, known, *room, grow, made
+            serving.over_bits("multiply", shares, *given)
             first = last
-        self._known = True
+        self._written = rooms  # threads that come at once have written each their own
         if total is not None and not total.is_inference():
             torch.autograd.graph.increment_version(total)
         return made
+
+
+def _room(shares: int, rows: int) -> tuple[Any, Any]:
+    """Room for the whole numbers of a lot, and their units (``compiled.bits.fix``)."""
+    numbers = np.empty((shares, -(-rows // STEP) * STEP, WIDTH), np.int32)
+    return numbers, np.empty(shares * WIDTH, np.float32)
 
 
 @cache
