@@ -285,6 +285,8 @@ def test_a_matrix_is_written_at_once_or_when_it_is_met_again(what: str, rows: in
         assert torch.equal(factor.times(x), by_bits) == once
         assert torch.equal(factor.times(x), by_bits)
         assert not torch.equal(Factor(W).times(x[:50]), by_bits[:50])
+        long, x = torch.randn(1009, 40, generator=generator), states(0.0, rows, 1009, generator)
+        assert torch.equal(Factor(long).times(x), x @ long)
     finally:
         products.use(before)
 
@@ -296,7 +298,7 @@ def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.Monk
     fixed, truth, rooms, over_bits = Fixed(y), Fixed(y).times(x), [], serving.over_bits
 
     def noted(name: str, shares: int, *given: object) -> None:
-        known, numbers = given[5:7]
+        known, numbers = given[6:8]
         if not known:
             rooms.append(numbers)
             if len(rooms) == 1:
@@ -307,3 +309,15 @@ def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.Monk
     assert torch.equal(fixed.times(x), truth)
     assert len(rooms) == 2 and rooms[0] is not rooms[1]
     assert torch.equal(fixed.times(x), truth) and len(rooms) == 2
+
+
+def test_weights_and_views_of_other_kinds() -> None:
+    generator = torch.Generator().manual_seed(12)
+    x, y = states(0.0, 60, 70, generator), torch.randn(70, 40, generator=generator)
+    weights = torch.rand(70, generator=generator).bfloat16()
+    made = Fixed(y, weights.requires_grad_()).times(bits(x))
+    torch.testing.assert_close(made, x @ (weights.detach().float().unsqueeze(-1) * y))
+    assert bool(Fixed(y, 1e300).times(bits(x)).isnan().all())
+    negative = torch.complex(y, -y).conj().imag
+    assert negative.is_neg() and torch.equal(Fixed(negative).times(bits(x)), Fixed(y).times(bits(x)))
+    assert (bits(torch.complex(x, -x).conj().imag).words == bits(x).words).all()

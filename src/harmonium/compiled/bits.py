@@ -78,24 +78,27 @@ def bits_of_columns(first: int, last: int, x: Any, low: float, words: Any, wrong
 
 
 @jit
-def fix(first: int, last: int, y: Any, across: bool, weights: Any, numbers: Any, units: Any) -> None:
+def fix(
+    first: int, last: int, y: Any, across: bool, begin: int, weights: Any, numbers: Any, units: Any
+) -> None:
     """Writes weights · y, (k, n), as whole numbers of a unit for each column, whose sum 32 bits hold.
 
-    k is at most ``LOT``; if ``across``, yᵀ is given, (n, k). Shares are of ``WIDTH`` columns; numbers is
-    (n / WIDTH, k, WIDTH), n rounded up to whole shares and k to a multiple of ``STEP``, and units (n,), up to
-    whole shares; what stands beyond n is anything. The unit of a column that is not finite is NaN.
+    The k rows, at most ``LOT``, are those of y from ``begin`` on; if ``across``, yᵀ is given. Shares are of
+    ``WIDTH`` columns; numbers is (n / WIDTH, k, WIDTH), n rounded up to whole shares and k to a multiple of
+    ``STEP``, and units (n,), up to whole shares; what stands beyond n is anything. The unit of a column that
+    is not finite is NaN.
     """
-    k, n = y.shape[::-1] if across else y.shape
+    k, n = len(weights), y.shape[0] if across else y.shape[1]
     block, per_unit = np.zeros((k, WIDTH), np.float32), np.empty(WIDTH, np.float32)
     rows, given = numbers.reshape(numbers.size), y.reshape(y.size)
     for share in range(first, last):
         column, sums = share * WIDTH, units[share * WIDTH : (share + 1) * WIDTH]
-        values, start, step = given, column, n
+        values, start, step = given, begin * n + column, n
         if across or column + WIDTH > n:
             values, start, step = block.reshape(block.size), 0, WIDTH
             for c in range(min(WIDTH, n - column)):
                 for i in range(k):
-                    block[i, c] = y[column + c, i] if across else y[i, column + c]
+                    block[i, c] = y[column + c, begin + i] if across else y[begin + i, column + c]
         sums[:] = 0
         for i in range(k):
             add_magnitudes(sums, 0, values, start + i * step, weights[i])
@@ -115,7 +118,7 @@ def fix(first: int, last: int, y: Any, across: bool, weights: Any, numbers: Any,
 
 @jit
 def multiply(
-    first: int, last: int, words: Any, low: int, y: Any, across: bool, weights: Any, known: bool,
+    first: int, last: int, words: Any, low: int, y: Any, across: bool, begin: int, weights: Any, known: bool,
     numbers: Any, units: Any, grow: bool, out: Any,
 ) -> None:  # fmt: skip
     """Fills, or grows, out (m, n) by x @ (weights · y), for states x (m, k) of units that are ``low`` or 1.
@@ -124,7 +127,7 @@ def multiply(
     it has written them before.
     """
     if not known:
-        fix(first, last, y, across, weights, numbers, units)
+        fix(first, last, y, across, begin, weights, numbers, units)
     (m, n), k = out.shape, numbers.shape[1]
     lots = -(-m // LOT)
     lot = -(-m // lots)

@@ -41,7 +41,7 @@ class Bits(NamedTuple):
 
 def bits(x: Tensor, transposed: bool = False) -> Bits | None:
     """x, or xᵀ, if all its entries, in float32 on a CPU, are 0 or 1, or all are -1 or 1, else None."""
-    values = x.detach().numpy()
+    values = x.numpy(force=True)
     if not {0.0, 1.0, -1.0}.issuperset(values[:1, :_SEEN].ravel().tolist()):
         return None
     values = np.ascontiguousarray(values)
@@ -72,14 +72,13 @@ class Fixed:
                 f"y: expected (k, n) in float32 with weights (k,), received {(k, n)} in {y.dtype} "
                 f"with {tuple(weights.shape) if isinstance(weights, Tensor) else weights}"
             )
-        by, values = np.empty(k, np.float32), y.detach().numpy()
-        by[:] = weights.numpy(force=True) if isinstance(weights, Tensor) else weights
-        self._lots: list[tuple[Any, bool, Any]] = []
+        by, values = np.empty(k, np.float32), y.numpy(force=True)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+            by[:] = weights.float().numpy(force=True) if isinstance(weights, Tensor) else weights
+        across = values.flags.f_contiguous
+        values = values.T if across else np.ascontiguousarray(values)
+        self._lots = [(values, across, i, by[i : i + LOT]) for i in range(0, max(k, 1), LOT)]
         self._written: list[tuple[Any, Any]] | None = None
-        for start in range(0, max(k, 1), LOT):
-            lot, each = values[start : start + LOT], by[start : start + LOT]
-            across = lot.flags.f_contiguous
-            self._lots.append((lot.T if across else np.ascontiguousarray(lot), across, each))
 
     def times(self, x: Bits, total: Tensor | None = None) -> Tensor:
         """x @ (weights · y), (m, n), with an x (m, k): added to ``total``, in place, if there is one."""
@@ -94,7 +93,7 @@ class Fixed:
         if m == 0:
             return made
         shares, first, rooms = -(-n // WIDTH), 0, self._written
-        known, rooms = rooms is not None, rooms or [_room(shares, len(by)) for _, _, by in self._lots]
+        known, rooms = rooms is not None, rooms or [_room(shares, len(by)) for *_, by in self._lots]
         for i, (lot, room) in enumerate(zip(self._lots, rooms, strict=True)):
             last, grow = first - (-room[0].shape[1] // PER_WORD), i > 0 or total is not None
             given = x.words[first:last], int(x.low), *lot, known, *room, grow, made

@@ -123,7 +123,9 @@ def use(what: Choice | str | None) -> None:
         ValueError: what is not there.
     """
     global _MADE
-    _MADE = None if what is None else _checked(Choice.parse(what) if isinstance(what, str) else what)
+    asked = None if what is None else _checked(Choice.parse(what) if isinstance(what, str) else what)
+    with _LOCK:
+        _MADE = asked
 
 
 def agree(group: Group) -> None:

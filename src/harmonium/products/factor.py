@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _host
+from harmonium.compiled import LOT
 from harmonium.products import bits
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large, lots, sum_of_lots
@@ -58,7 +59,8 @@ class Factor:
         rows = x.shape[0]
         self._met[transposed] += rows
         expected = self._met[transposed] + rows
-        by_bits = (choice().bits_once or expected >= _AGAIN) and _bits_serve(rows, y.shape[1])
+        once = choice().bits_once and y.shape[0] <= LOT  # columns of many rows take longer to write
+        by_bits = (once or expected >= _AGAIN) and _bits_serve(rows, y.shape[1])
         if (not transposed or expected >= _AGAIN) and few(x, _share(by_bits and rows >= _AGAIN)):
             return sums_of_rows(x, self._made("rows", transposed))
         if by_bits:
