@@ -97,8 +97,10 @@ def fix(
         if across or column + WIDTH > n:
             values, start, step = block.reshape(block.size), 0, WIDTH
             for c in range(min(WIDTH, n - column)):
+                # By an index that might be negative the loop would take half as long again.
+                own = y[column + c, begin : begin + k] if across else y[begin : begin + k, column + c]
                 for i in range(k):
-                    block[i, c] = y[column + c, begin + i] if across else y[begin + i, column + c]
+                    block[i, c] = own[i]
         sums[:] = 0
         for i in range(k):
             add_magnitudes(sums, 0, values, start + i * step, weights[i])
