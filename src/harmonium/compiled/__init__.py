@@ -12,6 +12,6 @@ TABLES: Final = 8
 PER_WORD: Final = UNITS * TABLES
 """Units of a word, one bit each, the first the lowest."""
 STEP: Final = PER_WORD // 2
-"""Rows that half of the tables have, of which y has a multiple; no more than a float32 has bits, 24."""
+"""Rows that half of the tables have, of which y has a multiple; no more than a float32 has bits."""
 LOT: Final = 21 * PER_WORD
 """Rows of y, 1008, that have a unit together, and of x, whose sums the second level of cache holds."""

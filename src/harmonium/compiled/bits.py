@@ -21,6 +21,8 @@ from harmonium.compiled.vectors import (
     room,
 )
 
+assert STEP <= 24
+
 
 @jit
 def bits_of_rows(first: int, last: int, x: Any, low: float, words: Any, wrong: Any) -> None:
@@ -97,7 +99,7 @@ def fix(
         if across or column + WIDTH > n:
             values, start, step = block.reshape(block.size), 0, WIDTH
             for c in range(min(WIDTH, n - column)):
-                # By an index that might be negative the loop would take half as long again.
+                # By an index that might be negative the loop would take 1.6 times as long.
                 own = y[column + c, begin : begin + k] if across else y[begin : begin + k, column + c]
                 for i in range(k):
                     block[i, c] = own[i]

@@ -101,9 +101,6 @@ def choice() -> Choice:
         ValueError: the environment variable asks for what is not there.
     """
     global _MADE
-    known = _MADE  # as another thread may take it back
-    if known is not None:
-        return known
     with _LOCK:
         if _MADE is None:
             asked = os.environ.get(VARIABLE)
