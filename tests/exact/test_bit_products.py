@@ -10,7 +10,7 @@ import torch
 
 from harmonium import products
 from harmonium.compiled import serving
-from harmonium.products import Factor, RowProducts, pays
+from harmonium.products import Factor, RowProducts
 from harmonium.products.bits import Fixed, bits, work
 
 pytest.importorskip("numba")
@@ -253,21 +253,6 @@ def test_sums_over_rows_from_either_side(bits_always) -> None:
         truth += x.double().t() @ (y.double() * each)
     assert float((sums.total - truth).abs().max()) < 2e-6
     assert sums.total.is_contiguous()
-
-
-def test_a_difference_pays_where_few_entries_are_not_zero() -> None:
-    before = products.made()
-    try:
-        x, y = torch.ones(300, 50), torch.ones(300, 50)
-        y[:, ::5] = 0  # a fifth
-        products.use("torch,sparse=0.3")
-        assert pays(x, y, 50)
-        products.use("torch,bits=300,sparse=0.3")
-        assert not pays(x, y, 50) and pays(x[:299], y[:299], 50) and pays(x, y, 31)
-        products.use("torch,bits=300,sparse=0.5")
-        assert pays(x, y, 50)
-    finally:
-        products.use(before)
 
 
 @pytest.mark.parametrize(("what", "rows", "once"), [("bits=64", 64, True), ("bits=96", 100, False)])

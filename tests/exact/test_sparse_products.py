@@ -6,11 +6,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium import products
-from harmonium.compiled import serving
 from harmonium.machine import hamiltonian as hamiltonian_module
-from harmonium.products import Factor, RowProducts, sparse
-from harmonium.products.sparse import entries, sums_at, sums_of_rows
+from harmonium.products import Factor, RowProducts
 
 from .graphs import _lattice, make
 
@@ -27,88 +24,8 @@ def test_products_with_a_known_matrix(share: float, dtype: torch.dtype) -> None:
     torch.testing.assert_close(actual, x @ y)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_sums_of_the_rows_that_states_pick(monkeypatch, share: float, transposed: bool) -> None:
-    pytest.importorskip("numba")
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    before = products.made()
-    products.use("torch,sparse=1")
-    try:
-        generator = torch.Generator().manual_seed(6)
-        W = torch.randn(70, 45, generator=generator)
-        x = torch.randn(150, 45 if transposed else 70, generator=generator)
-        x[torch.rand(x.shape, generator=generator) >= share] = 0
-        truth = x.double() @ (W.t() if transposed else W).double()
-        actual = Factor(W).times(x, transposed)
-        assert actual.is_contiguous() and float((actual - truth).abs().max()) < 2e-5
-        assert torch.equal(Factor(W).times(x[30:], transposed), actual[30:])
-        y = torch.rand(150, 20, generator=generator)
-        sums = RowProducts(torch.zeros(x.shape[1], 20))
-        for weight in (1.0, -0.5):
-            sums.add(x, y, weight)
-        assert float((sums.total - 0.5 * x.double().t() @ y.double()).abs().max()) < 2e-5
-    finally:
-        products.use(before)
-
-
 def test_sums_over_no_rows_are_zero() -> None:
     assert torch.equal(RowProducts(torch.ones(3, 2)).total, torch.zeros(3, 2))
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("rows", [1, 70, 200])
-def test_rows_that_a_matrix_picks_are_summed(threads: int, share: float, rows: int) -> None:
-    """Whatever stands there and however it is laid out; bits do not depend on the threads."""
-    pytest.importorskip("numba")
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(rows, 90, generator=generator) * (torch.rand(rows, 90, generator=generator) < share)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        for transposed in (False, True):
-            y = torch.randn(x.shape[not transposed], 33, generator=generator)
-            expected = (x.t() if transposed else x).double() @ y.double()
-            for laid in (x, x.t().contiguous().t()):
-                actual = sums_of_rows(laid, y, transposed)
-                assert actual.is_contiguous()
-                torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-5)
-            torch.set_num_threads(1)
-            assert torch.equal(actual, sums_of_rows(x, y, transposed))
-            torch.set_num_threads(threads)
-    finally:
-        torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("columns", [1, 64, 65, 200])
-def test_a_few_columns_at_a_time_have_the_same_bits(monkeypatch, columns: int, dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(120, 30, generator=generator, dtype=dtype)
-    x *= torch.rand(x.shape, generator=generator) < 0.2
-    y = torch.randn(30, columns, generator=generator, dtype=dtype)
-    listed, widths, bag = entries(x), [], torch.embedding_bag
-    monkeypatch.setattr(torch, "embedding_bag", lambda y, *rest: widths.append(y.shape[1]) or bag(y, *rest))
-    monkeypatch.setattr(sparse, "_CACHED", 1)
-    tiled = sums_at(*listed, y)
-    monkeypatch.setattr(sparse, "_OFTEN", 1000)
-    whole = sums_at(*listed, y)
-    tiles = [min(64, columns - done) for done in range(0, columns, 64)]
-    assert widths == (tiles if dtype is torch.float32 else [columns]) + [columns]
-    assert tiled.is_contiguous() and torch.equal(tiled, whole)
-    torch.testing.assert_close(tiled, x @ y)
-
-
-@pytest.mark.parametrize("transposed", [False, True])
-def test_what_is_no_number_is_not_zero(transposed: bool) -> None:
-    pytest.importorskip("numba")
-    x = torch.zeros(40, 40)
-    x[3, 3], x[5, 5] = torch.nan, torch.inf
-    sums = sums_of_rows(x, torch.ones(40, 7), transposed)
-    assert sums[3].isnan().all()
-    assert sums[5].isinf().all()
-    assert int((sums != 0).any(1).sum()) == 2
 
 
 @pytest.mark.parametrize("kind", [hm.Bernoulli, hm.Spin, lambda n: hm.Categorical(n, 3)])

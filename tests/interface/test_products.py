@@ -42,7 +42,7 @@ def test_the_environment_is_asked_first(monkeypatch) -> None:
         "mkl",
         "onednn,bits=many",
         "torch,digits=64",
-        "torch,sparse=2",
+        "torch,bits=64,sparse=0.25",
         "torch,fast=1",
     ],
 )
@@ -56,7 +56,7 @@ def test_the_choice_says_what_was_measured() -> None:
     pytest.importorskip("numba")
     measured = products.measure()
     assert measured.possible
-    assert measured.gflops.keys() >= {"torch", "bits", "sparse"} and min(measured.gflops.values()) > 0
+    assert measured.gflops.keys() >= {"torch", "bits"} and min(measured.gflops.values()) > 0
     assert products.Choice.parse(str(measured)) == measured
 
 
@@ -88,9 +88,9 @@ def test_a_resumed_run_says_when_it_cannot(tmp_path) -> None:
     products.use("torch")
     train(tmp_path, 3)
     checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    checkpoint["products"] = "onednn,sparse=0.25"
+    checkpoint["products"] = "onednn,bits=12345"
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
     with pytest.warns(
-        UserWarning, match=r"onednn,sparse=0.25.*HARMONIUM_PRODUCTS=onednn,sparse=0.25 repeats it"
+        UserWarning, match=r"onednn,bits=12345.*HARMONIUM_PRODUCTS=onednn,bits=12345 repeats it"
     ):
         train(tmp_path, 6, resume=True)

@@ -103,10 +103,10 @@ import numpy as np, torch
 from harmonium.compiled import rows, serving
 torch.set_num_threads(2)
 x, counts = torch.eye(100), np.zeros(100, np.int64)
-serving.over_rows("count_entries", 100, x, counts)
+serving.over_rows("count_differences", 100, x, torch.zeros(100, 100), counts)
 assert (counts == 1).all()
 from harmonium.compiled import parallel
-over = parallel._over_threads("harmonium.compiled.rows", "count_entries")
+over = parallel._over_threads("harmonium.compiled.rows", "count_differences")
 print(sum(over.stats.cache_hits.values()), sum(over.stats.cache_misses.values()))
 """
 

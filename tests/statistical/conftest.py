@@ -22,12 +22,12 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Uses the compiled steps of batches whatever the size, and sums of rows for products of states."""
+    """Uses the compiled steps of batches whatever the size."""
     monkeypatch.setattr(serving, "HALF_STEP", 0)
     monkeypatch.setattr(serving, "NARROW", 0)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     monkeypatch.setattr(serving, "SMALL_PAIRS", 0)
     before = products.made()
-    products.use("torch,sparse=1" if serving.COMPILED else "torch")
+    products.use("torch")
     yield
     products.use(before)

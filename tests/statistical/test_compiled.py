@@ -83,8 +83,8 @@ def coupled_half_step(made, generator):
     yield together.double(), torch.eye(2)[:, 1:].double(), torch.stack((1 - overlap, overlap))
 
 
-def differences(made, generator):
-    """Both chains of pairs in the machine's law, after a sweep whose fields come from differences."""
+def coupled_sweep(made, generator):
+    """Both chains of pairs in the machine's law, after a sweep."""
     x, y = (own_law(made, generator) for _ in range(2))
     both = Place([torch.cat(pair) for pair in zip(x, y, strict=True)], {})
     place, _ = Gibbs().coupled(made.hamiltonian(), both, generator)
@@ -168,7 +168,7 @@ PATHS = {
     half_step: TWO_VALUED,
     mirrored_half_step: TWO_VALUED,
     coupled_half_step: TWO_VALUED,
-    differences: TWO_VALUED,
+    coupled_sweep: TWO_VALUED,
     small_pairs: TWO_VALUED,
     mirrored_small_pairs: TWO_VALUED,
     small_chains: GAUSSIAN,
@@ -223,7 +223,7 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
         half_step: "draw",
         mirrored_half_step: "draw",
         coupled_half_step: "couple",
-        differences: "list_entries",
+        coupled_sweep: "count_differences",
         rounded_means: "round_means",
     }
     assert expected[path] in names

@@ -1,9 +1,11 @@
-"""Gradients, chains and pairs whose products are sums of rows, or by bits, as on large machines.
+"""Gradients, chains and pairs whose products are by bits, as on large machines.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -18,33 +20,28 @@ from .test_couplings import estimates
 pytest.importorskip("numba")
 NAMES = ["bernoulli-spin", "categorical-bernoulli", "spin-bernoulli-categorical"]
 ROWS = 40_000
-WAYS = {
-    "bits": (products.bits.Fixed, "times"),
-    "sparse": (products.factor, "sums_of_rows"),
-}
 
 
-@pytest.fixture(params=["torch,bits=1", "torch,sparse=1"], autouse=True)
-def ways(request, monkeypatch) -> set[str]:
-    """Forces a way to multiply, whatever the size, and notes which were taken."""
+@pytest.fixture(autouse=True)
+def by_bits(monkeypatch) -> Iterator[None]:
+    """Multiplies by bits, whatever the size."""
     products.bits.work()  # which multiplies itself when it is first asked
-    taken: set[str] = set()
-    for way, (owner, name) in WAYS.items():
-        original = getattr(owner, name)
+    taken: list[None] = []
+    original = products.bits.Fixed.times
 
-        def noted(*arguments, original=original, way=way, **named):
-            taken.add(way)
-            return original(*arguments, **named)
+    def noted(*arguments):
+        taken.append(None)
+        return original(*arguments)
 
-        monkeypatch.setattr(owner, name, noted)
+    monkeypatch.setattr(products.bits.Fixed, "times", noted)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_AGAIN"):
         monkeypatch.setattr(products.factor, least, 1)
     before = products.made()
-    products.use(request.param)
-    yield taken
+    products.use("torch,bits=1")
+    yield
     products.use(before)
-    assert {way for way in WAYS if way in request.param} == taken
+    assert taken
 
 
 @pytest.mark.parametrize("name", NAMES)

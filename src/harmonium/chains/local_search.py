@@ -14,9 +14,6 @@ from harmonium._checks import Numbers
 from harmonium.chains.kernel import Step
 from harmonium.compiled import serving
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
-from harmonium.products import Changes
-
-Onward = list[list[tuple[int, Tensor]]]
 
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many
@@ -82,28 +79,25 @@ def search(
     active = torch.arange(rows, device=hamiltonian.device)
     ended = torch.zeros(rows, dtype=torch.bool, device=hamiltonian.device)
     current, law = list(modes), hamiltonian
-    onward = _onward(hamiltonian)
     fields: dict[int, Tensor] = {}
+    stale: set[int] = set()  # layers of which the fields are right only for chains that do not move any more
     mode_fields: dict[int, Tensor] = {}
     landmark: dict[int, Tensor] = {}
     for half in count():
         colour = half % 2
         moved, returned = torch.zeros_like(ended), torch.ones_like(ended)
         for l in free[colour]:
-            if l not in fields:
-                fields[l] = hamiltonian.field(l, current)
+            if l not in fields or l in stale:
+                fields[l] = law.field(l, current)
             x = law.hold(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
             if half == 0:
                 x = torch.where(late, current[l], x)
-            changes = Changes(x - current[l])
-            current[l] = x
-            moved |= changes.rows
+            moved |= (x != current[l]).any(-1)
             if l in landmark:
                 returned &= (x == landmark[l]).all(-1)
-            # Few units change from the third half-step on: that is most of the speed of a search.
-            for neighbour, J in onward[l]:
-                if neighbour in fields:
-                    fields[neighbour] += hamiltonian.beta_times(changes.product(J))
+            current[l] = x
+            stale.discard(l)
+            stale.update(joint.other for joint in hamiltonian.graph.joints[l])
         if half == 0 or not discrete[colour]:
             continue
         if half == 1:
@@ -116,7 +110,8 @@ def search(
         halves[active] = torch.where(arrived, half + 1, halves[active])
         ended |= arrived
         if half + 1 == _ALONE and serving.search(hamiltonian, sum(free, ())):
-            alone = _climb(law, onward, free, current, fields, half + 1)
+            fields.update((l, law.field(l, current)) for l in stale & fields.keys())
+            alone = _climb(law, free, current, fields, half + 1)
             halves[active] = torch.where(ended, halves[active], alone)
             ended.fill_(True)
         gone = int(ended.sum())
@@ -139,7 +134,6 @@ def search(
 
 def _climb(
     law: Hamiltonian,
-    onward: Onward,
     free: Sequence[Sequence[int]],
     states: States,
     fields: dict[int, Tensor],
@@ -148,7 +142,7 @@ def _climb(
     """Every chain to its end on its own, in compiled code; entries of ``states`` and ``fields`` are replaced.
 
     Args:
-        law, onward, free, states, fields: of ``search``.
+        law, free, states, fields: of ``search``, all of these known.
         half: half-steps that all have made.
 
     Returns:
@@ -163,9 +157,10 @@ def _climb(
     couplings = []
     for l in layers:
         begin = len(ways)
-        for neighbour, J in onward[l]:
+        for edge, neighbour, above in law.graph.joints[l]:
             if neighbour in units:
                 ways.append(units[neighbour])
+                J = law.couplings[edge].contiguous() if above else law.couplings.transposed[edge]
                 couplings.append(J.detach().numpy())
         parts.append((*units[l], l in free[1], begin, len(ways)))
     bias, _, low = serving.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])
@@ -176,12 +171,3 @@ def _climb(
     for l, *own in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
         states[l], fields[l] = own
     return halves
-
-
-def _onward(hamiltonian: Hamiltonian) -> Onward:
-    """For each layer its neighbours and J from it to them, (width, width_neighbour), contiguous."""
-    onward: Onward = [[] for _ in hamiltonian.layers]
-    for (l, m, J), transposed in zip(hamiltonian.edges, hamiltonian.couplings.transposed, strict=True):
-        onward[l].append((m, J.contiguous()))
-        onward[m].append((l, transposed))
-    return onward

@@ -41,11 +41,8 @@ def info(as_json: options.Json = False, threads: options.Threads = None) -> None
 
 
 def _notes(made: products.Choice, measured: products.Choice) -> list[str]:
-    ways = {
-        f"states of two values are multiplied by their bits from {made.bits_from} rows on": made.bits_from,
-        f"states with at most {made.sparse:.0%} of their entries not 0 are summed row by row": made.sparse,
-    }
-    notes = ["; ".join(way for way, taken in ways.items() if taken) or "the library multiplies all states"]
+    bits = f"states of two values are multiplied by their bits from {made.bits_from} rows on"
+    notes = ["the library multiplies all states" if made.bits_from is None else bits]
     if made != measured:
         notes.append(f"{products.VARIABLE} says so; measured here: {measured}")
     else:

@@ -1,4 +1,4 @@
-"""What runs over batches of rows: half-steps, couplings, searches of units with two values; what is not 0.
+"""What runs over batches of rows: half-steps, couplings, searches of units with two values.
 
 Batched products give the fields; what is left of a half-step (sigmoids, noise, the maximal coupling with its
 rejection loop) costs as much again in eager tensor code, and a fraction of it in one pass over each row.
@@ -179,53 +179,3 @@ def count_differences(first: int, last: int, x: Any, y: Any, counts: Any) -> Non
         for i in range(x.shape[1]):
             count += x[row, i] != y[row, i]
         counts[row] = count
-
-
-@jit
-def count_entries(first: int, last: int, x: Any, counts: Any) -> None:
-    """How many entries of each row are not 0."""
-    for row in range(first, last):
-        values, count = x[row], np.int32(0)
-        for i in range(len(values)):
-            count += np.int32(values[i] != 0)
-        counts[row] = count
-
-
-@jit
-def list_entries(first: int, last: int, x: Any, starts: Any, where: Any, by: Any) -> None:
-    """Places and values of entries that are not 0, from the start of each row on."""
-    found = np.empty(x.shape[1] + 1, np.int32)
-    for row in range(first, last):
-        values, count, start = x[row], 0, starts[row]
-        if start == starts[row + 1]:
-            continue
-        for i in range(len(values)):
-            found[count] = i
-            count += values[i] != 0
-        for i in range(count):
-            where[start + i], by[start + i] = found[i], values[found[i]]
-
-
-@jit
-def count_entries_of_columns(first: int, last: int, x: Any, counts: Any) -> None:
-    """``count_entries`` of columns; shares are columns."""
-    counts[first:last] = 0
-    for row in range(len(x)):
-        values, own = x[row, first:last], counts[first:last]
-        for c in range(len(own)):
-            own[c] += np.int32(values[c] != 0)
-
-
-@jit
-def list_entries_of_columns(first: int, last: int, x: Any, starts: Any, where: Any, by: Any) -> None:
-    """``list_entries`` of columns; shares are columns."""
-    at, found = starts[first:last].copy(), np.empty(last - first + 1, np.int32)
-    for row in range(len(x)):
-        values, count = x[row, first:last], 0
-        for c in range(len(at)):
-            found[count] = c
-            count += values[c] != 0
-        for i in range(count):
-            place = at[found[i]]
-            where[place], by[place] = row, values[found[i]]
-            at[found[i]] = place + 1

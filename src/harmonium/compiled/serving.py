@@ -112,11 +112,6 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
     )
 
 
-def differences_pay(machine: Machine, like: Tensor, multiplications: int) -> bool:
-    """Whether fields of second chains come from those of the first, from which few units differ."""
-    return multiplications >= WORTHWHILE and single(like) and isinstance(machine.beta, float)
-
-
 def whole_numbers_pay(machine: Machine, like: Tensor, rows: int) -> bool:
     """Whether signed sums of statistics of so many rows are made of int8 products, where these work."""
     return (

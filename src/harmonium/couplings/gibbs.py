@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from harmonium import _host
-from harmonium.compiled import serving
 from harmonium.couplings.block import Block, BlockCoupling, Coupled
 from harmonium.couplings.jumps import Jumps
 from harmonium.couplings.maximal import Maximal
-from harmonium.couplings.pairs import PairKernel, Place
+from harmonium.couplings.pairs import PairKernel, Place, differences
 from harmonium.couplings.reflection import Reflection
 from harmonium.couplings.rejection import Rejection
 from harmonium.machine import Hamiltonian, Part, States
-from harmonium.products import pays
 
 Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
 
@@ -151,30 +149,19 @@ class Gibbs(PairKernel):
 
 @torch.no_grad()
 def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
-    """The field of a part; that of second chains is the first's and what they differ by, which is little.
+    """The field of a part; chains of a pair that are equal get equal fields, to the bit.
 
-    Chains that are equal get equal fields, to the bit.
+    Some libraries round a row by where it stands, and laws that differ by rounding take many proposals.
     """
-    joined = [joint.other for joint in hamiltonian.graph.joints[part.layer]]
-    inputs = sum(states[l].numel() for l in joined) // 2
-    if (
-        copies == 1
-        or hamiltonian.held is not None
-        or part.columns is not None
-        or not serving.differences_pay(
-            hamiltonian, states[part.layer], inputs * hamiltonian.layers[part.layer].width
-        )
-    ):
-        return hamiltonian.field(part, states)
-    halves = {l: states[l].chunk(2) for l in joined}
-    width = hamiltonian.layers[part.layer].width
-    if not all(pays(x, y, width) for x, y in halves.values()):
-        return hamiltonian.field(part, states)
-    first, second = list(states), list(states)
-    for l, (x, y) in halves.items():
-        first[l], second[l] = x, y - x
-    field = hamiltonian.field(part, first)
-    return torch.cat((field, hamiltonian.field(part, second).add_(field)))
+    field = hamiltonian.field(part, states)
+    joints = hamiltonian.graph.joints[part.layer]
+    if copies == 1 or not joints or _host.behind(hamiltonian.device):
+        return field
+    apart = torch.stack([differences(*states[joint.other].chunk(2)) for joint in joints]).any(0)
+    x, y = field.chunk(2)
+    same = (~apart).nonzero().squeeze(-1)
+    y.index_copy_(0, same, x[same])
+    return field
 
 
 def _stacked(x: Tensor, y: Tensor) -> Tensor:

@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from math import floor, inf
+from math import inf
 from time import get_clock_info, perf_counter, thread_time
 from typing import Final, cast, final
 
 import torch
 
-from harmonium.compiled.serving import COMPILED
 from harmonium.distributed import Group
-from harmonium.products import bits, dense, sparse
+from harmonium.products import bits, dense
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that says what to use and spares the measurement: "torch", "onednn,bits=64", ..."""
 
 _ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
-_SHARE = 0.125  # of nonzero entries where sums of rows are timed
-_STEPS = 32  # in which the share is told up to which they serve
 _ONCE = 64  # rows from which bits serve where a matrix need not be met again
 _ROUNDS = 7
 _CLEAR = 1.1  # a lead that measurements on a busy machine do not turn around
@@ -37,40 +33,30 @@ class Choice:
     Attributes:
         library: of products of real numbers: "torch" (what torch was built with) or "onednn".
         bits_from: rows of states of two values from which on they are multiplied by their bits; None: never.
-        sparse: share of nonzero entries of a state up to which the rows that it picks are summed; 0: never.
         gflops: what was measured on one thread, in 10⁹ multiplications and additions a second; empty where
             nothing was.
     """
 
     library: str
     bits_from: int | None = None
-    sparse: float = 0.0
     gflops: dict[str, float] = field(default_factory=dict, compare=False)
 
     def __str__(self) -> str:
-        bits = [] if self.bits_from is None else [f"bits={self.bits_from}"]
-        sparse = [f"sparse={self.sparse:g}"] if self.sparse else []
-        return ",".join([self.library, *bits, *sparse])
+        return self.library if self.bits_from is None else f"{self.library},bits={self.bits_from}"
 
     @staticmethod
     def parse(text: str) -> Choice:
-        """A choice from its string, such as "torch" or "onednn,bits=64,sparse=0.25".
+        """A choice from its string, such as "torch" or "onednn,bits=64".
 
         Raises:
             ValueError: text that is none.
         """
-        library, *more = text.split(",")
-        settings = {name: value for name, _, value in (each.partition("=") for each in more)}
-        with suppress(ValueError):
-            rows = int(settings.pop("bits")) if "bits" in settings else None
-            made = Choice(library, rows, float(settings.pop("sparse", "0")))
-            possible = (rows is None or rows > 0) and 0 <= made.sparse <= 1
-            if library in dense.LIBRARIES and not settings and possible:
-                return made
+        library, bits, rows = text.partition(",bits=")
+        if library in dense.LIBRARIES and (not bits or (rows.isdecimal() and int(rows) > 0)):
+            return Choice(library, int(rows) if bits else None)
         raise ValueError(
-            f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,bits=ROWS and ,sparse=SHARE "
-            f"(states of so many rows are multiplied by bits, those with so few nonzero entries by sums), "
-            f"received {text!r}"
+            f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,bits=ROWS (states of so many "
+            f"rows are multiplied by bits), received {text!r}"
         )
 
     @property
@@ -81,11 +67,7 @@ class Choice:
     @property
     def possible(self) -> bool:
         """Whether this processor and these packages have it."""
-        return (
-            dense.works(self.library)
-            and (self.bits_from is None or bits.work())
-            and (self.sparse == 0 or COMPILED)
-        )
+        return dense.works(self.library) and (self.bits_from is None or bits.work())
 
 
 _LOCK = threading.Lock()
@@ -172,12 +154,9 @@ def measure() -> Choice:
         states, half = (cast("bits.Bits", bits.bits(x[:rows])) for rows in (_ROWS, _ROWS // 2))
         ways["bits"], ways["bits, half"] = partial(fixed.times, states), partial(fixed.times, half)
         ways["bits, once"] = lambda: bits.Fixed(y).times(half)
-    if COMPILED:
-        few = x * (torch.rand(x.shape, generator=generator, device="cpu") < 2 * _SHARE)
-        ways["sparse"] = lambda: sparse.sums_of_rows(few, y)
     seconds = _best(ways)
     work = 2e-9 * x.numel() * _OUTER
-    amount = dict.fromkeys(seconds, 1.0) | {"sparse": _SHARE, "bits, half": 0.5, "bits, once": 0.5}
+    amount = dict.fromkeys(seconds, 1.0) | {"bits, half": 0.5, "bits, once": 0.5}
     library, there = "torch", [each for each in dense.LIBRARIES if each in seconds]
     both = {each: seconds[each] + seconds[f"{each}, statistics"] for each in there}
     if both.get("onednn", inf) < both["torch"] * _CLEAR:
@@ -190,12 +169,8 @@ def measure() -> Choice:
         bits_from = 96 if seconds["bits, half"] < by_library * 0.75 else _ROWS
         if seconds["bits, once"] < by_library * 0.5:
             bits_from = _ONCE
-    share = 0.0
-    if "sparse" in seconds:
-        gain = seconds[library] / (seconds["sparse"] * _CLEAR)
-        share = min(floor(_STEPS * _SHARE * gain) / _STEPS, 1.0)
     gflops = {name: work * part / seconds[name] for name, part in amount.items() if name in seconds}
-    return Choice(library, bits_from, share, gflops)
+    return Choice(library, bits_from, gflops)
 
 
 def _best(ways: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import inf
 from typing import Any, final
 
 import torch
@@ -16,10 +16,9 @@ from harmonium.products.dense import large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
 from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
 from harmonium.products.product import product
-from harmonium.products.sparse import SEEN, few, few_rows, sums_of_rows
+from harmonium.products.sparse import few_rows
 
 _AGAIN = 256  # rows from which on it is worth its time to write a matrix in another way
-_BESIDE_BITS = 0.5  # of the share of nonzero entries up to which sums of rows are faster than a library
 _NARROW = 32  # columns below which they are cheaper without tables
 _LITTLE = 48  # rows below which tables of sums are not filled
 
@@ -28,10 +27,9 @@ _LITTLE = 48  # rows below which tables of sums are not filled
 class Factor:
     """A matrix that many others are going to multiply, from either side.
 
-    Where these are zero in most places the rows that they pick are summed. Where they have two values their
-    bits pick sums of its rows in fixed point: at once where that pays (``Choice.bits_once``), else as soon as
-    enough rows have come to it or are likely to, as many again as come now. What is made of it is made once
-    for either side.
+    Where these have two values their bits pick sums of its rows in fixed point: at once where that pays
+    (``Choice.bits_once``), else as soon as enough rows have come to it or are likely to, as many again as
+    come now. What is made of it is made once for either side.
 
     Args:
         y: (k, n).
@@ -60,10 +58,7 @@ class Factor:
         self._met[transposed] += rows
         expected = self._met[transposed] + rows
         once = choice().bits_once and y.shape[0] <= LOT  # columns of many rows take longer to write
-        by_bits = (once or expected >= _AGAIN) and _bits_serve(rows, y.shape[1])
-        if (not transposed or expected >= _AGAIN) and few(x, _share(by_bits and rows >= _AGAIN)):
-            return sums_of_rows(x, self._made("rows", transposed))
-        if by_bits:
+        if (once or expected >= _AGAIN) and _bits_serve(rows, y.shape[1]):
             states = bits.bits(x)
             if states is not None:
                 fixed: bits.Fixed = self._made("fixed", transposed)
@@ -71,25 +66,16 @@ class Factor:
         return multiplied(choice().library, x, y)
 
     def _made(self, what: str, transposed: bool) -> Any:
-        """y or yᵀ with contiguous rows, in fixed point, or rounded: once for these values of y."""
+        """y or yᵀ in fixed point, or y rounded: once for these values of y."""
         version = -1 if self._y.is_inference() else self._y._version
         known = self._kept.get((what, transposed))
         if known is None or known[0] != version:
             if what in PRECISIONS:
                 made: Any = rounded(what, self._y.detach())
             else:
-                y = self._y.t() if transposed else self._y
-                made = bits.Fixed(y) if what == "fixed" else y.detach().contiguous()
+                made = bits.Fixed(self._y.t() if transposed else self._y)
             known = self._kept[what, transposed] = version, made
         return known[1]
-
-
-def pays(x: Tensor, y: Tensor, columns: int) -> bool:
-    """Whether a product with y - x, (m, k) and (k, columns), is faster than one with y: some rows tell."""
-    if not _bits_serve(len(x), columns):
-        return True
-    some = slice(None, None, ceil(len(x) / SEEN))
-    return few(y[some] - x[some], _share(True))
 
 
 def _bits_serve(rows: int, columns: int) -> bool:
@@ -97,17 +83,12 @@ def _bits_serve(rows: int, columns: int) -> bool:
     return rows >= (choice().bits_from or inf) and columns >= _NARROW
 
 
-def _share(beside_bits: bool) -> float:
-    """The share of nonzero entries up to which rows are summed, where bits would be fast or not."""
-    return choice().sparse * (_BESIDE_BITS if beside_bits else 1.0)
-
-
 @final
 class RowProducts:
     """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
 
-    Where x is zero in most places the rows of y that it picks are summed, and where x or y has two values its
-    bits pick sums, which grow the total where it stands, as torch's products do.
+    Where x or y has two values its bits pick sums, which grow the total where it stands, as torch's products
+    do.
 
     Args:
         like: a tensor of the shape (k, n), type and device of the sum.
@@ -128,9 +109,6 @@ class RowProducts:
         _checks.outside_autocast(x.device.type)
         if not large(x.t(), y):
             self._add_at_once(x, y, weight)
-            return
-        if few(x, _share(x.shape[0] >= _AGAIN and _bits_serve(x.shape[1], y.shape[1]))):
-            self.grow(sums_of_rows(x, _weighted(y, weight), transposed=True))
             return
         if self._add_by_bits(x, y, weight):
             return
