@@ -24,7 +24,7 @@ def one_thread() -> Iterator[None]:
 def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Takes bits for products of any size."""
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    for least in ("_NARROW", "_LITTLE", "_AGAIN"):
+    for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
         monkeypatch.setattr(products.factor, least, 1)
     before = products.made()
     products.use("torch,bits=1")

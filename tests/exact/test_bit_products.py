@@ -255,23 +255,21 @@ def test_sums_over_rows_from_either_side(bits_always) -> None:
     assert sums.total.is_contiguous()
 
 
-@pytest.mark.parametrize(("what", "rows", "once"), [("bits=64", 64, True), ("bits=96", 100, False)])
-def test_a_matrix_is_written_at_once_or_when_it_is_met_again(what: str, rows: int, once: bool) -> None:
-    """With as many again as have come, the second batch makes it 300; real numbers give other bits."""
+def test_a_matrix_is_written_at_once_or_when_it_is_met_again() -> None:
+    """From its transposed side it takes three times the rows, with as many again as have come."""
     before = products.made()
     generator = torch.Generator().manual_seed(10)
     W = torch.randn(784, 500, generator=generator)
     try:
-        products.use(f"torch,{what}")
-        factor = Factor(W)
-        x = states(0.0, rows, 784, generator)
+        products.use("torch,bits=96")
+        x = states(0.0, 100, 784, generator)
         by_bits = Fixed(W).times(bits(x))
-        assert not torch.equal(by_bits, x @ W)
-        assert torch.equal(factor.times(x), by_bits) == once
-        assert torch.equal(factor.times(x), by_bits)
-        assert not torch.equal(Factor(W).times(x[:50]), by_bits[:50])
-        long, x = torch.randn(1009, 40, generator=generator), states(0.0, rows, 1009, generator)
-        assert torch.equal(Factor(long).times(x), x @ long)
+        assert not torch.equal(by_bits, x @ W)  # real numbers give other bits
+        assert torch.equal(Factor(W).times(x), by_bits)
+        assert not torch.equal(Factor(W).times(x[:95]), by_bits[:95])
+        across = Factor(W.t().contiguous())
+        for met in (False, True):  # 200 and 300 rows
+            assert torch.equal(across.times(x, transposed=True), by_bits) == met
     finally:
         products.use(before)
 

@@ -35,7 +35,7 @@ def by_bits(monkeypatch) -> Iterator[None]:
 
     monkeypatch.setattr(products.bits.Fixed, "times", noted)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    for least in ("_NARROW", "_LITTLE", "_AGAIN"):
+    for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
         monkeypatch.setattr(products.factor, least, 1)
     before = products.made()
     products.use("torch,bits=1")

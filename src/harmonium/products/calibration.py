@@ -20,7 +20,6 @@ VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that says what to use and spares the measurement: "torch", "onednn,bits=64", ..."""
 
 _ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
-_ONCE = 64  # rows from which bits serve where a matrix need not be met again
 _ROUNDS = 7
 _CLEAR = 1.1  # a lead that measurements on a busy machine do not turn around
 
@@ -58,11 +57,6 @@ class Choice:
             f"products: expected {' or '.join(dense.LIBRARIES)}, then perhaps ,bits=ROWS (states of so many "
             f"rows are multiplied by bits), received {text!r}"
         )
-
-    @property
-    def bits_once(self) -> bool:
-        """Whether bits are worth their time even for a matrix that is multiplied but once."""
-        return self.bits_from is not None and self.bits_from <= _ONCE
 
     @property
     def possible(self) -> bool:
@@ -152,23 +146,20 @@ def measure() -> Choice:
     if bits.work():
         fixed = bits.Fixed(y)
         states, half = (cast("bits.Bits", bits.bits(x[:rows])) for rows in (_ROWS, _ROWS // 2))
-        ways["bits"], ways["bits, half"] = partial(fixed.times, states), partial(fixed.times, half)
-        ways["bits, once"] = lambda: bits.Fixed(y).times(half)
+        ways["bits"], ways["bits, once"] = partial(fixed.times, states), lambda: bits.Fixed(y).times(half)
     seconds = _best(ways)
     work = 2e-9 * x.numel() * _OUTER
-    amount = dict.fromkeys(seconds, 1.0) | {"bits, half": 0.5, "bits, once": 0.5}
+    amount = dict.fromkeys(seconds, 1.0) | {"bits, once": 0.5}
     library, there = "torch", [each for each in dense.LIBRARIES if each in seconds]
     both = {each: seconds[each] + seconds[f"{each}, statistics"] for each in there}
     if both.get("onednn", inf) < both["torch"] * _CLEAR:
         library = "onednn"
     bits_from: int | None = None
     if seconds.get("bits", inf) * _CLEAR < seconds[library]:
-        # Tables that are worth their time by a third for 128 rows are worth it for 96 too; where all that a
-        # product with a new matrix takes is half the library's time, it need not be met again.
-        by_library = seconds[library] / 2
-        bits_from = 96 if seconds["bits, half"] < by_library * 0.75 else _ROWS
-        if seconds["bits, once"] < by_library * 0.5:
-            bits_from = _ONCE
+        # A new matrix and tables of its sums for 128 rows, of the library's time: what is left is for the
+        # rows, and says how few are worth it.
+        share = seconds["bits, once"] / (seconds[library] / 2)
+        bits_from = 32 if share < 0.5 else 96 if share < 1 else _ROWS
     gflops = {name: work * part / seconds[name] for name, part in amount.items() if name in seconds}
     return Choice(library, bits_from, gflops)
 

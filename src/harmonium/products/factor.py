@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _host
-from harmonium.compiled import LOT
 from harmonium.products import bits
 from harmonium.products.calibration import choice
 from harmonium.products.dense import large, lots, sum_of_lots
@@ -18,18 +17,19 @@ from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
 from harmonium.products.product import product
 from harmonium.products.sparse import few_rows
 
-_AGAIN = 256  # rows from which on it is worth its time to write a matrix in another way
 _NARROW = 32  # columns below which they are cheaper without tables
 _LITTLE = 48  # rows below which tables of sums are not filled
+_MANY = 256  # rows from which on a product of two values is worth its time that is transposed in the end
+_ACROSS = 3  # times as many rows are worth it to write a matrix from its transposed side
 
 
 @final
 class Factor:
     """A matrix that many others are going to multiply, from either side.
 
-    Where these have two values their bits pick sums of its rows in fixed point: at once where that pays
-    (``Choice.bits_once``), else as soon as enough rows have come to it or are likely to, as many again as
-    come now. What is made of it is made once for either side.
+    Where these have two values and are many (``Choice.bits_from``) their bits pick sums of its rows in fixed
+    point. That is made once for either side: at once where rows of y stand in memory one after the other,
+    else when enough have come or are likely to, as many again as come now.
 
     Args:
         y: (k, n).
@@ -54,11 +54,10 @@ class Factor:
             return multiply(name, rounded(name, x), factor.t() if transposed else factor)
         if not large(x, y):
             return product(x, y)
-        rows = x.shape[0]
+        rows, columns = x.shape[0], y.shape[1]
         self._met[transposed] += rows
         expected = self._met[transposed] + rows
-        once = choice().bits_once and y.shape[0] <= LOT  # columns of many rows take longer to write
-        if (once or expected >= _AGAIN) and _bits_serve(rows, y.shape[1]):
+        if _bits_serve(rows, columns) and (y.is_contiguous() or _bits_serve(expected // _ACROSS, columns)):
             states = bits.bits(x)
             if states is not None:
                 fixed: bits.Fixed = self._made("fixed", transposed)
@@ -125,7 +124,7 @@ class RowProducts:
         """Whether x or y has two values, so that it was done."""
         if isinstance(weight, Tensor) and _host.derived(weight):
             return False
-        for units, others, rows in ((x, y, _LITTLE), (y, x, _AGAIN)):
+        for units, others, rows in ((x, y, _LITTLE), (y, x, _MANY)):
             serve = x.shape[0] >= rows and _bits_serve(units.shape[1], others.shape[1])
             states = bits.bits(units, transposed=True) if serve else None
             if states is None:
