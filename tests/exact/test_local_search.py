@@ -67,7 +67,15 @@ def reference(description: oracle.Description, states: list[np.ndarray], first: 
             return states
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["eager", "compiled"])
+@pytest.fixture(params=[False, True], ids=["eager", "compiled"])
+def compiled(request, monkeypatch):
+    if request.param:
+        pytest.importorskip("numba")
+    monkeypatch.setattr(serving, "COMPILED", request.param)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("specification", DISCRETE + ONE_REAL_PARITY, ids=lambda s: s.name)
 def test_every_chain_ends_where_one_of_the_two_orders_ends(specification: Specification, dtype):
     machine = machines.build(specification)
@@ -126,8 +134,9 @@ def test_the_given_states_are_not_changed():
     assert all(torch.equal(a, b) for a, b in zip(start, kept, strict=True))
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["eager", "compiled"])
-def test_large_machines_take_the_sparse_product_and_end_at_modes(dtype):
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_large_machines_end_at_modes(dtype):
     """Fields that follow the changes of states must still be the fields."""
     machine = hm.BoltzmannMachine([hm.Spin(150), hm.Bernoulli(120), hm.Spin(90)]).to(dtype)
     hm.machine.orthogonal_(machine, 1.0, generator())
@@ -162,8 +171,9 @@ MACHINES = {
 @pytest.mark.skipif(not serving.COMPILED, reason="needs numba")
 @pytest.mark.parametrize("held", [(), (0,), (0, 1)], ids=["free", "one layer held", "two layers held"])
 @pytest.mark.parametrize("name", MACHINES)
-def test_compiled_chains_end_where_eager_ones_do(monkeypatch, name, held):
-    machine = MACHINES[name]()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_compiled_chains_end_where_eager_ones_do(monkeypatch, name, held, dtype):
+    machine = MACHINES[name]().to(dtype)
     start = machine.random_states(100, seed=generator())
     law = machine.hamiltonian().tempered(0.7).given({l: start[l] for l in held}, 100)
     free = set(range(len(machine.layers))) - set(held)
@@ -187,10 +197,10 @@ def test_compiled_chains_end_where_eager_ones_do(monkeypatch, name, held):
 def test_a_compiled_chain_notices_a_cycle():
     """Two units of which one wants to be as the other is, and that one not: couplings no machine has."""
     parts, ways = np.array([(0, 1, 0, 0, 1), (1, 2, 1, 1, 2)]), np.array([(1, 2), (0, 1)])
-    J = tuple(np.full((1, 1), value, np.float32) for value in (1, -1))
+    J, beta = tuple(np.full((1, 1), value, np.float32) for value in (1, -1)), np.float32(1)
     x, fields = np.ones((3, 2), np.float32), np.array([[-1, 1], [-1, 1], [1, 1]], np.float32)
     bias, low, halves = np.zeros(2, np.float32), np.full(2, -1, np.float32), np.zeros(3, np.int64)
-    serving.over_rows("climb", 3, 2, _PATIENCE, parts, ways, J, 1.0, bias, low, x, fields, halves)
+    serving.over_rows("climb", 3, 2, _PATIENCE, parts, ways, J, beta, bias, low, x, fields, halves)
     # Seen at the first odd half-step from then on, and again a cycle of four later; the last row is at rest.
     assert halves.tolist() == [_PATIENCE + 6, _PATIENCE + 6, 3]
 

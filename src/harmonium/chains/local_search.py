@@ -167,7 +167,8 @@ def _climb(
     x, B = (torch.cat([each[l] for l in layers], -1) for each in (states, fields))
     halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
     graph = np.array(parts), np.array(ways), tuple(couplings)
-    serving.over_rows("climb", len(x), half, _PATIENCE, *graph, law.beta, bias, low, x, B, halves)
+    beta = bias.dtype.type(law.beta)
+    serving.over_rows("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
     for l, *own in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
         states[l], fields[l] = own
     return halves

@@ -106,17 +106,17 @@ def round_means(
 
 @jit
 def climb(
-    first: int, last: int, half: int, patience: int, parts: Any, ways: Any, J: Any, beta: float, bias: Any,
+    first: int, last: int, half: int, patience: int, parts: Any, ways: Any, J: Any, beta: Any, bias: Any,
     low: Any, x: Any, fields: Any, halves: Any,
 ) -> None:  # fmt: skip
     """Sets parts of one colour to their mode, then those of the other, until a row finds nothing to change.
 
     A part is (first unit, end, colour, first way, end), a way (first unit, end) of what it leads to, and J
-    has a matrix for each way. ``half`` half-steps were made; ``halves`` says how many in the end. From
-    ``patience`` on a row ends also where it comes back to a state.
+    has a matrix for each way. All numbers are of one type. ``half`` half-steps were made; ``halves`` says how
+    many in the end. From ``patience`` on a row ends also where it comes back to a state.
     """
     room = x.shape[1] + 1
-    changed, by, landmark = np.empty(room, np.int64), row_of(room), row_of(x.shape[1])
+    changed, by, landmark = np.empty(room, np.int64), np.empty(room, x.dtype), np.empty(x.shape[1], x.dtype)
     for row in range(first, last):
         state, field, step, moved = x[row], fields[row], half, True
         landmark[:] = np.nan
@@ -130,7 +130,7 @@ def climb(
                     moved |= count > 0
                     for w in range(way, last_way):
                         to, to_end = ways[w]
-                        _add_rows(field[to:to_end], J[w], changed, by, count, np.float32(beta))
+                        _add_rows(field[to:to_end], J[w], changed, by, count, beta)
             if moved and step >= patience and step % 2:
                 moved = (state != landmark).any()
                 if (step - 1) & (step - 2) == 0:

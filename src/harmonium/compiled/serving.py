@@ -96,7 +96,9 @@ def search(machine: Machine, layers: Collection[int]) -> bool:
         and isinstance(machine.beta, float)
         and machine.columns is None
         and all(machine.mask(l) is None and machine.thetas[l][0].dim() == 1 for l in layers)
-        and two_valued(machine.thetas[0][0], [machine.layers[l].two_values for l in layers])
+        and COMPILED
+        and machine.thetas[0][0].device.type == "cpu"
+        and VALUES.issuperset(machine.layers[l].two_values for l in layers)
     )
 
 
