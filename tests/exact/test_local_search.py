@@ -137,7 +137,6 @@ def test_the_given_states_are_not_changed():
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_large_machines_end_at_modes(dtype):
-    """Fields that follow the changes of states must still be the fields."""
     machine = hm.BoltzmannMachine([hm.Spin(150), hm.Bernoulli(120), hm.Spin(90)]).to(dtype)
     hm.machine.orthogonal_(machine, 1.0, generator())
     start = machine.random_states(40, seed=generator())
@@ -221,8 +220,31 @@ def test_a_cycle_is_noticed(monkeypatch):
             1 - right(self, field, theta) if self is machine.layers[0] else right(self, field, theta)
         ),
     )
-    _, sweeps = local_search(machine, machine.random_states(8, seed=generator()), seed=generator())
-    assert int(sweeps.max()) > _PATIENCE // 2
+    law = machine.hamiltonian()
+    with torch.no_grad():
+        step, sweeps = search(law, machine.random_states(8, seed=generator()), generator())
+        assert int(sweeps.max()) > _PATIENCE // 2
+        for l in range(2):
+            assert torch.equal(step.fields[l], law.field(l, step.states))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("kind", [hm.Spin, lambda n: hm.Categorical(n, 3)], ids=["spin", "categorical"])
+@pytest.mark.parametrize("seed", [1918, 2452])
+def test_the_fields_are_those_of_the_modes(seed, kind):
+    """Of states that tie but for rounding too, among which a search may go round in a circle."""
+    source = generator(seed)
+    machine = hm.BoltzmannMachine([kind(4), kind(4)])
+    W = machine.couplings[0].weight
+    with torch.no_grad():
+        W.copy_(torch.randint(-3, 4, W.shape, generator=source) * 0.1)
+        for layer in machine.layers:
+            layer.bias.zero_()
+        law = machine.hamiltonian()
+        step, _ = search(law, machine.random_states(40, seed=source), generator(1))
+        assert step.fields.keys() == {0, 1}
+        for l, field in step.fields.items():
+            torch.testing.assert_close(field, law.field(l, step.states))
 
 
 def test_real_units_in_both_parities_are_refused():

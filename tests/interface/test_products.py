@@ -84,13 +84,24 @@ def test_a_resumed_run_multiplies_as_before(tmp_path) -> None:
     assert torch.equal(resumed.couplings[0].weight, whole.couplings[0].weight)
 
 
-def test_a_resumed_run_says_when_it_cannot(tmp_path) -> None:
+OTHER = r"made with onednn,bits=12345.*HARMONIUM_PRODUCTS=onednn,bits=12345 repeats it"
+UNKNOWN = "made with torch,sparse=0.25, which this version does not have: the run goes on"
+
+
+@pytest.mark.parametrize(
+    ("before", "here", "said"),
+    [
+        ("onednn,bits=12345", "torch", OTHER),
+        ("torch,sparse=0.25", "torch", UNKNOWN),
+        ("torch,sparse=0.25", None, UNKNOWN),
+    ],
+)
+def test_a_resumed_run_says_when_it_cannot(tmp_path, before: str, here: str | None, said: str) -> None:
     products.use("torch")
     train(tmp_path, 3)
     checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    checkpoint["products"] = "onednn,bits=12345"
+    checkpoint["products"] = before
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
-    with pytest.warns(
-        UserWarning, match=r"onednn,bits=12345.*HARMONIUM_PRODUCTS=onednn,bits=12345 repeats it"
-    ):
+    products.use(here)
+    with pytest.warns(UserWarning, match=said):
         train(tmp_path, 6, resume=True)

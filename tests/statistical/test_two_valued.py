@@ -82,12 +82,12 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
     assert bool((drawn.tries[equal.squeeze(-1) == 0] > 0).all())
 
 
-@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize(("widths", "rows"), [((37, 13), 1), ((300, 5), 3), ((300, 5), 40)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equal_chains_get_equal_fields(rows, dtype):
-    """Of 13 columns libraries round a row by where it stands."""
+def test_equal_chains_get_equal_fields(widths, rows, dtype):
+    """Of few columns libraries round a row by where it stands."""
     generator = torch.Generator().manual_seed(0)
-    made = hm.BoltzmannMachine([hm.Spin(37), hm.Spin(13)], seed=0)
+    made = hm.BoltzmannMachine([hm.Spin(n) for n in widths], seed=0)
     hm.machine.orthogonal_(made, 1.0, generator)
     hamiltonian = made.to(dtype).hamiltonian()
     x, y = (made.random_states(rows, seed=generator) for _ in range(2))

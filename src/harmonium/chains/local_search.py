@@ -79,25 +79,21 @@ def search(
     active = torch.arange(rows, device=hamiltonian.device)
     ended = torch.zeros(rows, dtype=torch.bool, device=hamiltonian.device)
     current, law = list(modes), hamiltonian
-    fields: dict[int, Tensor] = {}
-    stale: set[int] = set()  # layers of which the fields are right only for chains that do not move any more
-    mode_fields: dict[int, Tensor] = {}
     landmark: dict[int, Tensor] = {}
+    known: dict[int, Tensor] = {}
+    gone = 0
     for half in count():
-        colour = half % 2
+        colour, fields = half % 2, dict[int, Tensor]()
         moved, returned = torch.zeros_like(ended), torch.ones_like(ended)
         for l in free[colour]:
-            if l not in fields or l in stale:
-                fields[l] = law.field(l, current)
+            fields[l] = law.field(l, current)
             x = law.hold(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
-            if half == 0:
-                x = torch.where(late, current[l], x)
+            if half == 0 or gone:  # a chain that has ended stays, however its fields are rounded now
+                x = _host.where(ended.unsqueeze(-1) if half else late, current[l], x)
             moved |= (x != current[l]).any(-1)
             if l in landmark:
                 returned &= (x == landmark[l]).all(-1)
             current[l] = x
-            stale.discard(l)
-            stale.update(joint.other for joint in hamiltonian.graph.joints[l])
         if half == 0 or not discrete[colour]:
             continue
         if half == 1:
@@ -110,26 +106,26 @@ def search(
         halves[active] = torch.where(arrived, half + 1, halves[active])
         ended |= arrived
         if half + 1 == _ALONE and serving.search(hamiltonian, sum(free, ())):
-            fields.update((l, law.field(l, current)) for l in stale & fields.keys())
+            fields |= {l: law.field(l, current) for l in free[1 - colour]}
             alone = _climb(law, free, current, fields, half + 1)
             halves[active] = torch.where(ended, halves[active], alone)
             ended.fill_(True)
+            if len(active) == rows:
+                known = fields
         gone = int(ended.sum())
         if gone * _COMPACT >= len(ended):
             rest, place = _host.parted(ended, gone)
             for l, x in enumerate(current):
                 modes[l].index_copy_(0, active[place], x[place])
-            for l, field in fields.items():
-                known = mode_fields.setdefault(l, field.new_empty(rows, field.shape[1]))
-                known.index_copy_(0, active[place], field[place])
-            active, ended = active[rest], ended[rest]
+            active, ended, gone = active[rest], ended[rest], 0
             if len(active) == 0:
                 break
             current, law = [x[rest] for x in current], hamiltonian.take(active)
-            fields = {l: field[rest] for l, field in fields.items()}
             landmark = {l: x[rest] for l, x in landmark.items()}
     halves -= late.squeeze(-1).to(halves.dtype)
-    return Step(modes, mode_fields, {}), halves.add(1).div(2, rounding_mode="floor")
+    # A chain that came back to a state it had left has moved since fields were made.
+    fields = known or {l: hamiltonian.field(l, modes) for l in sum(free, ())}
+    return Step(modes, fields, {}), halves.add(1).div(2, rounding_mode="floor")
 
 
 def _climb(
@@ -142,7 +138,8 @@ def _climb(
     """Every chain to its end on its own, in compiled code; entries of ``states`` and ``fields`` are replaced.
 
     Args:
-        law, free, states, fields: of ``search``, all of these known.
+        law, free, states: of ``search``.
+        fields: of all layers that are free.
         half: half-steps that all have made.
 
     Returns:

@@ -112,8 +112,8 @@ def climb(
     """Sets parts of one colour to their mode, then those of the other, until a row finds nothing to change.
 
     A part is (first unit, end, colour, first way, end), a way (first unit, end) of what it leads to, and J
-    has a matrix for each way. All numbers are of one type. ``half`` half-steps were made; ``halves`` says how
-    many in the end. From ``patience`` on a row ends also where it comes back to a state.
+    has a matrix for each way, of β's type. ``half`` half-steps were made; ``halves`` says how many in the
+    end. From ``patience`` on a row ends also where it comes back to a state.
     """
     room = x.shape[1] + 1
     changed, by, landmark = np.empty(room, np.int64), np.empty(room, x.dtype), np.empty(x.shape[1], x.dtype)

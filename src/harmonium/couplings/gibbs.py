@@ -149,9 +149,10 @@ class Gibbs(PairKernel):
 
 @torch.no_grad()
 def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
-    """The field of a part; chains of a pair that are equal get equal fields, to the bit.
+    """The field of a part; chains of a pair, which have one law, get equal fields where they are equal.
 
-    Some libraries round a row by where it stands, and laws that differ by rounding take many proposals.
+    To the bit: some libraries round a row by where it stands, and laws that differ by rounding take many
+    proposals.
     """
     field = hamiltonian.field(part, states)
     joints = hamiltonian.graph.joints[part.layer]

@@ -17,7 +17,7 @@ from harmonium.distributed import Group
 from harmonium.products import bits, dense
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
-"""Environment variable that says what to use and spares the measurement: "torch", "onednn,bits=64", ..."""
+"""Environment variable that says what to use and spares the measurement: "torch", "onednn,bits=96", ..."""
 
 _ROWS, _INNER, _OUTER = 256, 784, 512  # of the product that is timed
 _ROUNDS = 7
@@ -45,7 +45,7 @@ class Choice:
 
     @staticmethod
     def parse(text: str) -> Choice:
-        """A choice from its string, such as "torch" or "onednn,bits=64".
+        """A choice from its string, such as "torch" or "onednn,bits=96".
 
         Raises:
             ValueError: text that is none.
@@ -114,6 +114,12 @@ def repeat(what: str) -> None:
         ValueError: another choice was made here, or that one cannot be had; nothing is changed.
     """
     before = made()
+    try:
+        Choice.parse(what)
+    except ValueError:
+        raise ValueError(
+            f"products: the run to resume was made with {what}, which this version does not have"
+        ) from None
     if before is None:
         use(what)
     elif str(before) != what:
