@@ -13,7 +13,6 @@ import torch
 from scipy import stats
 
 import harmonium as hm
-from harmonium import products
 from harmonium.chains import GibbsLangevin
 from harmonium.compiled import serving
 from harmonium.couplings import Block, Gibbs, Maximal, run_pairs
@@ -186,8 +185,6 @@ def test_every_path_has_the_enumerated_law(request, monkeypatch, path, name, com
     else:
         request.getfixturevalue("always")
     monkeypatch.setattr(serving, "COMPILED", compiled)
-    if not compiled:
-        products.use("torch")
     make = list(PATHS[path].values())[name]
     before, runs = torch.get_num_threads(), []
     try:

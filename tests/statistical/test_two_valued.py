@@ -101,6 +101,15 @@ def test_equal_chains_get_equal_fields(widths, rows, dtype):
         assert torch.equal(field[:half], field[rows : rows + half])
 
 
+def test_chains_of_different_temperatures_get_fields_of_their_own():
+    made = deep_machine()
+    states = [x.repeat(2, 1) for x in made.random_states(4, seed=torch.Generator().manual_seed(0))]
+    hamiltonian = made.hamiltonian().tempered(torch.tensor([1.0, 0.5]).repeat_interleave(4).unsqueeze(-1))
+    for l in range(3):
+        with torch.no_grad():
+            assert torch.equal(_field(hamiltonian, Part(l), states, 2), hamiltonian.field(l, states))
+
+
 def test_numbers_of_threads_do_not_change_the_bits(always):
     made = deep_machine()
     results = []

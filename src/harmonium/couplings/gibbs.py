@@ -149,14 +149,13 @@ class Gibbs(PairKernel):
 
 @torch.no_grad()
 def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
-    """The field of a part; chains of a pair, which have one law, get equal fields where they are equal.
+    """The field of a part; chains of a pair get equal fields, to the bit, where they are equal and β is one.
 
-    To the bit: some libraries round a row by where it stands, and laws that differ by rounding take many
-    proposals.
+    Some libraries round a row by where it stands, and laws that differ by rounding take many proposals.
     """
     field = hamiltonian.field(part, states)
-    joints = hamiltonian.graph.joints[part.layer]
-    if copies == 1 or not joints or _host.behind(hamiltonian.device):
+    joints, one_law = hamiltonian.graph.joints[part.layer], isinstance(hamiltonian.beta, float)
+    if copies == 1 or not (joints and one_law) or _host.behind(hamiltonian.device):
         return field
     apart = torch.stack([differences(*states[joint.other].chunk(2)) for joint in joints]).any(0)
     x, y = field.chunk(2)
