@@ -166,7 +166,7 @@ def lines_edit(random: Random, content: bytes) -> bytes:
 
 
 def machine_edit(random: Random, content: bytes) -> bytes:
-    """A machine file with another header or other tensors, and the checksum that belongs to them."""
+    """A machine file or a checkpoint with another header or other tensors, and their checksum."""
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][storage.FORMAT])
     header.pop("checksum")
@@ -206,28 +206,6 @@ def _other_tensor(random: Random, x: torch.Tensor) -> torch.Tensor:
         lambda: x.flatten()[:-1],
     ]
     return random.choice(choices)()
-
-
-def checkpoint_edit(random: Random, content: bytes) -> bytes:
-    """A checkpoint with one entry anywhere replaced, removed or added."""
-    value = torch.load(io.BytesIO(content), weights_only=True)
-    holder: Any = [value]
-    root, key = holder, 0
-    while isinstance(holder[key], (dict, list)) and holder[key] and random.random() < 0.9:
-        holder = holder[key]
-        key = random.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
-    old = holder[key]
-    action = random.random()
-    if action < 0.15 and holder is not root:
-        del holder[key]
-    elif isinstance(old, torch.Tensor) and action < 0.8:
-        others = [torch.zeros(1).expand(20_000, 40_000), old.to_sparse(), _other_tensor(random, old)]
-        holder[key] = random.choice(others)
-    else:
-        holder[key] = copy.deepcopy(random.choice([x for x in JUNK if x != DEEP]))
-    buffer = io.BytesIO()
-    torch.save(root[0], buffer)
-    return buffer.getvalue()
 
 
 def npy_edit(random: Random, content: bytes) -> bytes:
@@ -346,8 +324,8 @@ EDITS: dict[str, Edit] = {
     "run machine.json": json_edit,
     "resume config.json": json_edit,
     "resume lock.json": json_edit,
-    "run checkpoint.pt": checkpoint_edit,
-    "resume checkpoint.pt": checkpoint_edit,
+    "run checkpoint.safetensors": machine_edit,
+    "resume checkpoint.safetensors": machine_edit,
     "resume history.jsonl": lines_edit,
     "npy": npy_edit,
     "npz": zip_edit,

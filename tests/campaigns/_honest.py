@@ -164,8 +164,8 @@ def _machine_kinds() -> list[Kind]:
         run = {path.name: path.read_bytes() for path in sorted(run_dir.iterdir()) if path.is_file()}
         dead = {"process": 1 << 22, "host": socket.gethostname(), "since": "2026-01-01 00:00:00+00:00"}
         run["lock.json"] = json.dumps(dead).encode()
-    unfinished = {name: run[name] for name in ("machine.json", "checkpoint.pt")}
-    alone = {name: content for name, content in run.items() if name != "checkpoint-previous.pt"}
+    unfinished = {name: run[name] for name in ("machine.json", "checkpoint.safetensors")}
+    alone = {name: content for name, content in run.items() if name != "checkpoint-previous.safetensors"}
 
     def resumed(target: str, **more: Any) -> Kind:
         return Kind(
@@ -179,8 +179,8 @@ def _machine_kinds() -> list[Kind]:
     return [
         Kind("machine", "m.safetensors", machines, _load, _sample, sealed=True, share=20),
         opened("machine.json", share=8),
-        opened("checkpoint.pt", sealed=True, share=8),
-        resumed("checkpoint.pt", sealed=True, share=4),
+        opened("checkpoint.safetensors", sealed=True, share=8),
+        resumed("checkpoint.safetensors", sealed=True, share=4),
         resumed("history.jsonl", share=3),
         resumed("config.json", share=1),
         resumed("lock.json", share=1),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import tempfile
-import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -38,8 +36,6 @@ def hostile(name: str, honest: bytes) -> list[bytes]:
         return _hdf5()
     if name == "image b.png":
         return [_png(9_000), _png(16_000)]
-    if name.endswith("checkpoint.pt"):
-        return [_with_bomb(honest)]
     return []
 
 
@@ -100,19 +96,6 @@ def _png(side: int) -> bytes:
     pixels = b"\x78\xda" + zeros(size >> 20) + rest.compress(bytes(size % (1 << 20))) + rest.flush()
     pixels += struct.pack(">I", size % 65521 << 16 | 1)  # the Adler-32 of so many zeros
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-
-
-def _with_bomb(checkpoint: bytes) -> bytes:
-    """A checkpoint one of whose records unfolds to a gigabyte."""
-    packed, checksum, size = unfolding(b"", MEGABYTES)
-    members = []
-    with zipfile.ZipFile(io.BytesIO(checkpoint)) as archive:
-        for name in archive.namelist():
-            data = archive.read(name)
-            members.append((name, 0, zlib.crc32(data), data, len(data)))
-    place = next(i for i, member in enumerate(members) if member[0].endswith("/data/0"))
-    members[place] = (members[place][0], 8, checksum, packed, size)
-    return _archive(members)
 
 
 def _hdf5() -> list[bytes]:

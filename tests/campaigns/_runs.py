@@ -162,11 +162,11 @@ def difference(one: Path, other: Path) -> str | None:
     ]
     if histories[0] != histories[1]:
         return "history.jsonl"
-    states = [dict(leaves(read_checkpoint(run / "checkpoint.pt"))) for run in (one, other)]
+    states = [dict(leaves(read_checkpoint(run / "checkpoint.safetensors"))) for run in (one, other)]
     if states[0].keys() != states[1].keys():
-        return "what checkpoint.pt holds"
+        return "what checkpoint.safetensors holds"
     for where, value in states[0].items():
         same = torch.equal if isinstance(value, torch.Tensor) else lambda a, b: a == b
         if where != "['seconds']" and not same(value, states[1][where]):
-            return f"checkpoint.pt{where}"
+            return f"checkpoint.safetensors{where}"
     return None

@@ -63,7 +63,7 @@ def _run(case: Case, random: Random, folder: Path, number: int, counts: dict[str
         outcome = case.train(run_dir)
         if outcome.status != "interrupted":
             return 0
-        saved = read_checkpoint(run_dir / "checkpoint.pt")["step"]
+        saved = read_checkpoint(run_dir / "checkpoint.safetensors")["step"]
         assert saved == outcome.updates and outcome.signal == number, (saved, outcome.updates, outcome.signal)
         assert not (run_dir / "lock.json").exists()
         return INTERRUPTED

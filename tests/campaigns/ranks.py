@@ -78,7 +78,7 @@ def _killed(folder: Path, chosen: argparse.Namespace, random: Random) -> float:
     launcher = _started(folder, chosen, chosen.processes)
     try:
         victim = folder / f"0-{random.randrange(chosen.processes)}"
-        while not (victim.exists() and (folder / "run" / "checkpoint.pt").exists()):
+        while not (victim.exists() and (folder / "run" / "checkpoint.safetensors").exists()):
             assert launcher.poll() is None, f"it ended before the kill with {launcher.returncode}"
             time.sleep(0.05)
         time.sleep(random.random() * 2)

@@ -164,7 +164,7 @@ def test_an_unfinished_run_gives_its_checkpoint(cli: CommandLine, tmp_path: Path
     assert "damaged" in cli.refuse("evaluate", run, "digits")
     (run / "machine.json").unlink()
     assert "--resume" in cli.refuse("evaluate", run, "digits")
-    (run / "checkpoint.pt").unlink()
+    (run / "checkpoint.safetensors").unlink()
     assert "neither" in cli.refuse("evaluate", run, "digits")
 
 

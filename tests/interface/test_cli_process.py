@@ -60,7 +60,7 @@ def test_a_signal_keeps_a_checkpoint_that_resumes(
     )
     try:
         deadline = time.monotonic() + 120
-        while not (run / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        while not (run / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=60)
@@ -68,9 +68,9 @@ def test_a_signal_keeps_a_checkpoint_that_resumes(
         process.kill()
     assert process.returncode == status, stderr
     assert json.loads(stdout)["status"] == "interrupted"
-    assert "checkpoint.pt" in stderr and "--resume" in stderr and "Traceback" not in stderr
+    assert "checkpoint.safetensors" in stderr and "--resume" in stderr and "Traceback" not in stderr
 
-    step = read_checkpoint(run / "checkpoint.pt")["step"]
+    step = read_checkpoint(run / "checkpoint.safetensors")["step"]
     assert step == json.loads(stdout)["updates"]
     cli.succeed(*arguments, "--updates", step + 10, "--resume")
     cli.succeed(*arguments[:2], tmp_path / "whole", *arguments[3:], "--updates", step + 10)
@@ -84,11 +84,11 @@ def test_an_unfinished_run_whose_last_checkpoint_is_damaged_gives_the_one_before
     run = tmp_path / "run"
     cli.train("bars-and-stripes", run, "--checkpoint-every", "10", "--binarise", "none")
     (run / "machine.safetensors").unlink()
-    (run / "checkpoint.pt").write_bytes((run / "checkpoint.pt").read_bytes()[:-50])
+    (run / "checkpoint.safetensors").write_bytes((run / "checkpoint.safetensors").read_bytes()[:-50])
     answer = cli.succeed("evaluate", run, "bars-and-stripes", "--json")
-    assert "checkpoint-previous.pt is used" in answer.stderr and "after 10 updates" in answer.stderr
-    (run / "checkpoint-previous.pt").write_bytes(b"")
-    assert "checkpoint-previous.pt: damaged" in cli.refuse("evaluate", run, "bars-and-stripes")
+    assert "checkpoint-previous.safetensors is used" in answer.stderr and "after 10 updates" in answer.stderr
+    (run / "checkpoint-previous.safetensors").write_bytes(b"")
+    assert "checkpoint-previous.safetensors: damaged" in cli.refuse("evaluate", run, "bars-and-stripes")
 
 
 def test_a_folder_in_use_is_refused_and_left_as_it_is(cli: CommandLine, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_run_is_written_and_summarised(cli: CommandLine, tmp_path: Path) -> No
 
     assert result["status"] == "completed" and result["updates"] == 20
     assert result["layers"] == ["Bernoulli(16)", "Bernoulli(5)"]
-    assert result["files"] == ["machine.safetensors", "checkpoint.pt"]
+    assert result["files"] == ["machine.safetensors", "checkpoint.safetensors"]
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert machine.metadata["data"] == {"name": BARS, "source": BARS, "image_shape": [4, 4]}
     assert machine.metadata["encoder"] == {"kind": "Identity"}

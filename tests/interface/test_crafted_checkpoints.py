@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import struct
+import json
 import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 import harmonium as hm
-from harmonium.training import TrainingRun, callbacks, train
-from harmonium.training.archive import read_archive
+from harmonium.machine import storage
+from harmonium.training import TrainingRun, callbacks, checkpoint, train
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 WIDTHS = (6, 4)
@@ -66,12 +65,17 @@ def without(*path: Any) -> Callable[[dict[str, Any]], None]:
 def refused(tmp_path: Path, edit: Callable[[dict[str, Any]], None], **settings: Any) -> str:
     """The error that a resume from an edited checkpoint ends with."""
     run(tmp_path, **settings)
-    path = tmp_path / "checkpoint.pt"
-    content = torch.load(path, weights_only=True)
+    path = tmp_path / "checkpoint.safetensors"
+    content = read_checkpoint(path)
     edit(content)
-    torch.save(content, path)
+    if content.get("metrics") is NESTED:
+        with pytest.raises((ValueError, RecursionError)):
+            write_checkpoint(path, content)
+        path.write_bytes(save({}, {storage.FORMAT: json.dumps({"metrics": NESTED})}))
+    else:
+        write_checkpoint(path, content)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=r"checkpoint\.pt: damaged") as caught:
+    with pytest.raises(ValueError, match=r"checkpoint\.safetensors: damaged") as caught:
         run(tmp_path, resume=True, **{**settings, "updates": 12})
     assert path.read_bytes() == before
     return str(caught.value)
@@ -93,7 +97,7 @@ MOMENT = ("optimizer", "state", 2, "exp_avg")
         (put(*MOMENT, value=[1.0]), "exp_avg"),
         (without(*MOMENT), "exp_avg"),
         (put("optimizer", "state", 2, "step", value=torch.ones(3)), "step"),
-        (put("optimizer", "state", 7, value={}), "parameter 7"),
+        (put("optimizer", "state", 7, value={}), "2, 7"),
         (put("optimizer", "state", value=[]), "optimizer"),
         (put("optimizer", "param_groups", value=[]), "param_groups"),
         (put("optimizer", "param_groups", 0, "params", value=[0, 0, 0]), "param_groups"),
@@ -132,7 +136,7 @@ MOMENT = ("optimizer", "state", 2, "exp_avg")
         (put("callbacks", 0, 1, value={}), "EarlyStopping"),
         (put("callbacks", 0, 1, "waited", value=None), "EarlyStopping"),
         (put("callbacks", 0, 1, "best_state", value={}), "EarlyStopping"),
-        (put("metrics", value=NESTED), "64 levels"),
+        (put("metrics", value=NESTED), "64 deep"),
         *((without(name), name) for name in ("step", "threads", "history", "machine", "rule", "settings")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -175,62 +179,17 @@ def test_every_optimiser_of_torch_resumes_and_refuses_other_shapes(optimizer: An
     part = run(tmp_path / "part", optimizer=optimizer, updates=12, resume=True)
     for a, b in zip(whole.machine.parameters(), part.machine.parameters(), strict=True):
         assert torch.equal(a, b)
-    state = torch.load(tmp_path / "part" / "checkpoint.pt", weights_only=True)["optimizer"]["state"]
+    state = read_checkpoint(tmp_path / "part" / "checkpoint.safetensors")["optimizer"]["state"]
     for name, value in state.get(2, {}).items():
         if isinstance(value, torch.Tensor):
             edit = put("optimizer", "state", 2, name, value=torch.zeros(*value.shape, 0))
             assert name in refused(tmp_path / name, edit, optimizer=optimizer)
 
 
-# The archive itself ----------------------------------------------------------------------------------------
+# The file itself -------------------------------------------------------------------------------------------
 
 
-def rewritten(edit: Callable[[str, bytes], bytes], compression: int = zipfile.ZIP_STORED) -> io.BytesIO:
-    """A file of torch.save with its records edited and their checksums right."""
-    saved, result = io.BytesIO(), io.BytesIO()
-    torch.save({"x": torch.arange(200.0)}, saved)
-    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(result, "w", compression) as target:
-        for record in source.infolist():
-            target.writestr(record.filename, edit(record.filename, source.read(record)))
-    return result
-
-
-def pickled(before: bytes, after: bytes) -> Callable[[str, bytes], bytes]:
-    def edit(name: str, content: bytes) -> bytes:
-        assert not name.endswith("data.pkl") or before in content
-        return content.replace(before, after, 1) if name.endswith("data.pkl") else content
-
-    return edit
-
-
-COUNT = b"K\xc8"  # 200, first of the storage, then of the tensor
-
-
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (pickled(COUNT, b"J" + struct.pack("<i", 2**30)), "claims 1073741824 elements of 4 bytes, holds 800"),
-        (pickled(b"K\x00" + COUNT, b"K\x00J" + struct.pack("<i", 2**30)), "larger than its 200 elements"),
-        (pickled(b"K\x00" + COUNT, b"K\x01" + COUNT), "larger than its 200 elements"),
-        (pickled(b"K\x00" + COUNT, b"J\xff\xff\xff\xff" + COUNT), "offset -1"),
-        (pickled(b"torch._utils\n_rebuild_tensor_v2", b"builtins\neval"), "asks for builtins.eval"),
-        (pickled(b"FloatStorage", b"DoubleStorage"), "claims 200 elements of 8 bytes"),
-        (lambda name, content: b"big" if name.endswith("byteorder") else content, "big-endian"),
-        (lambda name, content: content[:-1] if "/data/" in name else content, "4 bytes, holds 799"),
-    ],
-)  # fmt: skip
-def test_claims_are_compared_with_what_is_there(edit: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_archive(rewritten(edit))
-
-
-def test_compressed_records_are_refused() -> None:
-    file = rewritten(lambda name, content: content, zipfile.ZIP_DEFLATED)
-    with pytest.raises(ValueError, match="records are compressed"):
-        read_archive(file)
-
-
-def test_the_archive_reads_what_torch_reads(tmp_path: Path) -> None:
+def test_a_checkpoint_gives_back_what_it_was_given(tmp_path: Path) -> None:
     values = {
         "transposed": torch.arange(6.0).view(2, 3).t(),
         "part": torch.arange(9)[2:4],
@@ -238,16 +197,48 @@ def test_the_archive_reads_what_torch_reads(tmp_path: Path) -> None:
         "empty": torch.zeros(0, 3),
         "number": torch.tensor(2.5, dtype=torch.bfloat16),
         "other": torch.tensor([1, 2]).to(torch.uint16),
-        "plain": [1, -2, 300, 2**40, 1.5, None, True, "é", (1, (2,)), {}, [], ()],
+        "plain": [1, -2, 300, 2**70, 1.5, 0.1, -0.0, float("inf"), None, True, "é", (1, (2,)), {}, [], ()],
+        "keys": {0: "int", "$tensor": "a string that looks like a mark", "x": {(1, "a"): 2}},
     }
-    path = tmp_path / "checkpoint.pt"
+    path = tmp_path / "checkpoint.safetensors"
     run(tmp_path)
     write_checkpoint(path, {**read_checkpoint(path), "rule": values})
-    read, reference = read_checkpoint(path), torch.load(path, weights_only=True)
-    assert read["rule"]["plain"] == values["plain"]
-    for name in values.keys() - {"plain"}:
-        ours, theirs = read["rule"][name], reference["rule"][name]
-        assert torch.equal(ours, theirs) and ours.dtype == theirs.dtype and ours.stride() == theirs.stride()
+    read = read_checkpoint(path)["rule"]
+    assert repr(read["plain"]) == repr(values["plain"]) and read["keys"] == values["keys"]
+    for name in values.keys() - {"plain", "keys"}:
+        assert torch.equal(read[name], values[name]) and read[name].dtype == values[name].dtype
+
+
+@pytest.mark.parametrize("value", [{1, 2}, torch.ones(3).to_sparse(), np.ones(3), torch.ones(2) * 1j])
+def test_what_a_checkpoint_cannot_keep_is_refused_by_its_place(value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    with pytest.raises(TypeError, match=r"checkpoint\['rule'\]\[1\]: expected"):
+        write_checkpoint(path, {"rule": [0, value]})
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("mark", ["$eval", "$tensor", "$tuple", "$items"])
+def test_marks_that_no_checkpoint_has_are_refused(mark: str, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    header = {"format": checkpoint.FORMAT, "version": checkpoint.VERSION, "rule": {mark: 3}}
+    path.write_bytes(storage.pack({}, header))
+    with pytest.raises(checkpoint.DamagedCheckpoint, match="damaged"):
+        read_checkpoint(path)
+
+
+def test_checkpoints_of_earlier_versions_are_refused_with_a_sentence(tmp_path: Path) -> None:
+    old = tmp_path / "checkpoint.pt"
+    torch.save({"format": "harmonium checkpoint", "version": 1}, old)
+    with pytest.raises(ValueError, match=r"already holds a run \(checkpoint\.pt\)"):
+        run(tmp_path)
+    message = r"checkpoint\.pt: a checkpoint of harmonium 0\.2 or older, .* begin anew"
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, resume=True)
+    with pytest.raises(ValueError, match=message):
+        hm.load(tmp_path)
+    assert old.exists()
+    run(tmp_path, overwrite=True)
+    assert not old.exists()
 
 
 def test_nothing_is_warned_of_where_nothing_is_wrong(tmp_path: Path) -> None:

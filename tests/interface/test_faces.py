@@ -158,7 +158,7 @@ def test_load_says_that_a_folder_holds_no_run(tmp_path: Path) -> None:
 def test_load_warns_where_a_run_went_on(tmp_path: Path) -> None:
     hm.train(machine(), X, rule="pcd", updates=3, run_dir=tmp_path, progress=False)
     after = (tmp_path / "machine.safetensors").stat().st_mtime + 10
-    os.utime(tmp_path / "checkpoint.pt", (after, after))
+    os.utime(tmp_path / "checkpoint.safetensors", (after, after))
     with pytest.warns(UserWarning, match="went on after it wrote machine.safetensors and has not ended"):
         hm.load(tmp_path)
 

@@ -7,6 +7,7 @@ import torch
 
 import harmonium as hm
 from harmonium import products
+from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -99,9 +100,8 @@ UNKNOWN = "made with torch,sparse=0.25, which this version does not have: the ru
 def test_a_resumed_run_says_when_it_cannot(tmp_path, before: str, here: str | None, said: str) -> None:
     products.use("torch")
     train(tmp_path, 3)
-    checkpoint = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    checkpoint["products"] = before
-    torch.save(checkpoint, tmp_path / "checkpoint.pt")
+    path = tmp_path / "checkpoint.safetensors"
+    write_checkpoint(path, {**read_checkpoint(path), "products": before})
     products.use(here)
     with pytest.warns(UserWarning, match=said):
         train(tmp_path, 6, resume=True)

@@ -195,9 +195,11 @@ def damage(path: Path, how: str) -> None:
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(how: str, tmp_path: Path) -> None:
     with pytest.raises(Crash):
         run(tmp_path, at(37, crash))
-    damage(tmp_path / "checkpoint.pt", how)
+    damage(tmp_path / "checkpoint.safetensors", how)
     with (
-        pytest.warns(UserWarning, match=r"checkpoint\.pt: damaged.*the checkpoint before, of update 20"),
+        pytest.warns(
+            UserWarning, match=r"checkpoint\.safetensors: damaged.*the checkpoint before, of update 20"
+        ),
         pytest.raises(Crash),
     ):
         run(tmp_path, at(21, crash), resume=True)
@@ -218,9 +220,12 @@ def test_a_lost_end_of_the_history_gives_way_to_the_checkpoint_before(tmp_path: 
 
 def test_where_both_are_damaged_the_error_says_what_can_be_done(tmp_path: Path) -> None:
     run(tmp_path)
-    for name in ("checkpoint.pt", "checkpoint-previous.pt"):
+    for name in ("checkpoint.safetensors", "checkpoint-previous.safetensors"):
         damage(tmp_path / name, "truncated")
-    message = r"checkpoint\.pt: .*checkpoint-previous\.pt: .*machine\.safetensors still holds.*overwrite=True"
+    message = (
+        r"checkpoint\.safetensors: .*checkpoint-previous\.safetensors: .*"
+        r"machine\.safetensors still holds.*overwrite=True"
+    )
     with pytest.raises(ValueError, match=message):
         run(tmp_path, resume=True)
     (tmp_path / "machine.safetensors").unlink()
@@ -245,11 +250,11 @@ def test_a_run_ended_between_two_renames_goes_on(
     with pytest.raises(Crash):
         run(tmp_path, at(29, lambda: monkeypatch.setattr(os, "replace", replace)))
     monkeypatch.undo()
-    (tmp_path / ".checkpoint-next.pt.abc").write_bytes(b"left")
+    (tmp_path / ".checkpoint-next.safetensors.abc").write_bytes(b"left")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_same(run(None), run(tmp_path, resume=True))
-    assert not list(tmp_path.glob(".*")) and not (tmp_path / "checkpoint-next.pt").exists()
+    assert not list(tmp_path.glob(".*")) and not (tmp_path / "checkpoint-next.safetensors").exists()
 
 
 # What goes missing during a run ----------------------------------------------------------------------------
@@ -294,7 +299,7 @@ def test_a_folder_replaced_by_that_of_another_run_is_left_alone(tmp_path: Path) 
 
 
 def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
-    for name in ("config.json", "checkpoint.pt", "history.jsonl", "machine.safetensors"):
+    for name in ("config.json", "checkpoint.safetensors", "history.jsonl", "machine.safetensors"):
         (tmp_path / f".{name}.abcd1234").write_bytes(b"left")
         (tmp_path / f".{name}.folder").mkdir()
         (tmp_path / f".{name}.folder" / "mine").write_bytes(b"mine")

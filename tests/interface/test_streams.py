@@ -188,7 +188,7 @@ def test_a_stream_goes_on_where_it_was(tmp_path, stop: int) -> None:
     fresh = Bits()
     assert bits(train(fresh, run_dir=tmp_path / "run", resume=True)) == bits(whole)
     assert (fresh.epoch, fresh.place) == (4, 4)
-    kept = read_checkpoint(tmp_path / "run" / "checkpoint.pt")["data"]
+    kept = read_checkpoint(tmp_path / "run" / "checkpoint.safetensors")["data"]
     assert kept == {"epochs": 4, "stream": {"place": 4, "epoch": 4}}
 
 

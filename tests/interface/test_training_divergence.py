@@ -13,7 +13,7 @@ import torch
 import harmonium as hm
 from harmonium.learning import Estimate
 from harmonium.training import TrainingDiverged, train
-from harmonium.training.checkpoint import leaves
+from harmonium.training.checkpoint import leaves, read_checkpoint
 from harmonium.training.divergence import Guard
 
 VISIBLE, HIDDEN = 6, 4
@@ -69,10 +69,10 @@ def test_an_update_that_is_not_finite_is_not_made(where: str, value: float, tmp_
     assert all(torch.equal(p, q) for p, q in zip(broken.parameters(), whole.parameters(), strict=True))
     error = caught.value
     assert (error.step, error.parameter, error.learning_rate) == (8, where, 0.05)
-    assert error.diagnostics["calls"] == 9 and error.checkpoint == tmp_path / "checkpoint.pt"
+    assert error.diagnostics["calls"] == 9 and error.checkpoint == tmp_path / "checkpoint.safetensors"
     for part in ("after 8 updates", where, "0.05", "residual", str(error.checkpoint)):
         assert part in str(error)
-    kept = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    kept = read_checkpoint(tmp_path / "checkpoint.safetensors")
     assert kept["step"] == 6 and finite(kept)
     assert not (tmp_path / "machine.safetensors").exists()
 
@@ -101,8 +101,8 @@ def test_parameters_that_overflow_are_put_back(record_every: int) -> None:
 def test_a_rule_state_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(TrainingDiverged, match=r"\['rule'\]\[1\]") as caught:
         train(machine(), X, rule=Failing("chains", math.nan), updates=9, run_dir=tmp_path, checkpoint_every=4)
-    assert caught.value.checkpoint == tmp_path / "checkpoint.pt"
-    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 8
+    assert caught.value.checkpoint == tmp_path / "checkpoint.safetensors"
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors")["step"] == 8
 
 
 def test_a_real_divergence_is_caught() -> None:
@@ -192,7 +192,7 @@ def test_the_last_good_parameters_are_put_back_not_the_first(record_every: int, 
     assert f"put back to those after {kept} updates" in str(caught.value)
     train(whole, **settings | {"updates": kept})
     assert all(torch.equal(p, q) for p, q in zip(broken.parameters(), whole.parameters(), strict=True))
-    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 140
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors")["step"] == 140
     assert not (tmp_path / "machine.safetensors").exists()
 
 

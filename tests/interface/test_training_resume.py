@@ -20,9 +20,10 @@ from campaigns._runs import ended, forked
 
 import harmonium as hm
 from harmonium.training import STOP, TrainingRun, Update, callbacks, train
+from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 VISIBLE, HIDDEN = 6, 4
-CHECKPOINTS = {"checkpoint.pt", "checkpoint-previous.pt"}
+CHECKPOINTS = {"checkpoint.safetensors", "checkpoint-previous.safetensors"}
 FILES = {"config.json", *CHECKPOINTS, "history.jsonl", "machine.safetensors", "averaged.safetensors"}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -236,8 +237,10 @@ def process(run_dir: Path, step: int, *signals: signal.Signals) -> int:
 
 def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert process(tmp_path, 37, signal.SIGKILL) == -signal.SIGKILL
-    assert (tmp_path / "checkpoint.pt").exists() and not (tmp_path / "machine.safetensors").exists()
-    (tmp_path / ".checkpoint.pt.left").write_bytes(b"what a kill in the middle of a checkpoint leaves")
+    assert (tmp_path / "checkpoint.safetensors").exists() and not (tmp_path / "machine.safetensors").exists()
+    (tmp_path / ".checkpoint.safetensors.left").write_bytes(
+        b"what a kill in the middle of a checkpoint leaves"
+    )
     assert_same(run(None), run(tmp_path, resume=True))
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
@@ -245,7 +248,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_finishes_the_update_saves_and_returns(number: signal.Signals, tmp_path: Path) -> None:
     assert process(tmp_path, 37, number) == 0
-    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 37
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors")["step"] == 37
     assert not (tmp_path / "machine.safetensors").exists()
     assert_same(run(None), run(tmp_path, resume=True))
 
@@ -383,7 +386,9 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
         if update.step == 25:
             monkeypatch.setattr(os, call, full_disk)
 
-    with pytest.raises(OSError, match=r"last good checkpoint, of update 20, was kept.*(pt|jsonl)'") as caught:
+    with pytest.raises(
+        OSError, match=r"last good checkpoint, of update 20, was kept.*(safetensors|jsonl)'"
+    ) as caught:
         run(tmp_path, callbacks=[fill_the_disk])
     assert caught.value.errno == errno.ENOSPC
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", *CHECKPOINTS, "history.jsonl"}
@@ -391,7 +396,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     assert_same(run(None), run(tmp_path, resume=True))
 
 
-@pytest.mark.parametrize(("size", "name"), [(4000, "checkpoint.pt"), (0, "config.json")])
+@pytest.mark.parametrize(("size", "name"), [(4000, "checkpoint.safetensors"), (0, "config.json")])
 def test_a_disk_that_fills_within_a_file(size: int, name: str, tmp_path: Path) -> None:
     message = f"{name} could not be written (File too large); no checkpoint had been written"
 
@@ -423,7 +428,7 @@ def test_a_full_disk_at_the_end_keeps_the_trained_machine(
 @pytest.mark.parametrize("damage", ["truncated", "foreign", "empty", "flipped", "other", "newer"])
 def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
     saved = run(tmp_path, updates=5)
-    path = tmp_path / "checkpoint.pt"
+    path = tmp_path / "checkpoint.safetensors"
     whole = path.read_bytes()
     if damage == "truncated":
         path.write_bytes(whole[: len(whole) // 2])
@@ -435,10 +440,10 @@ def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
         place = whole.index(saved.machine.couplings[0].weight.detach().numpy().tobytes())
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
     elif damage == "other":
-        torch.save({"weights": torch.zeros(3)}, path)
+        saved.machine.save(path, overwrite=True)
     else:
-        torch.save({**torch.load(path, weights_only=True), "version": 99}, path)
-    with pytest.raises(ValueError, match=r"checkpoint\.pt: .*(checkpoint|version 99)"):
+        write_checkpoint(path, {**read_checkpoint(path), "version": 99})
+    with pytest.raises(ValueError, match=r"checkpoint\.safetensors: .*(checkpoint|version 99)"):
         run(tmp_path, updates=5, resume=True)
 
 

@@ -14,7 +14,7 @@ from harmonium.cli.rows_file import SUFFIXES
 from harmonium.cli.run_file import NAME as RUN_FILE
 from harmonium.data import Table
 from harmonium.machine import BoltzmannMachine, load, rebuilt
-from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, replace_file
+from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, refuse_old_checkpoint, replace_file
 from harmonium.training import Update
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
 from harmonium.training.run_directory import PREVIOUS, remove_leftovers
@@ -166,6 +166,7 @@ def load_machine(
         if checkpoint.exists() and checkpoint.stat().st_mtime > path.stat().st_mtime:
             note(f"warning: {checkpoint} is newer than {path}, which is used; --resume would finish that run")
         return load(path, device=device), path
+    refuse_old_checkpoint(run)
     if not checkpoint.exists() and not (run / PREVIOUS).exists():
         raise FileNotFoundError(f"RUN: {run} holds neither {path.name} nor {CHECKPOINT}")
     if not (run / DESCRIPTION).exists():

@@ -14,7 +14,7 @@ from harmonium.machine.initialisation import (
     orthogonal_,
     visible_from_data_,
 )
-from harmonium.machine.loading import current_names, load, rebuilt
+from harmonium.machine.loading import load, rebuilt
 from harmonium.machine.statistics import Statistics
 from harmonium.machine.visible import (
     HIDDEN_KINDS,
@@ -36,7 +36,6 @@ __all__ = [
     "Part",
     "States",
     "Statistics",
-    "current_names",
     "fit_",
     "fit_states_",
     "from_data_",

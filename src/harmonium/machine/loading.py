@@ -45,6 +45,7 @@ def _finished(folder: Path) -> Path:
     """The machine's file in the folder of a run."""
     machine, checkpoint = folder / storage.MACHINE, folder / storage.CHECKPOINT
     if not machine.exists():
+        storage.refuse_old_checkpoint(folder)
         if checkpoint.exists():
             raise FileNotFoundError(
                 f"path: the run in {folder} has not ended and wrote no {machine.name}; resume it "
@@ -75,8 +76,9 @@ def rebuilt(
     Raises:
         ValueError: either is not of this form, or they do not fit each other.
     """
-    tensors = current_names(tensors) if isinstance(tensors, Mapping) else tensors
     _require_one_dtype(tensors)
+    # Version 0.1.0 called couplings couplings.0, couplings.1, …
+    tensors = {re.sub(r"^(couplings\.\d+)$", r"\1.weight", name): x for name, x in tensors.items()}
     machine, metadata = _outline(description, most=len(tensors))
     claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}
     given = {name: tuple(x.shape) for name, x in tensors.items()}
@@ -141,21 +143,6 @@ def _built(registry: Mapping[str, Any], config: Any, name: str, what: str) -> An
         return registry[kind](**arguments)
     except (TypeError, ValueError, KeyError, OverflowError, RuntimeError) as error:
         raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
-
-
-def current_names(content: Any) -> Any:
-    """What was kept under the names of today: version 0.1.0 called couplings couplings.0, couplings.1, …
-
-    Args:
-        content: names, or mappings and lists of them at any depth.
-    """
-    if isinstance(content, str):
-        return re.sub(r"^(couplings\.\d+)$", r"\1.weight", content)
-    if isinstance(content, Mapping):
-        return {current_names(name): current_names(value) for name, value in content.items()}
-    if isinstance(content, list):
-        return [current_names(value) for value in content]
-    return content
 
 
 def _require_one_dtype(tensors: Mapping[str, Tensor]) -> None:

@@ -18,9 +18,15 @@ from harmonium import _checks
 
 FORMAT = "harmonium"
 VERSION = 1
-MACHINE, CHECKPOINT = "machine.safetensors", "checkpoint.pt"
+MACHINE, CHECKPOINT = "machine.safetensors", "checkpoint.safetensors"
 """What the folder of a run holds: the machine once it has ended, and what it resumes from."""
+OLD_CHECKPOINTS = ("checkpoint.pt", "checkpoint-previous.pt")
+"""What versions before 0.3 resumed from."""
 MAX_DEPTH = 64
+
+
+class OtherVersion(ValueError):
+    """A file of a version of its format that this version of harmonium does not read."""
 
 
 def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, overwrite: bool) -> None:
@@ -31,13 +37,27 @@ def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, ove
     for name, x in tensors.items():
         _checks.finite(x, name)
     try:
-        header = parsed(json.dumps({"format": FORMAT, "version": VERSION, **header}))
+        contents = pack(tensors, {"format": FORMAT, "version": VERSION, **header})
     except TypeError as error:
         raise TypeError(f"metadata: expected values that JSON knows, {error}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"metadata: expected values that can be read back, {error}") from error
+    replace_file(path, contents)
+
+
+def pack(tensors: dict[str, Tensor], header: dict[str, Any]) -> bytes:
+    """Returns the bytes of a safetensors file with a JSON header and a checksum of both.
+
+    Args:
+        tensors: contiguous, on the CPU, none in the memory of another.
+        header: values that JSON knows, nested at most ``MAX_DEPTH`` deep.
+
+    Raises:
+        TypeError, ValueError, RecursionError: a header that could not be read back.
+    """
+    header = parsed(json.dumps(header))
     header["checksum"] = checksum(header, tensors)
-    replace_file(path, save(tensors, {FORMAT: json.dumps(header)}))
+    return save(tensors, {FORMAT: json.dumps(header)})
 
 
 def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
@@ -50,33 +70,67 @@ def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and header of a machine file, as they were written; ValueError names what is wrong with it.
+    """Returns tensors and header of a machine file, as they were written.
 
     The tensors are no larger than the file. What the header says of layers is not looked at.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: naming what is wrong with it.
     """
     if not path.is_file():
         raise FileNotFoundError(f"path: {path} is not a file, nor the folder of a run")
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            if FORMAT not in metadata:
-                raise ValueError("a safetensors file, but not one that harmonium wrote")
-            header = parsed(metadata[FORMAT])
-            if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise ValueError("damaged, its header says nothing that harmonium wrote")
-            if header.get("version") != VERSION:
-                raise ValueError(
-                    f"of format version {header.get('version')!r}, "
-                    f"this version of harmonium reads version {VERSION}"
-                )
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if header.pop("checksum", None) != checksum(header, tensors):
-            raise ValueError("damaged, its contents do not match its checksum")
+        return unpack(path, FORMAT, VERSION)
     except SafetensorError as error:
         raise ValueError(f"path: {path} is not a harmonium file, or it is damaged ({error})") from error
     except ValueError as error:
         raise ValueError(f"path: {path} is {error}") from error
+
+
+def unpack(path: Path, form: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Returns the tensors and the header of a file that ``pack`` made.
+
+    Args:
+        path: the file.
+        form: expected as ``format`` in its header.
+        version: expected as ``version`` in its header.
+
+    Raises:
+        SafetensorError: not a safetensors file, or one whose tensors are not as large as it says.
+        OtherVersion: of another version.
+        ValueError: of another format, or damaged.
+    """
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata() or {}
+        if FORMAT not in metadata:
+            raise ValueError("a safetensors file, but not one that harmonium wrote")
+        header = parsed(metadata[FORMAT])
+        if not isinstance(header, dict) or header.get("format") != form:
+            raise ValueError(f"damaged, or no {form} file: its header is none that harmonium wrote")
+        if header.get("version") != version:
+            raise OtherVersion(
+                f"of format version {header.get('version')!r}, "
+                f"this version of harmonium reads version {version}"
+            )
+        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if header.pop("checksum", None) != checksum(header, tensors):
+        raise ValueError("damaged, its contents do not match its checksum")
     return tensors, header
+
+
+def refuse_old_checkpoint(folder: Path) -> None:
+    """Refuses a run of version 0.1 or 0.2 that has not ended.
+
+    Raises:
+        ValueError: the folder holds a checkpoint of these versions and none of this one.
+    """
+    old = [folder / name for name in OLD_CHECKPOINTS if (folder / name).exists()]
+    if old and not (folder / CHECKPOINT).exists():
+        raise ValueError(
+            f"{old[0]}: a checkpoint of harmonium 0.2 or older, which this version does not read; end the "
+            "run with the version that began it, or begin anew (overwrite=True, --overwrite)"
+        )
 
 
 def parsed(text: str) -> Any:

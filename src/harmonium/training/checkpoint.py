@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,15 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium.machine import current_names
-from harmonium.machine.storage import replace_file
-from harmonium.training.archive import read_archive
+from harmonium.machine.storage import OtherVersion, pack, replace_file, unpack
 
 FORMAT = "harmonium checkpoint"
-VERSION = 1
+VERSION = 2
 
-_DEEPEST = 64
-_NAMED = ("settings", "machine", "averaged", "callbacks")  # parts that call parameters by their names
 _PARTS: dict[str, tuple[type, ...]] = {
     "format": (str,),
     "version": (int,),
@@ -46,60 +41,93 @@ class DamagedCheckpoint(ValueError):
 
 
 def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Put a checkpoint at ``path`` in one step, so that it holds the earlier one or the whole new one.
+    """Puts a checkpoint at ``path`` in one step, so that it holds the earlier one or the whole new one.
+
+    The file is a safetensors file: tensors by their place in ``content``, and ``content`` as JSON in its
+    header, with ``{"$tensor": place}`` where a tensor stands, ``{"$tuple": [...]}`` for a tuple, and
+    ``{"$items": [[key, value], ...]}`` for a dict with keys that JSON does not know.
 
     Args:
         path: the file; its folder exists.
-        content: nested dicts, lists and tuples of tensors, numbers, strings and None.
+        content: nested dicts, lists and tuples of dense tensors, numbers, strings and None.
 
     Raises:
         OSError: it could not be written, for instance because the disk is full; the earlier one is kept.
-        TypeError: something in ``content`` that a checkpoint cannot keep.
+        TypeError, ValueError: something in ``content`` that a checkpoint cannot keep.
     """
-    for where, value in leaves(content):
-        if isinstance(value, Tensor):
-            if value.layout is not torch.strided or value.is_quantized:
-                raise TypeError(f"checkpoint{where}: expected a dense tensor, received one of {value.layout}")
-        elif type(value) not in (bool, int, float, str, type(None)):
-            raise TypeError(
-                f"checkpoint{where}: expected tensors, numbers, strings, None, or lists, tuples and "
-                f"dicts of them, received {type(value).__name__}"
-            )
-    # Through memory: torch's own writer does not report a full disk as an OSError.
-    buffer = io.BytesIO()
-    torch.save({"format": FORMAT, "version": VERSION, **mapped(_plain, content)}, buffer)
-    replace_file(path, buffer.getvalue())
+    tensors: dict[str, Tensor] = {}
+    header = _header({"format": FORMAT, "version": VERSION, **content}, "checkpoint", tensors)
+    replace_file(path, pack(tensors, header))
+
+
+def _header(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
+    """Returns a nested value as JSON knows it; its tensors are put into ``tensors``."""
+    if isinstance(value, Tensor):
+        if value.layout is not torch.strided or value.is_quantized or value.is_complex():
+            raise TypeError(f"{where}: expected a dense real tensor, received one of {value.layout}")
+        tensors[where] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        return {"$tensor": where}
+    if type(value) in (bool, int, float, str, type(None)):
+        return value
+    if isinstance(value, dict):
+        items = [(key, _header(item, f"{where}[{key!r}]", tensors)) for key, item in value.items()]
+        if all(type(key) is str and not key.startswith("$") for key in value):
+            return dict(items)
+        return {"$items": [[_header(key, where, tensors), item] for key, item in items]}
+    if type(value) in (list, tuple):
+        entries = [_header(item, f"{where}[{i}]", tensors) for i, item in enumerate(value)]
+        return entries if type(value) is list else {"$tuple": entries}
+    raise TypeError(
+        f"{where}: expected tensors, numbers, strings, None, or lists, tuples and "
+        f"dicts of them, received {type(value).__name__}"
+    )
+
+
+def _content(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Returns the nested value that ``_header`` wrote down.
+
+    Raises:
+        LookupError, TypeError, ValueError: it is not what ``_header`` writes.
+    """
+    if isinstance(value, list):
+        return [_content(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not any(key.startswith("$") for key in value):
+        return {key: _content(item, tensors) for key, item in value.items()}
+    ((kind, held),) = value.items()
+    if kind == "$tensor":
+        # In memory that torch allocated: results may depend on where a tensor begins.
+        return tensors[held].clone()
+    if kind == "$tuple":
+        return tuple(_content(item, tensors) for item in held)
+    if kind == "$items":
+        return {_content(key, tensors): _content(item, tensors) for key, item in held}
+    raise ValueError(f"it holds {kind!r}, which no checkpoint needs")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint, its tensors on the CPU.
+    """Returns the content of a checkpoint, its tensors on the CPU.
 
     Raises:
         DamagedCheckpoint: a damaged file, or one that harmonium did not write as a checkpoint.
         ValueError: another version of the format.
         OSError: it cannot be opened.
     """
-    with path.open("rb") as file:
-        try:
-            content = read_archive(file)
-            for _ in leaves(content):  # which bounds their depth
-                pass
-        except Exception as error:  # the file is open: whatever happens now, it is what is wrong
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DamagedCheckpoint(f"{path}: damaged, or not a harmonium checkpoint ({reason})") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DamagedCheckpoint(f"{path}: not a harmonium checkpoint")
-    if content.get("version") != VERSION:
-        raise ValueError(
-            f"{path}: checkpoint version {content.get('version')!r}; this harmonium reads {VERSION}"
-        )
-    for name in ("products", "data"):  # unknown to 0.1.0
-        content.setdefault(name, None)
+    path.open("rb").close()  # whatever happens after it could be opened is what is wrong with it
+    try:
+        tensors, header = unpack(path, FORMAT, VERSION)
+        content: dict[str, Any] = _content(header, tensors)
+    except OtherVersion as error:
+        raise ValueError(f"{path}: a checkpoint {error}") from error
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DamagedCheckpoint(f"{path}: damaged, or not a harmonium checkpoint ({reason})") from error
     try:
         _require_parts(content)
     except ValueError as error:
         raise DamagedCheckpoint(f"{path}: damaged ({error})") from error
-    return {**content, **{part: current_names(content[part]) for part in _NAMED}}
+    return content
 
 
 def _require_parts(content: dict[str, Any]) -> None:
@@ -128,20 +156,14 @@ def _require_parts(content: dict[str, Any]) -> None:
         raise ValueError("callbacks: expected names with states")
 
 
-def leaves(value: Any, where: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """What is neither dict, list nor tuple in a nested value, with its place.
-
-    Raises:
-        ValueError: the value is nested more than 64 levels deep.
-    """
-    if depth > _DEEPEST:
-        raise ValueError(f"checkpoint: expected values nested at most {_DEEPEST} levels deep")
+def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields what is neither dict, list nor tuple in a nested value, with its place."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from leaves(item, f"{where}[{key!r}]", depth + 1)
+            yield from leaves(item, f"{where}[{key!r}]")
     elif type(value) in (list, tuple):
         for i, item in enumerate(value):
-            yield from leaves(item, f"{where}[{i}]", depth + 1)
+            yield from leaves(item, f"{where}[{i}]")
     else:
         yield where, value
 
@@ -155,9 +177,3 @@ def mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(mapped(function, item) for item in value)
     return value
-
-
-def _plain(x: Tensor) -> Tensor:
-    """A tensor on the CPU with memory for each of its elements; the reader refuses others."""
-    x = x.cpu()
-    return x.clone() if x.numel() * x.element_size() > x.untyped_storage().nbytes() else x

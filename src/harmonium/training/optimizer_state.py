@@ -1,4 +1,4 @@
-"""Whether what an optimiser remembered belongs to its parameters."""
+"""Checks that what an optimiser remembered belongs to its parameters."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from harmonium.training.alike import require_alike
+from harmonium.training.checkpoint import leaves
 
 
 def checked_state(optimizer: torch.optim.Optimizer, saved: Any) -> dict[str, Any]:
-    """The state of a checkpoint, for ``optimizer.load_state_dict``.
+    """Returns the state of a checkpoint, for ``optimizer.load_state_dict``.
 
     torch's compiled optimisers trust the shapes of their state and write beyond it where it is too small. So
     every entry must have the type, shape and dtype of what the optimiser itself makes in a step, here one
-    without a gradient; a setting must be the optimiser's own, a number in its place finite.
+    without a gradient; numbers must be finite.
 
     Args:
         optimizer: as it was built. Its parameters are as before on return, its state is not.
@@ -26,23 +27,24 @@ def checked_state(optimizer: torch.optim.Optimizer, saved: Any) -> dict[str, Any
         ValueError: naming the entry that does not fit.
     """
     made = _after_a_step(optimizer)
-    if not isinstance(saved, dict) or saved.keys() != made.keys():
-        raise ValueError(f"optimizer: expected {list(made)}")
-    _require_kind(saved["state"], dict, "optimizer['state']")
-    for index, entries in saved["state"].items():
-        if index not in made["state"]:
-            raise ValueError(f"optimizer['state']: expected none of parameter {index!r}")
-        require_alike(entries, made["state"][index], f"optimizer['state'][{index}]")
-    groups = _require_kind(saved["param_groups"], list, "optimizer['param_groups']")
-    if len(groups) != len(made["param_groups"]):
-        raise ValueError(
-            f"optimizer['param_groups']: expected {len(made['param_groups'])}, received {len(groups)}"
-        )
-    together = []
-    for i, (group, own) in enumerate(zip(groups, made["param_groups"], strict=True)):
-        _require_group(group, own, f"optimizer['param_groups'][{i}]")
-        together.append({**own, **group, "lr": own["lr"]})  # every update sets the learning rate anew
-    return {"state": saved["state"], "param_groups": together}
+    if isinstance(saved, dict) and saved.get("state") == {}:  # as before the first update
+        made["state"] = {}
+    require_alike(saved, made, "optimizer")
+    for where, value in leaves(saved, "optimizer"):
+        if type(value) is float and not math.isfinite(value):
+            raise ValueError(f"{where}: expected a finite number, received {value!r}")
+    groups = list(zip(saved["param_groups"], made["param_groups"], strict=True))
+    for i, (group, own) in enumerate(groups):
+        if group["params"] != own["params"]:
+            raise ValueError(f"optimizer['param_groups'][{i}]: expected {own['params']}, received others")
+    # Settings are those of this run, numbers what the optimiser counts; every update sets the learning rate.
+    return {
+        "state": saved["state"],
+        "param_groups": [
+            {key: group[key] if type(own[key]) in (int, float) and key != "lr" else own[key] for key in own}
+            for group, own in groups
+        ],
+    }
 
 
 def _after_a_step(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -58,24 +60,3 @@ def _after_a_step(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
                 each.copy_(values)
                 each.grad = None
     return optimizer.state_dict()
-
-
-def _require_group(group: Any, own: dict[str, Any], name: str) -> None:
-    _require_kind(group, dict, name)
-    if group.get("params") != own["params"]:
-        raise ValueError(f"{name}: expected parameters {own['params']}, received {group.get('params')}")
-    for key in (group.keys() & own.keys()) - {"lr"}:
-        received, expected = group[key], own[key]
-        if isinstance(expected, Tensor):
-            require_alike(received, expected, f"{name}[{key!r}]")
-        elif type(expected) in (int, float):  # some optimisers count here
-            if type(received) not in (int, float) or not math.isfinite(received):
-                raise ValueError(f"{name}[{key!r}]: expected a finite number, received {received!r}")
-        elif type(received) is not type(expected) or received != expected:
-            raise ValueError(f"{name}[{key!r}]: expected {expected!r}, received {received!r}")
-
-
-def _require_kind(value: Any, kind: type, name: str) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"{name}: expected a {kind.__name__}, received {type(value).__name__}")
-    return value

@@ -17,7 +17,13 @@ from typing import Any
 import torch
 
 from harmonium import _checks, products
-from harmonium.machine.storage import CHECKPOINT, MACHINE, replace_file
+from harmonium.machine.storage import (
+    CHECKPOINT,
+    MACHINE,
+    OLD_CHECKPOINTS,
+    refuse_old_checkpoint,
+    replace_file,
+)
 from harmonium.products.processor import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.fingerprint import require_same
@@ -26,7 +32,7 @@ from harmonium.training.lock import Lock
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState
 
-PREVIOUS = "checkpoint-previous.pt"
+PREVIOUS = "checkpoint-previous.safetensors"
 
 
 class RunDirectory:
@@ -57,7 +63,7 @@ class RunDirectory:
         self.checkpoint = self.path / CHECKPOINT
         self.saved_step: int | None = None
         self._previous = self.path / PREVIOUS
-        self._next = self.path / "checkpoint-next.pt"
+        self._next = self.path / "checkpoint-next.safetensors"
         self._settings = dict(settings)
         self._config = self.path / "config.json"
         self._history = self.path / "history.jsonl"
@@ -76,7 +82,8 @@ class RunDirectory:
 
     def _begin(self, resume: bool, overwrite: bool) -> None:
         files = (
-            self._config, self.checkpoint, self._previous, self._history, self._machine, self._averaged
+            self._config, self.checkpoint, self._previous, self._history, self._machine, self._averaged,
+            *(self.path / name for name in OLD_CHECKPOINTS),
         )  # fmt: skip
         found = [file for file in files if file.exists()]
         # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
@@ -100,6 +107,7 @@ class RunDirectory:
         Raises:
             ValueError: other settings, or no good checkpoint among those that are there.
         """
+        refuse_old_checkpoint(self.path)
         there = [path for path in (self.checkpoint, self._previous) if path.exists()]
         damages = []
         for path in there:
@@ -168,7 +176,7 @@ class RunDirectory:
                 self._rewrite(state)
 
     def save(self, state: TrainingState) -> None:
-        """Write ``checkpoint.pt``, and keep the one before as ``checkpoint-previous.pt``.
+        """Write ``checkpoint.safetensors``, and keep the one before as ``checkpoint-previous.safetensors``.
 
         Raises:
             OSError: it could not be written; the last good one is kept.

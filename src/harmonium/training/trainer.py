@@ -130,9 +130,10 @@ def train(
             of the run is always evaluated.
         record_every: updates between two records of the history; None: 100, or a hundredth of a shorter run.
         callbacks: called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
-        run_dir: folder for ``config.json``, ``checkpoint.pt``, ``checkpoint-previous.pt``, ``history.jsonl``,
-            and at the end of the run ``machine.safetensors`` and, with averaging, ``averaged.safetensors``.
-            One process at a time trains in it, the one that its ``lock.json`` names.
+        run_dir: folder for ``config.json``, ``checkpoint.safetensors`` and the one before,
+            ``checkpoint-previous.safetensors``, ``history.jsonl``, and at the end of the run
+            ``machine.safetensors`` and, with averaging, ``averaged.safetensors``. One process at a
+            time trains in it, the one that its ``lock.json`` names.
         checkpoint_every: updates between two checkpoints; None: about a minute of training. One is also
             written at the end, on Ctrl-C and on SIGTERM.
         resume: continue from the checkpoint in ``run_dir``, or start where it holds none. Where the last one
