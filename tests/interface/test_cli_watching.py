@@ -1,21 +1,15 @@
-"""What is seen of harmonium train while it runs: --metric, --early-stopping, --watch, --tensorboard."""
+"""What is seen of harmonium train while it runs: --metric, --early-stopping, --tensorboard."""
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 import harmonium as hm
-from harmonium.cli import observers as module
-from harmonium.cli.curve import Curve
-from harmonium.cli.half_blocks import half_blocks
-from harmonium.cli.watch import Watch
 
 from .command_line import TINY, CommandLine
 
@@ -130,28 +124,12 @@ def test_early_stopping_keeps_the_best_machine(cli: CommandLine, tmp_path: Path)
     )
 
 
-def test_without_a_terminal_watching_is_said_to_be_off(cli: CommandLine, tmp_path: Path) -> None:
-    answer = cli.succeed("train", BARS, tmp_path / "run", *TINY, "--watch")
-    assert answer.stderr == "--watch needs a terminal to draw in: the run goes on without\n"
-
-
-def test_a_watched_run_is_the_same_run(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=80, height=24, color_system="truecolor")
-    monkeypatch.setattr(module, "Watch", lambda title, images: Watch(title, images, console))
-    monkeypatch.setattr("harmonium.cli.train.can_watch", lambda: True)
+def test_a_run_that_is_pictured_is_the_same_run(cli: CommandLine, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
     cli.train(BARS, tmp_path / "plain", *FOLLOWED)
-    assert screen.getvalue() == ""
-    cli.train(BARS, tmp_path / "watched", *FOLLOWED, "--watch")
-    plain, watched = ((tmp_path / run / "machine.safetensors").read_bytes() for run in ("plain", "watched"))
-    assert plain == watched
-
-    shown = screen.getvalue()
-    assert all(text in shown for text in ("update 20 of 20", "pseudo log likelihood", "weight norm", "▀"))
-    lines = Console(width=80).render_str(shown.split("╭")[-1]).plain.splitlines()
-    assert len(lines) < 24
+    cli.train(BARS, tmp_path / "pictured", *FOLLOWED, "--tensorboard")
+    plain, other = ((tmp_path / run / "machine.safetensors").read_bytes() for run in ("plain", "pictured"))
+    assert plain == other
 
 
 @pytest.mark.parametrize("data", [BARS, "digits"])
@@ -167,30 +145,3 @@ def test_tensorboard_has_pictures(cli: CommandLine, tmp_path: Path, data: str) -
         (picture,) = events.Images(f"pictures/{name}")
         assert picture.step == 20 and picture.width > 28 and picture.height > 28
     assert "training/gradient_norm" in events.Tags()["scalars"]
-
-
-def test_images_in_half_blocks() -> None:
-    images = np.zeros((9, 4, 4, 1))
-    images[:, 0] = 1
-    text = half_blocks(images, 14, 5)
-    lines = text.plain.split("\n")
-    assert [line.rstrip() for line in lines] == ["▀▀▀▀ ▀▀▀▀ ▀▀▀▀"] * 2 + [""] + ["▀▀▀▀ ▀▀▀▀ ▀▀▀▀"] * 2
-    first = text.spans[0].style
-    assert first.color.triplet.hex == "#ffffff" and first.bgcolor.triplet.hex == "#000000"
-
-    large = half_blocks(np.random.default_rng(0).random((9, 28, 28, 3)), 38, 18)
-    assert max(map(len, large.plain.split("\n"))) <= 39 and large.plain.count("\n") < 18
-    assert half_blocks(images, 2, 1).plain.count("▀") > 0 and half_blocks(images, 0, 0).plain == ""
-
-
-def test_a_curve_goes_from_its_smallest_to_its_largest() -> None:
-    curve = Curve()
-    assert curve.lines(4, 1) == ["    "]
-    for value in (0.0, 1.0, float("nan"), 2.0):
-        curve.add(value)
-    assert curve.lines(4, 1) == ["▁▅█ "]
-    for value in range(100_000):
-        curve.add(value)
-    low, high = (line for line in curve.lines(10, 2)[::-1])
-    assert low[-1] == high[-1] == "█" and high[0] == " " and curve.last == 99_999
-    assert len(curve._means) < 257

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 EXAMPLES = {
     "train": (
-        "harmonium train digits runs/digits --binarise sample --hidden 200 --watch",
+        "harmonium train digits runs/digits --binarise sample --hidden 200",
         "harmonium train rows.csv runs/rows --label species --hidden 50",
         "harmonium train digits runs/deep --binarise sample --hidden 200,100 --rule mean_field_pcd",
         "harmonium train --config runs/digits/run.toml runs/again --seed 1",

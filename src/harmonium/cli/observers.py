@@ -8,11 +8,9 @@ from pathlib import Path
 from harmonium.cli.beginning import Beginning
 from harmonium.cli.fantasies import Fantasies
 from harmonium.cli.runs import EVENTS, Describe
-from harmonium.cli.watch import Watch
 from harmonium.training import Callback, callbacks
 
 _PICTURED, _PICTURED_SWEEPS = 64, 100  # chains drawn for TensorBoard, every thousand updates
-_WATCHED, _WATCHED_SWEEPS = 24, 5  # and in a terminal, all the time
 
 
 def observers(
@@ -22,7 +20,6 @@ def observers(
     *,
     early_stopping: int | None,
     tensorboard: bool,
-    title: str | None,
     overwrite: bool,
     settings: Callable[[], str],
     seed: int,
@@ -35,7 +32,6 @@ def observers(
         metrics: names of what is evaluated, the one that early stopping follows first.
         early_stopping: evaluations without a better one after which the run ends; None: it does not.
         tensorboard: whether events are written.
-        title: of the panel that is drawn in the terminal; None: none is.
         overwrite: whether what another run left in the folder goes.
         settings: makes the content of ``run.toml``.
         seed: of the samples that are drawn.
@@ -46,6 +42,4 @@ def observers(
     if tensorboard:
         drawn = Fantasies.of(beginning, _PICTURED, _PICTURED_SWEEPS, seed)
         made.append(callbacks.TensorBoard(run_dir / EVENTS, pictures=drawn and drawn.pictures))
-    if title is not None:
-        made.append(Watch(title, Fantasies.of(beginning, _WATCHED, _WATCHED_SWEEPS, seed)))
     return made

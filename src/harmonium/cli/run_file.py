@@ -27,7 +27,7 @@ _HEAD = """\
 # those that were typed, relative to the folder in which the command is given.
 """
 # What says how a command acts, and not what the run is.
-_NO_SETTINGS = ("config", "resume", "overwrite", "as_json", "watch", "help")
+_NO_SETTINGS = ("config", "resume", "overwrite", "as_json", "help")
 _NOT_WRITTEN = (*_NO_SETTINGS, "run_dir", "ctx")
 # What a machine brings along.
 STRUCTURE = ("label", "kinds", "visible", "hidden", "hidden_kind", "hidden_states", "binarise", "initial_std")

@@ -24,7 +24,6 @@ from harmonium.cli.output import note, show, working
 from harmonium.cli.repeatable import Repeatable
 from harmonium.cli.rule_options import rule_from
 from harmonium.cli.run_file import RunFile
-from harmonium.cli.watch import can_watch
 from harmonium.data import Rows
 from harmonium.distributed import SHARDS, together
 from harmonium.layers import Layer
@@ -81,7 +80,6 @@ def train(
     evaluate_every: given.EvaluateEvery = None,
     early_stopping: given.EarlyStopping = None,
     tensorboard: given.Tensorboard = False,
-    watch: given.Watch = False,
     seed: options.Seed = 0,
     device: options.Device = None,
     threads: options.Threads = None,
@@ -174,20 +172,16 @@ def train(
         "shards": shards,
     }
     settings = RunFile.of(resolved, columns, stored.commands)
-    watching = watch and processes.leads() and can_watch()
     watchers = observers(
         run_dir,
         beginning,
         metrics,
         early_stopping=early_stopping,
         tensorboard=tensorboard,
-        title=f"{run_dir}: {learning_rule.name}" if watching else None,
         overwrite=overwrite,
         settings=lambda: settings.text(ctx.command.params),
         seed=seed,
     )
-    if watch and not watching and processes.leads():
-        note("--watch needs a terminal to draw in: the run goes on without")
 
     try:
         with together(where):
@@ -216,7 +210,6 @@ def train(
                 checkpoint_every=checkpoint_every,
                 resume=resume,
                 overwrite=overwrite,
-                progress=False if watching else None,
                 distributed=None if shards is None else "auto",
                 shards=SHARDS if shards is None else shards,
             )

@@ -219,9 +219,6 @@ EarlyStopping = Annotated[
 Tensorboard = Annotated[
     bool, _option(_WATCHING, "--tensorboard/--no-tensorboard", help="Write TensorBoard events.")
 ]
-Watch = Annotated[
-    bool, _option(_WATCHING, "--watch", help="Draw curves and samples in the terminal as the run goes.")
-]
 CheckpointEvery = Annotated[
     int | None, typer.Option(help="Updates between two checkpoints; about a minute if not given.")
 ]
