@@ -97,11 +97,10 @@ def _text(record: records.Record, run: dict[str, Any]) -> str:
     """What the numbers are measured on, in a few lines."""
     processor = record.processor
     versions = ", ".join(f"{name} {each}" for name, each in run["versions"].items())
-    speeds = ", ".join(f"{name} {speed}" for name, speed in run["gflops"].items())
     return (
         f"{processor.name}, family {processor.family}, model {processor.model}: {' '.join(processor.flags)}\n"
         f"{record.cores} cores, load {run['load'][0]}, threads {record.threads}, {run['system']}\n"
-        f"products by {run['products']} (10⁹ operations a second: {speeds})\n"
+        f"products by {run['products']}\n"
         f"{versions}, commit {run['commit']}\n"
         f"{run['clock']} time; ÷ is the median over rounds of the ratio in one round"
     )

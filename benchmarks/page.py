@@ -69,7 +69,7 @@ def _processors(found: Sequence[Record]) -> str:
     last = [record.runs[max(record.runs)] for record in found]
 
     def speeds(run: dict[str, Any]) -> str:
-        return ", ".join(f"{name} {speed}" for name, speed in run["gflops"].items())
+        return ", ".join(f"{name} {speed}" for name, speed in run.get("gflops", {}).items())
 
     def loads(record: Record) -> str:
         return "; ".join(" to ".join(map(str, run["load"])) for run in record.runs.values())

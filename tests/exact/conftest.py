@@ -26,7 +26,7 @@ def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
         monkeypatch.setattr(products.factor, least, 1)
-    before = products.made()
-    products.use("torch,bits=1")
+    before = products.backend_name()
+    products.set_backend("torch,bits=1")
     yield
-    products.use(before)
+    products.set_backend(before)

@@ -257,11 +257,11 @@ def test_sums_over_rows_from_either_side(bits_always) -> None:
 
 def test_a_matrix_is_written_at_once_or_when_it_is_met_again() -> None:
     """From its transposed side it takes three times the rows, with as many again as have come."""
-    before = products.made()
+    before = products.backend_name()
     generator = torch.Generator().manual_seed(10)
     W = torch.randn(784, 500, generator=generator)
     try:
-        products.use("torch,bits=96")
+        products.set_backend("torch,bits=96")
         x = states(0.0, 100, 784, generator)
         by_bits = Fixed(W).times(bits(x))
         assert not torch.equal(by_bits, x @ W)  # real numbers give other bits
@@ -271,7 +271,7 @@ def test_a_matrix_is_written_at_once_or_when_it_is_met_again() -> None:
         for met in (False, True):  # 200 and 300 rows
             assert torch.equal(across.times(x, transposed=True), by_bits) == met
     finally:
-        products.use(before)
+        products.set_backend(before)
 
 
 def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

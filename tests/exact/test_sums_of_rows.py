@@ -13,10 +13,10 @@ from harmonium.products import Factor, RowProducts, dense
 def library(request):
     if not dense.works(request.param):
         pytest.skip(f"{request.param} is not to be had with this torch")
-    before = products.made()
-    products.use(request.param)
+    before = products.backend_name()
+    products.set_backend(request.param)
     yield request.param
-    products.use(before)
+    products.set_backend(before)
 
 
 @pytest.mark.usefixtures("library")

@@ -406,10 +406,10 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU goes the ways of other devices: no compiled code, and none but work of one shape."""
     monkeypatch.setattr(_host, "behind", lambda device: True)
     monkeypatch.setattr(serving, "COMPILED", False)
-    before = products.made()
-    products.use("torch")
+    before = products.backend_name()
+    products.set_backend("torch")
     yield
-    products.use(before)
+    products.set_backend(before)
 
 
 @pytest.mark.parametrize("name", BRIEF)

@@ -160,7 +160,7 @@ def joined(folder: Path, rank: int, seconds: float, task) -> int:
     signal.alarm(240)
     os.environ["WORLD_SIZE"] = "2"
     torch.set_num_threads(1)
-    products.use("torch")
+    products.set_backend("torch")
     store = f"file://{folder}/store"
     patience = timedelta(seconds=seconds)
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=patience)
@@ -172,16 +172,16 @@ def joined(folder: Path, rank: int, seconds: float, task) -> int:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """One process that does all shards, as those that it is compared with: a folder, and what came of it."""
-    before = torch.get_num_threads(), products.made()
+    before = torch.get_num_threads(), products.backend_name()
     torch.set_num_threads(1)
-    products.use("torch")
+    products.set_backend("torch")
     folder = tmp_path_factory.mktemp("two")
     np.save(folder / "rows.npy", X.byte().numpy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield folder, digests(folder)
     torch.set_num_threads(before[0])
-    products.use(before[1])
+    products.set_backend(before[1])
 
 
 @pytest.fixture(scope="module")

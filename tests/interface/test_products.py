@@ -1,6 +1,8 @@
-"""What multiplies: said by the user or measured, kept by a run, never at import."""
+"""The matrix-multiplication backend: named by the user or fixed by the processor, noted by a run."""
 
 from __future__ import annotations
+
+import warnings
 
 import pytest
 import torch
@@ -12,26 +14,38 @@ from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 @pytest.fixture(autouse=True)
 def restored():
-    before = products.made()
-    products.use(None)
+    before = products.backend_name()
+    products.set_backend(None)
     yield
-    products.use(before)
+    products.set_backend(before)
 
 
-def test_nothing_is_measured_before_a_large_product() -> None:
+def test_small_products_need_no_backend() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(30), hm.Bernoulli(20)])
     v = machine.random_states(50, seed=torch.Generator().manual_seed(0))[0]
     hm.rules.cd().gradient(machine, v, seed=torch.Generator().manual_seed(1))
-    assert products.made() is None
+    assert products.backend_name() is None
 
 
 def test_the_environment_is_asked_first(monkeypatch) -> None:
     monkeypatch.setenv("HARMONIUM_PRODUCTS", "torch")
-    assert str(products.choice()) == "torch"
-    products.use(None)
+    assert str(products.get_backend()) == "torch"
+    products.set_backend(None)
     monkeypatch.setenv("HARMONIUM_PRODUCTS", "abacus")
     with pytest.raises(ValueError, match="products: expected torch or onednn"):
-        products.choice()
+        products.get_backend()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "library"), [("AuthenticAMD", "onednn"), ("GenuineIntel", "torch"), ("", "torch")]
+)
+def test_the_processor_decides_and_not_the_clock(vendor: str, library: str, monkeypatch) -> None:
+    if library == "onednn" and not products.dense.works("onednn"):
+        pytest.skip("torch has no oneDNN here")
+    monkeypatch.setattr(products.backend, "vendor", lambda: vendor)
+    backend = products.Backend.default()
+    assert backend.library == library and backend == products.Backend.default() and backend.possible
+    assert products.Backend.parse(str(backend)) == backend
 
 
 @pytest.mark.parametrize(
@@ -47,23 +61,15 @@ def test_the_environment_is_asked_first(monkeypatch) -> None:
         "torch,fast=1",
     ],
 )
-def test_what_is_no_choice_is_refused(text: str) -> None:
+def test_what_is_no_backend_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"products: expected torch or onednn, then perhaps ,bits=ROWS"):
-        products.use(text)
-    assert products.made() is None
+        products.set_backend(text)
+    assert products.backend_name() is None
 
 
-def test_the_choice_says_what_was_measured() -> None:
-    pytest.importorskip("numba")
-    measured = products.measure()
-    assert measured.possible
-    assert measured.gflops.keys() >= {"torch", "bits"} and min(measured.gflops.values()) > 0
-    assert products.Choice.parse(str(measured)) == measured
-
-
-def test_a_choice_is_kept() -> None:
-    products.use("torch")
-    assert str(products.choice()) == str(products.made()) == "torch"
+def test_a_backend_is_kept() -> None:
+    products.set_backend("torch")
+    assert str(products.get_backend()) == products.backend_name() == "torch"
 
 
 def train(run, updates: int, **more) -> hm.BoltzmannMachine:
@@ -74,34 +80,17 @@ def train(run, updates: int, **more) -> hm.BoltzmannMachine:
     return machine
 
 
-def test_a_resumed_run_multiplies_as_before(tmp_path) -> None:
+@pytest.mark.parametrize("other", ["torch", "torch,sparse=0.25"])
+def test_a_run_resumed_with_another_backend_says_so(other: str, tmp_path) -> None:
     pytest.importorskip("numba")
-    products.use("torch,bits=32")
+    products.set_backend("torch,bits=32")
     whole = train(tmp_path / "whole", 6)
     train(tmp_path / "cut", 3)
-    products.use(None)
-    resumed = train(tmp_path / "cut", 6, resume=True)
-    assert str(products.made()) == "torch,bits=32"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resumed = train(tmp_path / "cut", 6, resume=True)
     assert torch.equal(resumed.couplings[0].weight, whole.couplings[0].weight)
-
-
-OTHER = r"made with onednn,bits=12345.*HARMONIUM_PRODUCTS=onednn,bits=12345 repeats it"
-UNKNOWN = "made with torch,sparse=0.25, which this version does not have: the run goes on"
-
-
-@pytest.mark.parametrize(
-    ("before", "here", "said"),
-    [
-        ("onednn,bits=12345", "torch", OTHER),
-        ("torch,sparse=0.25", "torch", UNKNOWN),
-        ("torch,sparse=0.25", None, UNKNOWN),
-    ],
-)
-def test_a_resumed_run_says_when_it_cannot(tmp_path, before: str, here: str | None, said: str) -> None:
-    products.use("torch")
-    train(tmp_path, 3)
-    path = tmp_path / "checkpoint.safetensors"
-    write_checkpoint(path, {**read_checkpoint(path), "products": before})
-    products.use(here)
-    with pytest.warns(UserWarning, match=said):
-        train(tmp_path, 6, resume=True)
+    path = tmp_path / "cut" / "checkpoint.safetensors"
+    write_checkpoint(path, {**read_checkpoint(path), "products": other})
+    with pytest.warns(UserWarning, match=f"products by {other} and this process multiplies by torch,bits=32"):
+        train(tmp_path / "cut", 9, resume=True)

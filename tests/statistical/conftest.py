@@ -27,7 +27,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(serving, "NARROW", 0)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     monkeypatch.setattr(serving, "SMALL_PAIRS", 0)
-    before = products.made()
-    products.use("torch")
+    before = products.backend_name()
+    products.set_backend("torch")
     yield
-    products.use(before)
+    products.set_backend(before)

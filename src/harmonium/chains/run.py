@@ -13,7 +13,6 @@ from harmonium._checks import Numbers
 from harmonium.chains.kernel import Kernel, Step
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
-from harmonium.products import agree
 
 Observer = Callable[[int, Step], None]
 
@@ -61,10 +60,8 @@ def run(
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
     dealt = None if distributed is None else as_shards(distributed, shards)
-    if dealt is not None:
-        if observer is not None:
-            raise ValueError("observer: expected None with distributed, where no process has all chains")
-        agree(dealt.group)
+    if dealt is not None and observer is not None:
+        raise ValueError("observer: expected None with distributed, where no process has all chains")
     begun = begin(machine, hamiltonian, states, "states", generator)
     hamiltonian = hamiltonian.given(clamp, len(begun[0]))
     if dealt is None:

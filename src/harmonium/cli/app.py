@@ -31,7 +31,7 @@ COMMANDS = {
     "report": "Tell of a run in one HTML page: how it went, how good the machine is, what it has learned.",
     "data": "Describe DATA; convert them, draw them.",
     "reproduce": "List the experiments behind the documentation's figures, or run one again.",
-    "info": "Say what harmonium runs on here, and what multiplies: measured now, in tens of milliseconds.",
+    "info": "Show what harmonium runs on here, and which matrix-multiplication backend it uses.",
 }
 
 

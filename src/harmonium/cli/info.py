@@ -10,7 +10,7 @@ import torch
 
 from harmonium import products
 from harmonium.cli import options
-from harmonium.cli.output import show, working
+from harmonium.cli.output import show
 from harmonium.compiled.serving import COMPILED
 from harmonium.products.processor import processor
 
@@ -18,11 +18,9 @@ _PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-learn", "h5py")
 
 
 def info(as_json: options.Json = False, threads: options.Threads = None) -> None:
-    """Say what harmonium runs on here, and what multiplies: measured now, in tens of milliseconds."""
+    """Show what harmonium runs on here, and which matrix-multiplication backend it uses."""
     options.set_threads(threads)
-    with working("multiplying"):
-        measured = products.measure()
-    made = products.choice() if os.environ.get(products.VARIABLE) else measured
+    backend = products.get_backend()
     show(
         {
             "harmonium": version("harmonium"),
@@ -32,21 +30,18 @@ def info(as_json: options.Json = False, threads: options.Threads = None) -> None
             "threads": torch.get_num_threads(),
             "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
             "packages": {name: _version(name) for name in _PACKAGES},
-            "products": str(made),
-            "gflops": {name: round(value, 1) for name, value in measured.gflops.items()},
-            "notes": _notes(made, measured),
+            "products": str(backend),
+            "notes": _notes(backend),
         },
         as_json,
     )
 
 
-def _notes(made: products.Choice, measured: products.Choice) -> list[str]:
-    bits = f"states of two values are multiplied by their bits from {made.bits_from} rows on"
-    notes = ["the library multiplies all states" if made.bits_from is None else bits]
-    if made != measured:
-        notes.append(f"{products.VARIABLE} says so; measured here: {measured}")
-    else:
-        notes.append(f"{products.VARIABLE}={made} makes it so without a measurement")
+def _notes(backend: products.Backend) -> list[str]:
+    bits = f"states of two values are multiplied by their bits from {backend.bits_from} rows on"
+    notes = ["the library multiplies all states" if backend.bits_from is None else bits]
+    if os.environ.get(products.VARIABLE):
+        notes.append(f"{products.VARIABLE} says so; by default {products.Backend.default()}")
     if not COMPILED:
         notes.append("without numba (pip install 'harmonium[fast]') everything works, slower")
     return notes

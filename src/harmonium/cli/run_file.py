@@ -133,15 +133,11 @@ class RunFile:
         return "\n".join(lines) + "\n"
 
     def act_alike(self) -> None:
-        """Multiply as the run did, and say of what differs that the last bits may."""
+        """Says of what differs from the run that the last bits may."""
+        if "products" in self.made_with:
+            products.get_backend()
         here = made_with()
-        stored = {name: value for name, value in self.made_with.items() if name != "products"}
-        differing = [f"{name} {value}" for name, value in stored.items() if here.get(name) != value]
-        if (way := self.made_with.get("products")) is not None:
-            try:
-                products.repeat(way)
-            except ValueError:
-                differing.append(f"products {way}")
+        differing = [f"{name} {value}" for name, value in self.made_with.items() if here.get(name) != value]
         if differing:
             note(
                 f"warning: the run was made with {', '.join(differing)}, which differs here: expect the same "
@@ -152,7 +148,7 @@ class RunFile:
 def made_with() -> dict[str, str]:
     """What decides the last bits of a run beside its settings, as it is in this process."""
     here = {name: version(name) for name in ("harmonium", "torch")} | {"processor": processor()}
-    return here if products.made() is None else {**here, "products": str(products.made())}
+    return here if products.backend_name() is None else {**here, "products": str(products.get_backend())}
 
 
 def key_of(parameter: Any) -> str:

@@ -18,7 +18,6 @@ from harmonium.couplings.meetings import Meetings, joined
 from harmonium.couplings.pairs import PairKernel, Place, differences, join
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
-from harmonium.products import agree
 
 
 @_checks.renamed("generator", "seed")
@@ -61,8 +60,6 @@ def meet(
     max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()
     dealt = None if distributed is None else as_shards(distributed, shards)
-    if dealt is not None:
-        agree(dealt.group)
     begun = begin(machine, hamiltonian, start, "start", generator)
     hamiltonian = hamiltonian.given(clamp, len(begun[0]))
 

@@ -21,7 +21,6 @@ from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 from harmonium.machine.hamiltonian import Couplings
-from harmonium.products import agree
 
 _PILOT_SWEEPS = 100
 _TOGETHER = 20  # temperatures that are recorded as one
@@ -83,8 +82,6 @@ def ais(
     betas = schedule(temperatures)
     dealt = as_shards(distributed, shards)
     parts = [slice(0, chains)] if dealt is None else dealt.rows(chains, "chains")
-    if dealt is not None:
-        agree(dealt.group)
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     if data is None:

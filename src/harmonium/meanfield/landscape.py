@@ -16,7 +16,6 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.solution import Solution, joined
-from harmonium.products import agree
 
 _DIRECTIONS = 8  # of the projections that are hashed: enough that strangers hardly ever share a cell
 _FAR = 6.0  # a χ variate with as many degrees of freedom is larger once in 50,000
@@ -94,7 +93,6 @@ def landscape(
     if dealt is None:
         whole = solved(hamiltonian, starts)
     else:
-        agree(dealt.group)
         parts = dealt.rows(len(starts), "X")
         whole = joined(dealt.gather(solved(hamiltonian.anew(), starts[part]) for part in parts))
     settled = torch.nonzero(whole.converged).squeeze(-1)

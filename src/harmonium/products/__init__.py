@@ -2,10 +2,10 @@
 
 States of most units have two values. What multiplies them can be summed beforehand, for all that six units
 can be (``bits``); a matrix that is mostly zero leaves out what is not there (``sparse``); everything else is
-left to the faster of two libraries (``calibration``).
+left to one of two libraries (``backend``).
 """
 
-from harmonium.products.calibration import VARIABLE, Choice, agree, choice, made, measure, repeat, use
+from harmonium.products.backend import VARIABLE, Backend, backend_name, get_backend, set_backend
 from harmonium.products.factor import Factor, RowProducts
 from harmonium.products.precision import PRECISIONS, current, precision
 from harmonium.products.product import int8_product, int8_works, product
@@ -13,18 +13,15 @@ from harmonium.products.product import int8_product, int8_works, product
 __all__ = [
     "PRECISIONS",
     "VARIABLE",
-    "Choice",
+    "Backend",
     "Factor",
     "RowProducts",
-    "agree",
-    "choice",
+    "backend_name",
     "current",
+    "get_backend",
     "int8_product",
     "int8_works",
-    "made",
-    "measure",
     "precision",
     "product",
-    "repeat",
-    "use",
+    "set_backend",
 ]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _host
 from harmonium.products import bits
-from harmonium.products.calibration import choice
+from harmonium.products.backend import get_backend
 from harmonium.products.dense import large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
 from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
@@ -27,7 +27,7 @@ _ACROSS = 3  # times as many rows are worth it to write a matrix from its transp
 class Factor:
     """A matrix that many others are going to multiply, from either side.
 
-    Where these have two values and are many (``Choice.bits_from``) their bits pick sums of its rows in fixed
+    Where these have two values and are many (``Backend.bits_from``) their bits pick sums of its rows in fixed
     point. That is made once for either side: at once where rows of y stand in memory one after the other,
     else when enough have come or are likely to, as many again as come now.
 
@@ -62,7 +62,7 @@ class Factor:
             if states is not None:
                 fixed: bits.Fixed = self._made("fixed", transposed)
                 return fixed.times(states)
-        return multiplied(choice().library, x, y)
+        return multiplied(get_backend().library, x, y)
 
     def _made(self, what: str, transposed: bool) -> Any:
         """y or yᵀ in fixed point, or y rounded: once for these values of y."""
@@ -79,7 +79,7 @@ class Factor:
 
 def _bits_serve(rows: int, columns: int) -> bool:
     """Whether so many rows of states of two values are multiplied by their bits."""
-    return rows >= (choice().bits_from or inf) and columns >= _NARROW
+    return rows >= (get_backend().bits_from or inf) and columns >= _NARROW
 
 
 @final
@@ -111,7 +111,7 @@ class RowProducts:
             return
         if self._add_by_bits(x, y, weight):
             return
-        if choice().library == "torch":
+        if get_backend().library == "torch":
             self._add_at_once(x, y, weight)
         else:
             self.grow(product(x.t(), _weighted(y, weight)))

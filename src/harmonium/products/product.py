@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from harmonium.products import dense
-from harmonium.products.calibration import choice
+from harmonium.products.backend import get_backend
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """The matrix product ``x @ y`` of shapes (m, k) and (k, n)."""
-    return dense.multiply(choice().library, x, y) if dense.large(x, y) else x @ y
+    return dense.multiply(get_backend().library, x, y) if dense.large(x, y) else x @ y
 
 
 def int8_product(x: Tensor, y: Tensor) -> Tensor:

@@ -149,11 +149,11 @@ class RunDirectory:
                 f"the checkpoint was made with {content['threads']} torch threads and this process has "
                 f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
             )
-        if content["products"] is not None:
-            try:
-                products.repeat(content["products"])
-            except ValueError as error:
-                _checks.warn(f"{error}: the run goes on, but not bit for bit")
+        if content["products"] not in (None, str(products.get_backend())):
+            _checks.warn(
+                f"the checkpoint was made with products by {content['products']} and this process multiplies "
+                f"by {products.get_backend()} ({products.VARIABLE}): the run goes on, but not bit for bit",
+            )
 
     def write_config(self) -> None:
         """Write ``config.json``: the settings, the versions of what runs them, and the process."""

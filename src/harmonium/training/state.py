@@ -47,7 +47,7 @@ class TrainingState:
             "stopped": self.stopped,
             "metrics": dict(self.metrics),
             "threads": torch.get_num_threads(),
-            "products": None if products.made() is None else str(products.made()),
+            "products": products.backend_name(),
             "history": self.history.state_dict(),
             "generator": self.generator.get_state(),
             "machine": dict(self.machine.state_dict()),
@@ -107,10 +107,9 @@ class TrainingState:
         self.metrics, self.stopped = content["metrics"], content["stopped"]
 
     def follow(self, group: Group) -> None:
-        """Take over the state, and the way to multiply, of the process that leads."""
+        """Take over the state of the process that leads."""
         if group.size == 1:
             return
-        products.agree(group)
         shared = group.share((self.content(), self.history.records))
         if not group.leads:
             content, records = shared
