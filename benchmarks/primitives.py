@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.race import Table, compare, repeat
 from harmonium import _random
-from harmonium.products import int8_product, product
+from harmonium.products import product
 
 NOISE_SIZES = (1_000, 10_000, 50_000, 500_000)
 PRODUCT_SIZES = (
@@ -67,7 +67,7 @@ def products(quick: bool) -> Table:
         work = (
             lambda x=x, y=y: product(x, y),
             lambda x=x, y=y: torch.mm(x, y),
-            lambda whole=whole: int8_product(*whole),
+            lambda whole=whole: torch._int_mm(*whole),
         )
         times = max(3, 300_000_000 // operations) if operations > 1e6 else 1000
         ways = {name: repeat(each, times) for name, each in zip(PRODUCT_WAYS, work, strict=True)}

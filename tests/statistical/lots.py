@@ -24,7 +24,7 @@ class Recorder:
 
     def __init__(self, *arguments) -> None:
         self.ledger = Ledger(*arguments)
-        self.hamiltonian, self.into, _, self.row_weights = arguments
+        self.hamiltonian, self.into, self.row_weights = arguments
         self.unread = self.ledger.unread
         self.entries: list[tuple[list[Tensor], Tensor, Tensor]] = []
 

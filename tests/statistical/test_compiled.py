@@ -129,20 +129,6 @@ def small_chains(made, generator):
     yield end[1], h, (-free).softmax(0)
 
 
-def rounded_means(made, generator):
-    """Every unit lies on one of two neighbouring whole numbers."""
-    hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
-    layer, field = made.layers[l], hamiltonian.field(l, made.random_states(1, seed=generator))
-    out = torch.empty(ROWS, layer.width, dtype=torch.int8)
-    units = serving.units_of(hamiltonian.thetas[l], [layer.two_values])
-    key = np.uint64(5)
-    serving.over_rows("round_means", ROWS, field.repeat(ROWS, 1), *units, key, 127, out)
-    mean = 127 * layer.moments(field).mean.double()
-    states = mean.floor() + grid(hm.Bernoulli(layer.width))
-    up = mean - mean.floor()
-    yield out, states, torch.where(states > mean, up, 1 - up).prod(1)
-
-
 def own_law(made, generator):
     return [x.float() for x in exact_states(deepcopy(made).double(), ROWS, generator)]
 
@@ -171,7 +157,6 @@ PATHS = {
     small_pairs: TWO_VALUED,
     mirrored_small_pairs: TWO_VALUED,
     small_chains: GAUSSIAN,
-    rounded_means: TWO_VALUED,
 }
 
 
@@ -221,7 +206,6 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
         mirrored_half_step: "draw",
         coupled_half_step: "couple",
         coupled_sweep: "count_differences",
-        rounded_means: "round_means",
     }
     assert expected[path] in names
 

@@ -16,11 +16,10 @@ import harmonium as hm
 from harmonium.compiled import serving
 from harmonium.couplings import Block, Gibbs, Maximal
 from harmonium.couplings.gibbs import _field
-from harmonium.couplings.ledger import add_signed
 from harmonium.likelihood.ais import _rise
-from harmonium.machine import Graph, Hamiltonian, Part, Statistics
+from harmonium.machine import Graph, Hamiltonian, Part
 
-from .support import FAILURE_RATE, all_states, exact_statistics, flat, largest_z
+from .support import FAILURE_RATE, all_states, exact_statistics, largest_z
 from .test_compiled import ROWS, TWO_VALUED, machine
 from .test_couplings import estimates, p_value
 
@@ -144,45 +143,6 @@ def test_the_estimate_of_small_pairs_is_unbiased(horizon):
     assert z < limit
 
 
-def signed_sums(made, states, signs, repeats):
-    hamiltonian = made.hamiltonian()
-    generator = torch.Generator().manual_seed(3)
-    rows = []
-    for _ in range(repeats):
-        total = Statistics(hamiltonian)
-        with torch.no_grad():
-            fields = {1: hamiltonian.field(1, states)}
-            add_signed(total, hamiltonian, states, fields, signs, 0.01, (1,), generator)
-        rows.append(flat(total))
-    expected = Statistics(hamiltonian)
-    with torch.no_grad():
-        expected.add(hamiltonian, states, 0.01 * signs, (1,))
-    return torch.stack(rows), flat(expected)
-
-
-def test_signed_sums_of_rounded_means_are_right_in_expectation_and_close_every_time():
-    made = deep_machine()
-    states = pairs_of(made, 50, 0.3)
-    signs = torch.cat((torch.ones(50), -torch.ones(50)))
-    rows, expected = signed_sums(made, states, signs, 4000)
-    fixed = rows.std(0) == 0  # sums of whole numbers alone
-    torch.testing.assert_close(rows[0, fixed], expected[fixed], rtol=1e-5, atol=1e-6)
-    assert 0 < int(fixed.sum()) < len(expected)
-    z, limit = largest_z(rows[:, ~fixed].double(), expected[~fixed].double())
-    assert z < limit
-    # A mean is off by less than 2/127: the sum of 100 by far less than their number.
-    assert float((rows - expected).abs().max()) < 0.01 * 100 * 2 / 127 / 2
-
-
-def test_what_is_not_finite_stays_so():
-    made = deep_machine()
-    with torch.no_grad():
-        made.couplings[0].weight[0, 0] = float("nan")
-    states = pairs_of(made, 50, 0.3)
-    rows, _ = signed_sums(made, states, torch.ones(100), 1)
-    assert bool(rows.isnan().any())
-
-
 def test_other_units_and_types_take_the_general_way():
     for layers, dtype in (
         ((hm.Bernoulli(4), hm.Bernoulli(3)), torch.float64),
@@ -191,7 +151,6 @@ def test_other_units_and_types_take_the_general_way():
         made = hm.BoltzmannMachine(list(layers)).to(dtype)
         hamiltonian, values = made.hamiltonian(), [layer.two_values for layer in layers]
         assert not serving.two_valued(hamiltonian.thetas[0][0], values)
-        assert not serving.whole_numbers_pay(hamiltonian, hamiltonian.thetas[0][0], 10**6)
         assert not serving.small_pairs(hamiltonian, False)
 
 

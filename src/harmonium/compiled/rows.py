@@ -90,21 +90,6 @@ def couple(
 
 
 @jit
-def round_means(
-    first: int, last: int, fields: Any, bias: Any, gain: Any, low: Any, key: Any, unit: float, out: Any
-) -> None:
-    """Means of units as whole numbers of 1/unit, up or down at random so that no mean is off: int8."""
-    state, noise, most = stream(), room_for(len(bias)), np.float32(unit)
-    for row in range(first, last):
-        seed(state, key, row)
-        fill(noise, state)
-        for i in range(len(bias)):
-            up, _ = sigmoid(gain[i] * (fields[row, i] + bias[i]))
-            value = most * low[i] + most * (np.float32(1) - low[i]) * up
-            out[row, i] = np.int8(min(np.floor(value + noise[i]), most))
-
-
-@jit
 def climb(
     first: int, last: int, half: int, patience: int, parts: Any, ways: Any, J: Any, beta: Any, bias: Any,
     low: Any, x: Any, fields: Any, halves: Any,

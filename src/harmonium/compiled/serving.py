@@ -114,15 +114,6 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
     )
 
 
-def whole_numbers_pay(machine: Machine, like: Tensor, rows: int) -> bool:
-    """Whether signed sums of statistics of so many rows are made of int8 products, where these work."""
-    return (
-        machine.graph.is_chain
-        and rows * sum(J.numel() for J in machine.couplings) >= WORTHWHILE
-        and two_valued(like, [layer.two_values for layer in machine.layers])
-    )
-
-
 def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
     """Bias, gain and lower value of every unit of some layers, side by side."""
     rows = [bias.detach().numpy() for bias in biases]

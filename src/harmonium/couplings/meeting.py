@@ -118,7 +118,7 @@ def run_pairs(
     times = torch.zeros(pairs, dtype=torch.int64, device=device)
     tries, cost = torch.zeros_like(times), torch.zeros_like(times)
     capped = torch.zeros(pairs, dtype=torch.bool, device=device)
-    ledger = Ledger(hamiltonian, into, generator, row_weights)
+    ledger = Ledger(hamiltonian, into, row_weights)
     flips = _FlipRate(hamiltonian)
     chain = coupling.chain_layers(hamiltonian)
     # Which layers f reads: with several readings also some that do not decide a meeting.

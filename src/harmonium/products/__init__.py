@@ -8,7 +8,7 @@ left to one of two libraries (``backend``).
 from harmonium.products.backend import VARIABLE, Backend, backend_name, get_backend, set_backend
 from harmonium.products.factor import Factor, RowProducts
 from harmonium.products.precision import PRECISIONS, current, precision
-from harmonium.products.product import int8_product, int8_works, product
+from harmonium.products.product import product
 
 __all__ = [
     "PRECISIONS",
@@ -19,8 +19,6 @@ __all__ = [
     "backend_name",
     "current",
     "get_backend",
-    "int8_product",
-    "int8_works",
     "precision",
     "product",
     "set_backend",
