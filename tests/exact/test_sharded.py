@@ -110,48 +110,6 @@ def test_coupled_chains_in_shards_are_unbiased() -> None:
         assert float(z.abs().max()) < 4.5
 
 
-def test_a_wide_machine_is_learned_without_bias() -> None:
-    """|z| of every entry below 4.5: fails by chance less than once in 3,000 seeds."""
-    made = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Spin(2), hm.Bernoulli(2)], edges=[(0, 1), (0, 2)])
-    hm.machine.normal_(made, 0.7, torch.Generator().manual_seed(1))
-    v = made.random_states(8, seed=2)[0]
-    expected = hm.rules.exact().gradient(made, v, seed=0).parameters
-    rule = hm.learning.wide(hm.rules.pcd(20, 2000), None, shards=4)
-    generator, state, draws = torch.Generator().manual_seed(5), None, []
-    for _ in range(31):
-        ascent, _, state = rule.gradient(made, v, state, seed=generator)
-        draws.append(ascent)
-    for name, truth in expected.items():
-        values = torch.stack([each[name] for each in draws[1:]])
-        z = (values.mean(0) - truth) / (values.std(0) / len(values) ** 0.5)
-        assert float(z.abs().max()) < 4.5
-
-
-@pytest.mark.parametrize(
-    ("rule", "mesh", "error", "message"),
-    [
-        (hm.rules.centred(hm.rules.pcd(1)), None, ValueError, "rule: expected rules.cd or rules.pcd"),
-        (hm.rules.ucd(), None, ValueError, "rule: expected rules.cd or rules.pcd"),
-        (hm.rules.tempered_pcd(1), None, ValueError, "rule: expected rules.cd or rules.pcd"),
-        (hm.rules.pcd(1), "cpu", TypeError, "mesh: expected a torch.distributed.DeviceMesh"),
-    ],
-)
-def test_what_cannot_be_spread_over_columns_is_refused(rule, mesh, error, message: str) -> None:
-    with pytest.raises(error, match=message):
-        hm.learning.wide(rule, mesh)
-
-
-def test_a_wide_machine_takes_complete_rows_and_two_colours() -> None:
-    rule = hm.learning.wide(hm.rules.cd(1), None, shards=1)
-    v = torch.tensor([[0.0, 1.0], [1.0, torch.nan]])
-    for made in (
-        hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)]),
-        hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2), hm.Bernoulli(2)]),
-    ):
-        with pytest.raises(ValueError, match="expected complete rows and no edges among hidden layers"):
-            rule.gradient(made, v if len(made.layers) == 2 else v[:1], seed=0)
-
-
 def test_every_diagnostic_of_a_shard_is_told() -> None:
     notes = [{"flip_rate": 1.0}, {"flip_rate": 2.0, "clamped_longest": 3.0}, {"clamped_longest": 7.0}]
     assert _together(notes) == {"flip_rate": 1.5, "clamped_longest": 7.0}

@@ -17,11 +17,9 @@ import pytest
 import torch
 from torch import distributed as dist
 from torch.distributed import TCPStore
-from torch.distributed.device_mesh import init_device_mesh
 
 import harmonium as hm
 from harmonium import products
-from harmonium.distributed import Group
 from harmonium.machine import Statistics
 from tests.campaigns._runs import ended, forked
 from tests.interface.test_streams import Bits
@@ -44,9 +42,6 @@ PROBLEMS = {
 }  # fmt: skip
 
 
-MESHES = {1: [None], 2: [(2, 1), (1, 2)], 4: [(2, 2), (4, 1), (1, 4)]}
-
-
 def digest(*tensors: torch.Tensor) -> str:
     return hashlib.sha256(b"".join(x.detach().numpy().tobytes() for x in tensors)).hexdigest()
 
@@ -61,29 +56,6 @@ def trained(name: str, data=None, **settings) -> hm.training.TrainingRun:
     return hm.train(
         machine, data, rule=rule, seed=3, progress=False, distributed="auto", shards=SHARDS, **settings
     )
-
-
-def wide(name: str, shape: tuple[int, int] | None) -> str:
-    """What comes of a machine of four hidden layers that columns of processes hold."""
-    mesh = None if shape is None else init_device_mesh("cpu", shape)
-    columns = Group(None if mesh is None else mesh.get_group(1))
-    count = 4 // columns.size
-    layers = [hm.Bernoulli(16), *(hm.Bernoulli(3) for _ in range(count))]
-    machine = hm.BoltzmannMachine(layers, edges=[(0, l) for l in range(1, count + 1)])
-    for place in range(count):
-        generator = torch.Generator().manual_seed(columns.rank * count + place)
-        machine.couplings[place].weight.data.normal_(0, 0.5, generator=generator)
-    rule = hm.learning.wide(hm.rules.cd(2) if name == "cd" else hm.rules.pcd(2, 32), mesh, SHARDS)
-    generator, state = torch.Generator().manual_seed(5), None
-    for _ in range(8):
-        ascent, _, state = rule.gradient(machine, X, state, seed=generator)
-        for parameter, value in machine.named_parameters():
-            value.data += 0.1 * ascent[parameter]
-    own = [x.bias.data for x in machine.layers], [each.weight.data for each in machine.couplings]
-    biases, weights = zip(*columns.gather(own), strict=True)
-    assert all(torch.equal(each[0], biases[0][0]) for each in biases)
-    hidden = [x for each in biases for x in each[1:]]
-    return digest(biases[0][0], *hidden, *(x for each in weights for x in each))
 
 
 def digests(folder: Path) -> dict[str, str | float]:
@@ -103,11 +75,6 @@ def digests(folder: Path) -> dict[str, str | float]:
     found["meet"] = digest(met.times, met.tries, met.cost, *met.states) + f" {met.flip_rate}"
     there = hm.meanfield.landscape(machine, X, **shared)
     found["landscape"] = digest(there.free_energies, there.basin, *there.solutions.means)
-    for name in ("cd", "pcd"):
-        shapes = MESHES[dist.get_world_size() if dist.is_initialized() else 1]
-        first, *others = [wide(name, shape) for shape in shapes]
-        assert all(other == first for other in others), name
-        found[f"wide {name}"] = first
     return found
 
 
@@ -346,9 +313,3 @@ def test_a_word_that_is_no_group_is_refused() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
     with pytest.raises(TypeError, match='distributed: expected None, "auto" or a'):
         hm.train(machine, X, rule="pcd", updates=1, distributed="all")
-
-
-def test_what_learns_a_part_of_a_machine_is_no_rule_for_training() -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
-    with pytest.raises(TypeError, match="rule: expected a rule for a machine that is whole in every process"):
-        hm.train(machine, X, rule=hm.learning.wide(hm.rules.pcd(), None), updates=1)

@@ -31,8 +31,6 @@ class Machine(Protocol):
     @property
     def beta(self) -> object: ...
     @property
-    def columns(self) -> object | None: ...
-    @property
     def held(self) -> object: ...
     def mask(self, layer: int) -> Tensor | None: ...
 
@@ -94,7 +92,6 @@ def search(machine: Machine, layers: Collection[int]) -> bool:
     return (
         any(l in layers and m in layers for l, m in machine.graph.edges)
         and isinstance(machine.beta, float)
-        and machine.columns is None
         and all(machine.mask(l) is None and machine.thetas[l][0].dim() == 1 for l in layers)
         and COMPILED
         and machine.thetas[0][0].device.type == "cpu"
@@ -108,7 +105,6 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
         len(machine.layers) == 2
         and machine.graph.is_chain
         and machine.held is None
-        and machine.columns is None
         and isinstance(machine.beta, float)
         and machine.couplings[0].numel() <= couplings
     )

@@ -59,11 +59,6 @@ class Group:
         if failure is not None:
             raise failure
 
-    def sum(self, x: Tensor) -> Tensor:
-        """Σ over processes of a vector (n,), added by ``pairwise``: the same bits in all of them."""
-        (total,) = self.sums([x])
-        return total
-
     def sums(self, vectors: Iterable[Tensor]) -> list[Tensor]:
         """``sum`` of each of several vectors, one of which is sent while the next is made.
 

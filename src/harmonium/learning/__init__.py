@@ -10,7 +10,6 @@ from harmonium.learning.mean_field import MeanField
 from harmonium.learning.pullback import centred_pullback, pullback
 from harmonium.learning.quadrature import Quadrature
 from harmonium.learning.rule import Estimate, Rule
-from harmonium.learning.wide import wide
 
 __all__ = [
     "ClampedChains",
@@ -29,5 +28,4 @@ __all__ = [
     "centred_pullback",
     "pullback",
     "rules",
-    "wide",
 ]

@@ -11,11 +11,9 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._checks import Numbers
-from harmonium.distributed import Group, Shards
-from harmonium.learning.expectation import Task
+from harmonium.distributed import Shards
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
-from harmonium.machine.columns import Columns
 
 
 @final
@@ -32,16 +30,14 @@ class Sharded:
     Args:
         rule: what each shard does.
         shards: which there are, and which are this process's.
-        columns: processes that hold other hidden layers of the same machine, see ``wide``; None: this one's
-            machine is whole.
 
     Raises:
         TypeError: a rule of one's own, which does not say what its statistics are.
     """
 
-    def __init__(self, rule: Rule, shards: Shards, columns: Group | None = None) -> None:
+    def __init__(self, rule: Rule, shards: Shards) -> None:
         _checks.instance(rule, "rule", Rule, "a harmonium.learning.Rule with distributed")
-        self.rule, self.shards, self.columns = rule, shards, columns
+        self.rule, self.shards = rule, shards
 
     @torch.no_grad()
     def gradient(
@@ -73,7 +69,7 @@ class Sharded:
         kept, notes = [], []
         own = shards.rows(len(whole.v), "batch_size")
         for rows, noise, old in zip(own, shards.generators(whole.generator), before, strict=True):
-            law = self._law(whole, noise)
+            law = whole.hamiltonian.anew()
             task = replace(
                 whole.take((place >= rows.start) & (place < rows.stop)),
                 hamiltonian=law,
@@ -91,23 +87,6 @@ class Sharded:
         direction = self.rule.direction(machine, delta, centre, whole.hamiltonian)
         keeps = any(each is not None for each in kept)
         return Estimate(direction, _together(shards.gather(notes)), kept if keeps else None)
-
-    def _law(self, task: Task, noise: torch.Generator) -> Hamiltonian:
-        """What a shard works on: with columns, each hidden layer has noise of its own, whoever holds it."""
-        law, columns = task.hamiltonian.anew(), self.columns
-        if columns is None:
-            return law
-        if not task.complete or len(law.graph.visible) + len(law.graph.summed) < len(law.layers):
-            raise ValueError(
-                "v, machine: expected complete rows and no edges among hidden layers, with columns"
-            )
-        own = len(law.graph.hidden)
-        words = torch.randint(1 << 62, (own * columns.size,), generator=noise, device=noise.device).tolist()
-        generators = {
-            l: torch.Generator(noise.device).manual_seed(words[columns.rank * own + place])
-            for place, l in enumerate(law.graph.hidden)
-        }
-        return replace(law, columns=Columns(columns, generators))
 
     def whole_state(self, state: Any) -> Any:
         """The state of all shards in their order, from that of this process's; None where there is none."""

@@ -14,7 +14,6 @@ from harmonium import _checks, _host, _random
 from harmonium.compiled import serving
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
-from harmonium.machine.columns import Columns
 from harmonium.machine.graph import Graph, Part
 from harmonium.products import Factor, product
 
@@ -67,8 +66,6 @@ class Hamiltonian:
         beta: inverse temperature of the couplings; a number, or one for each chain as (batch, 1).
         held: entries of the state that are observed; None: none. Energies and fields do not ask for it, draws
             and solvers do.
-        columns: where other processes hold more hidden layers; None: these are all. Fields and draws ask for
-            it, energies and solvers do not.
     """
 
     layers: tuple[Layer, ...]
@@ -77,7 +74,6 @@ class Hamiltonian:
     couplings: Couplings
     beta: float | Tensor = 1.0
     held: Clamp | None = None
-    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.couplings, Couplings):
@@ -195,9 +191,6 @@ class Hamiltonian:
         """
         _checks.outside_autocast(self.device.type)
         l, columns, _ = layer if isinstance(layer, Part) else Part(layer)
-        if self.columns is not None and l in self.graph.visible:
-            terms = [self._product(edge, m, above, states[m]) for edge, m, above in self.graph.joints[l]]
-            return self.beta_times(self.columns.sum(terms))
         field: Tensor | None = None
         for edge, other, above in self.graph.joints[l]:
             if given is not None and other not in given:
@@ -341,9 +334,6 @@ class Hamiltonian:
     ) -> Tensor:
         """A draw of a layer or part given its field, of the field's shape."""
         kind, theta = self.kind(layer), self.theta(layer)
-        if self.columns is not None:
-            own = layer.layer if isinstance(layer, Part) else layer
-            generator = self.columns.generators.get(own, generator)
         if serving.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
             return serving.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)

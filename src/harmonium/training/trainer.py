@@ -165,11 +165,6 @@ def train(
         OSError: a file could not be written; the last good checkpoint is kept.
     """
     rule, seed = from_options(rule), as_seed(seed)
-    if isinstance(rule, Sharded):
-        raise TypeError(
-            "rule: expected a rule for a machine that is whole in every process, received what learning.wide "
-            "or Sharded makes, which is for a loop of one's own; write rule=, distributed= and shards= here"
-        )
     dealt = as_shards(distributed, shards)
     sharded = None if dealt is None else Sharded(rule, dealt)
     worker, group = sharded or rule, Group() if dealt is None else dealt.group
