@@ -43,7 +43,7 @@ class Metropolis(Kernel):
             if hamiltonian.fixes(l):
                 continue
             field = hamiltonian.field(part, moved)
-            layer, theta = hamiltonian.kind(part), hamiltonian.theta(part)
+            layer, theta = hamiltonian.units(part)
             now = part.taken(moved[l])
             proposal = self._propose(hamiltonian, part, now, generator)
             proposal = part.taken(hamiltonian.hold(l, part.put(proposal, moved[l])))
@@ -69,7 +69,7 @@ class Metropolis(Kernel):
     def _propose(
         self, hamiltonian: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator
     ) -> Tensor:
-        return hamiltonian.kind(l).propose(x, hamiltonian.noise(l, len(x), generator), self.step)
+        return hamiltonian.units(l)[0].propose(x, hamiltonian.noise(l, len(x), generator), self.step)
 
     def __repr__(self) -> str:
         return f"Metropolis({self.scope!r}, step={self.step:g})"

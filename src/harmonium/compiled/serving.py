@@ -62,8 +62,16 @@ def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
 
 def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
     """Whether ``draw`` serves and pays; it wants the same natural parameters for all rows."""
-    worthwhile = field.dim() == 2 and field.shape[1] >= NARROW and field.numel() >= HALF_STEP
-    return worthwhile and two_valued(field, [values]) and theta[0].dim() == 1
+    return (
+        COMPILED
+        and field.numel() >= HALF_STEP
+        and values in VALUES
+        and field.dim() == 2
+        and field.shape[1] >= NARROW
+        and field.dtype is torch.float32
+        and field.device.type == "cpu"
+        and theta[0].dim() == 1
+    )
 
 
 def small_pairs(machine: Machine, jumps: bool) -> bool:

@@ -38,7 +38,7 @@ class Block:
     @property
     def values(self) -> list[tuple[float, float] | None]:
         """The two values of the units of each part, where they have two."""
-        return [self.hamiltonian.kind(part).two_values for part in self.parts]
+        return [self.hamiltonian.units(part)[0].two_values for part in self.parts]
 
     @property
     def field(self) -> Tensor:
@@ -58,7 +58,7 @@ class Block:
     def sample(self, noise: Sequence[Tensor]) -> list[Tensor]:
         """A draw for every row."""
         return [
-            self.hamiltonian.kind(part).sample(field, u, self.hamiltonian.theta(part))
+            self.hamiltonian.units(part)[0].sample(field, u, self.hamiltonian.units(part)[1])
             for part, field, u in zip(self.parts, self.fields, noise, strict=True)
         ]
 
@@ -70,8 +70,8 @@ class Block:
         """
         sums = []
         for part, field in zip(self.parts, self.fields, strict=True):
-            theta = tuple(parameter.double() for parameter in self.hamiltonian.theta(part))
-            sums.append(self.hamiltonian.kind(part).log_partition(field.double(), theta=theta).sum(-1))
+            theta = tuple(parameter.double() for parameter in self.hamiltonian.units(part)[1])
+            sums.append(self.hamiltonian.units(part)[0].log_partition(field.double(), theta=theta).sum(-1))
         return torch.stack(sums).sum(0)
 
     def log_ratio(self, other: Block, x: Sequence[Tensor]) -> Tensor:

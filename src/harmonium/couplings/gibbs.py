@@ -138,7 +138,7 @@ class Gibbs(PairKernel):
 
     @staticmethod
     def _default(hamiltonian: Hamiltonian, parts: tuple[Part, ...]) -> BlockCoupling:
-        if all(hamiltonian.kind(part).gaussian for part in parts):
+        if all(hamiltonian.units(part)[0].gaussian for part in parts):
             return Reflection()
         return Maximal(common_noise=True)
 

@@ -55,7 +55,7 @@ class Maximal(BlockCoupling):
 
     @torch.no_grad()
     def _compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        units = serving.units_of([p.hamiltonian.theta(part)[0] for part in p.parts], p.values)
+        units = serving.units_of([p.hamiltonian.units(part)[1][0] for part in p.parts], p.values)
         widths = [field.shape[1] for field in p.fields]
         x, y = p.fields[0].new_empty(2 * p.rows, sum(widths)).chunk(2)
         tries = x.new_empty(p.rows, dtype=torch.int64)

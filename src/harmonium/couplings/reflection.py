@@ -25,12 +25,14 @@ class Reflection(BlockCoupling):
             TypeError: a layer that is not Gaussian.
         """
         for part in p.parts:
-            if not p.hamiltonian.kind(part).gaussian:
-                raise TypeError(f"Reflection: expected Gaussian layers, received {p.hamiltonian.kind(part)}")
+            if not p.hamiltonian.units(part)[0].gaussian:
+                raise TypeError(
+                    f"Reflection: expected Gaussian layers, received {p.hamiltonian.units(part)[0]}"
+                )
         noise = p.noise(p.rows, generator)
         x = p.sample(noise)
         rows = p.rows
-        deviations = [p.hamiltonian.theta(part)[1].rsqrt() for part in p.parts]
+        deviations = [p.hamiltonian.units(part)[1][1].rsqrt() for part in p.parts]
         # field · σ is the standardised mean up to a part that both chains share.
         gaps = [(a - b) * s for a, b, s in zip(p.fields, q.fields, deviations, strict=True)]
         z, d = torch.cat(noise, -1).double(), torch.cat(gaps, -1).double()

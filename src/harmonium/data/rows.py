@@ -51,6 +51,7 @@ class Rows:
         missing: bool = False,
     ) -> None:
         self._X = X
+        self._plain = _as_tensor(X) if fetch in (_from_tensor, _from_array) else None
         self._fetch = fetch
         self._name = name
         self._length, columns = (int(side) for side in X.shape)
@@ -125,7 +126,7 @@ class Rows:
 
         Args:
             indices: (k,) int64, each in [0, len(self)).
-            checked: whether these rows were looked at before, and are not looked at for infinities again.
+            checked: whether these rows and indices were looked at before, and are not looked at again.
 
         Returns:
             (k, width) of ``dtype``, a fresh tensor.
@@ -135,6 +136,8 @@ class Rows:
             ValueError: indices of another shape or out of range, or a row that holds infinity, or NaN unless
                 ``missing``.
         """
+        if checked and self._plain is not None:
+            return self._plain.index_select(0, indices.to(self._plain.device)).to(self.dtype)
         if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
             received = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
             raise TypeError(f"indices: expected a tensor of dtype int64, received {received}")
@@ -241,6 +244,15 @@ class Rows:
                 f"received {batch[i, column].item()} at row {row}, column {column}"
             )
         return batch
+
+
+def _as_tensor(X: Any) -> Tensor | None:
+    """Returns a matrix in memory as a tensor that shares it; None where torch cannot."""
+    if isinstance(X, Tensor):
+        return X
+    if not (X.flags.writeable and X.dtype.isnative and X.dtype.kind in "bif") or X.dtype.itemsize > 8:
+        return None
+    return torch.from_numpy(X)
 
 
 def _from_tensor(X: Tensor, index: Index) -> Tensor:

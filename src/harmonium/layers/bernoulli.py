@@ -73,5 +73,5 @@ class Bernoulli(DiscreteUnits):
         return _host.neither(x, 0, 1), "values in {0, 1}"
 
     def _logit(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
-        logit = self._local(B, theta)
+        logit = B + (self.bias if theta is None else theta[0])
         return logit if isinstance(A, float) and A == 0.0 else torch.sub(logit, A, alpha=0.5)

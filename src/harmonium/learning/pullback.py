@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -30,18 +31,96 @@ def differentiable() -> AbstractContextManager[object]:
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else torch.enable_grad()
 
 
-def pullback(
-    machine: BoltzmannMachine, delta: Statistics, hamiltonian: Hamiltonian | None = None
-) -> dict[str, Tensor]:
-    """The gradient of the mean log-likelihood from the difference of expected statistics (FORMULAS §2).
+@final
+class Parametrisation:
+    """The map from a machine's learnable parameters to natural ones (θ, J), and back for gradients.
+
+    Where the map is the identity, the natural parameters are the learnable ones: one Hamiltonian then serves
+    as long as these are changed in place, and a gradient comes back as it is.
+
+    Args:
+        machine: the machine.
+
+    Attributes:
+        machine: the machine.
+        parameters: those with ``requires_grad``, by name.
+    """
+
+    def __init__(self, machine: BoltzmannMachine) -> None:
+        self.machine = machine
+        self.parameters = {name: p for name, p in machine.named_parameters() if p.requires_grad}
+        self._hamiltonian = self._made()
+        own = {id(p) for p in machine.parameters()}
+        # Parts of an inner edge are copies of J.
+        self._identical = not self._hamiltonian.graph.inner and all(
+            id(p) in own for p in _outputs(self._hamiltonian)
+        )
+        names = {id(p): name for name, p in self.parameters.items()}
+        self._names = [names.get(id(p)) for p in _outputs(self._hamiltonian)]
+
+    def hamiltonian(self) -> Hamiltonian:
+        """Returns the machine as it is now, in natural parameters; it knows no products of earlier ones."""
+        if not self._identical:
+            self._hamiltonian = self._made()
+        return self._hamiltonian.anew()
+
+    def pullback(self, delta: Statistics) -> dict[str, Tensor]:
+        """Returns the gradient of the mean log-likelihood at the last ``hamiltonian()``.
+
+        Args:
+            delta: E[S | v] - E[S].
+
+        Returns:
+            For the name of every learnable parameter, a tensor of its shape.
+
+        Raises:
+            ValueError: a learnable parameter that torch cannot differentiate by.
+        """
+        gradients = [*itertools.chain(*delta.thetas), *delta.couplings]
+        pulled = dict(zip(self._names, gradients, strict=True))
+        pulled.pop(None, None)
+        if not self._identical:
+            self._differentiate(gradients, pulled)
+        if len(pulled) < len(self.parameters):
+            lost = next(name for name in self.parameters if name not in pulled)
+            raise ValueError(
+                f"machine: expected parameters that torch can differentiate by, received {lost}; "
+                "a machine that is to learn has to be made outside torch.inference_mode"
+            )
+        return {name: pulled[name] for name in self.parameters}
+
+    def _differentiate(self, gradients: list[Tensor], pulled: dict[str | None, Tensor]) -> None:
+        """Adds the gradients of parameters that are mapped to other numbers, by automatic differentiation."""
+        outputs = zip(_outputs(self._hamiltonian), gradients, self._names, strict=True)
+        mapped = [(p, g.detach()) for p, g, name in outputs if p.requires_grad and name is None]
+        rest = [name for name in self.parameters if name not in pulled]
+        if not mapped or not rest:
+            return
+        values, own = zip(*mapped, strict=True)
+        with differentiable():
+            end = _End.apply(own, *values)  # type: ignore[no-untyped-call]
+            more = torch.autograd.grad(end, [self.parameters[name] for name in rest], allow_unused=True)
+        pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
+
+    def _made(self) -> Hamiltonian:
+        with differentiable():
+            return self.machine.hamiltonian()
+
+
+def _outputs(hamiltonian: Hamiltonian) -> list[Tensor]:
+    return [*itertools.chain(*hamiltonian.thetas), *hamiltonian.couplings]
+
+
+def pullback(machine: BoltzmannMachine, delta: Statistics) -> dict[str, Tensor]:
+    """Returns the gradient of the mean log-likelihood from the difference of expected statistics.
 
     The map from learnable parameters to (θ, J) is differentiated by torch, so a new parametrisation needs no
-    gradient of its own; where the map is the identity the difference itself comes back, without a copy.
+    gradient of its own; where the map is the identity the difference itself comes back, without a copy
+    (FORMULAS §2).
 
     Args:
         machine: the machine.
         delta: E[S | v] - E[S].
-        hamiltonian: the machine's own, made with gradients enabled, where there is one already.
 
     Returns:
         For the name of every learnable parameter, a tensor of its shape. Frozen parameters are left out.
@@ -49,38 +128,13 @@ def pullback(
     Raises:
         ValueError: a learnable parameter that torch cannot differentiate by.
     """
-    named = {name: p for name, p in machine.named_parameters() if p.requires_grad}
-    if hamiltonian is None:
-        with differentiable():
-            hamiltonian = machine.hamiltonian()
-    outputs = [p for theta in hamiltonian.thetas for p in theta] + list(hamiltonian.couplings)
-    gradients = [g for theta in delta.thetas for g in theta] + delta.couplings
-    names = {id(p): name for name, p in named.items()}
-    pulled = {names[id(p)]: g for p, g in zip(outputs, gradients, strict=True) if id(p) in names}
-    mapped = [
-        (p, g) for p, g in zip(outputs, gradients, strict=True) if p.requires_grad and id(p) not in names
-    ]
-    if mapped:
-        rest = [name for name in named if name not in pulled]
-        values, own = zip(*mapped, strict=True)
-        with differentiable():
-            end = _End.apply([g.detach() for g in own], *values)  # type: ignore[no-untyped-call]
-            more = torch.autograd.grad(end, [named[name] for name in rest], allow_unused=True)
-        pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
-    lost = [name for name in named if name not in pulled]
-    if lost:
-        raise ValueError(
-            f"machine: expected parameters that torch can differentiate by, received {lost[0]}; "
-            "a machine that is to learn has to be made outside torch.inference_mode"
-        )
-    return {name: pulled[name] for name in named}
+    return Parametrisation(machine).pullback(delta)
 
 
 def centred_pullback(
-    machine: BoltzmannMachine,
+    machine: BoltzmannMachine | Parametrisation,
     delta: Statistics,
     offsets: Sequence[Tensor],
-    hamiltonian: Hamiltonian | None = None,
 ) -> dict[str, Tensor]:
     """The enhanced gradient, as of a machine in centred units (Cho et al. 2011; Melchior et al. 2016).
 
@@ -94,15 +148,15 @@ def centred_pullback(
     coordinates of the parameters that are learned.
 
     Args:
-        machine: the machine.
+        machine: the machine, or its parametrisation where there is one already.
         delta: E[S | v] - E[S].
         offsets: μ_l for every layer, (width_l,); ``rules.centred`` says which a rule takes.
-        hamiltonian: as in ``pullback``.
 
     Returns:
         As ``pullback``.
     """
-    direction = pullback(machine, delta, hamiltonian)
+    known = machine if isinstance(machine, Parametrisation) else Parametrisation(machine)
+    machine, direction = known.machine, known.pullback(delta)
     locations = [
         direction[f"layers.{l}.{layer.location}"]
         if getattr(layer, layer.location).requires_grad

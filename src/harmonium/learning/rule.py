@@ -13,8 +13,8 @@ from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.learning.offsets import given_data, parted
-from harmonium.learning.pullback import centred_pullback, differentiable, pullback
-from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
+from harmonium.learning.pullback import Parametrisation, centred_pullback
+from harmonium.machine import BoltzmannMachine, Statistics
 
 Bias = Literal["exact", "unbiased", "asymptotic", "biased"]
 
@@ -90,22 +90,45 @@ class Rule:
                 not checked: that would cost a few percent of every update); a state of another machine.
             TypeError: v that is not real numbers, or no seed.
         """
-        task = self.task(machine, v, seed, weights)
-        centre, diagnostics, kept = self.add(task, state)
-        return Estimate(self.direction(machine, task.into, centre, task.hamiltonian), diagnostics, kept)
+        law = Parametrisation(machine)
+        v, row_weights, observed = self.checked(machine, v, weights)
+        generator = _random.as_generator(seed, machine.device)
+        return self.estimate(law, v, state, generator, row_weights, observed)
 
-    def task(
+    @torch.no_grad()
+    def estimate(
         self,
-        machine: BoltzmannMachine,
-        v: Numbers,
-        seed: int | torch.Generator,
-        weights: Tensor | None = None,
-    ) -> Task:
-        """What both sides are asked for: the arguments of ``gradient``, checked, and a sum to add to."""
-        device = machine.device
-        generator = _random.as_generator(seed, device)
-        with differentiable():
-            hamiltonian = machine.hamiltonian()
+        law: Parametrisation,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        row_weights: Tensor | None = None,
+        observed: bool | None = None,
+    ) -> Estimate:
+        """Estimates the gradient as ``gradient`` does, from what is known to fit: nothing is checked.
+
+        Args:
+            law: of the machine.
+            v: data, (batch, visible_width), on its device and in its dtype; NaN is not observed.
+            state: ``Estimate.state`` of the last call, None at first.
+            generator: source of all noise.
+            row_weights: of the rows, (batch,), above 0 and of mean 1; None where all count alike.
+            observed: whether all of v is; None: not known.
+        """
+        hamiltonian = law.hamiltonian()
+        sums = Statistics(hamiltonian)
+        task = Task(hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed)
+        centre, diagnostics, kept = self.add(task, state)
+        return Estimate(self.direction(law, sums, centre), diagnostics, kept)
+
+    def checked(
+        self, machine: BoltzmannMachine, v: Numbers, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, bool | None]:
+        """Returns rows and weights as ``estimate`` takes them, and whether all entries are known to be there.
+
+        Raises:
+            TypeError, ValueError: as ``gradient``.
+        """
         v = _checks.tensor(v, "v", machine.dtype)  # looked at where it is: a GPU is not waited for
         width = machine.visible_width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
@@ -116,11 +139,10 @@ class Rule:
         if self.given is not None:
             machine.check_given(self.given)
         v, row_weights = _weighted(v, weights)
-        v = _host.sent(v, device)
+        v = _host.sent(v, machine.device)
         if row_weights is not None:
-            row_weights = _host.sent(row_weights, device, v.dtype)
-        sums, observed = Statistics(hamiltonian), complete or None
-        return Task(hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed)
+            row_weights = _host.sent(row_weights, machine.device, v.dtype)
+        return v, row_weights, complete or None
 
     def add(self, task: Task, state: Any) -> tuple[list[Tensor], dict[str, float], Any]:
         """Adds E[S | v] - E[S], times the task's weight, to its sum.
@@ -152,13 +174,9 @@ class Rule:
         offsets, running = running.with_batch(given_data(task, clamped))
         return [task.weight * x for x in offsets], diagnostics, running.state(kept)
 
-    def direction(
-        self, machine: BoltzmannMachine, delta: Statistics, centre: list[Tensor], hamiltonian: Hamiltonian
-    ) -> dict[str, Tensor]:
-        """The direction of ascent for every learnable parameter, from E[S | v] - E[S] and offsets."""
-        if self.centred:
-            return centred_pullback(machine, delta, centre, hamiltonian)
-        return pullback(machine, delta, hamiltonian)
+    def direction(self, law: Parametrisation, delta: Statistics, centre: list[Tensor]) -> dict[str, Tensor]:
+        """Returns the direction of ascent for every learnable parameter, from E[S | v] - E[S] and offsets."""
+        return centred_pullback(law, delta, centre) if self.centred else law.pullback(delta)
 
     @property
     def density_share(self) -> float:

@@ -9,9 +9,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.distributed import Shards
+from harmonium.learning.expectation import Task
+from harmonium.learning.pullback import Parametrisation
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
@@ -61,7 +63,25 @@ class Sharded:
         Raises:
             ValueError: as of the rule; fewer rows than shards, or chains that the shards do not divide.
         """
-        whole = self.rule.task(machine, v, seed, weights)
+        law = Parametrisation(machine)
+        v, row_weights, observed = self.rule.checked(machine, v, weights)
+        generator = _random.as_generator(seed, machine.device)
+        return self.estimate(law, v, state, generator, row_weights, observed)
+
+    @torch.no_grad()
+    def estimate(
+        self,
+        law: Parametrisation,
+        v: Tensor,
+        state: Any,
+        generator: torch.Generator,
+        row_weights: Tensor | None = None,
+        observed: bool | None = None,
+    ) -> Estimate:
+        """Estimates the gradient as ``Rule.estimate`` does; the state is as of ``gradient``."""
+        hamiltonian = law.hamiltonian()
+        sums = Statistics(hamiltonian)
+        whole = Task(hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed)
         shards = self.shards
         place = torch.arange(len(whole.v), device=whole.v.device)
         before = [None] * len(shards.own) if state is None else state
@@ -69,22 +89,22 @@ class Sharded:
         kept, notes = [], []
         own = shards.rows(len(whole.v), "batch_size")
         for rows, noise, old in zip(own, shards.generators(whole.generator), before, strict=True):
-            law = whole.hamiltonian.anew()
+            own_law = hamiltonian.anew()
             task = replace(
                 whole.take((place >= rows.start) & (place < rows.stop)),
-                hamiltonian=law,
+                hamiltonian=own_law,
                 generator=noise,
-                into=Statistics(law),
+                into=Statistics(own_law),
                 shards=shards,
             )
             centre, diagnostics, new = self.rule.add(task, old)
             parts.append((task.into, centre))
             kept.append(new)
             notes.append(diagnostics)
-        edges = range(len(whole.hamiltonian.couplings)) or [None]
+        edges = range(len(hamiltonian.couplings)) or [None]
         totals = shards.sums([_flat(edge, *part) for part in parts] for edge in edges)
-        delta, centre = _whole(totals, whole.hamiltonian, self.rule.centred)
-        direction = self.rule.direction(machine, delta, centre, whole.hamiltonian)
+        delta, centre = _whole(totals, hamiltonian, self.rule.centred)
+        direction = self.rule.direction(law, delta, centre)
         keeps = any(each is not None for each in kept)
         return Estimate(direction, _together(shards.gather(notes)), kept if keeps else None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import final
 
 import torch
@@ -30,23 +30,22 @@ class Couplings(tuple[Tensor, ...]):
         return tuple(J.t().contiguous() for J in self)
 
     @cached_property
-    def _known(self) -> dict[Hashable, tuple[Factor, Tensor | None]]:
+    def factors(self) -> tuple[Factor, ...]:
+        """Every coupling, to multiply with."""
+        return tuple(map(Factor, self))
+
+    @cached_property
+    def _of_columns(self) -> dict[Hashable, tuple[Factor, Tensor]]:
         return {}
 
-    def factor(self, edge: int) -> Factor:
-        """The coupling of an edge, to multiply with."""
-        if edge not in self._known:
-            self._known[edge] = Factor(self[edge]), None
-        return self._known[edge][0]
-
     def columns(self, edge: int, above: bool, columns: Tensor) -> Factor:
-        """The columns of J (of Jᵀ) that lead to some units."""
+        """Returns the columns of J (of Jᵀ) that lead to some units, to multiply with."""
         key = (edge, above, id(columns))
-        if key not in self._known:
+        if key not in self._of_columns:
             J = self[edge]
             # Kept beside it, the columns cannot give their identity to others.
-            self._known[key] = Factor(J[columns].t() if above else J[:, columns], sparse=True), columns
-        return self._known[key][0]
+            self._of_columns[key] = Factor(J[columns].t() if above else J[:, columns], sparse=True), columns
+        return self._of_columns[key][0]
 
 
 @final
@@ -190,29 +189,24 @@ class Hamiltonian:
             (batch, width_l), or the part's columns.
         """
         _checks.outside_autocast(self.device.type)
-        l, columns, _ = layer if isinstance(layer, Part) else Part(layer)
+        l, columns = (layer.layer, layer.columns) if isinstance(layer, Part) else (layer, None)
         field: Tensor | None = None
         for edge, other, above in self.graph.joints[l]:
             if given is not None and other not in given:
                 continue
-            if columns is None:
-                part = self._product(edge, other, above, states[other])
-            else:
+            if columns is not None:
                 part = self.couplings.columns(edge, above, columns).times(states[other])
+            elif self.held is None:
+                part = self.couplings.factors[edge].times(states[other], above)
+            else:
+                times = partial(self.couplings.factors[edge].times, states[other], above)
+                part = self.held.product(other, states[other], edge, self.couplings[edge], times)
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
             rows = max((len(x) for x in states if x is not None), default=1)
             width = self.layers[l].width if columns is None else len(columns)
             return torch.zeros(rows, width, dtype=self.dtype, device=self.device)
-        return self.beta_times(field)
-
-    def _product(self, edge: int, other: int, above: bool, x: Tensor) -> Tensor:
-        """What a neighbour adds to a field at β = 1."""
-        factor = self.couplings.factor(edge)
-        if self.held is None:
-            return factor.times(x, transposed=above)
-        J = self.couplings[edge]
-        return self.held.product(other, x, edge, J, lambda: factor.times(x, transposed=above))
+        return field if isinstance(self.beta, float) and self.beta == 1.0 else self.beta_times(field)
 
     def beta_times(self, x: Tensor, power: int = 1) -> Tensor:
         """β to a power times x, which has a row for each of the batch: (batch,) or (batch, width)."""
@@ -232,7 +226,8 @@ class Hamiltonian:
 
     def log_partition(self, layer: int | Part, field: Tensor) -> Tensor:
         """Σ ψ over the units of a layer or part, summed in float64: (batch,)."""
-        return self.kind(layer).log_partition(field, theta=self.theta(layer)).sum(-1, dtype=torch.float64)
+        kind, theta = self.units(layer)
+        return kind.log_partition(field, theta=theta).sum(-1, dtype=torch.float64)
 
     def summed_weight(self, layer: int, field: Tensor) -> Tensor:
         """ln Σ exp(θ·t(x) + B x) over a layer's states that agree with what is held, float64: (batch,)."""
@@ -250,7 +245,7 @@ class Hamiltonian:
         """E[t(x)] of a layer given its field and what is held of it, each (batch, width_l)."""
         kind = self.layers[layer]
         expected = kind.expected_statistics(field, theta=self.thetas[layer])
-        held = self.mask(layer)
+        held = None if self.held is None else self.mask(layer)
         if held is None:
             return expected
         seen = kind.statistics(self.hold(layer, torch.zeros_like(field)))
@@ -318,7 +313,7 @@ class Hamiltonian:
             generator: source of it.
             antithetic: whether the second half of the rows mirrors the first.
         """
-        kind = self.kind(layer)
+        kind = self.units(layer)[0]
         drawn = rows // 2 if antithetic else rows
         noise = kind.noise((drawn, kind.width), generator=generator).to(self.dtype)
         return torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
@@ -333,11 +328,13 @@ class Hamiltonian:
         self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
         """A draw of a layer or part given its field, of the field's shape."""
-        kind, theta = self.kind(layer), self.theta(layer)
+        kind, theta = self.units(layer)
         if serving.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
             return serving.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
-        return kind.sample(field, self.noise(layer, len(field), generator, antithetic), theta)
+        if antithetic:
+            return kind.sample(field, self.noise(layer, len(field), generator, antithetic), theta)
+        return kind.sample(field, kind.noise(field.shape, generator=generator).to(field.dtype), theta)
 
     def draw(
         self,
@@ -359,21 +356,17 @@ class Hamiltonian:
         if part.columns is not None:
             # Transposed, whole rows are copied, which takes half the time.
             x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
-        return self.hold(part.layer, x)
+        return x if self.held is None else self.held.apply(part.layer, x)
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
         """E[x_l | field], (batch, width_l)."""
         return self.layers[layer].moments(field, theta=self.thetas[layer]).mean
 
-    def kind(self, layer: int | Part) -> Layer:
-        """The units of a layer or part."""
-        if isinstance(layer, Part):
-            return layer.units or self.layers[layer.layer]
-        return self.layers[layer]
-
-    def theta(self, layer: int | Part) -> Theta:
-        """Their natural parameters."""
+    def units(self, layer: int | Part) -> tuple[Layer, Theta]:
+        """Returns the units of a layer or part, and their natural parameters."""
         if not isinstance(layer, Part):
-            return self.thetas[layer]
-        theta = self.thetas[layer.layer]
-        return theta if layer.columns is None else tuple(p[..., layer.columns] for p in theta)
+            return self.layers[layer], self.thetas[layer]
+        l, columns, units = layer
+        if columns is None:
+            return units or self.layers[l], self.thetas[l]
+        return units or self.layers[l], tuple(p[..., columns] for p in self.thetas[l])

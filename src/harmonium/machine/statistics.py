@@ -50,7 +50,7 @@ class Statistics:
     @property
     def couplings(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
-        return [self.products(edge) for edge in range(len(self._couplings))]
+        return [sums.total for sums in self._couplings]
 
     def products(self, edge: int) -> Tensor:
         """The sum of one edge."""
@@ -74,15 +74,18 @@ class Statistics:
                 joined.
             fields: fields of summed layers where they are already known.
         """
-        readings = [summed] if self.readings is None else self.readings
-        weight = weight / len(readings)
-        read = [self._read(hamiltonian, states, weight, reading, fields or {}) for reading in readings]
-        # Several readings are rows of one product: a second one would pass over the large result again.
-        means = read[0] if len(read) == 1 else [torch.cat(parts) for parts in zip(*read, strict=True)]
-        if isinstance(weight, Tensor) and len(read) > 1:
-            weight = weight.repeat(len(read))
+        readings = self.readings
+        if readings is None:
+            means = self._read(hamiltonian, states, weight, summed, fields or {})
+        else:
+            weight = weight / len(readings)
+            read = [self._read(hamiltonian, states, weight, reading, fields or {}) for reading in readings]
+            # Several readings are rows of one product: a second one would pass over the large result again.
+            means = [torch.cat(parts) for parts in zip(*read, strict=True)]
+            if isinstance(weight, Tensor):
+                weight = weight.repeat(len(read))
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
-            self.add_products(edge, means[l], means[m], weight / 2 if l == m else weight)
+            self._couplings[edge].add(means[l], means[m], weight / 2 if l == m else weight)
 
     def _read(
         self,

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _host
+from harmonium.compiled.serving import WORTHWHILE
 from harmonium.products import bits
 from harmonium.products.backend import get_backend
 from harmonium.products.dense import large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
-from harmonium.products.precision import PRECISIONS, multiply, reduced, rounded
+from harmonium.products.precision import ASKED, PRECISIONS, multiply, reduced, rounded
 from harmonium.products.product import product
 from harmonium.products.sparse import few_rows
 
@@ -37,7 +38,7 @@ class Factor:
     """
 
     def __init__(self, y: Tensor, sparse: bool = False) -> None:
-        self._y = y
+        self._y, self._size = y, y.numel()
         self._few_rows = few_rows(y) if sparse else None
         self._met = {False: 0, True: 0}
         self._kept: dict[tuple[str, bool], tuple[int, Any]] = {}
@@ -45,6 +46,8 @@ class Factor:
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
+        if x.shape[0] * self._size < WORTHWHILE and ASKED.get() == "float32" and self._few_rows is None:
+            return x @ y
         name = reduced(x)
         derived = _host.derived(x, y)
         if self._few_rows is not None and not transposed and name is None and not derived:
@@ -53,7 +56,7 @@ class Factor:
             factor: Tensor = self._made(name, False)
             return multiply(name, rounded(name, x), factor.t() if transposed else factor)
         if not large(x, y):
-            return product(x, y)
+            return x @ y
         rows, columns = x.shape[0], y.shape[1]
         self._met[transposed] += rows
         expected = self._met[transposed] + rows
@@ -106,7 +109,7 @@ class RowProducts:
             weight: a number, or one for each row (rows,).
         """
         _checks.outside_autocast(x.device.type)
-        if not large(x.t(), y):
+        if x.shape[0] * self._like.numel() < WORTHWHILE or not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
         if self._add_by_bits(x, y, weight):

@@ -14,7 +14,7 @@ from harmonium import _checks
 
 PRECISIONS: Final = ("float32", "tf32", "bf16")
 
-_CURRENT: ContextVar[str] = ContextVar("precision", default="float32")
+ASKED: Final[ContextVar[str]] = ContextVar("precision", default="float32")
 _TF32_BITS = 13  # of the 23 of float32 that tf32 leaves out
 
 
@@ -35,21 +35,21 @@ def precision(name: str) -> Iterator[None]:
     Raises:
         ValueError: another name.
     """
-    token = _CURRENT.set(_checks.one_of(name, "precision", PRECISIONS))
+    token = ASKED.set(_checks.one_of(name, "precision", PRECISIONS))
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        ASKED.reset(token)
 
 
 def current() -> str:
     """The precision that is asked for."""
-    return _CURRENT.get()
+    return ASKED.get()
 
 
 def reduced(x: Tensor) -> str | None:
     """The precision of a product with this tensor, if it is not the tensor's own."""
-    name = _CURRENT.get()
+    name = ASKED.get()
     return None if name == "float32" or x.dtype is not torch.float32 else name
 
 

@@ -38,10 +38,12 @@ class Feed(ABC):
 
     Attributes:
         checked: whether all data were found in the support of the machine before the first update.
+        observed: whether all their entries are known to be observed.
         per_epoch: updates after which every row has been seen; None where nobody knows.
     """
 
     checked = False
+    observed = False
     per_epoch: int | None = None
 
     @abstractmethod
@@ -83,16 +85,24 @@ class RowFeed(Feed):
         batch_size: rows of a batch.
         seed: of their order.
         checked: whether they are in the support of the machine.
+        observed: whether all entries are known to be observed.
     """
 
     def __init__(
-        self, rows: Rows, weights: Tensor | None, batch_size: int, seed: int, *, checked: bool
+        self,
+        rows: Rows,
+        weights: Tensor | None,
+        batch_size: int,
+        seed: int,
+        *,
+        checked: bool,
+        observed: bool,
     ) -> None:
         self._rows, self._weights = rows, weights
         self._batches = Batches(len(rows), batch_size, seed, weights)
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
         self._ahead: tuple[int, Future[Batch]] | None = None
-        self.checked, self.per_epoch = checked, self._batches.per_epoch
+        self.checked, self.observed, self.per_epoch = checked, observed, self._batches.per_epoch
 
     def take(self, step: int) -> Batch:
         if self._reader is None:
@@ -211,7 +221,6 @@ def feed_of(
         )
     rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
     weights = _checks.weights(sample_weight, "sample_weight", len(rows))
-    if not transformed:
-        check_rows(machine, rows, "X")
+    observed = False if transformed else check_rows(machine, rows, "X")
     checked = rows.in_memory and not transformed
-    return RowFeed(rows, weights, batch_size, seed, checked=checked)
+    return RowFeed(rows, weights, batch_size, seed, checked=checked, observed=observed)

@@ -51,8 +51,7 @@ def decayed(
 
 def global_norm(tensors: list[Tensor]) -> float:
     """The Euclidean norm of all entries together; not finite where an entry is not."""
-    norms = [torch.linalg.vector_norm(each) for each in tensors]
-    return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
+    return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))) if tensors else 0.0
 
 
 def clipped(gradients: list[Tensor], norm: float, limit: float | None) -> list[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine
 
@@ -11,21 +12,27 @@ from harmonium.machine import BoltzmannMachine
 _CHUNK = 1 << 20
 
 
-def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> None:
-    """Refuse rows of another width and, for data in memory, entries outside the support.
+def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
+    """Refuses rows of another width and, for data in memory, entries outside the support.
 
     Data in a file are left to ``check_batch``, as a whole pass over them may take long.
+
+    Returns:
+        Whether all entries are known to be observed.
     """
     width = machine.visible_width
     if rows.width != width:
         raise ValueError(
             f"{name}: expected {width} columns, one for each visible unit, received {rows.width}"
         )
+    observed = rows.in_memory
     if rows.in_memory:
         start = 0
         for chunk in rows.chunks(max(1, _CHUNK // rows.width)):
             check_batch(machine, chunk, range(start, start + len(chunk)), name)
+            observed = observed and _checks.observed(chunk)
             start += len(chunk)
+    return observed
 
 
 def check_batch(machine: BoltzmannMachine, batch: Tensor, indices: Tensor | range, name: str) -> None:

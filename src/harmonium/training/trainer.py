@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from harmonium import _checks, _host, _random, products
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
-from harmonium.learning import Rule
+from harmonium.learning import Estimate, Rule
+from harmonium.learning.pullback import Parametrisation
 from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
@@ -230,6 +232,23 @@ def train(
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
             raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint)
 
+    law, device = Parametrisation(machine), machine.device
+    if isinstance(rule, Rule) and rule.given is not None:
+        machine.check_given(rule.given)
+
+    def estimated(v: Tensor, weights: Tensor | None, rule_state: Any) -> Estimate:
+        if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
+            given = {} if weights is None else {"weights": weights}
+            v = _host.sent(v, machine.device)
+            return worker.gradient(machine, v, state=rule_state, seed=generator, **given)
+        row_weights: Tensor | None = None
+        observed: bool | None = feed.observed or None
+        if weights is not None or not feed.checked:
+            v, row_weights, observed = rule.checked(machine, v, weights)
+        elif v.device != device:
+            v = _host.sent(v, device)
+        return worker.estimate(law, v, rule_state, generator, row_weights, observed)
+
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(guard.parameter_fault(state.step))
         values = evaluate(machine) if evaluating and group.leads else {}
@@ -277,18 +296,15 @@ def train(
                     require_one_run(group.gather({"first batch": digest(v)}))
                 if transform is not None:
                     v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
-                if not isinstance(worker, (Rule, Sharded)):  # which send it themselves, and know it before
-                    v = _host.sent(v, machine.device)
                 if not feed.checked:
                     check_batch(machine, v, where, "X")
                 guard.see(v, density)
                 if state.step == 0 and group.leads:
                     warn_of_saddle(machine, v)
 
-                weighted = {} if each is None else {"weights": each}
                 renew(generator, seed, state.step)
                 with products.precision(precision):
-                    estimate = worker.gradient(machine, v, state=state.rule_state, seed=generator, **weighted)
+                    estimate = estimated(v, each, state.rule_state)
                 diagnostics = estimate.diagnostics
                 weight = 1.0 if each is None else float(each.mean())
                 gradients = ascent(parameters, estimate.parameters, weight)
