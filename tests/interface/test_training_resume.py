@@ -128,7 +128,8 @@ def test_first_sweeps_of_persistent_chains_go_on_where_they_stopped(tmp_path: Pa
         "rule": hm.rules.pcd(2, 8, kernel=kernel),
         "updates": 15,
         "checkpoint_every": 6,
-        "metrics": None, "validation": None,
+        "metrics": None,
+        "validation": None,
     }
     with pytest.raises(Crash):
         run(tmp_path / "part", on=copy.deepcopy(made), callbacks=[crash_at(8)], **settings)
