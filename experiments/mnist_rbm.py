@@ -159,7 +159,7 @@ def main() -> None:
     states = hm.chains.run(
         averaged,
         hm.chains.Gibbs(),
-        kept["free"] if isinstance(kept, dict) else kept,
+        kept.get("free", kept)["chains"],
         1000,
         seed=torch.Generator(averaged.device).manual_seed(arguments.seed),
     )

@@ -502,7 +502,7 @@ def test_chains_that_a_rule_cannot_take_are_named() -> None:
         run(rule=hm.rules.ucd(), rule_state=chains)
     for rule in (hm.rules.ucd(start="persistent"), hm.rules.pcd()):
         with pytest.raises(ValueError, match=r"^state: expected chains of width \[\(6,\), \(4,\)\]"):
-            run(rule=rule, rule_state=chains[:1])
+            run(rule=rule, rule_state=chains["chains"][:1])
 
 
 @pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.0), ("sgd", 0.5), ("adam", 0.0)])

@@ -30,6 +30,8 @@ SWEEPS = 4
 class Simultaneous(Kernel):
     """A wrong kernel: every layer is drawn from the old state of its neighbours."""
 
+    invariant = False
+
     def sweep(self, hamiltonian, states, generator):
         fields = [hamiltonian.field(l, states) for l in range(len(states))]
         return Step([hamiltonian.sample(l, field, generator) for l, field in enumerate(fields)], {}, {})

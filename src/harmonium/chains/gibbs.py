@@ -20,6 +20,8 @@ class Gibbs(Kernel):
     odd ones. Chains that start from visible data first draw the hidden layers (``chains.complete``).
     """
 
+    invariant = True
+
     def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
         return self.onward(hamiltonian, Step(list(states), {}, {}), generator)
 

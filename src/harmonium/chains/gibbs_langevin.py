@@ -33,7 +33,8 @@ class GibbsLangevin(Kernel):
         correction: "metropolis": a Metropolis test of the whole sweep (Eq. 12); in wide layers it needs small
             steps. "exact": the noise has s² = 1 - β₀², which leaves the conditional law as it is, and so the
             machine's, with nothing to accept. "none": s² as in the paper; the law is not kept.
-        adjust: first sweeps of a run without the Metropolis test.
+        adjust: first sweeps of a chain without the Metropolis test; of a persistent chain once, and not at
+            every update.
 
     Raises:
         ValueError: |β₀| of 1 or more with "exact"; a step so large that the noise is not finite.
@@ -55,11 +56,15 @@ class GibbsLangevin(Kernel):
         if not math.isfinite(keep + spread):
             raise ValueError(f"step: expected one that keeps the noise finite, received {self.step:g}")
 
-    def at(self, sweep: int, sweeps: int) -> GibbsLangevin:
+    @property
+    def invariant(self) -> bool:
+        return self.correction != "none"
+
+    def after(self, sweeps: int) -> GibbsLangevin:
         if not self.adjust:
             return self
         other = copy.copy(self)
-        other.adjust = max(0, self.adjust - sweep)
+        other.adjust = max(0, self.adjust - sweeps)
         return other
 
     def scaled(self, factor: float) -> GibbsLangevin:

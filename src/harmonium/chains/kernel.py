@@ -30,10 +30,20 @@ class Step(NamedTuple):
 
 
 class Kernel(ABC):
-    """A Markov kernel on the states of a machine that leaves its law invariant (or says that it does not).
+    """A Markov kernel on the states of a machine.
 
     A kernel holds settings only. What a sweep needs comes in, what it made goes out.
     """
+
+    @property
+    @abstractmethod
+    def invariant(self) -> bool:
+        """Returns whether the kernel leaves the machine's distribution invariant, after finitely many sweeps.
+
+        Chains that start with other sweeps, such as unadjusted ones, count as long as those come to an end
+        (``after``). A class declares it in one line, ``invariant = True``. Rules with persistent chains are
+        "asymptotic" for such kernels and "biased" for all others.
+        """
 
     @abstractmethod
     def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
@@ -43,9 +53,13 @@ class Kernel(ABC):
         """``sweep`` from where a step of this kernel ended, without computing again what that one knows."""
         return self.sweep(hamiltonian, step.states, generator)
 
-    def at(self, sweep: int, sweeps: int) -> Kernel:
-        """The kernel of sweep 0 ≤ sweep < sweeps of a run: another one where its steps have a schedule."""
+    def after(self, sweeps: int) -> Kernel:
+        """Returns the kernel of chains that took so many sweeps: another one where the first ones differ."""
         return self
+
+    def at(self, sweep: int, sweeps: int) -> Kernel:
+        """Returns the kernel of sweep 0 ≤ sweep < sweeps of a run: another one where steps are scheduled."""
+        return self.after(sweep)
 
     def scaled(self, factor: float) -> Kernel:
         """The same with its steps multiplied by a factor; a kernel without steps stays as it is."""

@@ -27,11 +27,12 @@ class Langevin(Kernel):
 
     Args:
         step: α₀, of the order of n^(-1/3) for n units; above 0.
-        adjust: first sweeps of a run that are left unadjusted (the paper's adjust step); None leaves all of
-            them so. An unadjusted sweep does not keep the machine's law.
+        adjust: first sweeps of a chain that are left unadjusted (the paper's adjust step); None leaves all
+            of them so. An unadjusted sweep does not keep the machine's law. In ``chains.run`` and for fresh
+            chains they are those of the run; persistent chains have them once, and not at every update.
         anneal: whether the step falls along a half cosine in the course of a run, from ``step`` at its first
-            sweep towards 0 after its last. Only with None or a small ``adjust`` does it change where chains
-            end up; the law is kept at any step.
+            sweep towards 0 after its last. Persistent chains, which have no last sweep, run through it at
+            every update. Adjusted sweeps keep the law at any step.
     """
 
     def __init__(self, step: float = 0.1, adjust: int | None = 0, anneal: bool = False) -> None:
@@ -39,11 +40,20 @@ class Langevin(Kernel):
         self.adjust = None if adjust is None else _checks.positive_int(adjust, "adjust", minimum=0)
         self.anneal = anneal
 
-    def at(self, sweep: int, sweeps: int) -> Langevin:
-        if not (self.adjust or self.anneal):
+    @property
+    def invariant(self) -> bool:
+        return self.adjust is not None
+
+    def after(self, sweeps: int) -> Langevin:
+        if not self.adjust:
             return self
-        factor = 0.5 * (1 + math.cos(math.pi * sweep / sweeps)) if self.anneal else 1.0
-        return Langevin(self.step * factor, None if self.adjust is None else max(0, self.adjust - sweep))
+        other = copy.copy(self)
+        other.adjust = max(0, self.adjust - sweeps)
+        return other
+
+    def at(self, sweep: int, sweeps: int) -> Langevin:
+        now = self.after(sweep)
+        return now.scaled(0.5 * (1 + math.cos(math.pi * sweep / sweeps))) if self.anneal else now
 
     def scaled(self, factor: float) -> Langevin:
         other = copy.copy(self)

@@ -28,6 +28,8 @@ class Metropolis(Kernel):
         step: standard deviation of the proposals of real units, > 0.
     """
 
+    invariant = True
+
     def __init__(self, scope: Literal["unit", "state"] = "unit", *, step: float = 1.0) -> None:
         self.scope = _checks.one_of(scope, "scope", ("unit", "state"))
         self.step = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)

@@ -52,6 +52,22 @@ class Tempering(Kernel):
         if isinstance(self.kernel, Tempering):  # it would take these replicas for its own
             raise ValueError(f"kernel: expected one without replicas of its own, received {kernel!r}")
 
+    @property
+    def invariant(self) -> bool:
+        return self.kernel.invariant
+
+    def after(self, sweeps: int) -> Tempering:
+        return self._moved_by(self.kernel.after(sweeps))
+
+    def at(self, sweep: int, sweeps: int) -> Tempering:
+        return self._moved_by(self.kernel.at(sweep, sweeps))
+
+    def scaled(self, factor: float) -> Tempering:
+        return self._moved_by(self.kernel.scaled(factor))
+
+    def _moved_by(self, kernel: Kernel) -> Tempering:
+        return self if kernel is self.kernel else Tempering(betas=self.betas, kernel=kernel)
+
     def expand(
         self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
     ) -> States:

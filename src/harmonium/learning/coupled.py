@@ -12,7 +12,7 @@ from harmonium import _checks, _host
 from harmonium.chains import Step
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.learning.expectations import Start, begin, check_chains, check_states
+from harmonium.learning.expectations import Start, begin, chains_of, check_chains, check_states
 from harmonium.machine import Hamiltonian
 
 _MUCH = 0.05
@@ -82,7 +82,8 @@ class CoupledChains(Expectation):
     def add(self, task: Task) -> Outcome:
         if self.clamped and task.exact:
             return task.add_exact()
-        hamiltonian, v, state, generator = task.hamiltonian, task.v, task.state, task.generator
+        hamiltonian, v, generator = task.hamiltonian, task.v, task.generator
+        state, _ = chains_of(task.state)
         if isinstance(state, Sequence):
             state = self._handed_over(hamiltonian, state)
         elif state is not None and not (isinstance(state, dict) and state.keys() == {"k", "chains"}):
@@ -127,6 +128,7 @@ class CoupledChains(Expectation):
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         if state is None:
             return
+        state, _ = chains_of(state)
         if isinstance(state, Sequence):
             state = self._handed_over(hamiltonian, state)
         if not isinstance(state, dict) or state.keys() != {"k", "chains"}:

@@ -8,7 +8,7 @@ from math import sqrt
 
 from harmonium import _checks
 from harmonium.learning.expectations import Enumeration
-from harmonium.learning.rule import Rule
+from harmonium.learning.rule import Bias, Rule
 
 
 def conditional(rule: Rule, given: Iterable[int]) -> Rule:
@@ -39,7 +39,7 @@ def hybrid(rule: Rule, given: Iterable[int], joint: float) -> Rule:
     The gradient is E[S | x, y] - (1 - joint) E[S | x] - joint E[S], the last by the rule's free expectation.
 
     Args:
-        rule: as in ``conditional``, and its label of bias too.
+        rule: as in ``conditional``, and its label of bias too, but that "exact" needs both sides of the rule.
         given: x, as in ``conditional``.
         joint: in [0, 1]: 0 is ``conditional``, 1 the rule itself.
     """
@@ -70,5 +70,9 @@ def _layers(rule: Rule, given: Iterable[int]) -> tuple[int, ...]:
 
 
 def _given(rule: Rule, name: str, layers: tuple[int, ...], joint: float) -> Rule:
-    sure = rule.bias == "unbiased" or isinstance(rule.clamped, Enumeration)
-    return replace(rule, name=name, bias=rule.bias if sure else "biased", given=layers, joint=joint)
+    bias: Bias = "biased"
+    if isinstance(rule.clamped, Enumeration):
+        bias = rule.bias if joint else "exact"
+    elif rule.bias == "unbiased":
+        bias = "unbiased"
+    return replace(rule, name=name, bias=bias, given=layers, joint=joint)

@@ -89,7 +89,10 @@ class FreeChains(Expectation):
         sweeps: sweeps of every call, at least 1.
         start: "data": fresh chains from the batch (CD); "persistent": chains continue from the last call, and
             begin as independent units at the machine's biases (PCD); "noise": fresh chains whose visible
-            units are uniform or standard normal noise.
+            units are uniform or standard normal noise. Persistent chains are kept in the state ``{"chains",
+            "sweeps"}``, with the number of sweeps since they began, so that a kernel's first sweeps
+            (``Langevin(adjust=...)``) are those of a chain and not of every call. A list of chains alone is
+            taken as chains that begin.
         chains: how many; None is as many as the batch has rows. Chains from data always are.
         burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep
             only.
@@ -127,11 +130,13 @@ class FreeChains(Expectation):
     def add(self, task: Task) -> Outcome:
         hamiltonian, generator, into, state = task.hamiltonian, task.generator, task.into, task.state
         chains = task.own(None if self.start == "data" else self.chains, "chains")
-        kernel, states = self.kernel, state
+        kernel, taken = self.kernel, 0
         if self.step_decay is not None:
             kernel = kernel.scaled(1 / (1 + (state or 0) / self.step_decay))
         if self.start == "persistent" and state is not None:
+            states, taken = chains_of(state)
             check_states(hamiltonian, states)
+            kernel = kernel.after(taken)
         else:
             seen = task.complete if self.start == "data" else None
             fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields, seen)
@@ -147,12 +152,12 @@ class FreeChains(Expectation):
                 hamiltonian, kernel, states, self.sweeps, generator,
                 into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
-            return self._outcome(states, state, diagnostics)
+            return self._outcome(states, taken, state, diagnostics)
         if isinstance(each, float) and self.step_decay is None and _of_one_shape(hamiltonian, kernel):
-            states, noted = self._recorded(hamiltonian, states, each, generator, into)
+            states, noted = self._recorded(hamiltonian, kernel, states, each, generator, into)
         else:
             states, noted = self._advance(hamiltonian, kernel, states, each, generator, into)
-        return self._outcome(states, state, self._means(noted))
+        return self._outcome(states, taken, state, self._means(noted))
 
     def _advance(
         self,
@@ -178,13 +183,14 @@ class FreeChains(Expectation):
     def _recorded(
         self,
         hamiltonian: Hamiltonian,
+        kernel: Kernel,
         states: States,
         each: float,
         generator: torch.Generator,
         into: Statistics,
     ) -> tuple[States, Noted]:
         """``_advance`` as one launch, from a function of tensors alone."""
-        layers, graph, kernel, beta = hamiltonian.layers, hamiltonian.graph, self.kernel, hamiltonian.beta
+        layers, graph, beta = hamiltonian.layers, hamiltonian.graph, hamiltonian.beta
         sizes = [len(theta) for theta in hamiltonian.thetas]
 
         def split(tensors: Sequence[Tensor]) -> tuple[list[tuple[Tensor, ...]], list[Tensor], list[Tensor]]:
@@ -205,7 +211,7 @@ class FreeChains(Expectation):
 
         flat = [x.detach() for theta in hamiltonian.thetas for x in theta]
         flat += [J.detach() for J in hamiltonian.couplings]
-        key = (self, id(graph), each, products.current())
+        key = (self, repr(kernel), id(graph), each, products.current())
         played = captured.played(sweep, [*flat, *states], generator, key)
         thetas, couplings, _ = split(played.pop("sums"))
         into.add_sums(thetas, couplings)
@@ -217,12 +223,13 @@ class FreeChains(Expectation):
         if self.step_decay is not None:
             _checks.positive_int(state, "state", minimum=0)
         elif self.start == "persistent":
-            check_chains(hamiltonian, state)
-            chains, generator = self.kernel.target(state), as_generator(0, hamiltonian.device)
+            states, _ = chains_of(state)
+            check_chains(hamiltonian, states)
+            chains, generator = self.kernel.target(states), as_generator(0, hamiltonian.device)
             whole = len(self.kernel.expand(hamiltonian, chains, generator)[0])
-            if len(chains[0]) == 0 or whole != len(state[0]):
+            if len(chains[0]) == 0 or whole != len(states[0]):
                 raise ValueError(
-                    f"state: expected the replicas of {self.kernel}, received {len(state[0])} rows"
+                    f"state: expected the replicas of {self.kernel}, received {len(states[0])} rows"
                 )
 
     def _means(self, noted: Noted) -> dict[str, float]:
@@ -230,10 +237,10 @@ class FreeChains(Expectation):
         read = iter(_host.numbers([x for values in noted.values() for x in values]))
         return {name: sum(next(read) / self.sweeps for _ in values) for name, values in noted.items()}
 
-    def _outcome(self, states: States, state: Any, diagnostics: dict[str, float]) -> Outcome:
+    def _outcome(self, states: States, taken: int, state: Any, diagnostics: dict[str, float]) -> Outcome:
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
         if self.start == "persistent":
-            return Outcome(states, diagnostics, sampled)
+            return Outcome({"chains": states, "sweeps": taken + self.sweeps}, diagnostics, sampled)
         return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics, sampled)
 
 
@@ -277,6 +284,13 @@ def begin(
         for l, layer in enumerate(hamiltonian.layers)
     ]
     return Step(states, {}, {})
+
+
+def chains_of(state: Any) -> tuple[Any, int]:
+    """Returns persistent chains and their number of sweeps so far; a list of chains alone begins at 0."""
+    if isinstance(state, dict) and state.keys() == {"chains", "sweeps"}:
+        return state["chains"], _checks.positive_int(state["sweeps"], "state['sweeps']", minimum=0)
+    return state, 0
 
 
 def check_states(hamiltonian: Hamiltonian, state: Any) -> None:

@@ -43,8 +43,11 @@ class Rule:
         name: how it is called in files and on the command line, with its settings.
         clamped: the expectation with the visible layer clamped to data.
         free: the expectation of the free machine.
-        bias: "exact"; "unbiased": noisy but right on average; "asymptotic": right in the limit of many sweeps
-            at a slow learning rate; "biased".
+        bias: "exact"; "unbiased": noisy but right on average, if no pair of chains is given up; "asymptotic":
+            right in the limit of many updates at a slow learning rate; "biased". The first two hold for every
+            machine and row that the rule takes. An "asymptotic" rule is right in its free side. It is biased
+            where something is left to sample given the data (hidden layers that an edge joins, missing
+            entries of more than ``likelihood.exact.FEW_STATES`` states), in a fixed number of sweeps.
         centred: whether the enhanced gradient is returned in place of the gradient.
         given: visible layers on which the likelihood is conditional, ∇ log p(y | x) = E[S | x, y] - E[S | x]:
             both sides are clamped expectations then, the second with x alone, and ``free`` is not used. None:

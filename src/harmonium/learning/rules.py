@@ -52,11 +52,12 @@ def exact() -> Rule:
 
 
 def quadrature() -> Rule:
-    """The exact gradient for one to three Gaussian visible units, whatever the number of hidden units.
+    """Integrates both sides: for one to three Gaussian visible units and any number of discrete hidden units.
 
-    The free side is integrated on a grid, see ``likelihood.quadrature_log_partition``.
+    The free side, and what a row does not observe, are integrated on a grid, see
+    ``likelihood.quadrature_log_partition``.
     """
-    return Rule("quadrature()", ClampedChains(), Quadrature(), "exact")
+    return Rule("quadrature()", Quadrature(clamped=True), Quadrature(clamped=False), "exact")
 
 
 def pseudo_likelihood() -> Rule:
@@ -86,11 +87,14 @@ def pcd(k: int = 1, chains: int | None = None, *, kernel: Kernel | None = None) 
     Args:
         k: sweeps of every update, at least 1.
         chains: how many chains; None is as many as the first batch has rows.
-        kernel: what moves the chains; Gibbs by default.
+        kernel: what moves the chains; Gibbs by default. With one that does not keep the machine's
+            distribution (``Kernel.invariant``) the rule's ``bias`` is "biased". First sweeps, as
+            ``Langevin(adjust=...)`` has them, are those of the chains and not of every update.
     """
     _checks.positive_int(k, "k")
     name = f"pcd({k}, chains={chains}" + (f", kernel={kernel!r})" if kernel else ")")
-    return Rule(name, ClampedChains(k), FreeChains(kernel, k, chains=chains), "asymptotic")
+    free = FreeChains(kernel, k, chains=chains)
+    return Rule(name, ClampedChains(k), free, "asymptotic" if free.kernel.invariant else "biased")
 
 
 def tempered_pcd(k: int = 1, chains: int | None = None, *, replicas: int = 10) -> Rule:

@@ -79,13 +79,13 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     that do not observe it; where that is long, rows that lack the same entries, so that these alone are.
     """
     total = torch.empty(len(v), dtype=torch.float64, device=v.device)
-    for rows in _alike(hamiltonian.unobserved(v)):
+    for rows in same_rows(hamiltonian.unobserved(v)):
         free = [
             l for l in range(len(hamiltonian.layers)) if bool(hamiltonian.split(v[rows])[l].isnan().any())
         ]
         free += hamiltonian.graph.hidden
         short = log2_states(hamiltonian.graph, hamiltonian.layers, free) <= _SHORT_LOG2_STATES
-        for part in [rows] if short else [rows[same] for same in _alike(v[rows].isnan())]:
+        for part in [rows] if short else [rows[same] for same in same_rows(v[rows].isnan())]:
             total[part] = _log_normalisers(hamiltonian.given(v[part], len(part)), len(part))
     return total
 
@@ -106,7 +106,7 @@ def log2_states_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     return torch.tensor(each, dtype=torch.float64, device="cpu")[which]
 
 
-def _alike(patterns: Tensor) -> list[Tensor]:
+def same_rows(patterns: Tensor) -> list[Tensor]:
     """The indices of rows that are equal, for each row that there is."""
     which = torch.unique(patterns, dim=0, return_inverse=True)[1]
     return [(which == i).nonzero().flatten() for i in which.unique()]

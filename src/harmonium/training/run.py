@@ -27,8 +27,8 @@ class TrainingRun:
         updates: updates made, those before a resume included.
         seconds: time in training, likewise.
         run_dir: the folder of the run, None where there is none.
-        rule_state: what the rule keeps between updates, such as its chains; pass it to ``rule.gradient`` or
-            to another ``train``.
+        rule_state: what the rule keeps between updates, such as persistent chains with the number of their
+            sweeps, ``{"chains", "sweeps"}``; pass it to ``rule.gradient`` or to another ``train``.
         metrics: the last value of each metric.
         signal: the number of the signal that interrupted the run, None otherwise.
     """
