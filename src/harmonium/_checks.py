@@ -142,6 +142,10 @@ def one_of(value: Any, name: str, known: Iterable[str]) -> str:
     return value
 
 
+autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+"""Whether torch may multiply in 16 bits on any device: where it does not, nobody need ask which."""
+
+
 def outside_autocast(kind: str) -> None:
     """Refuses to compute on a kind of device where torch would multiply in 16 bits.
 

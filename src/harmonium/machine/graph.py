@@ -107,7 +107,7 @@ class Graph:
             colours = (*colours[:last], *colours[last + 1 :], colours[last])
         return colours, whole[last]
 
-    @property
+    @cached_property
     def hidden(self) -> tuple[int, ...]:
         """The layers that are not visible."""
         return tuple(l for l in range(self.size) if l not in self.visible)
@@ -117,7 +117,7 @@ class Graph:
         """The edge that couples a layer's own units, by layer."""
         return {l: edge for edge, (l, m) in enumerate(self.edges) if l == m}
 
-    @property
+    @cached_property
     def backwards(self) -> tuple[Part, ...]:
         """The parts of a sweep that draws the layers of ``summed``, given all others, first."""
         return tuple(chain.from_iterable(self.colours_backwards))
@@ -127,7 +127,7 @@ class Graph:
         """The same colour by colour."""
         return (self.colours[-1], *self.colours[:-1])
 
-    @property
+    @cached_property
     def given(self) -> tuple[int, ...]:
         """The layers outside ``summed``: what a sweep that draws ``summed`` first depends on."""
         return tuple(l for l in range(self.size) if l not in self.summed)
@@ -151,7 +151,7 @@ class Graph:
         distance = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
         return tuple(sorted(self.hidden, key=lambda l: (distance.get(l, self.size), l)))
 
-    @property
+    @cached_property
     def independent(self) -> bool:
         """Whether nothing is left to sample once the visible layers are held."""
         return set(self.summed) == set(self.hidden)
