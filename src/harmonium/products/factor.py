@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _host
-from harmonium.compiled.serving import WORTHWHILE
+from harmonium.compiled import serving
 from harmonium.products import bits
 from harmonium.products.backend import get_backend
 from harmonium.products.dense import LOT, large, lots, sum_of_lots
@@ -46,7 +46,7 @@ class Factor:
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
-        if x.shape[0] * self._size < WORTHWHILE and ASKED.get() == "float32" and self._few_rows is None:
+        if x.shape[0] * self._size < serving.WORTHWHILE and ASKED.get() == "float32" and self._few_rows is None:
             return x @ y
         name = reduced(x)
         derived = _host.derived(x, y)
@@ -110,7 +110,7 @@ class RowProducts:
         """
         if _checks.autocast():
             _checks.outside_autocast(x.device.type)
-        if x.shape[0] * self._like.numel() < WORTHWHILE or not large(x.t(), y):
+        if x.shape[0] * self._like.numel() < serving.WORTHWHILE or not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
         if self._add_by_bits(x, y, weight):
