@@ -85,7 +85,9 @@ class Graph:
         parts = list(_parts(layers, self.edges, joined))
         self._fewest, self.summed = self._last_summed(_coloured(parts, self.edges), layers)
         self.colours = self._fewest
-        if set(self.summed) != set(self.hidden) and not any(l in self.hidden and m in self.hidden for l, m in self.edges):
+        if set(self.summed) != set(self.hidden) and not any(
+            l in self.hidden and m in self.hidden for l, m in self.edges
+        ):
             # In a colour of their own, even one more than needed, they leave nothing to sample beside data.
             seen = [part for part in parts if part.layer in self.visible]
             among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]

@@ -46,7 +46,11 @@ class Factor:
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
-        if x.shape[0] * self._size < serving.WORTHWHILE and ASKED.get() == "float32" and self._few_rows is None:
+        if (
+            x.shape[0] * self._size < serving.WORTHWHILE
+            and ASKED.get() == "float32"
+            and self._few_rows is None
+        ):
             return x @ y
         name = reduced(x)
         derived = _host.derived(x, y)
