@@ -60,8 +60,9 @@ class PairStatistics:
         return whole, torch.stack(without)
 
     def _with_data(self, covariance: Tensor) -> Tensor:
-        correlation: Tensor = (self._scores(covariance[self._pairs]) * self._data).sum()
-        return correlation.nan_to_num(0.0)
+        product = self._scores(covariance[self._pairs]) * self._data
+        correlation: Tensor = product.sum().nan_to_num(0.0)  # 0 where the rows have one covariance
+        return correlation
 
     def _scores(self, covariances: Tensor) -> Tensor:
         """Covariances of pairs with their mean taken off, of norm 1; NaN where all are alike."""

@@ -125,7 +125,9 @@ def likelihood_remarks(
     if table["method"] == "exact":
         return [*remarks, Remark("good", "ln Z is exact: all states were counted.")]
     trusted = annealing_remark(table, mixing)
-    sound = "note" if trusted is not None and trusted.level == "caution" else "good"
+    sound = "good" if trusted is None or trusted.level == "good" else "note"
+    if table.get("doubts") or not table.get("vouched", True):
+        sound = "note"
     few = table["ess"] < max(_FEW, 0.05 * table["chains"])
     text = f"ln Z is estimated: {table['ess']:.0f} of {table['chains']} annealing runs carry the estimate"
     remarks.append(Remark("caution" if few else sound, text + (", too few to trust it." if few else ".")))
@@ -137,6 +139,9 @@ def likelihood_remarks(
         if gap < 0:
             level, text = "caution", "The bounds of ln Z cross: by chance, or as chains have not mixed."
         remarks.append(Remark(level, text))
+    if not table.get("vouched", True):
+        text = "Annealing had no data to start from: a mode that no run found is missing in both bounds."
+        remarks.append(Remark("caution", text))
     return remarks if trusted is None else [*remarks, trusted]
 
 
@@ -153,11 +158,10 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
     if table["method"] == "exact" or mixing is None:
         return None
     if not unmixed(table, mixing):
-        return Remark(
-            "good",
-            f"Annealing gives ln Z = {table['value']:.2f}, and all {mixing['pairs']} pairs of chains from "
-            "noise met: nothing speaks against its bounds.",
-        )
+        text = f"Annealing gives ln Z = {table['value']:.2f}, and all {mixing['pairs']} pairs of chains from "
+        if table.get("doubts"):
+            return Remark("note", f"{text}noise met, but annealing itself left doubts.")
+        return Remark("good", f"{text}noise met: nothing speaks against its bounds.")
     return Remark(
         "caution",
         f"Annealing gives ln Z = {table['value']:.2f}, but {_apart(mixing)}. So nothing vouches for its "
