@@ -67,7 +67,8 @@ class PairStatistics:
     def _scores(self, covariances: Tensor) -> Tensor:
         """Covariances of pairs with their mean taken off, of norm 1; NaN where all are alike."""
         x = covariances - covariances.mean()
-        return x / x.norm()
+        scores: Tensor = x / x.norm()
+        return scores
 
     def _centred(self, v: Tensor) -> Tensor:
         """About the data's means, so that sums of squares lose no digits."""
