@@ -299,6 +299,8 @@ def test_held_out_rows_are_set_beside_the_training_data(cli: CommandLine, runs: 
     given = ("--data", tmp_path / "held.npy", "--out", tmp_path / "held.html")
     cli.succeed("report", runs / "ucd", *given, *QUICK)
     assert "beside held-out rows; 0: as the training data" in Page.read(tmp_path / "held.html").text
+    cli.succeed("report", runs / "ucd", "--data", BARS, "--out", tmp_path / "same.html", *QUICK)
+    assert "beside a half of the rows" in Page.read(tmp_path / "same.html").text
 
 
 def test_charts_hold_their_points_between_their_axes() -> None:

@@ -77,7 +77,7 @@ def report(
     machine.requires_grad_(False)
     coding = Coding.of(machine)
     rows, dataset, lacking = _rows(coding, data)
-    training = _rows(coding, None)[0] if data is not None else None
+    training = None if data in (None, source_of(machine)[0]) else _rows(coding, None)[0]
     shape, names = source_of(machine)[1], coding.names
     if dataset is not None:
         shape, names = shape or dataset.image_shape or (), names or dataset.names
@@ -177,8 +177,9 @@ def _likelihood(
         }
         what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
         facts |= {what: value} if (value := verdict.likelihood(row, table, met or None)) else {}
-        if verdict.unmixed(table, met or None):
-            row["log_partition_standard_error"] = None
+    if verdict.unmixed(table, met or None):
+        table["standard_error"] = None
+        row = row and {**row, "log_partition_standard_error": None}
     section.remarks = verdict.likelihood_remarks(table, row, met or None)
     section.lead = ". ".join([*dict.fromkeys(notes), ""]).strip() or "In nats, natural logarithms."
     if row is None:
