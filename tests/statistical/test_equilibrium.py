@@ -41,11 +41,11 @@ def test_persistent_chains_at_a_high_rate_are_found_out(digits: torch.Tensor) ->
 
 @pytest.mark.statistical
 def test_persistent_chains_at_a_falling_rate_are_not_accused(digits: torch.Tensor) -> None:
-    """Of 300 seeds none; 10 here, so that at most 1e-2 of correct programs fail."""
+    """10 seeds at a rate of 1e-3 or less: at most one alarm, but with probability below 1e-4."""
     machine = trained(digits, 50, hm.rules.pcd(), updates=1500, learning_rate=0.1, schedule="linear")
-    for seed in range(10):
-        found = resampling(machine, digits, sweeps=128, seed=seed)
-        assert not found.falls and float(found.correlation[-1]) > 0.85
+    found = [resampling(machine, digits, sweeps=128, seed=seed) for seed in range(10)]
+    assert sum(each.falls for each in found) <= 1
+    assert all(float(each.correlation[-1]) > 0.85 for each in found)
 
 
 @pytest.mark.statistical
