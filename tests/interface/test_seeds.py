@@ -84,6 +84,13 @@ CALLS: dict[str, Callable[..., Any]] = {
             torch.arange(40.0).view(-1, 2), torch.ones(20, 2), torch.nn.Identity(), subset_size=5, **s
         )
     ),
+    "diagnose": lambda **s: torch.tensor(
+        list(hm.chains.diagnose(machine(), chains=5, sweeps=40, **s).quantities.values())
+    ),
+    "resampling": lambda **s: hm.report.resampling(machine(), ROWS, chains=40, sweeps=2, **s).correlation,
+    "moment_errors": lambda **s: torch.tensor(
+        hm.report.moment_errors(machine(), ROWS[:4], ROWS[4:8], ROWS, **s)
+    ).nan_to_num(),
 }  # fmt: skip
 OLD = {
     **dict.fromkeys(

@@ -1,6 +1,8 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
 from harmonium.chains.captured import graphs
+from harmonium.chains.convergence import Convergence, convergence
+from harmonium.chains.diagnose import Diagnosis, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Kernel, Step
@@ -12,6 +14,8 @@ from harmonium.chains.run import Observer, advance, begin, complete, completed, 
 from harmonium.chains.tempering import Tempering
 
 __all__ = [
+    "Convergence",
+    "Diagnosis",
     "Gibbs",
     "GibbsLangevin",
     "Kernel",
@@ -24,6 +28,8 @@ __all__ = [
     "begin",
     "complete",
     "completed",
+    "convergence",
+    "diagnose",
     "graphs",
     "local_search",
     "planted",
