@@ -41,7 +41,10 @@ def real(value: Any, name: str, low: float = -float("inf"), high: float = float(
     """``value`` as a finite float in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected a number, received {type(value).__name__} ({value!r})")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number that is too large
+        number = float("inf")
     if not low <= number <= high or number in (float("inf"), -float("inf")):
         within = f" in [{low}, {high}]"
         if high == float("inf"):

@@ -53,6 +53,8 @@ class Column:
     ordered: bool = False
 
     def __post_init__(self) -> None:
+        _checks.instance(self.name, "name", str | int, "text or an int")
+        _checks.instance(self.dtype, "dtype", str, "text")
         _checks.one_of(self.kind, "kind", COLUMN_KINDS)
         _checks.instance(self.coding, "coding", Coding, "a Coding")
 
@@ -89,7 +91,7 @@ class Column:
             if weights is not None and "weights" in signature(make).parameters:
                 options["weights"] = weights
             coding = make(cells, **options)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
         name = cells.name if isinstance(cells.name, str) else _number(cells.name)
