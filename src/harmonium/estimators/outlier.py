@@ -88,8 +88,6 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     def _calibrate(self, X: Any, weights: Any) -> None:
         scores = self._completed_scores(X)
         each = np.ones(len(scores)) if weights is None else weights.numpy()
-        if (each != np.round(each)).any():
-            each = each / each.mean()
         if self.contamination == "auto":
             low, high = _quantiles(scores, each, [0.25, 0.75])
             self.offset_ = float(low - _REACH * (high - low))
