@@ -56,7 +56,7 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     _: KW_ONLY
     contamination: float | str = "auto"
 
-    _KEPT = ("n_updates_", "offset_")
+    _CALIBRATED = ("offset_",)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": [COUNT],
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],

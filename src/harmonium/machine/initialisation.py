@@ -243,7 +243,7 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) ->
 
 
 def fit_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:
-    """``fit_`` to the moments of states, (rows, width), with weights (rows,) as ``_checks.weights`` returns them."""
+    """``fit_`` to the moments of states, (rows, width), with weights (rows,) as of ``_checks.weights``."""
     if weights is None:
         expected = tuple(t.mean(0) for t in layer.statistics(x))
         fit_(layer, expected, x.var(0, correction=0), len(x))
