@@ -20,6 +20,7 @@ from harmonium.estimators._intake import validated
 from harmonium.estimators._progress import Progress
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
+from harmonium.machine.storage import checksum
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -126,9 +127,10 @@ class Stored(ABC):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the machine, with its encoder and the parameters, to a file of ``BoltzmannMachine.save``.
 
-        ``harmonium.load`` reads the machine alone, and the command line takes the file for a run. Not kept
-        are the chains and the optimiser (pickle keeps them), and parameters that are objects of Python: a
-        ``Rule``, a callable, a ``RandomState``.
+        ``harmonium.load`` reads the machine alone, and the command line takes the file for a run. ln Z is
+        kept where it has been found. Not kept are the rows that it is checked on, the chains and the
+        optimiser (pickle keeps them), and parameters that are objects of Python: a ``Rule``, a callable, a
+        ``RandomState``.
 
         Args:
             path: of the file.
@@ -142,11 +144,19 @@ class Stored(ABC):
         parameters = {name: x.item() if isinstance(x, np.generic) else x for name, x in given.items()}
         kept = {name: vars(self)[name] for name in self._kept() if name in vars(self)}
         machine: BoltzmannMachine = self.machine_  # type: ignore[attr-defined]
-        machine.metadata["estimator"] = {
+        about = {
             "name": type(self).__name__,
             "parameters": {name: x for name, x in parameters.items() if _is_plain(x)},
             "fitted": {"_generative": self._generative, **kept},
         }
+        if self._log_partition is not None:
+            settings, found = self._log_partition
+            about["log_partition"] = {
+                "settings": [x.item() if isinstance(x, np.generic) else x for x in settings],
+                "found": found._asdict(),
+                "machine": _digest(machine),
+            }
+        machine.metadata["estimator"] = about
         machine.save(path, overwrite=overwrite)
 
     @classmethod
@@ -178,9 +188,18 @@ class Stored(ABC):
                     value, (bool, int, float)
                 ):
                     setattr(estimator, key, value)
-        except (AttributeError, TypeError, ValueError) as error:
+            stored = about.get("log_partition")
+            if stored is not None and stored["machine"] == _digest(machine):
+                found = LogPartition(**stored["found"])
+                estimator._log_partition = (tuple(stored["settings"]), found)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path: {path}: {error}") from error
         return estimator
+
+
+def _digest(machine: BoltzmannMachine) -> str:
+    """Returns a digest of the parameters, by which a file's ln Z is known to be of its machine."""
+    return checksum({}, {name: x.detach().cpu() for name, x in machine.state_dict().items()})
 
 
 def _is_plain(value: Any) -> bool:
