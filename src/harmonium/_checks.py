@@ -21,6 +21,9 @@ Numbers = Tensor | NDArray[Any]
 # NumPy has no bfloat16; such numbers pass through float32.
 _NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
 
+# Weights that are so many times the least, but for rounding, are repetitions of rows.
+_REPEATS, _ROUNDING = 1e6, 1e-9
+
 _WITHIN = frozenset(("harmonium", "joblib", "sklearn", "torch"))  # which wrap what users call
 
 P = ParamSpec("P")
@@ -191,7 +194,19 @@ def finite(x: Tensor, name: str) -> None:
 
 
 def weights(value: Any, name: str, rows: int) -> Tensor | None:
-    """Weights of rows in float64 on the CPU, (rows,): finite, at least 0 and not all 0; None stays None."""
+    """Returns weights of rows on one scale, float64 on the CPU, (rows,), so that only their ratios count.
+
+    Whole multiples of the least weight above 0 stand for so many equal rows, and the least becomes 1. Others
+    get a mean of 1 over the rows that have any. What is smoothed, or counts rows, reads these.
+
+    Args:
+        value: finite, at least 0 and not all 0; None stays None.
+        name: what to call it in messages.
+        rows: how many there are.
+
+    Raises:
+        TypeError, ValueError: other weights.
+    """
     if value is None:
         return None
     try:
@@ -210,4 +225,8 @@ def weights(value: Any, name: str, rows: int) -> Tensor | None:
         )
     if not 0 < float(x.sum()) < float("inf"):
         raise ValueError(f"{name}: expected a finite sum above 0, received {float(x.sum()):g}")
-    return x
+    times = x / x[x > 0].min()
+    whole = times.round()
+    if float(times.max()) <= _REPEATS and bool(((times - whole).abs() <= _ROUNDING * times).all()):
+        return whole
+    return x / x[x > 0].mean()

@@ -168,7 +168,7 @@ class OneOf(Labels):
 @final
 @dataclass(frozen=True)
 class Counts(Coding):
-    """Whole numbers from 0 as they are; means are rounded.
+    """Whole numbers from 0 as they are.
 
     Args:
         largest: at least 1.
@@ -204,7 +204,7 @@ class Counts(Coding):
         return np.where((x >= 0) & (x <= self.largest) & (np.round(x) == x), x, np.nan)[:, None]
 
     def decode(self, states: Array) -> Array:
-        return np.round(states[:, 0])
+        return states[:, 0]
 
 
 @final

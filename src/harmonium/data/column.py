@@ -15,6 +15,7 @@ from harmonium.data._arrays import Array
 from harmonium.data.codings import (
     CODINGS,
     Coding,
+    Counts,
     Labels,
     coding_from_dict,
     few,
@@ -128,8 +129,10 @@ class Column:
         return states
 
     def decode(self, states: Array) -> Array:
-        """Cells (rows,) from states or means; whole numbers rounded to the nearest that their type has."""
+        """Returns cells (rows,) from states or means; counts, and numbers of whole types, rounded."""
         cells = self.coding.decode(states)
+        if isinstance(self.coding, Counts):
+            cells = np.round(cells)
         name = self.dtype.lower().partition("[")[0]
         if cells.dtype.kind != "f" or name not in _WHOLE:
             return cells

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import DataSet, Encoder, Rows, Standardise, Table
+from harmonium.data import DataSet, Encoder, Rows, Table
 from harmonium.data._arrays import is_sparse
 from harmonium.data.missing import refuse_blank as refuse_blank
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
@@ -143,9 +143,7 @@ def units_for(
             "missing (NaN); drop it"
         )
     assert isinstance(visible, str)
-    layer, encoder = visible_for(rows, visible)
-    if weights is not None and isinstance(encoder, Standardise):
-        encoder = Standardise.fit(rows, weights=weights)
+    layer, encoder = visible_for(rows.weighted(weights), visible)
     return [layer], encoder
 
 

@@ -233,7 +233,7 @@ def train(
     def require_sound(fault: Fault | None) -> None:
         if fault:
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-            raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint)
+            raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint, clip_norm)
 
     law, device = Parametrisation(machine), machine.device
     if isinstance(rule, Rule) and rule.given is not None:
@@ -286,7 +286,7 @@ def train(
         if sharded:
             state.follow(group)
             state.rule_state = sharded.own_state(state.rule_state)
-        guard = Guard(machine, parameters, state.step)
+        guard = Guard(machine, parameters, state.step, clip_norm)
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
         started = time.perf_counter() - state.seconds
         begun = state.step
