@@ -55,7 +55,8 @@ def test_annealing(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) ->
     result = cli.succeed(*arguments, "--json").json["log_partition"]
     X = torch.from_numpy(hm.data.bars_and_stripes())
     expected = hm.likelihood.ais(machine, 50, 100, data=X, seed=0)
-    assert {name: result[name] for name in expected._fields} == pytest.approx(expected._asdict(), abs=1e-9)
+    assert [result[name] for name in expected._fields[:5]] == pytest.approx(list(expected[:5]), abs=1e-9)
+    assert result["vouched"] is True and result["doubts"] == list(expected.doubts)
     assert result["base"] == BARS
     # An annealing run starts from its own seed and base, and leaves out the reverse bound on request.
     other = cli.succeed(*arguments, "--no-reverse", "--seed", 1, "--base", BARS, "--json").json
