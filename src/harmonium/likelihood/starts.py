@@ -54,7 +54,8 @@ def _climbed(law: Hamiltonian, states: States) -> States:
     for _ in range(_CLIMB):
         before = list(states)
         for part in law.graph.backwards:
-            mode = law.kind(part).mode(law.field(part, states), law.theta(part))
+            units, theta = law.units(part)
+            mode = units.mode(law.field(part, states), theta)
             states[part.layer] = part.put(mode, states[part.layer])
         if all(torch.equal(x, y) for x, y in zip(before, states, strict=True)):
             break
