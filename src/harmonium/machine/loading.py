@@ -77,7 +77,8 @@ def rebuilt(
     """
     tensors = current_names(tensors) if isinstance(tensors, Mapping) else tensors
     _require_one_dtype(tensors)
-    machine, metadata = _outline(description, most=len(tensors))
+    units = max((x.numel() for x in tensors.values()), default=0)
+    machine, metadata = _outline(description, most=len(tensors), units=units)
     claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}
     given = {name: tuple(x.shape) for name, x in tensors.items()}
     for name in (*claimed, *given):
@@ -93,8 +94,11 @@ def rebuilt(
     return machine
 
 
-def _outline(description: Any, most: int) -> tuple[BoltzmannMachine, dict[str, Any]]:
-    """The machine, at most ``most`` layers, with no memory for its parameters, and its metadata."""
+def _outline(description: Any, most: int, units: int) -> tuple[BoltzmannMachine, dict[str, Any]]:
+    """The machine, at most ``most`` layers, with no memory for its parameters, and its metadata.
+
+    A layer has at most ``units`` units, as each has a parameter; patterns of couplings take memory and time.
+    """
     if not isinstance(description, dict) or not isinstance(description.get("layers"), list):
         raise ValueError("expected a list of layers in its header")
     if len(description["layers"]) > most:
@@ -104,6 +108,11 @@ def _outline(description: Any, most: int) -> tuple[BoltzmannMachine, dict[str, A
         raise ValueError(f"expected a mapping of metadata, received {type(metadata).__name__}")
     with torch.device("meta"):  # shapes without numbers
         layers = [_layer(config, f"layers[{i}]") for i, config in enumerate(description["layers"])]
+        for i, layer in enumerate(layers):
+            if layer.n_units > units:
+                raise ValueError(
+                    f"layers[{i}]: expected parameters for {layer.n_units} units, received {units}"
+                )
         try:
             edges = _edges(description["edges"], most) if "edges" in description else None
             return BoltzmannMachine(layers, edges, description.get("visible"), seed=None), metadata
