@@ -81,4 +81,4 @@ def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Ten
 
 def key(generator: torch.Generator) -> np.uint64:
     """What opens streams of noise elsewhere: a word of 62 bits."""
-    return np.uint64(int(integers(1 << 62, (), generator)))
+    return np.uint64(torch.randint(1 << 62, (), generator=generator, device=generator.device).item())

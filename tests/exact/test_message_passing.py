@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.machine.hamiltonian import Couplings
 from harmonium.meanfield import AdaTAP, RelaxedBP, Solution, Status, iterate, solve
 
 from . import oracle
@@ -168,7 +169,7 @@ def test_the_statistics_of_adatap_are_the_derivative_of_its_free_energy(name: st
         for sign in (1, -1):
             couplings = list(hamiltonian.couplings)
             couplings[l] = (J + sign * 1e-5 * along).detach()
-            moved = replace(hamiltonian, couplings=tuple(couplings))
+            moved = replace(hamiltonian, couplings=Couplings(couplings))
             values.append(float(solve(AdaTAP(moved), point, **TIGHT).free_energy[0]))
         assert (values[1] - values[0]) / 2e-5 == pytest.approx(slope, rel=1e-7, abs=1e-7)
 

@@ -26,6 +26,7 @@ from harmonium.couplings import (
 from harmonium.couplings.meeting import correction_weight
 from harmonium.couplings.pairs import Place
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
+from harmonium.machine.hamiltonian import Couplings
 
 from .lots import in_lots
 from .support import (
@@ -60,7 +61,7 @@ def blocks(layer, gap: float, rows: int = ROWS) -> tuple[Block, Block]:
     """The same layer at two fields."""
     generator = torch.Generator().manual_seed(0)
     layer = layer.double()
-    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), ())
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), Couplings())
     first = torch.randn(layer.width, generator=generator, dtype=torch.float64)
     second = first + gap * torch.randn(layer.width, generator=generator, dtype=torch.float64)
     return tuple(Block(hamiltonian, (Part(0),), (field.expand(rows, -1),)) for field in (first, second))

@@ -144,7 +144,8 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
         mirrored_from: if not 0, row mirrored_from + i mirrors the noise of row i.
     """
     x = field.new_empty(field.shape)
-    over_rows("draw", len(field), field.contiguous(), *units_of([bias], [values]), key, mirrored_from, x)
+    units = units_of([bias], [values])
+    over(_compiled("rows", "draw"), len(field), 16, field.contiguous(), *units, key, mirrored_from, x)
     return x
 
 
@@ -192,7 +193,9 @@ def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
         least: how many are worth a thread.
         arguments: arrays, numbers, None, tuples of these, and tensors, of which it gets the arrays.
     """
-    arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
+    arrays: list[Any] = []
+    for x in arguments:
+        arrays.append(x.detach().numpy() if isinstance(x, Tensor) else x)
     threads = min(torch.get_num_threads(), shares // least)
     if threads > 1:
         _compiled("parallel", "run")(function, threads, shares, arrays)

@@ -37,6 +37,8 @@ class Rows:
         width: number of columns.
         dtype: of the tensors returned.
         in_memory: False for memory maps and h5py datasets.
+        tensor: all rows where they lie in memory, in the type that they have there; None where torch has no
+            such type, or they are made row by row (sparse matrices, encoded rows, files).
         missing: whether NaN is allowed, as an entry that was not observed.
     """
 
@@ -51,7 +53,7 @@ class Rows:
         missing: bool = False,
     ) -> None:
         self._X = X
-        self._plain = _as_tensor(X) if fetch in (_from_tensor, _from_array) else None
+        self.tensor = _as_tensor(X) if fetch in (_from_tensor, _from_array) else None
         self._fetch = fetch
         self._name = name
         self._length, columns = (int(side) for side in X.shape)
@@ -127,7 +129,7 @@ class Rows:
 
         Args:
             indices: (k,) int64, each in [0, len(self)).
-            checked: whether these rows and indices were looked at before, and are not looked at again.
+            checked: whether these rows were looked at before, and are not looked at for infinities again.
 
         Returns:
             (k, width) of ``dtype``, a fresh tensor.
@@ -137,8 +139,6 @@ class Rows:
             ValueError: indices of another shape or out of range, or a row that holds infinity, or NaN unless
                 ``missing``.
         """
-        if checked and self._plain is not None:
-            return self._plain.index_select(0, indices.to(self._plain.device)).to(self.dtype)
         if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
             received = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
             raise TypeError(f"indices: expected a tensor of dtype int64, received {received}")

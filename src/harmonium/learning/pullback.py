@@ -87,7 +87,7 @@ class Parametrisation:
                 f"machine: expected parameters that torch can differentiate by, received {lost}; "
                 "a machine that is to learn has to be made outside torch.inference_mode"
             )
-        return pulled
+        return pulled if self._identical else {name: pulled[name] for name in self.parameters}
 
     def _differentiate(self, gradients: list[Tensor], pulled: dict[str, Tensor]) -> None:
         """Adds the gradients of parameters that are mapped to other numbers, by automatic differentiation."""

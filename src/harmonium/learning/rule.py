@@ -170,7 +170,9 @@ class Rule:
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics = self._add_clamped(task)
         clamped = task.into.means() if self.centred else []
-        earlier, state = Earlier.parted(state)
+        earlier = Earlier()
+        if isinstance(state, dict) and "free" in state:
+            earlier, state = Earlier.parted(state)
         if self.given is not None:
             condition = task.hamiltonian.only(self.given, task.v)
             weight = task.weight * (self.joint - 1.0)
@@ -208,6 +210,8 @@ class Rule:
         return self.density_share > 0
 
     def _add_clamped(self, task: Task) -> dict[str, float]:
+        if task.complete:
+            return self.clamped.add(task).diagnostics
         diagnostics: dict[str, float] = {}
         for part in task.parts():
             diagnostics |= self.clamped.add(part).diagnostics

@@ -52,7 +52,10 @@ class Statistics:
     @property
     def couplings(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
-        return [sums.total for sums in self._couplings]
+        totals = []
+        for sums in self._couplings:
+            totals.append(sums.total)
+        return totals
 
     def products(self, edge: int) -> Tensor:
         """The sum of one edge."""

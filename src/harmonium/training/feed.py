@@ -105,6 +105,10 @@ class RowFeed(Feed):
         self.checked, self.observed, self.per_epoch = checked, observed, self._batches.per_epoch
 
     def take(self, step: int) -> Batch:
+        if self._rows.tensor is not None and self.checked:
+            where = self._batches.indices(step)
+            v = self._rows.tensor.index_select(0, where.to(self._rows.tensor.device)).to(self._rows.dtype)
+            return Batch(v, self._batches.weights(where) if self._weights is not None else None, where)
         if self._reader is None:
             return self._read(step)
         if self._ahead is None or self._ahead[0] != step:

@@ -36,13 +36,8 @@ class Interruption:
     ) -> None:
         self._put_back()
 
-    @property
-    def requested(self) -> bool:
-        """Whether one came."""
-        return self.signal is not None
-
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.signal is not None:
             self._put_back()
             signal.raise_signal(signum)
         self.signal = signum

@@ -24,12 +24,16 @@ class ProgressDisplay:
         total: updates of the run.
         step: updates already made.
         show: True shows the bar, False hides it, None shows it where stderr is a terminal.
+
+    Attributes:
+        shown: whether there is a line.
     """
 
     def __init__(self, total: int, step: int, show: bool | None) -> None:
         self._bar: Progress | None = None
         self._last = 0.0
-        if sys.stderr.isatty() if show is None else show:
+        self.shown = sys.stderr.isatty() if show is None else show
+        if self.shown:
             console = Console(stderr=True, force_terminal=show)
             least, most = _BARS
             bar = min(max(console.width - _COMFORT, least), most)

@@ -292,7 +292,7 @@ def train(
         begun = state.step
         with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
             saved_at = time.perf_counter()
-            state.stopped, halted = group.any(state.stopped, interruption.requested)
+            state.stopped, halted = group.any(state.stopped, interruption.signal is not None)
             while state.step < total and not state.stopped and not halted:
                 v, each, where = feed.take(state.step)
                 if sharded and state.step == begun:
@@ -341,10 +341,13 @@ def train(
                     state.stopped = any([callback(update) is STOP for callback in callbacks])
                     if state.stopped and not recording:
                         record(bool(evaluate.metrics))
-                display.update(state.step, {**state.metrics, "gradient_norm": norm})
+                if display.shown:
+                    display.update(state.step, {**state.metrics, "gradient_norm": norm})
 
                 overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
-                state.stopped, halted, overdue = group.any(state.stopped, interruption.requested, overdue)
+                halted = interruption.signal is not None
+                if group.size > 1:
+                    state.stopped, halted, overdue = group.any(state.stopped, halted, overdue)
                 if state.step % checkpoint_every == 0 if checkpoint_every else overdue:
                     own = state.rule_state
                     if sharded and run_dir is not None:
