@@ -1,5 +1,6 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
+from harmonium._upgrade import refuse_gone
 from harmonium.chains.captured import graphs
 from harmonium.chains.convergence import Convergence, convergence
 from harmonium.chains.diagnose import Diagnosis, diagnose
@@ -36,3 +37,5 @@ __all__ = [
     "run",
     "search",
 ]
+
+__getattr__ = refuse_gone(__name__)

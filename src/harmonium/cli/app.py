@@ -15,6 +15,7 @@ from typing import Annotated, Any, final
 import typer
 from typer.core import TyperGroup
 
+from harmonium._upgrade import OPTIONS
 from harmonium.cli.examples import epilog
 from harmonium.cli.output import note
 
@@ -115,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except _UsageError as error:
             received = _received(error, arguments)
             command = error.ctx.command_path if error.ctx else "harmonium"
-            return _fail(f"{error.format_message()}{received} (see {command} --help)", USAGE)
+            gone = next((f"; {OPTIONS[word]}" for word in arguments if word in OPTIONS), "")
+            return _fail(f"{error.format_message()}{received} (see {command} --help){gone}", USAGE)
         except _MISTAKES as error:
             return _fail(_in_options(str(error)), USAGE)
         except (KeyboardInterrupt, typer.Abort):

@@ -1,5 +1,6 @@
 """Learning: expectations, rules, and the pullback of gradients to learnable parameters."""
 
+from harmonium._upgrade import refuse_gone
 from harmonium.learning import rules
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
@@ -7,7 +8,7 @@ from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
-from harmonium.learning.pullback import centred_pullback, pullback
+from harmonium.learning.pullback import Parametrisation, centred_pullback, pullback
 from harmonium.learning.quadrature import Quadrature
 from harmonium.learning.rule import Estimate, Rule
 
@@ -22,6 +23,7 @@ __all__ = [
     "LocalModes",
     "MeanField",
     "Outcome",
+    "Parametrisation",
     "Quadrature",
     "Rule",
     "Task",
@@ -29,3 +31,5 @@ __all__ = [
     "pullback",
     "rules",
 ]
+
+__getattr__ = refuse_gone(__name__)

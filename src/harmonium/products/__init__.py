@@ -5,6 +5,7 @@ can be (``bits``); a matrix that is mostly zero leaves out what is not there (``
 left to one of two libraries (``backend``).
 """
 
+from harmonium._upgrade import refuse_gone
 from harmonium.products.backend import VARIABLE, Backend, backend_name, get_backend, set_backend
 from harmonium.products.factor import Factor, RowProducts
 from harmonium.products.precision import PRECISIONS, current, precision
@@ -23,3 +24,5 @@ __all__ = [
     "product",
     "set_backend",
 ]
+
+__getattr__ = refuse_gone(__name__)
