@@ -143,7 +143,9 @@ def test_chains_of_a_checkpoint_without_their_number_of_sweeps_go_on(tmp_path: P
     with pytest.raises(Crash):
         run(tmp_path / "part", callbacks=[crash_at(12)])
     content = read_checkpoint(tmp_path / "part" / "checkpoint.safetensors")
-    write_checkpoint(tmp_path / "part" / "checkpoint.safetensors", {**content, "rule": content["rule"]["chains"]})
+    write_checkpoint(
+        tmp_path / "part" / "checkpoint.safetensors", {**content, "rule": content["rule"]["chains"]}
+    )
     resumed, whole = run(tmp_path / "part", resume=True), run(None)
     assert (whole.rule_state.pop("sweeps"), resumed.rule_state.pop("sweeps")) == (60, 50)
     assert_same(whole, resumed)

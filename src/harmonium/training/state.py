@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from harmonium import products
+from harmonium._alike import require_alike
 from harmonium.distributed import Group
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.alike import require_alike
 from harmonium.training.checkpoint import leaves, mapped
 from harmonium.training.divergence import Fault
 from harmonium.training.feed import Feed

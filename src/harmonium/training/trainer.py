@@ -223,6 +223,8 @@ def train(
         _offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
     state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker, feed)
+    if rule_state is not None and isinstance(worker, (Rule, Sharded)):
+        worker.check_state(machine, rule_state)
     state.rule_state = moved(rule_state, machine.device)
     directory = None
     rate, diagnostics = climber.learning_rate, dict[str, float]()
