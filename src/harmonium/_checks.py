@@ -21,6 +21,9 @@ Numbers = Tensor | NDArray[Any]
 # NumPy has no bfloat16; such numbers pass through float32.
 _NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
 
+# Weights that are so many times the least, but for rounding, are repetitions of rows.
+_REPEATS, _ROUNDING = 1e6, 1e-9
+
 _WITHIN = frozenset(("harmonium", "joblib", "sklearn", "torch"))  # which wrap what users call
 
 P = ParamSpec("P")
@@ -41,7 +44,10 @@ def real(value: Any, name: str, low: float = -float("inf"), high: float = float(
     """``value`` as a finite float in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected a number, received {type(value).__name__} ({value!r})")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number that is too large
+        number = float("inf")
     if not low <= number <= high or number in (float("inf"), -float("inf")):
         within = f" in [{low}, {high}]"
         if high == float("inf"):
@@ -142,6 +148,10 @@ def one_of(value: Any, name: str, known: Iterable[str]) -> str:
     return value
 
 
+autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+"""Whether torch may multiply in 16 bits on any device: where it does not, nobody need ask which."""
+
+
 def outside_autocast(kind: str) -> None:
     """Refuses to compute on a kind of device where torch would multiply in 16 bits.
 
@@ -184,7 +194,19 @@ def finite(x: Tensor, name: str) -> None:
 
 
 def weights(value: Any, name: str, rows: int) -> Tensor | None:
-    """Weights of rows in float64 on the CPU, (rows,): finite, at least 0 and not all 0; None stays None."""
+    """Returns weights of rows on one scale, float64 on the CPU, (rows,), so that only their ratios count.
+
+    Whole multiples of the least weight above 0 stand for so many equal rows, and the least becomes 1. Others
+    get a mean of 1 over the rows that have any. What is smoothed, or counts rows, reads these.
+
+    Args:
+        value: finite, at least 0 and not all 0; None stays None.
+        name: what to call it in messages.
+        rows: how many there are.
+
+    Raises:
+        TypeError, ValueError: other weights.
+    """
     if value is None:
         return None
     try:
@@ -203,4 +225,8 @@ def weights(value: Any, name: str, rows: int) -> Tensor | None:
         )
     if not 0 < float(x.sum()) < float("inf"):
         raise ValueError(f"{name}: expected a finite sum above 0, received {float(x.sum()):g}")
-    return x
+    times = x / x[x > 0].min()
+    whole = times.round()
+    if float(times.max()) <= _REPEATS and bool(((times - whole).abs() <= _ROUNDING * times).all()):
+        return whole
+    return x / x[x > 0].mean()

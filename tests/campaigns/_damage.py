@@ -31,6 +31,7 @@ JUNK: list[Any] = [
     *({"kind": "spin", "n_units": 10**9}, {"kind": "Standardise", "mean": "x", "scale": 1}, ["a"], DEEP),
 ]
 WORDS = [b"nan", b"inf", b"1_0", b"1e999", b"0x1p3", b"-0", b"", b" ", b'"', b"\0", b"label", b"9" * 400]
+WORDS += [b"007", b"9007199254740993", b"NA", b"2.50", b"2019"]
 DESCR = [b"'|O'", b"'<f8'", b"'>i8'", b"'<c16'", b"'<U9'", b"'|V8'", b"'<f2'", b"'<M8[s]'", b"[('a','<f8')]"]
 SHAPES = [b"()", b"(-2, -3)", b"(1000000000000,)", b"(0, 5)", b"(True, 7)", b"((1,),)", b"(" * 5000, b"None"]
 METHODS = [
@@ -217,30 +218,9 @@ def npy_edit(random: Random, content: bytes) -> bytes:
         if action == 0:
             _digits(random, header)
         elif action == 1:
-            kinds = (
-                b"'|O'",
-                b"'<f8'",
-                b"'>i8'",
-                b"'<c16'",
-                b"'<U99'",
-                b"'|V8'",
-                b"'<f2'",
-                b"'<M8[s]'",
-                b"[('a','<f8')]",
-            )
-            header[:] = re.sub(rb"'descr': '[^']*'", b"'descr': " + random.choice(kinds), bytes(header))
+            header[:] = re.sub(rb"'descr': '[^']*'", b"'descr': " + random.choice(DESCR), bytes(header))
         else:
-            shapes = (
-                b"()",
-                b"(-2, -3)",
-                b"(1000000000000,)",
-                b"(0, 5)",
-                b"(True, 7)",
-                b"((1,),)",
-                b"(" * 5000,
-                b"None",
-            )
-            header[:] = re.sub(rb"\([^)]*\)", random.choice(shapes), bytes(header))
+            header[:] = re.sub(rb"\([^)]*\)", random.choice(SHAPES), bytes(header))
     text = bytes(header) + b"\n"
     return content[:8] + struct.pack("<H", min(len(text), 65535)) + text + content[10 + length :]
 
@@ -264,14 +244,7 @@ def zip_edit(random: Random, content: bytes) -> bytes:
     else:
         members[i] = name, blind(random, data, data)
     buffer = io.BytesIO()
-    methods = (
-        zipfile.ZIP_STORED,
-        zipfile.ZIP_DEFLATED,
-        zipfile.ZIP_DEFLATED,
-        zipfile.ZIP_BZIP2,
-        zipfile.ZIP_LZMA,
-    )
-    with zipfile.ZipFile(buffer, "w", random.choice(methods)) as archive:
+    with zipfile.ZipFile(buffer, "w", random.choice(METHODS)) as archive:
         for name, data in dict(members).items():
             archive.writestr(name, data)
     return buffer.getvalue()
@@ -331,6 +304,9 @@ EDITS: dict[str, Edit] = {
     "npz": zip_edit,
     "sparse": sparse_edit,
     "csv": csv_edit,
+    "table.csv": csv_edit,
+    "kinds.json": json_edit,
+    "table machine": machine_edit,
     "idx.gz": gzip_edit,
     "image b.png": png_edit,
 }

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,38 +20,12 @@ from PIL import Image
 from scipy import sparse
 
 import harmonium as hm
-from harmonium.cli.encoding import encoder_of, source_of
+from harmonium.cli.encoding import encoder_of, naming, source_of
 from harmonium.cli.runs import describe, load_machine, require_same_encoding
 from harmonium.data import Rows, Scale, Standardise, read
 
-Files = dict[str, bytes]
-
-
-class Kind(NamedTuple):
-    """One kind of file: honest examples of the folder that it lies in, and what reads it.
-
-    Attributes:
-        name: of the kind.
-        target: the file in the folder that is damaged.
-        variants: honest folders.
-        use: reads the target; what it returns tells one content from another.
-        command: arguments of the command line that read it.
-        names_file: whether every refusal by the library must name the file.
-        sealed: whether a checksum covers all: damage that leaves it alone must not change what is read.
-        writes: whether reading changes the folder.
-        share: of the cases.
-    """
-
-    name: str
-    target: str
-    variants: list[Files]
-    use: Callable[[Path], Any]
-    command: Callable[[Path], list[str]]
-    names_file: bool = True
-    sealed: bool = False
-    writes: bool = False
-    share: int = 4
-
+from ._kind import Files, Kind
+from ._tables import table_kinds
 
 RANDOM = np.random.Generator(np.random.PCG64(20))
 IMAGES = RANDOM.integers(0, 256, (6, 5, 4), dtype=np.uint8)
@@ -63,7 +37,7 @@ UPDATES = 3
 
 def kinds() -> list[Kind]:
     """All kinds; made anew, which takes about a second."""
-    return [*_data_kinds(), *_machine_kinds()]
+    return [*_data_kinds(), *table_kinds(), *machine_kinds()]
 
 
 def idx(array: Any) -> bytes:
@@ -151,7 +125,8 @@ def _machines() -> list[hm.BoltzmannMachine]:
     return machines
 
 
-def _machine_kinds() -> list[Kind]:
+def machine_kinds() -> list[Kind]:
+    """Machines, and folders of runs."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         saved = []
@@ -203,6 +178,9 @@ def _trained(run_dir: Path, updates: int, *, resume: bool) -> hm.BoltzmannMachin
 
 def _read(path: Path) -> Any:
     found = read(path)
+    if found.samples.dtype.kind == "O":  # a number became text or a missing cell, which makes a table
+        with naming(str(path)):
+            return [cells.values.tolist() for cells in found.sheet().columns]
     rows = Rows.of(found.samples, dtype=torch.float64)
     sums = [float(chunk.sum()) for chunk in rows.chunks(max(1, (1 << 20) // rows.width))]
     close = getattr(getattr(found.samples, "file", None), "close", None)

@@ -30,7 +30,11 @@ HOST = {
         "test_cli_process.py",
         "test_training_resume.py::test_training_works_outside_the_main_thread",
     ),
-    "forks, which a process with other devices cannot": ("test_fork.py", "test_campaign_damaged.py"),
+    "forks, which a process with other devices cannot": (
+        "test_fork.py",
+        "test_campaigns.py",
+        "test_campaign_damaged.py",
+    ),
     "compiled code, which serves the CPU alone": (
         "test_compiled.py",
         "test_noise.py",

@@ -432,7 +432,7 @@ def test_what_is_right_on_average_has_offsets_of_earlier_batches() -> None:
         offsets = [torch.stack(layer).mean(0) for layer in zip(*before, strict=True)]
         task = plain.task(machine, v, 0)
         plain.add(task, None)
-        expected = hm.learning.centred_pullback(machine, task.into, offsets, task.hamiltonian)
+        expected = hm.learning.centred_pullback(machine, task.into, offsets)
         estimate = rule.gradient(machine, v, state, seed=0)
         for name, direction in estimate.parameters.items():
             torch.testing.assert_close(direction, expected[name], atol=1e-12, rtol=1e-10)
@@ -529,7 +529,7 @@ def test_offsets_are_the_midpoint_of_rows_and_chains() -> None:
     rows = [w @ v, (w @ law.mean(1, law.field(1, [v, v]))).detach()]
     chains = [x.mean(0), law.mean(1, law.field(1, [x, x])).mean(0).detach()]
     offsets = [(a + b) / 2 for a, b in zip(rows, chains, strict=True)]
-    expected = hm.learning.centred_pullback(machine, task.into, offsets, task.hamiltonian)
+    expected = hm.learning.centred_pullback(machine, task.into, offsets)
     found = hm.rules.centred(plain).gradient(machine, v, seed=3, weights=weights)
     for name, direction in found.parameters.items():
         torch.testing.assert_close(direction, expected[name], atol=1e-12, rtol=1e-10)

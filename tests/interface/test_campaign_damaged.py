@@ -1,4 +1,4 @@
-"""The campaign of damaged files: a short run of it finds nothing, and it would find what it is to find."""
+"""The campaign of damaged files finds what it is to find."""
 
 from __future__ import annotations
 
@@ -11,20 +11,15 @@ from typing import Any
 
 import pytest
 from campaigns import damaged
-from campaigns.__main__ import main
-from campaigns._honest import Kind, kinds
+from campaigns._honest import machine_kinds
+from campaigns._kind import Kind
 
 import harmonium as hm
 from harmonium.layers import Layer
 
 
-def test_a_short_campaign_finds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["damaged", "--cases", "120", "--seed", "3"]) == 0
-    assert "120 cases in" in (out := capsys.readouterr().out) and " 0 failures" in out
-
-
 def test_it_has_machines_of_every_kind_of_unit(tmp_path: Path) -> None:
-    (machines,) = [kind for kind in kinds() if kind.name == "machine"]
+    (machines,) = [kind for kind in machine_kinds() if kind.name == "machine"]
     found = set()
     for i, files in enumerate(machines.variants):
         (tmp_path / f"{i}").write_bytes(files[machines.target])

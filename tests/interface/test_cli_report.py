@@ -20,9 +20,12 @@ from harmonium.report.page.charts import chart, histogram
 from harmonium.report.page.record import RunRecord
 from harmonium.report.page.verdict import (
     activity_remarks,
+    convergence_remark,
     copy_remarks,
+    equilibrium_remark,
     likelihood_remarks,
     mixing_remarks,
+    moments_remark,
     training_remarks,
 )
 
@@ -31,8 +34,8 @@ from .command_line import TINY, CommandLine
 QUICK = ("--sweeps", "5", "--temperatures", "10", "--mixing-steps", "200", "--threads", "1")
 BARS = "bars-and-stripes"
 SECTIONS = [
-    *("verdict", "curves", "likelihood", "mixing", "samples", "filters", "activity", "columns"),
-    *("landscape", "completion", "denoising", "settings"),
+    *("verdict", "curves", "likelihood", "mixing", "equilibrium", "samples", "filters", "activity"),
+    *("columns", "landscape", "completion", "denoising", "settings"),
 ]
 TABLE_HAS_NO = {"completion", "denoising"}  # beside it the tiny machine has no mean field that settles
 VOID = {"meta", "img", "line", "polyline", "polygon"}  # polyline and polygon close themselves
@@ -108,7 +111,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-NEEDS_DATA = {"activity", "columns", "landscape", "completion", "denoising"}
+NEEDS_DATA = {"equilibrium", "activity", "columns", "landscape", "completion", "denoising"}
 
 
 @pytest.mark.parametrize(
@@ -239,14 +242,65 @@ def test_a_verdict_says_what_the_numbers_carry() -> None:
     ais = {"method": "ais", "ess": 3.0, "chains": 100, "lower": 1.0, "upper": 9.0, "value": 5.0}
     assert "3 of 100" in told(likelihood_remarks(ais, None), "caution")
     assert "within 8 nats" in told(likelihood_remarks(ais, None), "caution")
-    pairs = {"given_up": 0.1, "pairs": 400}
-    assert "nothing bounds" in told(mixing_remarks(pairs, 10, 100), "caution")
+    pairs = {"given_up": 0.1, "pairs": 400, "longest_meeting_time": 100}
+    assert "40 of 400 pairs" in told(mixing_remarks(pairs, 10), "caution")
+    assert "nothing bounds" in told(mixing_remarks(pairs, 10), "caution")
     bound = {"given_up": 0, "sweeps_to_distance_0.1_with_confidence": 50, "sweeps_to_distance_0.1": 40}
-    assert "too few" in told(mixing_remarks(bound, 10, 100), "caution")
-    assert "too few" not in told(mixing_remarks(bound, 60, 100), "good")
+    assert "too few" in told(mixing_remarks(bound, 10), "caution")
+    assert "too few" not in told(mixing_remarks(bound, 60), "good")
     assert "3 of 10 hidden units are never active" in told(activity_remarks(3, 0, 0.0, 10), "caution")
     assert "saturated" in told(activity_remarks(0, 0, 0.95, 10), "note")
     assert "near copies" in told(copy_remarks(0.1, 1.0), "caution") and copy_remarks(1.0, 0.0) == []
+
+
+def test_annealing_and_mixing_are_judged_together() -> None:
+    """There was a good "within 0.1 nats" and a ± beside pairs of chains that had never met."""
+    ais = {"method": "ais", "ess": 98.0, "chains": 100, "lower": 1.0, "upper": 1.1, "value": 1.05}
+    row = {"data": "x", "log_likelihood": -9.0, "rows_standard_error": 0.05}
+    apart = {"given_up": 0.055, "pairs": 400, "longest_meeting_time": 1000}
+    together = likelihood_remarks(ais, row, apart)
+    assert "22 of 400 pairs of chains had not met after 1000 sweeps. So nothing vouches" in told(
+        together, "caution"
+    )
+    assert told(together, "good") == "" and "±" not in " ".join(text for _, text in together)
+    met = likelihood_remarks(ais, row, {**apart, "given_up": 0.0})
+    assert "all 400 pairs" in told(met, "good") and "-9.00 ± 0.05" in told(met, "note")
+    blind = likelihood_remarks({**ais, "vouched": False}, row, None)  # annealed without data
+    assert "no data to start from" in told(blind, "caution") and told(blind, "good") == ""
+    doubted = likelihood_remarks({**ais, "doubts": ["one"]}, row, {**apart, "given_up": 0.0})
+    assert told(doubted, "good") == "" and "left doubts" in told(doubted, "note")
+    exact = {"method": "exact", "value": 1.0}  # counting needs no chains
+    assert told(likelihood_remarks(exact, row, apart), "caution") == ""
+
+
+def test_a_verdict_on_the_equilibrium() -> None:
+    curve = {"correlation": [0.2, 0.9, 0.7], "sweeps": [1, 2, 4], "peak": 2, "correlation_of_data": 0.95}
+    falling = equilibrium_remark({**curve, "falls": True, "rises": False})
+    assert falling.level == "caution" and "by 0.90 after 2 sweeps, and by 0.70 after 4" in falling.text
+    assert equilibrium_remark({**curve, "falls": False, "rises": True}).level == "note"
+    level = equilibrium_remark({**curve, "correlation": [0.2, 0.9, 0.9], "falls": False, "rises": False})
+    assert level.level == "good" and "0.90 after 4 sweeps" in level.text
+    poor = equilibrium_remark({**curve, "correlation": [0.1, 0.1, 0.1], "falls": False, "rises": False})
+    assert poor.level == "note"
+    nan = float("nan")
+    assert moments_remark({"visible": nan}, "held-out rows") is None
+    for worst, expected in ((0.1, "good"), (0.5, "note"), (1.5, "caution")):
+        remark = moments_remark({"visible": 0.05, "hidden": nan, "covariances": worst}, "held-out rows")
+        assert remark is not None and remark.level == expected and "hidden" not in remark.text
+    table = {"chains": 50, "sweeps": 2000, "draws": 50_000, "ess": 900.0}
+    for r_hat, passed, expected in ((1.0, True, "good"), (1.05, False, "note"), (nan, False, "caution")):
+        assert convergence_remark({**table, "r_hat": r_hat, "passed": passed}).level == expected
+
+
+def test_held_out_rows_are_set_beside_the_training_data(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
+    cli.succeed("report", runs / "ucd", "--out", tmp_path / "own.html", *QUICK)
+    assert "beside a half of the rows; 0: as the other half" in Page.read(tmp_path / "own.html").text
+    np.save(tmp_path / "held.npy", hm.data.bars_and_stripes()[::2])
+    given = ("--data", tmp_path / "held.npy", "--out", tmp_path / "held.html")
+    cli.succeed("report", runs / "ucd", *given, *QUICK)
+    assert "beside held-out rows; 0: as the training data" in Page.read(tmp_path / "held.html").text
+    cli.succeed("report", runs / "ucd", "--data", BARS, "--out", tmp_path / "same.html", *QUICK)
+    assert "beside a half of the rows" in Page.read(tmp_path / "same.html").text
 
 
 def test_charts_hold_their_points_between_their_axes() -> None:

@@ -171,7 +171,7 @@ def test_csv_numbers_that_are_not_finite_are_left_to_the_reader_of_rows(tmp_path
     [
         ("1,2\n3,x\n", "line 2, column 2: expected a number, received 'x'"),
         ("a,b\n\n1,2\nx,4\n", "line 4, column 1: expected a number, received 'x'"),
-        ("1,x\n3,4\n", "line 1, column 2: expected a number, received 'x'"),
+        ("1,x,1\n3,4,5\n", "line 1, column 2: expected a number, received 'x'"),
         ("1;2\n3;4\n", "line 2, column 1: expected a number, received '3;4'"),
         ("1,2\n3\n", "line 2: expected 2 columns, received 1"),
         ("a,b\n1,2,3\n", "line 2: expected 2 columns, received 3"),
@@ -519,7 +519,7 @@ def test_csv_does_not_take_a_refused_number_for_a_header(tmp_path, text):
     refused(tmp_path / "x.csv", "line 1, column 1: expected a number")
 
 
-@pytest.mark.parametrize("word", ["inf", "-inf", "Infinity", "nan", "1e300", "9007199254740993", "-1e16"])
+@pytest.mark.parametrize("word", ["inf", "-inf", "Infinity", "nan", "1e300", "-1e16"])
 def test_csv_labels_that_no_integer_holds(tmp_path, word):
     (tmp_path / "x.csv").write_text(f"a,label\n1,0\n2,{word}\n")
     refused(tmp_path / "x.csv", "labels: expected numbers between -2**53 and 2**53", "at position (1,)")
@@ -538,7 +538,7 @@ def test_csv_with_two_columns_of_labels(tmp_path):
 def test_csv_whose_first_line_counts_is_questioned(tmp_path):
     """The header that pandas writes for columns without names."""
     (tmp_path / "x.csv").write_text("0,1,2\n5,6,7\n")
-    with pytest.warns(UserWarning, match=r"x\.csv: the first line counts from 0 to 2 and is read as data"):
+    with pytest.warns(UserWarning, match=r"x\.csv: the first line, 0, 1, 2, is read as data; if it holds"):
         assert len(read(tmp_path / "x.csv").samples) == 2
 
 

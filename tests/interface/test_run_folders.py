@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from campaigns.__main__ import main
 
 import harmonium as hm
 from harmonium.training import TrainingRun, Update, lock, train
@@ -306,15 +305,3 @@ def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
         (tmp_path / f".{name}.folder" / "mine").write_bytes(b"mine")
     assert_same(run(None), run(tmp_path, resume=True))
     assert sorted(path.suffix for path in tmp_path.glob(".*")) == [".folder"] * 4
-
-
-# A short run of the campaigns ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "campaign",
-    ["kills --cases 2 --seed 5", "kills --cases 1 --seed 6 --signal TERM", "writers --cases 1 --seed 7"],
-)
-def test_a_short_campaign_finds_nothing(campaign: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(campaign.split()) == 0
-    assert " 0 failures" in capsys.readouterr().out

@@ -55,7 +55,7 @@ CALLS: dict[str, Callable[..., Any]] = {
         machine(), ROWS, sampled=2, **s
     ),
     "predictive_log_score": lambda **s: hm.likelihood.predictive_log_score(machine(), ROWS, **s),
-    "ais": lambda **s: torch.tensor(hm.likelihood.ais(machine(), 9, 9, **s)),
+    "ais": lambda **s: torch.tensor(hm.likelihood.ais(machine(), 9, 9, **s)[:5]),
     "annealed_bound": lambda **s: hm.likelihood.annealed_bound(
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)]), ROWS, 0.0, **s
     ),
@@ -84,6 +84,13 @@ CALLS: dict[str, Callable[..., Any]] = {
             torch.arange(40.0).view(-1, 2), torch.ones(20, 2), torch.nn.Identity(), subset_size=5, **s
         )
     ),
+    "diagnose": lambda **s: torch.tensor(
+        list(hm.chains.diagnose(machine(), chains=5, sweeps=40, **s).quantities.values())
+    ),
+    "resampling": lambda **s: hm.report.resampling(machine(), ROWS, chains=40, sweeps=2, **s).correlation,
+    "moment_errors": lambda **s: torch.tensor(
+        hm.report.moment_errors(machine(), ROWS[:4], ROWS[4:8], ROWS, **s)
+    ).nan_to_num(),
 }  # fmt: skip
 OLD = {
     **dict.fromkeys(

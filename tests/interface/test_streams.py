@@ -133,7 +133,7 @@ def test_a_file_is_trained_as_its_rows_in_memory_and_goes_on(tmp_path, monkeypat
 def test_rows_of_a_file_are_read_ahead_by_one_thread_that_ends(tmp_path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     rows = hm.data.Rows.of(np.load(tmp_path / "rows.npy", mmap_mode="r"))
-    feed = RowFeed(rows, None, 10, 3, checked=False)
+    feed = RowFeed(rows, None, 10, 3, checked=False, observed=False)
     for step in (0, 1, 2, 9, 4):  # also where a step is asked for that was not expected
         expected = Batches(64, 10, seed=3).indices(step)
         assert torch.equal(feed.take(step).v, torch.from_numpy(ROWS).float()[expected])

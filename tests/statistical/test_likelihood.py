@@ -105,8 +105,9 @@ def test_contradicting_bounds_are_told():
     made = made.double()
     wrong = torch.ones(10, 8, dtype=torch.float64)
     wrong[:5] = -1
-    with pytest.warns(RuntimeWarning, match="the upper bound, .*, lies below the lower one"):
-        ais(made, chains=20, temperatures=500, data=wrong, seed=0)
+    with pytest.warns(RuntimeWarning, match="the upper bound, .*, lies below the lower one") as told:
+        estimate = ais(made, chains=20, temperatures=500, data=wrong, seed=0)
+    assert estimate.doubts == tuple(str(warning.message) for warning in told)
 
 
 def test_the_bounds_are_what_is_printed_first():
@@ -115,8 +116,20 @@ def test_the_bounds_are_what_is_printed_first():
     assert str(estimate._replace(upper=inf)) == "ln Z ≥ 1.200, estimate 1.500 ± 0.100, ess 30.0"
     assert str(LogPartition.exact(1.5)) == "ln Z = 1.500"
     assert repr(estimate).startswith("LogPartition(lower=1.2, upper=2.0, value=1.5")
-    assert eval(repr(estimate)) == estimate  # a NamedTuple as before: the order of its fields is unchanged
-    assert tuple(estimate) == (1.5, 0.1, 30.0, 1.2, 2.0)
+    assert eval(repr(estimate)) == estimate  # a NamedTuple: new fields stand behind the numbers
+    assert tuple(estimate) == (1.5, 0.1, 30.0, 1.2, 2.0, True, ())
+
+
+def test_a_result_without_data_says_that_nothing_vouches_for_it():
+    made = machine("bernoulli-spin")
+    data = made.random_states(20, seed=torch.Generator().manual_seed(0))[0]
+    alone, beside = ais(made, 50, 200, seed=0), ais(made, 50, 200, data=data, seed=0)
+    assert (alone.vouched, beside.vouched) == (False, True)
+    assert str(alone).endswith("; without data nothing vouches for the upper bound")
+    assert "vouches" not in str(beside)
+    assert "vouched=False, doubts=()" in repr(alone)
+    assert str(alone._replace(upper=inf)).endswith("; without data nothing vouches for the estimate")
+    assert str(alone._replace(doubts=("a doubt",))).endswith("; doubtful, see doubts")
 
 
 def test_data_serve_as_base_and_reverse_start():

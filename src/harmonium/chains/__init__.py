@@ -1,5 +1,7 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
+from harmonium.chains.convergence import Convergence, convergence
+from harmonium.chains.diagnose import Diagnosis, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
@@ -11,6 +13,8 @@ from harmonium.chains.run import Observer, begin, complete, completed, run, run_
 from harmonium.chains.tempering import Tempering
 
 __all__ = [
+    "Convergence",
+    "Diagnosis",
     "Gibbs",
     "GibbsLangevin",
     "Info",
@@ -24,6 +28,8 @@ __all__ = [
     "check_chains",
     "complete",
     "completed",
+    "convergence",
+    "diagnose",
     "local_search",
     "planted",
     "run",

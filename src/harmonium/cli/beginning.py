@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import torch
 
 from harmonium._random import as_generator
 from harmonium.cli.coding import Coding
@@ -15,6 +16,7 @@ from harmonium.cli.encoding import encode, fit_encoding, in_memory, naming
 from harmonium.cli.labels import fit_label, split_label
 from harmonium.cli.runs import load_machine
 from harmonium.data import DataSet, Rows, Table, read
+from harmonium.data.missing import refuse_blank
 from harmonium.layers import Categorical, Layer
 from harmonium.machine import BoltzmannMachine, from_data_, joined, normal_, visible_from_data_
 
@@ -65,7 +67,7 @@ class Beginning:
             tabular: see ``fit_encoding``.
 
         Raises:
-            ValueError: data that do not suit the rest; the message names them.
+            ValueError: data that do not suit the rest, or a row without any cell; the message names them.
         """
         dataset = read(data, labels_apart=label is None)
         rest, labels = (dataset, None) if label is None else split_label(dataset, label)
@@ -77,6 +79,9 @@ class Beginning:
             visible_layers = [*visible_layers, Categorical(1, column.coding.n_states)]
             X = np.hstack([in_memory(X), column.encode(labels, "error")])
             metadata["label"] = column.to_dict()
+        if isinstance(encoder, Table):
+            with naming(dataset.name):
+                refuse_blank(torch.from_numpy(X))
         machine = joined(visible_layers, upper(width), seed)
         rows, generator = Rows.of(X, dtype=machine.dtype, missing=True), as_generator(seed)
         normal_(machine, _STD if initial_std is None else initial_std, generator)
@@ -98,7 +103,7 @@ class Beginning:
 
         Raises:
             FileNotFoundError: no such run.
-            ValueError: data that do not suit the machine; the message names them.
+            ValueError: data that do not suit the machine, or a row without any cell; the message names them.
         """
         machine, _ = load_machine(run, averaged=False)
         coding = Coding.of(machine, unknown)
@@ -108,7 +113,8 @@ class Beginning:
                 X = encode(coding.encoder, dataset.samples)
                 coding.check_width(Rows.of(X, missing=True).width)
         else:
-            X = coding.states(dataset)
+            with naming(dataset.name):
+                X = refuse_blank(coding.states(dataset))
         about = _description(dataset, data)
         if coding.names is not None:
             about["names"] = list(coding.names)

@@ -18,6 +18,7 @@ from harmonium.data import DataSet, Encoder, Rows, Table, read
 from harmonium.data._arrays import is_sparse
 from harmonium.data.column import Column
 from harmonium.data.dataset import LABELS
+from harmonium.data.missing import refuse_blank
 from harmonium.data.sheet import Cells, Sheet
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import by_column, unobserved
@@ -156,7 +157,7 @@ class Coding:
             ValueError: other columns than in training.
         """
         known = {name.lower() for name in self.names or ()}
-        dataset = read(source, labels_apart=not known & set(LABELS))
+        dataset = read(source, labels_apart=not known & set(LABELS)).with_text(self._columns_of_text())
         if self.names is None or dataset.names is None:
             return dataset
         label = None if self.label is None else self.label.name
@@ -175,6 +176,12 @@ class Coding:
         order = [found.index(name) for name in self.names if name in found]
         names = tuple(found[column] for column in order)
         return replace(dataset, samples=dataset.samples[:, order], names=names)
+
+    def _columns_of_text(self) -> set[str]:
+        """The names of the columns whose values are text, whatever the cells of a file look like."""
+        columns = [*(self.encoder.columns if isinstance(self.encoder, Table) else ()), self.label]
+        values = {str(column.name): column.coding.values for column in columns if column is not None}
+        return {name for name, x in values.items() if x and all(isinstance(value, str) for value in x)}
 
     def apart(self, dataset: DataSet) -> tuple[DataSet, Cells | None]:
         """The data without the label, and the label where both have one."""
@@ -225,15 +232,15 @@ class Coding:
         return units if self.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
 
     def rows(self, dataset: DataSet, *, missing: bool = False) -> Rows:
-        """The same, a batch at a time where nothing keeps them together.
+        """The same, a batch at a time where nothing keeps them together, for scores and training.
 
         Args:
             dataset: the data.
             missing: whether cells may be missing.
 
         Raises:
-            ValueError: a missing cell that may not be, or data that do not suit the machine; the message
-                names the data.
+            ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
+                machine; the message names the data.
         """
         together = self.label is not None or isinstance(self.encoder, Table)
         if not together and not (missing and self._lacks(dataset)):
@@ -241,7 +248,8 @@ class Coding:
                 rows = Rows.of(encode(self.encoder, dataset.samples), dtype=self.machine.dtype)
                 self.check_width(rows.width)
             return rows
-        states = self.states(dataset)
+        with naming(dataset.name):
+            states = refuse_blank(self.states(dataset))
         hole = states.isnan().any(1)
         if bool(hole.any()) and not missing:
             raise ValueError(
@@ -326,9 +334,10 @@ def numbers(dataset: DataSet) -> NDArray[Any]:
     """The samples, dense, as numbers.
 
     Raises:
-        ValueError: text among them.
+        ValueError: text among them, or whole numbers of which float64 does not keep every digit.
     """
-    return dataset.sheet().numbers() if dataset.samples.dtype.kind == "O" else dense(dataset.samples)
+    X: NDArray[Any] = dense(dataset.samples)
+    return dataset.sheet().numbers() if X.dtype.kind == "O" or X.dtype in (np.int64, np.uint64) else X
 
 
 def holes(X: NDArray[Any]) -> NDArray[np.bool_]:

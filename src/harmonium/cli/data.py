@@ -62,7 +62,7 @@ def data(
         first = dataset.samples[:number]
         image_grid(first.toarray() if is_sparse(first) else np.asarray(first), shape, columns, grid)
     if out is not None:
-        _convert(dataset, out)
+        _convert(dataset, out, source)
     written = [str(path) for path in (out, grid) if path is not None]
     show({**result, "files": written} if written else result, as_json)
 
@@ -113,11 +113,12 @@ def _columns(dataset: DataSet) -> list[dict[str, Any]]:
     ]
 
 
-def _convert(dataset: DataSet, out: Path) -> None:
+def _convert(dataset: DataSet, out: Path, source: str) -> None:
     samples, buffer = dataset.samples, io.BytesIO()
     if out.suffix.lower() in TABLES:
-        labels = None if dataset.labels is None else split_label(dataset, "label")[1]
-        write_rows(out, dataset.sheet(), None, None, dataset.names, labels)
+        table = read(source, labels_apart=False)
+        labels = None if table.labels is None else split_label(table, "label")[1]
+        write_rows(out, table.sheet(), None, None, table.names, labels, source=table)
         return
     if samples.dtype.kind == "O":
         with naming(dataset.name):

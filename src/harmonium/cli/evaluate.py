@@ -15,7 +15,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding
-from harmonium.cli.mixing import mixing
+from harmonium.cli.mixing import chains_from_noise, mixing
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.predict import probabilities
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
@@ -37,6 +37,7 @@ from harmonium.likelihood.exact import MAX_LOG2_STATES, log2_states, log2_states
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import mixing_curve
 from harmonium.report._figure import require_figures
+from harmonium.report.page import verdict
 
 _METHODS = ("auto", "exact", "ais")
 _AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
@@ -76,7 +77,7 @@ def evaluate(
         bool, typer.Option("--tap", help="Also ln Z and log-likelihoods by TAP, from rows of the base.")
     ] = False,
     with_mixing: Annotated[
-        bool, typer.Option("--mixing", help="Meeting times of coupled chains, and bounds on the mixing.")
+        bool, typer.Option("--mixing", help="Do chains from noise mix, and did training keep to equilibrium?")
     ] = False,
     mixing_steps: Annotated[
         int, typer.Option(help="Sweeps after which --mixing gives a pair of chains up.")
@@ -141,6 +142,15 @@ def evaluate(
         if mixing_plot is not None:
             mixing_curve(meetings, mixing_plot)
             result["mixing"]["plot"] = mixing_plot
+        if (remark := verdict.annealing_remark(table, result["mixing"])) is not None:
+            notes.insert(0, f"log_partition: {remark.text}")
+        if verdict.unmixed(table, result["mixing"]):
+            table["standard_error"] = None
+            results = [{**row, "log_partition_standard_error": None} for row in results]
+        others = [whole(rows) for name, rows in sets if chosen and name != chosen[0][0]]
+        states = [None if each is None else spread(each, _BASE_ROWS) for each in (base_rows, *others[:1])]
+        with working("running chains from noise"):
+            result |= chains_from_noise(machine, states, mixing_steps, seed, notes)
     if results:
         result["results"] = results
     if notes:

@@ -126,7 +126,7 @@ def impute(
                 _draw(target, coding, (states, states_of_it), hole, shape, columns, title)
                 continue
             completed, labels_of_it = coding.filled(dataset, absent.numpy() | holes(X), states_of_it)
-            write_rows(target, completed, shape, columns, dataset.names, labels_of_it)
+            write_rows(target, completed, shape, columns, dataset.names, labels_of_it, source=dataset)
     written = units if labels_there is not None else units[:, : units.shape[1] - coding.label_width]
     result: dict[str, Any] = {
         "machine": str(source),

@@ -26,7 +26,7 @@ def read_kinds(path: Path | None) -> dict[str, Any]:
         raise ValueError(f"kinds: expected a name that ends in .toml or .json, received {path}")
     try:
         found = parse(path.read_text("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"kinds: {path} is no {path.suffix[1:].upper()} ({error}); write {EXAMPLE}"
         ) from error

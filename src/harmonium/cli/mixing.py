@@ -1,18 +1,29 @@
-"""How fast a machine mixes, by coupled chains."""
+"""How fast a machine mixes, and where its chains from noise go."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil, log, log10
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from harmonium._random import as_generator
+from harmonium._random import as_generator, permutation
+from harmonium.chains import Diagnosis, diagnose
 from harmonium.couplings import Gibbs, Meetings, meet, mixing_bound, mixing_limit
 from harmonium.machine import BoltzmannMachine
+from harmonium.report import MomentErrors, Resampling, moment_errors, resampling
+from harmonium.report.page import verdict
 
 PAIRS = 400  # enough for a confidence limit below the least of the distances
 CONFIDENCE = 0.95
 _DISTANCES = (0.5, 0.1, 0.01)
+_PATIENCE = 10  # times as many sweeps as were made; more are no advice
+_CHAINS, _SWEEPS = 1000, 1000  # from noise
+_PRODUCTS = 2e12  # multiplications of these chains: half a minute or so
+_CONVERGENCE_CHAINS, _CONVERGENCE_SWEEPS = 50, 2000
+_FEWEST_SWEEPS = 40  # of a diagnosis
 
 
 def mixing(
@@ -43,11 +54,12 @@ def mixing(
         "flip_rate": first.flip_rate,
     }
     if bool(first.capped.any()):
-        remarks = [
+        table["sweeps_until_all_meet"] = until_all_meet(first)
+        remark = (
             f"mixing: {int(first.capped.sum())} of {PAIRS} pairs had not met after {max_steps} sweeps: the "
-            "mean is too small, and nothing is bounded; raise --mixing-steps"
-        ]
-        return table, remarks, first
+            f"mean is too small, and nothing is bounded; {advice(table)}"
+        )
+        return table, [remark], first
     lag = int(first.times.max())
     second = meet(machine, Gibbs(), start, lag=lag, seed=generator)
     steps = range(int(second.times.max()) + 1)
@@ -62,3 +74,148 @@ def mixing(
         "did; a mode that no pair has found is not seen"
     ]
     return table, remarks, second
+
+
+def until_all_meet(meetings: Meetings) -> int | None:
+    """Estimates how many sweeps it takes until capped pairs have met too, at the pace of the second half.
+
+    Args:
+        meetings: of which some pairs are capped.
+
+    Returns:
+        A number with two digits; None: so few met in the second half that it would be over ten times the cap.
+    """
+    cap = int(meetings.times.max())
+    left = int(meetings.capped.sum())
+    before = left + int((~meetings.capped & (meetings.times > cap / 2)).sum())
+    if before == left:
+        return None
+    sweeps = cap + cap / 2 * log(2 * left) / log(before / left)  # until half a pair is expected to be left
+    step = 10 ** max(0, int(log10(sweeps)) - 1)
+    return ceil(sweeps / step) * step if sweeps <= _PATIENCE * cap else None
+
+
+def advice(table: dict[str, Any]) -> str:
+    """Returns what to do about capped pairs, by the table of ``mixing``."""
+    sweeps = table["sweeps_until_all_meet"]
+    if sweeps is not None:
+        return f"at the pace of their second half all would have met after about {sweeps} (--mixing-steps)"
+    return (
+        "hardly any met in the second half, so that more sweeps would most likely not help: chains from "
+        "noise do not mix. Start chains at data or temper them (hm.chains.Tempering)"
+    )
+
+
+def equilibrium(
+    machine: BoltzmannMachine, rows: Tensor, most: int, seed: int
+) -> tuple[dict[str, Any], Resampling]:
+    """Chains from noise, and how the correlation of their pair statistics with those of data goes.
+
+    Args:
+        machine: any machine.
+        rows: complete rows of data.
+        most: sweeps at most; a large machine makes fewer, by the cost.
+        seed: of the chains.
+
+    Raises:
+        ValueError: data without pairs to compare.
+    """
+    weights = sum(J.numel() for _, _, J in machine.hamiltonian().edges)
+    affordable = int(_PRODUCTS / (2 * _CHAINS * max(weights, 1)))
+    sweeps = max(1, min(most, _SWEEPS, affordable))
+    found = resampling(machine, rows, chains=_CHAINS, sweeps=sweeps, seed=seed)
+    place = int(found.correlation.argmax())
+    table = {
+        "start": "noise",
+        "chains": _CHAINS,
+        "sweeps": found.sweeps.tolist(),
+        "correlation": found.correlation.tolist(),
+        "correlation_of_data": found.data,
+        "peak": found.peak,
+        "drop": float(found.drop[place]),
+        "drop_standard_error": float(found.drop_error[place]),
+        "falls": found.falls,
+        "rises": found.rises,
+    }
+    return table, found
+
+
+def moments(
+    machine: BoltzmannMachine,
+    found: Resampling,
+    rows: Tensor,
+    training: Tensor | None,
+    seed: int,
+) -> tuple[MomentErrors, str]:
+    """Scaled errors of the moments of chains from noise, and in words what they were compared with.
+
+    Args:
+        machine: any machine.
+        found: whose last states are the samples.
+        rows: complete rows, held out where there are rows that were trained on.
+        training: rows that the machine was trained on; None: the rows are cut into two halves at random.
+        seed: of the halves.
+    """
+    about = "held-out rows; 0: as the training data, 1: shuffled"
+    if training is None:
+        order = permutation(len(rows), as_generator(seed, rows.device))
+        rows, training = (rows[part] for part in order.tensor_split(2))
+        about = "a half of the rows; 0: as the other half, 1: shuffled"
+    samples = machine.hamiltonian().seen(found.states)
+    return moment_errors(machine, samples, rows, training, seed=seed), about
+
+
+def convergence(machine: BoltzmannMachine, most: int, seed: int) -> tuple[dict[str, Any], Diagnosis]:
+    """R̂ and effective sample sizes of chains from noise: the worst of all quantities, and each of them.
+
+    Args:
+        machine: any machine.
+        most: sweeps at most.
+        seed: of the chains.
+    """
+    sweeps = max(_FEWEST_SWEEPS, min(2 * most, _CONVERGENCE_SWEEPS))
+    found = diagnose(machine, chains=_CONVERGENCE_CHAINS, sweeps=sweeps, seed=seed)
+    table = {
+        "chains": _CONVERGENCE_CHAINS,
+        "sweeps": sweeps,
+        "draws": found.draws,
+        "r_hat": found.r_hat,
+        "ess": found.ess,
+        "passed": found.passed,
+    }
+    return table, found
+
+
+def chains_from_noise(
+    machine: BoltzmannMachine, rows: Sequence[Tensor | None], most: int, seed: int, notes: list[str]
+) -> dict[str, Any]:
+    """What ``harmonium evaluate --mixing`` tells beside meeting times, with notes that are added.
+
+    Args:
+        machine: any machine.
+        rows: complete rows for the base of annealing, or None; then, where there are others, these as held
+            out.
+        most: sweeps at most.
+        seed: of all chains.
+        notes: grows.
+    """
+    converged, _ = convergence(machine, most, seed)
+    notes.append(f"convergence: {verdict.convergence_remark(converged).text}")
+    result: dict[str, Any] = {"convergence": converged}
+    training, held_out = (*rows, None)[:2]
+    if training is None:
+        notes.append("equilibrium: not available, it needs DATA with whole rows")
+        return result
+    training = training.to(machine.device)
+    try:
+        result["equilibrium"], found = equilibrium(machine, training, most, seed)
+    except ValueError as error:
+        notes.append(f"equilibrium: not available, {error}")
+        return result
+    notes.append(f"equilibrium: {verdict.equilibrium_remark(result['equilibrium']).text}")
+    if held_out is None:
+        errors, about = moments(machine, found, training, None, seed)
+    else:
+        errors, about = moments(machine, found, held_out.to(machine.device), training, seed)
+    result["moments"] = {**errors._asdict(), "beside": about}
+    return result

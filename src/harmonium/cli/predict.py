@@ -60,7 +60,10 @@ def predict(
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
-    """Predict the label, or any column, from the rest of each row, and write it to a file."""
+    """Predict the label, or any column, from the rest of each row, and write it to a file.
+
+    Of labels the most probable value is written, of counts and real numbers the mean.
+    """
     options.set_threads(threads)
     _checks.one_of(method, "method", METHODS)
     check_target(out, "out", TABLES, overwrite)
@@ -85,13 +88,16 @@ def predict(
     with working(f"predicting {len(states)} rows"):
         if machine.layers[place.layer].discrete:
             p, used = probabilities(coding, place, states, method, seed, sweeps, chains)
-            values = machine.layers[place.layer].values().double().cpu()
-            best, shown = values[p.argmax(1).cpu()].numpy(), p.cpu().numpy()
+            values, p = machine.layers[place.layer].values().double().cpu(), p.cpu()
+            best = (values[p.argmax(1)] if isinstance(own, Labels) else p @ values).numpy()
+            shown = p.numpy()
         else:
             missing = unobserved(machine, states)
             done = impute(machine, states, missing, draws=chains, sweeps=max(2, sweeps), seed=seed)
             best, used = done.mean[:, place.states].double().cpu().numpy(), "gibbs"
-    cells = Cells(column, place.column.decode(best), place.column.dtype, place.column.categories)
+    cells = Cells(column, own.decode(best), "float64")  # a mean is not rounded
+    if isinstance(own, Labels):
+        cells = Cells(column, place.column.decode(best), place.column.dtype, place.column.categories)
     columns = [cells]
     if with_probabilities:
         possible = np.array(own.values if isinstance(own, Labels) else range(shown.shape[1]))
@@ -143,7 +149,7 @@ def _score(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, f
     known = ~np.isnan(truth[:, 0])
     if not known.any():
         return {}
-    given, found = place.column.decode(truth[known]), place.column.decode(best[known])
-    if place.column.coding.values:
+    given, found = (place.column.coding.decode(states[known]) for states in (truth, best))
+    if isinstance(place.column.coding, Labels):
         return {"accuracy": float(np.mean([a == b for a, b in zip(given, found, strict=True)]))}
     return {"root_mean_square_error": float(np.sqrt(np.mean((given - found) ** 2)))}

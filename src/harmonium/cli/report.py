@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
+from math import log2
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from harmonium.cli import options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
 from harmonium.cli.evaluate import estimate, evaluate_rows, spread, whole
-from harmonium.cli.mixing import mixing
+from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.runs import load_machine
 from harmonium.data import DataSet, Rows
@@ -51,7 +52,8 @@ def report(
     sweeps: Annotated[int, typer.Option(help="Sweeps of the chains whose samples are shown.")] = 1000,
     temperatures: Annotated[int, typer.Option(help="Temperatures of AIS, where ln Z is not exact.")] = 1000,
     mixing_steps: Annotated[
-        int, typer.Option(help="Sweeps after which a pair of coupled chains is given up.")
+        int,
+        typer.Option(help="Sweeps after which a pair of coupled chains is given up; also of other chains."),
     ] = 1000,
     averaged: options.Averaged = False,
     seed: options.Seed = 0,
@@ -75,6 +77,7 @@ def report(
     machine.requires_grad_(False)
     coding = Coding.of(machine)
     rows, dataset, lacking = _rows(coding, data)
+    training = None if data in (None, source_of(machine)[0]) else _rows(coding, None)[0]
     shape, names = source_of(machine)[1], coding.names
     if dataset is not None:
         shape, names = shape or dataset.image_shape or (), names or dataset.names
@@ -90,6 +93,7 @@ def report(
         dataset.name if dataset is not None else "",
         None if rows is None else spread(rows, _ROWS).to(machine.device),
         lacking,
+        None if training is None else spread(training, _ROWS).to(machine.device),
         samples,
         sweeps,
         seed,
@@ -103,13 +107,11 @@ def report(
     facts = {"machine": ", ".join(map(str, machine.layers)), "updates": str(record.updates)}
     facts["date"] = record.date
     parts = [first, drawn]
+    met: dict[str, Any] = {}  # by pairs of chains, without which annealing is not judged
     for id, title, fill in (
-        (
-            "likelihood",
-            "Likelihood",
-            partial(_likelihood, facts, coding, temperatures),
-        ),
-        ("mixing", "Mixing", partial(_mixing, most=mixing_steps)),
+        ("mixing", "Mixing", partial(_mixing, met, most=mixing_steps)),
+        ("likelihood", "Likelihood", partial(_likelihood, facts, coding, temperatures, met)),
+        ("equilibrium", "Equilibrium", partial(_equilibrium, most=mixing_steps)),
         *SECTIONS,
     ):
         part = Section(id, title)
@@ -118,8 +120,9 @@ def report(
                 fill(part, subject)
             except ValueError as error:
                 part.absent = f"Left out: {error}"
-        first.remarks += part.remarks
         parts.append(part)
+    parts[2:4] = parts[3:1:-1]  # the likelihood stands before what it rests on
+    first.remarks += [remark for part in parts[2:] for remark in part.remarks]
     parts.append(_settings(records))
     title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
     replace_file(out, page.render(title=title, facts=facts, sections=parts).encode())
@@ -153,7 +156,12 @@ def _whole(coding: Coding, dataset: DataSet) -> Rows:
 
 
 def _likelihood(
-    facts: dict[str, str], coding: Coding, temperatures: int, section: Section, subject: Subject
+    facts: dict[str, str],
+    coding: Coding,
+    temperatures: int,
+    met: dict[str, Any],
+    section: Section,
+    subject: Subject,
 ) -> None:
     rows = None if subject.rows is None else Rows.of(subject.rows.cpu())
     with warnings.catch_warnings():
@@ -168,16 +176,20 @@ def _likelihood(
             **evaluate_rows(coding, rows, log_partition, subject.seed, notes),
         }
         what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
-        facts |= {what: value} if (value := verdict.likelihood(row)) else {}
-    section.remarks = verdict.likelihood_remarks(table, row)
+        facts |= {what: value} if (value := verdict.likelihood(row, table, met or None)) else {}
+    if verdict.unmixed(table, met or None):
+        table["standard_error"] = None
+        row = row and {**row, "log_partition_standard_error": None}
+    section.remarks = verdict.likelihood_remarks(table, row, met or None)
     section.lead = ". ".join([*dict.fromkeys(notes), ""]).strip() or "In nats, natural logarithms."
     if row is None:
         section.lead += " " + subject.lacking
     section.tables = [_table("ln Z", table), *([] if row is None else [_table("mean over rows", row)])]
 
 
-def _mixing(section: Section, subject: Subject, most: int) -> None:
+def _mixing(met: dict[str, Any], section: Section, subject: Subject, most: int) -> None:
     table, notes, meetings = mixing(subject.machine, most, subject.seed)
+    met.update(table)
     steps, heights, limits = mixing_heights(meetings)
     title, lines = "Coupled chains until they meet", {"pairs still apart": _points(steps, heights)}
     if limits is not None:
@@ -185,9 +197,43 @@ def _mixing(section: Section, subject: Subject, most: int) -> None:
         lines = {"bound": lines.popitem()[1], "its upper 95 % limit": _points(steps, limits)}
     label = "total variation" if limits is not None else "fraction"
     section.lead = ". ".join([*notes, ""]).strip()
-    section.remarks = verdict.mixing_remarks(table, subject.sweeps, most)
+    converged, diagnosis = convergence(subject.machine, most, subject.seed)
+    section.remarks = verdict.mixing_remarks(table, subject.sweeps)
+    section.remarks.append(verdict.convergence_remark(converged))
     section.charts = [chart(title, lines, "sweeps", label, dashed=["its upper 95 % limit"])]
-    section.tables = [_table("pairs of chains", table)]
+    each = [
+        [name, f"{c.r_hat:.3f}", f"{c.ess_bulk:.0f}", f"{c.ess_tail:.0f}"]
+        for name, c in diagnosis.quantities.items()
+    ]
+    head = [f"of {diagnosis.draws} draws", "R̂", "ess (bulk)", "ess (tail)"]
+    section.tables = [_table("pairs of chains", table), Grid(head, each)]
+
+
+def _equilibrium(section: Section, subject: Subject, most: int) -> None:
+    table, found = equilibrium(subject.machine, subject.given, most, subject.seed)
+    section.lead = (
+        f"{table['chains']} chains from noise: the Pearson correlation of the covariances of their visible "
+        f"units with those of {subject.data}. It rises and stays where training kept to equilibrium; a curve "
+        "that falls again is a sign that it did not."
+    )
+    section.remarks = [verdict.equilibrium_remark(table)]
+    times = [log2(sweeps) for sweeps in table["sweeps"]]
+    data = f"other rows of {subject.data}"
+    lines = {
+        "chains from noise": list(zip(times, table["correlation"], strict=True)),
+        data: [(x, table["correlation_of_data"]) for x in (times[0], times[-1])],
+    }
+    errors = {"chains from noise": list(zip(times, found.drop_error.tolist(), strict=True))}
+    ticks = [(x, str(sweeps)) for x, sweeps in zip(times, table["sweeps"], strict=True)]
+    ticks = ticks[:: -(-len(ticks) // 6)]
+    title = "Pair correlations, samples and data"
+    section.charts = [
+        chart(title, lines, "sweeps", "correlation", errors=errors, dashed=[data], x_ticks=ticks)
+    ]
+    scaled, about = moments(subject.machine, found, subject.given, subject.training, subject.seed)
+    remark = verdict.moments_remark(scaled._asdict(), about)
+    section.remarks += [] if remark is None else [remark]
+    section.tables = [_table(f"moments beside {about}", scaled._asdict())]
 
 
 def _settings(records: Sequence[RunRecord]) -> Section:

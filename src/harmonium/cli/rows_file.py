@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harmonium.data import DataSet
+from harmonium.data._cell_text import as_written, is_whole
 from harmonium.data._frames import frame_bytes
 from harmonium.data.sheet import Cells, Sheet, of_whole_numbers, sheet_of
 from harmonium.machine.storage import replace_file
@@ -29,6 +31,7 @@ def write_rows(
     names: Sequence[str] | None = None,
     labels: Cells | None = None,
     *,
+    source: DataSet | None = None,
     title: str = "",
     limits: tuple[float, float] | None = None,
 ) -> None:
@@ -36,7 +39,8 @@ def write_rows(
     under ``title``, ``limits`` being its black and white.
 
     Labels are a column of a table at the place of their name among ``names``, else the last one; ``labels``
-    of a ``.npz`` file; and left out of ``.npy`` and ``.png`` files.
+    of a ``.npz`` file; and left out of ``.npy`` and ``.png`` files. Cells of a text file ``source`` that
+    keep their value are written to another text file as they are written there.
 
     Raises:
         ImportError: no library that writes ``.parquet`` or ``.feather`` files.
@@ -46,7 +50,8 @@ def write_rows(
     if suffix in TABLES:
         sheet = _sheet(rows, names, labels)
         if suffix in (".csv", ".tsv"):
-            replace_file(path, _as_text(sheet, "," if suffix == ".csv" else "\t").encode())
+            given = source.texts() if source is not None and source.texts is not None else {}
+            replace_file(path, _as_text(sheet, "," if suffix == ".csv" else "\t", given).encode())
         else:
             replace_file(path, frame_bytes(_named(sheet), suffix))
         return
@@ -88,15 +93,26 @@ def _named(sheet: Sheet) -> Sheet:
     return Sheet(tuple(columns), sheet.library)
 
 
-def _as_text(sheet: Sheet, delimiter: str) -> str:
+def _as_text(sheet: Sheet, delimiter: str, given: Mapping[str, list[str]]) -> str:
     """Missing cells are empty; there is a header where the columns have names."""
     header = [cells.name for cells in sheet.columns]
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
     if all(isinstance(name, str) for name in header):
         writer.writerow(header)
-    writer.writerows(zip(*map(texts, sheet.columns), strict=True))
+    columns = [_as_given(cells, given.get(str(cells.name))) for cells in _named(sheet).columns]
+    writer.writerows(zip(*columns, strict=True))
     return buffer.getvalue()
+
+
+def _as_given(cells: Cells, given: list[str] | None) -> list[str]:
+    """The texts of cells: those of a text file where they stand for the same values."""
+    if given is None:
+        return texts(cells)
+    given = given[: len(cells.values)]
+    if cells.numeric and all(map(is_whole, given)):
+        cells = replace(cells, dtype="int64")
+    return as_written(given, cells.values.tolist(), texts(cells))
 
 
 def texts(cells: Cells) -> list[str]:

@@ -120,9 +120,11 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
 
 def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
     """Bias, gain and lower value of every unit of some layers, side by side."""
+    if len(biases) == 1:
+        bias = np.ascontiguousarray(biases[0].detach().numpy())
+        return bias, *_gain_and_low((len(bias),), (values[0],))
     rows = [bias.detach().numpy() for bias in biases]
-    bias = np.ascontiguousarray(rows[0]) if len(rows) == 1 else np.concatenate(rows)
-    return bias, *_gain_and_low(tuple(len(row) for row in rows), tuple(values))
+    return np.concatenate(rows), *_gain_and_low(tuple(map(len, rows)), tuple(values))
 
 
 @lru_cache(maxsize=64)

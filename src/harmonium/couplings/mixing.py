@@ -87,8 +87,10 @@ def _steps(meetings: Meetings, steps: Tensor | range) -> Tensor:
     _checks.instance(steps, "steps", Tensor | range, "a tensor or a range")
     if bool(meetings.capped.any()):
         raise ValueError(
-            f"meetings: expected pairs that all met, received {int(meetings.capped.sum())} capped ones; "
-            "run them without max_steps"
+            f"meetings: expected pairs that all met, received {int(meetings.capped.sum())} of "
+            f"{len(meetings.capped)} capped after {int(meetings.times.max())} sweeps, which bound nothing: "
+            "chains from this start do not mix within them. A larger max_steps helps if pairs still met near "
+            "the end; else start nearer to the machine's law (data, tempered chains)"
         )
     t = steps if isinstance(steps, Tensor) else torch.tensor(list(steps))
     if t.dim() != 1 or t.is_complex():

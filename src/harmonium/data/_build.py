@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from harmonium.data._cell_text import as_written
 from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, of_whole_numbers
 
 
@@ -33,7 +34,7 @@ def _array(sheet: Sheet) -> Any:
         return sheet.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
     array = np.empty(sheet.shape, dtype=object)
     for j, column in enumerate(sheet.columns):
-        array[:, j] = column.values
+        array[:, j] = column.values if column.texts is None else as_written(column.texts, column.values)
     if dtype.kind in "UT" and not any(column.missing.any() for column in sheet.columns):
         return array.astype("U")
     return array

@@ -80,9 +80,12 @@ def _library(suffix: str) -> str:
 
 def _by_polars(path: Path, form: str) -> Any:
     polars = import_module("polars")
-    lazy = {"parquet": polars.scan_parquet, "feather": polars.scan_ipc}[form](path, glob=False)
-    _check(path, lazy.select(polars.len()).collect().item(), len(lazy.collect_schema()))
-    return lazy.collect()
+    try:
+        lazy = {"parquet": polars.scan_parquet, "feather": polars.scan_ipc}[form](path, glob=False)
+        _check(path, lazy.select(polars.len()).collect().item(), len(lazy.collect_schema()))
+        return lazy.collect()
+    except polars.exceptions.PanicException as error:  # which is no Exception
+        raise ValueError("polars cannot follow what it claims; it is damaged") from error
 
 
 def _by_pandas(path: Path, form: str) -> Any:

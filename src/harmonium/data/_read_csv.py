@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import csv
-import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data.dataset import LONG, ColumnType
+from harmonium.data._arrays import Array
+from harmonium.data._cell_text import (
+    has_codes,
+    is_digits,
+    is_missing,
+    is_number,
+    is_text,
+    is_whole,
+    number_in,
+    numbers_in,
+    whole_numbers,
+)
+from harmonium.data._header import holds_names, question_numbers
+from harmonium.data.dataset import ColumnType, Texts
+from harmonium.data.sheet import LONG, refuse_long
 
-_MISSING = ("", "na", "n/a", "<na>", "nan", "null")
-_INFINITIES = ("inf", "infinity")
 _SEPARATED = {",": "commas", "\t": "tabs"}
 _REMEDIES = {
     ",": "name the file .csv",
@@ -24,16 +36,19 @@ _REMEDIES = {
     "|": "write them with commas: pandas.read_csv(path, sep='|').to_csv(other, index=False)",
 }
 
-
-Parts = tuple[Any, None, tuple[str, ...] | None, dict[str, ColumnType] | None]
+Parts = tuple[Any, None, tuple[str, ...] | None, dict[str, ColumnType] | None, Texts]
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Parts:
-    """Samples, no labels, names of columns, and the types of those that are numbers alone.
+    """Reads samples, no labels, names of columns, types of those that are numbers alone, and texts of cells.
 
-    The first line is a header where none of its cells is a number. Empty lines are passed over. Samples are
-    float64 where every cell is a number, else objects: numbers, text, and None in empty cells and those that
-    say NA. Of a column either all cells that are not missing are numbers, or none is.
+    ``holds_names`` says what the first line is. Empty lines are passed over. Samples are float64 where every
+    cell is a number, else objects: numbers, text, and None in empty cells and those that say NA. Of a column
+    either all cells that are not missing are numbers, or none is. A column of whole numbers of which one is
+    written with a zero in front, such as 00123, is text.
+
+    Raises:
+        ValueError: something else; whole numbers from 2^53 on, of which float64 does not keep every digit.
     """
     try:
         return _read(path, delimiter)
@@ -60,39 +75,46 @@ def _other_separator(path: Path, delimiter: str) -> str | None:
 
 
 def _read(path: Path, delimiter: str) -> Parts:
-    numbers, table, width, header = array("d"), False, 0, None
-    whole: list[int] = []  # columns in which every cell so far is a whole number, or missing
-    for line, cells in _lines(path, delimiter):
-        if not width:
-            width = len(cells)
-            if not any(map(_looks_like_a_number, cells)):
-                header = [cell.strip() for cell in cells]
-                whole = [*range(width)]
-                continue
-            if width > 2 and cells == [str(i) for i in range(width)]:
-                _checks.warn(
-                    f"{path}: the first line counts from 0 to {width - 1} and is read as data; if these "
-                    "are the names of columns, name them otherwise or leave the line out",
-                )
-        if len(cells) != width:
-            raise ValueError(f"line {line}: expected {width} columns, received {len(cells)}")
-        if not table:
-            try:
-                numbers.extend(_numbers(cells))
-            except ValueError:
-                table = True
-            if whole and not "".join(cells).isdecimal():
-                whole = [j for j in whole if cells[j].isdecimal() or _is_whole(cells[j])]
-    types: dict[str, ColumnType] = {}
-    if table:
-        samples = _table(path, delimiter, width, header is not None)
-        header = header or [f"column {j + 1}" for j in range(width)]
-    else:
-        samples = np.array(numbers, dtype=np.float64).reshape(-1, max(width, 1))
-        short = np.fmax.reduce(np.abs(samples), initial=0.0) < LONG if whole else ()
-        for j, name in enumerate(header or ()):
-            types[name] = ColumnType("int64" if j in whole and short[j] else "float64", None, False)
-    return samples, None, tuple(header or ()) or None, types or None
+    lines = _lines(path, delimiter)
+    _, first = next(lines, (0, []))
+    numbers = array("d")
+    header = any(map(is_text, first))
+    table = not header and not _added(first, numbers)
+    whole = [*range(len(first))]  # columns in which every cell so far is a whole number, or missing
+    for line, cells in lines:
+        if len(cells) != len(first):
+            raise ValueError(f"line {line}: expected {len(first)} columns, received {len(cells)}")
+        table = table or not _added(cells, numbers)
+        if header and not table and not "".join(cells).isdecimal():
+            whole = [j for j in whole if cells[j].isdecimal() or is_whole(cells[j])]
+    if table or (header and not holds_names(path, first, None)):
+        return _table(path, delimiter)
+    names = _names(first, header)
+    samples = np.array(numbers, dtype=np.float64).reshape(-1, max(len(first), 1))
+    if max(np.fmax.reduce(numbers, initial=0.0), -np.fmin.reduce(numbers, initial=0.0)) >= LONG:
+        for _, cells in [*_lines(path, delimiter)][header:]:
+            for name, cell in zip(names, cells, strict=True):
+                refuse_long(name, whole_numbers([cell]))
+    if not header and len(samples) > 1:
+        question_numbers(path, samples[0], samples[1:].T)
+    texts = partial(_texts, path, delimiter, header)
+    if not header:
+        return samples, None, None, None, texts
+    dtypes = ("int64" if j in whole else "float64" for j in range(len(names)))
+    types = {name: ColumnType(dtype, None, False) for name, dtype in zip(names, dtypes, strict=True)}
+    return samples, None, names, types, texts
+
+
+def _added(cells: list[str], numbers: array[float]) -> bool:
+    """Appends a line to the numbers before it, if it holds nothing else."""
+    try:
+        found = numbers_in(cells)
+    except ValueError:
+        return False
+    if has_codes(cells):
+        return False
+    numbers.extend(found)
+    return True
 
 
 def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -102,76 +124,59 @@ def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         yield from ((lines.line_num, cells) for cells in lines if cells)
 
 
-def _table(path: Path, delimiter: str, width: int, header: bool) -> Any:
-    """(rows, columns) objects.
+def _table(path: Path, delimiter: str) -> Parts:
+    """``read_csv`` of a file with text or missing cells, whose samples are objects.
 
     Raises:
         ValueError: a cell that is no number in a column where others are, or text in the only column.
     """
-    lines = list(_lines(path, delimiter))[header:]
-    columns = []
-    for j, column in enumerate(zip(*(cells for _, cells in lines), strict=True)):
-        given = [cell.strip().lower() not in _MISSING for cell in column]
-        number = [_is_number(cell) for cell in column]
-        strays = [
-            i for i, (is_given, ok) in enumerate(zip(given, number, strict=True)) if is_given and not ok
-        ]
-        if strays and (width == 1 or any(number)):
+    lines = list(_lines(path, delimiter))
+    first = lines[0][1]
+    below = [*zip(*(cells for _, cells in lines[1:]), strict=True)] or [()] * len(first)
+    header = holds_names(path, first, below)
+    names, lines = _names(first, header), lines[header:]
+    samples = np.empty((len(lines), len(first)), dtype=object)
+    numeric: list[Array] = []
+    codes: list[str] = []
+    for j, name in enumerate(names):
+        column = [cells[j] for _, cells in lines]
+        given = [cell for cell in column if not is_missing(cell)]
+        coded = has_codes(given)
+        if coded and all(map(is_digits, given)):
+            codes.append(name)
+        number = [is_number(cell) and not (coded and (name in codes or has_codes([cell]))) for cell in column]
+        strays = [i for i, cell in enumerate(column) if not (number[i] or is_missing(cell))]
+        if strays and (len(first) == 1 or any(number)):
             i = strays[0]
-            where = f"line {lines[i][0]}, column {j + 1}"
             raise ValueError(
-                f"{where}: expected a number, received {column[i]!r}; a missing cell is empty, cells are "
-                f"separated by {_SEPARATED[delimiter]}, and no column holds both numbers and text"
+                f"line {lines[i][0]}, column {j + 1}: expected a number, received {column[i]!r}; a missing "
+                f"cell is empty, cells are separated by {_SEPARATED[delimiter]}, and no column holds both "
+                "numbers and text, such as 00123"
             )
-        read = str.strip if strays else _number
-        columns.append([read(cell) if there else None for cell, there in zip(column, given, strict=True)])
-    samples = np.empty((len(lines), width), dtype=object)
-    for j, values in enumerate(columns):
+        read: Callable[[str], Any] = str.strip if strays else number_in
+        values = [None if is_missing(cell) else read(cell) for cell in column]
         samples[:, j] = values
-    return samples
+        if not strays:
+            refuse_long(name, [value for value in values if isinstance(value, int)])
+            numeric.append(np.array(values, dtype=np.float64))
+    if codes:
+        more = f" and {len(codes) - 1} more" if len(codes) > 1 else ""
+        _checks.warn(
+            f"{path}: column {codes[0]!r}{more} is read as text, as whole numbers with a zero in front, such "
+            "as 00123, are names; numbers are written without"
+        )
+    if not any(map(is_text, first)):
+        question_numbers(path, np.array([x[0] for x in numeric]), [x[1:] for x in numeric])
+    return samples, None, names, None, partial(_texts, path, delimiter, header)
 
 
-def _number(cell: str) -> int | float:
-    try:
-        return int(cell)
-    except ValueError:
-        return float(cell)
+def _names(first: Sequence[str], header: bool) -> tuple[str, ...]:
+    """The names of the columns, ``column 1`` and so on where the first line does not hold them."""
+    return tuple(cell.strip() if header else f"column {j + 1}" for j, cell in enumerate(first))
 
 
-def _numbers(cells: list[str]) -> list[float]:
-    """The cells of a line as numbers in plain decimal digits, NaN or infinity.
-
-    Python's ``float`` alone would also read ``1_0`` as 10 and digits of other scripts, and take a number
-    beyond the range of float64 for infinity.
-    """
-    text = "".join(cells)
-    if "_" in text or not text.isascii():
-        raise ValueError
-    numbers = [float(cell) for cell in cells]
-    if math.inf in numbers or -math.inf in numbers:
-        words = [cell.strip().lstrip("+-").lower() for cell in cells]
-        if any(math.isinf(x) and word not in _INFINITIES for x, word in zip(numbers, words, strict=True)):
-            raise ValueError
-    return numbers
-
-
-def _is_whole(cell: str) -> bool:
-    cell = cell.strip()
-    return cell.lstrip("+-").isdecimal() or cell.lower() in _MISSING
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        _numbers([cell])
-    except ValueError:
-        return False
-    return True
-
-
-def _looks_like_a_number(cell: str) -> bool:
-    """Whether a cell of the first line speaks for data, be it a number that is refused."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+def _texts(path: Path, delimiter: str, header: bool) -> dict[str, list[str]]:
+    """The cells of each column as they are written."""
+    (first, *rest) = (cells for _, cells in _lines(path, delimiter))
+    columns = map(list, zip(*(rest if header else [first, *rest]), strict=True))
+    return dict(zip(_names(first, header), columns, strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 
 from harmonium import _checks
 from harmonium.data._arrays import Array
-from harmonium.data.sheet import Cells
+from harmonium.data.sheet import LONG, Cells
 
 
 class Coding(ABC):
@@ -77,6 +77,8 @@ class Labels(Coding):
         object.__setattr__(self, "values", tuple(self.values))
         if not self.values:
             raise ValueError("values: expected at least one, received none")
+        for value in self.values:
+            _checks.instance(value, "values", str | float | int, "text, numbers and booleans")
 
     @property
     def expected(self) -> str:
@@ -166,7 +168,7 @@ class OneOf(Labels):
 @final
 @dataclass(frozen=True)
 class Counts(Coding):
-    """Whole numbers from 0 as they are; means are rounded.
+    """Whole numbers from 0 as they are.
 
     Args:
         largest: at least 1.
@@ -175,7 +177,8 @@ class Counts(Coding):
     largest: int
 
     def __post_init__(self) -> None:
-        _checks.positive_int(self.largest, "largest")
+        if _checks.positive_int(self.largest, "largest") >= LONG:
+            raise ValueError(f"largest: expected a whole number below 2^53, received {self.largest}")
 
     @classmethod
     def fit(cls, cells: Cells, *, largest: int | None = None) -> Self:
@@ -201,7 +204,7 @@ class Counts(Coding):
         return np.where((x >= 0) & (x <= self.largest) & (np.round(x) == x), x, np.nan)[:, None]
 
     def decode(self, states: Array) -> Array:
-        return np.round(states[:, 0])
+        return states[:, 0]
 
 
 @final

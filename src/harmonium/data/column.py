@@ -15,6 +15,7 @@ from harmonium.data._arrays import Array
 from harmonium.data.codings import (
     CODINGS,
     Coding,
+    Counts,
     Labels,
     coding_from_dict,
     few,
@@ -53,6 +54,8 @@ class Column:
     ordered: bool = False
 
     def __post_init__(self) -> None:
+        _checks.instance(self.name, "name", str | int, "text or an int")
+        _checks.instance(self.dtype, "dtype", str, "text")
         _checks.one_of(self.kind, "kind", COLUMN_KINDS)
         _checks.instance(self.coding, "coding", Coding, "a Coding")
 
@@ -89,7 +92,7 @@ class Column:
             if weights is not None and "weights" in signature(make).parameters:
                 options["weights"] = weights
             coding = make(cells, **options)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
         name = cells.name if isinstance(cells.name, str) else _number(cells.name)
@@ -126,8 +129,10 @@ class Column:
         return states
 
     def decode(self, states: Array) -> Array:
-        """Cells (rows,) from states or means; whole numbers rounded to the nearest that their type has."""
+        """Returns cells (rows,) from states or means; counts, and numbers of whole types, rounded."""
         cells = self.coding.decode(states)
+        if isinstance(self.coding, Counts):
+            cells = np.round(cells)
         name = self.dtype.lower().partition("[")[0]
         if cells.dtype.kind != "f" or name not in _WHOLE:
             return cells

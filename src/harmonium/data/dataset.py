@@ -5,24 +5,26 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from harmonium.data._arrays import Array, is_sparse, refuse_where
-from harmonium.data.sheet import TEXT, Cells, Sheet, differ_in_kind, sheet_of
+from harmonium.data._cell_text import is_missing
+from harmonium.data.sheet import LONG, TEXT, Cells, Sheet, differ_in_kind, sheet_of
 
 LABELS = ("label", "labels")
 """Names of columns that are labels."""
 
-LONG = 2**53
-"""Below it every whole number is a float64 of its own."""
-
 _PIXELS = 16  # columns that may be a picture
 _LOOKED_AT = 64  # rows that tell that most data have more than two values
 _PAIRS = ({0.0, 1.0}, {-1.0, 1.0})
+
+
+Texts = Callable[[], dict[str, list[str]]]
+"""Reads the cells of a text file as they are written, by column, ``column 1`` and so on without names."""
 
 
 class ColumnType(NamedTuple):
@@ -46,6 +48,7 @@ class DataSet:
         name: the file's name, or the built-in name.
         names: of the columns, or None.
         types: of the columns by name, of a file that says them; None: what the cells look like.
+        texts: reads the cells of a text file as they are written; None for other files.
     """
 
     samples: Any
@@ -54,6 +57,7 @@ class DataSet:
     name: str
     names: tuple[str, ...] | None = None
     types: Mapping[str, ColumnType] | None = None
+    texts: Texts | None = None
 
     @classmethod
     def of(
@@ -63,6 +67,7 @@ class DataSet:
         name: str,
         names: tuple[str, ...] | None = None,
         types: Mapping[str, ColumnType] | None = None,
+        texts: Texts | None = None,
     ) -> DataSet:
         """Flatten samples of any shape (rows, ...) to (rows, columns) and check them against the labels.
 
@@ -96,7 +101,7 @@ class DataSet:
                 raise ValueError(f"labels: expected numbers, booleans or text, received {labels.dtype}")
             if labels.dtype.kind == "f":
                 refuse_where(~np.isfinite(labels), labels, "finite numbers", "labels")
-        return cls(samples, labels, image_shape, name, names, types)
+        return cls(samples, labels, image_shape, name, names, types, texts)
 
     @property
     def mixed(self) -> bool:
@@ -139,7 +144,8 @@ class DataSet:
             raise ValueError(f"name: expected a column among {self.names}, received {name!r}")
         column = self.names.index(name)
         rest = self.names[:column] + self.names[column + 1 :]
-        return DataSet.of(np.delete(self.samples, column, axis=1), self.labels, self.name, rest, self.types)
+        samples = np.delete(self.samples, column, axis=1)
+        return DataSet.of(samples, self.labels, self.name, rest, self.types, self.texts)
 
     def with_missing(self, name: str) -> DataSet:
         """The same with one more column, of which every cell is missing."""
@@ -147,6 +153,25 @@ class DataSet:
         types = None if self.types is None else {**self.types, name: ColumnType("Float64", None, False)}
         samples = np.hstack([self.samples.astype(object), blank])
         return replace(self, samples=samples, names=(*(self.names or ()), name), types=types)
+
+    def with_text(self, columns: Collection[str]) -> DataSet:
+        """Returns the data with some columns as the text of their cells, where a text file has numbers there.
+
+        Args:
+            columns: names, of which those that are not there are passed over.
+        """
+        names = self.names or tuple(f"column {j + 1}" for j in range(self.samples.shape[1]))
+        numbers = [j for j, name in enumerate(names) if name in columns and self._holds_numbers(j)]
+        if self.texts is None or not numbers:
+            return self
+        texts, samples = self.texts(), self.samples.astype(object)
+        for j in numbers:
+            samples[:, j] = [None if is_missing(cell) else cell.strip() for cell in texts[names[j]]]
+        return replace(self, samples=samples, names=names, types=None)
+
+    def _holds_numbers(self, column: int) -> bool:
+        values = self.samples[:, column]
+        return values.dtype.kind == "f" or any(isinstance(value, (int, float)) for value in values)
 
     def labels_apart(self) -> DataSet:
         """A column named ``label`` or ``labels`` as the labels, where there is one.
@@ -162,7 +187,7 @@ class DataSet:
             return self
         labels = _labels(self.samples[:, self.names.index(found[0])])
         rest = self.without(found[0])
-        return DataSet.of(rest.samples, labels, self.name, rest.names, self.types)
+        return replace(rest, labels=labels)
 
     def _typed(self, cells: Cells, values: Array) -> Cells:
         if self.types is not None:

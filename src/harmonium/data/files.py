@@ -40,7 +40,9 @@ def read(source: str | os.PathLike[str], *, labels_apart: bool = True) -> DataSe
     - ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the only array; labels under
       ``labels`` or ``y``. Or a matrix written by ``scipy.sparse.save_npz``.
     - ``.csv``, ``.tsv``: decimal numbers, text and empty cells, with an optional header line; a column
-      headed ``label`` or ``labels`` becomes labels.
+      headed ``label`` or ``labels`` becomes labels. A first line with text is a header where the text stands
+      above numbers, or where none of its cells stands in its column again; a doubt is a warning. A column
+      with a whole number such as 00123 is text.
     - ``.parquet``, ``.feather``: as of a ``.csv``, with the columns' types and categories (needs polars, or
       pandas with pyarrow).
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has

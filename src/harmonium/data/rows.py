@@ -59,6 +59,7 @@ class Rows:
         self.in_memory = in_memory
         self.dtype = dtype
         self.missing = missing
+        self._weights: Tensor | None = None
 
     @classmethod
     def of(
@@ -183,6 +184,12 @@ class Rows:
             raise ValueError(f"size: expected at least 1, received {size}")
         return self._chunks(size, self.dtype)
 
+    def weighted(self, weights: Tensor | None) -> Rows:
+        """Returns these rows with moments by weights, (rows,), at least 0; None: all count alike."""
+        rows = Rows.of(self, self.dtype, self._name, missing=self.missing)
+        rows._weights = weights
+        return rows
+
     def mean_variance(self, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and variance (about it, with the same weights) of each column, both (width,) float64.
 
@@ -190,7 +197,7 @@ class Rows:
         exactly zero; a column that was never observed has NaN for both.
 
         Args:
-            weights: of the rows, (len(self),), at least 0; None: all count alike.
+            weights: of the rows, (len(self),), at least 0; None: those of ``weighted``, or all alike.
 
         Raises:
             ValueError: a row that holds infinity, or NaN unless ``missing``.
@@ -200,7 +207,7 @@ class Rows:
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
-        return self._moments_of(None)
+        return self._moments_of(self._weights)
 
     def _moments_of(self, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         """Chunks merged as by Chan, Golub and LeVeque (1983), equations 2.1, with weights for counts."""

@@ -11,9 +11,13 @@ import numpy as np
 from torch import Tensor
 
 from harmonium.data._arrays import Array
+from harmonium.data._cell_text import has_codes, is_number, whole_numbers
 
 NUMPY = "numpy"
 TEXT = "text"
+
+LONG = 2**53
+"""Below it every whole number is a float64 of its own."""
 
 
 def of_whole_numbers(dtype: str) -> bool:
@@ -32,6 +36,7 @@ class Cells:
         dtype: what the column's own library calls its type.
         categories: all that it may hold, in their order, where its type says so.
         ordered: whether their order means something.
+        texts: (rows,), the cells as they were written, where numbers were read from an array of text.
     """
 
     name: Hashable
@@ -39,6 +44,7 @@ class Cells:
     dtype: str
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
+    texts: Array | None = None
 
     @property
     def numeric(self) -> bool:
@@ -97,7 +103,10 @@ class Sheet:
 
     def take(self, index: Any) -> Sheet:
         """Some of the rows."""
-        columns = tuple(replace(column, values=column.values[index]) for column in self.columns)
+        columns = tuple(
+            replace(c, values=c.values[index], texts=None if c.texts is None else c.texts[index])
+            for c in self.columns
+        )
         return replace(self, columns=columns, index=None if self.index is None else self.index[index])
 
     def numbers(self) -> Array:
@@ -145,7 +154,8 @@ def _is_frame(X: object) -> bool:
 def sheet_of(X: Any, names: Sequence[Hashable] | None = None) -> Sheet:
     """The cells of a data frame (pandas, polars and whatever narwhals knows) or of an array (rows, columns).
 
-    None, NaN, pandas.NA, NaT and empty text are missing. Of an array of text, columns of numbers are numbers.
+    None, NaN, pandas.NA, NaT and empty text are missing. Of an array of text, columns of numbers are numbers,
+    which remember how they were written.
 
     Args:
         X: the table.
@@ -214,7 +224,7 @@ def _from_frame(X: Any) -> Sheet:
         if dtype.is_numeric():
             if dtype.is_integer() and series.null_count():  # missing cells make floats of the others
                 known = series.drop_nulls()
-                _refuse_long(name, [known.min(), known.max()] if len(known) else [])
+                refuse_long(name, [known.min(), known.max()] if len(known) else [])
             columns.append(_number(name, series.to_numpy(), own))
             continue
         if dtype.is_temporal() or dtype.is_nested():
@@ -245,7 +255,8 @@ def cells_of(
         name: of the column.
         values: numbers, text, booleans, and what stands for a missing cell.
         dtype: see ``Cells``.
-        parse: whether a column of text that are numbers is a column of numbers.
+        parse: whether a column of text that are numbers is a column of numbers; not so if one is written with
+            a zero in front, such as 00123.
         objects: whether numbers are labels.
 
     Raises:
@@ -253,33 +264,33 @@ def cells_of(
     """
     plain = [_plain(value, name) for value in values]
     seen = [value for value in plain if value is not None]
-    if parse and seen:
-        try:
-            return _number(name, np.array([np.nan if v is None else float(v) for v in plain]), dtype)
-        except ValueError:
-            pass
+    if parse and seen and not has_codes(seen) and all(map(is_number, seen)):
+        refuse_long(name, whole_numbers(seen))
+        found = _number(name, np.array([np.nan if v is None else float(v) for v in plain]), dtype)
+        return replace(found, texts=np.array(values, dtype=object))
     if not objects and seen and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in seen):
-        _refuse_long(name, [v for v in seen if isinstance(v, int)])
+        refuse_long(name, [v for v in seen if isinstance(v, int)])
         return _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
     array = np.empty(len(plain), dtype=object)
     array[:] = plain
     return Cells(name, array, dtype)
 
 
-def _refuse_long(name: Hashable, values: Sequence[Any]) -> None:
+def refuse_long(name: Hashable, values: Sequence[Any]) -> None:
     """Refuses whole numbers of which float64 does not keep every digit."""
     for value in values:
-        if abs(int(value)) >= 2**53:
+        if abs(int(value)) >= LONG:
             raise ValueError(
                 f"X: expected whole numbers below 2^53 in column {name!r}, received {int(value)}; drop the "
-                "column if it names rows, or make text of it with .astype(str)"
+                "column if it names rows, or make text of it: .astype(str) in a frame, a letter in front of "
+                "each in a text file"
             )
 
 
 def _number(name: Hashable, values: Any, dtype: str) -> Cells:
     values = np.asarray(values)
     if values.dtype.kind in "iu" and len(values):
-        _refuse_long(name, [values.min(), values.max()])
+        refuse_long(name, [values.min(), values.max()])
     values = values.astype(np.float64)
     if np.isinf(values).any():
         raise ValueError(

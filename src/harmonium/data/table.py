@@ -254,7 +254,7 @@ class Table(Encoder):
             lost = np.isnan(column.encode(cells, "missing")).any(1) & ~cells.missing
             values = cells.values.copy()
             values[lost] = np.nan if cells.numeric else None
-            full = Cells(cells.name, values, cells.dtype, column.categories, column.ordered)
+            full = Cells(cells.name, values, cells.dtype, column.categories, column.ordered, cells.texts)
             if cells.numeric and new.dtype.kind != "f" and cells.missing.all():  # NaN in place of labels
                 full = replace(full, values=np.full(len(new), None), dtype=column.dtype)
             filled[cells.name] = full.filled(new)

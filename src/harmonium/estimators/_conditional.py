@@ -13,6 +13,7 @@ from torch import Tensor
 
 from harmonium import _checks, tasks
 from harmonium.data import Table
+from harmonium.data.codings import Labels
 from harmonium.data.sheet import Sheet, is_sheet, sheet_of
 from harmonium.estimators._generative import Generative
 from harmonium.estimators._intake import Array, filled, taken, validated
@@ -22,6 +23,7 @@ from harmonium.tasks.impute import by_column, unobserved
 
 _METHODS = ("auto", "exact", "gibbs")
 _ROWS = 1024
+_CHAINS = 10
 
 
 class Conditional(Generative):
@@ -40,16 +42,18 @@ class Conditional(Generative):
     def predict_column(
         self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
     ) -> Array:
-        """What a column says given the rest of each row: of labels the most probable value, of numbers the
-        mean.
+        """Returns the most probable label of a column given the rest of each row, or the mean of a number.
+
+        Numbers are counts and reals, labels all else: two values, categories. Means are not rounded.
 
         Args:
             X: (rows, columns) as in ``fit``; the column's own cells are not read and may be missing, and a
                 frame need not have the column.
             column: its name, or its number.
             method: "exact", for discrete columns: p(value | rest) by enumeration of the column's values, and
-                of what else the row lacks. "gibbs": means over chains given the rest. "auto": "exact" for a
-                discrete column where a row lacks nothing else and no hidden layers are joined, else "gibbs".
+                of what else the row lacks. "gibbs": by ten chains given the rest, which differ from that by
+                their error. "auto": "exact" for a discrete column where a row lacks nothing else and no
+                hidden layers are joined, else "gibbs".
             sweeps: of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
@@ -57,45 +61,53 @@ class Conditional(Generative):
             (rows,), in the units of the data.
 
         Raises:
-            ValueError: no such column, other columns than in ``fit``, or "exact" for a real column or more
-                than 2^26 states.
+            ValueError: no such column, other columns than in ``fit``, "exact" for a real column or more
+                than 2^26 states, or an encoder that makes several units of a column.
         """
         check_is_fitted(self)
         _checks.one_of(method, "method", _METHODS)
         self._require_density("predict_column")
         j = self._column_number(column, "column")
+        if self._ends[-1] != self.n_features_in_:
+            raise ValueError(
+                f"column: expected a machine with a unit for each column, received {column!r} for one with "
+                "several, such as bit-planes; impute(X) and sample(given=...) take it"
+            )
         machine, v = self.machine_, self._visible(self._around(X, column))
-        unit = torch.arange(unobserved(machine, v).shape[1], device=v.device) == j
-        hole = by_column(machine, unit.unsqueeze(0), 1).to(v.device)
-        discrete = next(d for d, units in zip(self._discrete, self._ends, strict=True) if j < units)
-        if method == "exact" and not discrete:
+        place = next(place for place, end in enumerate(self._ends) if j < end)
+        layer, l = self._data_layers[place], machine.visible[place]
+        if method == "exact" and not layer.discrete:
             raise ValueError(
                 f'method: expected "gibbs" or "auto" for column {column!r} of real numbers, whose mean is '
                 'drawn by chains; received "exact"'
             )
-        whole = (~v.isnan() | hole).all(1) & machine.graph.independent
-        by_sum = torch.full_like(whole, discrete) & (whole | (method == "exact")) & (method != "gibbs")
-        best = v.clone()
-        if bool(by_sum.any()):
-            best[by_sum] = self._most_probable(v[by_sum], hole[0], j)
-        if not bool(by_sum.all()):
-            rest = v[~by_sum]
-            done = tasks.impute(
-                machine,
-                rest.to(machine.dtype),
-                unobserved(machine, rest) | unit,
-                sweeps=sweeps,
-                seed=self._generator(random_state, "impute"),
-            )
-            best[~by_sum] = (done.best if discrete else done.mean).to(best)
-        if isinstance(self.encoder_, Table):
-            known = self.encoder_.columns[j]
-            end = int(np.cumsum([each.coding.width for each in self.encoder_.columns])[j])
-            states = best[:, end - known.coding.width : end].cpu().numpy()
-            told: Array = known.decode(states) if discrete else known.coding.decode(states)  # not rounded
+        unit = torch.arange(unobserved(machine, v).shape[1], device=v.device) == j
+        hole = by_column(machine, unit.unsqueeze(0), 1)[0].to(v.device)
+        known = self.encoder_.columns[j] if isinstance(self.encoder_, Table) else None
+        number = not (layer.two_values or layer.width > layer.n_units)
+        if known is not None:
+            number = not isinstance(known.coding, Labels)
+        chains: dict[str, Any] = {"sweeps": sweeps, "seed": self._generator(random_state, "impute")}
+        if layer.discrete:
+            exact = (~v.isnan() | hole).all(1) & machine.graph.independent
+            exact = exact & (method != "gibbs") | (method == "exact")
+            asked = {"layer": l, "unit": j - (self._ends[place] - layer.n_units)}
+            p = v.new_empty(len(v), len(layer.values()))
+            for rows, how in ((exact, "exact"), (~exact, "gibbs")):
+                if bool(rows.any()):
+                    p[rows] = tasks.predict(machine, v[rows], method=how, **asked, **chains)[:, 0].to(v)
+            values = layer.values().to(v)
+            states = p @ values if number else values[p.argmax(1)]
+        else:
+            missing = unobserved(machine, v) | unit
+            done = tasks.impute(machine, v.to(machine.dtype), missing, draws=_CHAINS, **chains)
+            states = done.mean[:, hole].to(v)
+        if known is not None:
+            coded = states.cpu().numpy()
+            told: Array = known.coding.decode(coded) if number else known.decode(coded)
             return told
-        rows: Array = self._rows(best)
-        return rows[:, j]
+        rows = self._rows(v.masked_scatter(hole.expand_as(v), states))
+        return rows[:, j]  # type: ignore[no-any-return]
 
     def _around(self, X: Any, column: Any) -> Any:
         """Validated rows, of which a frame may lack the column."""
@@ -105,27 +117,11 @@ class Conditional(Generative):
                 return self.encoder_.given(_by_name(sheet))
         return validated(self, X, reset=False, sparse=False)
 
-    def _most_probable(self, v: Tensor, hole: Tensor, j: int) -> Tensor:
-        """Rows with the column j, whose states are in ``hole``, at its most probable value."""
-        hamiltonian = self._double().hamiltonian()
-        (layer,) = [layer for layer, units in zip(self._data_layers, self._ends, strict=True) if units > j][
-            :1
-        ]
-        values, weights = layer.values().to(v), []
-        for value in values:
-            v = v.masked_scatter(hole, value.repeat(len(v)))
-            weights.append(_summed_weights(hamiltonian, v))
-        return v.masked_scatter(hole, values[torch.stack(weights, 1).argmax(1)])
-
     @property
     def _ends(self) -> list[int]:
         """Units up to the end of each of the data's layers."""
         ends: list[int] = np.cumsum([layer.n_units for layer in self._data_layers]).tolist()
         return ends
-
-    @property
-    def _discrete(self) -> list[bool]:
-        return [layer.discrete for layer in self._data_layers]
 
     # Given cells
     # ----------------------------------------------------------------------------

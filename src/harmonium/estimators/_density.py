@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -71,12 +72,19 @@ class DensityEstimator(BoltzmannEstimator):
 
         Raises:
             ValueError: a parameter out of range, a row or a column of missing cells only, or values that the
-                visible units do not take.
-            TrainingDiverged: something is no longer finite; a smaller learning rate may help.
-            KeyboardInterrupt: after Ctrl-C; the estimator keeps what it has learnt.
+                visible units do not take. After this and any other error the estimator is as it was before
+                the call: after a first ``fit`` not fitted.
+            TrainingDiverged: something is no longer finite, or the machine has run away from its data; the
+                message says what to change.
+            KeyboardInterrupt: after Ctrl-C. The estimator keeps what it has learnt where training of all
+                layers had begun (``RBMOutlier`` without ``offset_``), and else is as it was. A second Ctrl-C
+                acts at once: the estimator is as it was.
             SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
         """
-        return self._learn(X, sample_weight, again=self.warm_start and hasattr(self, "machine_"), whole=True)
+        with self._learner() as learner:
+            again = self.warm_start and hasattr(self, "machine_")
+            learner._learn(X, sample_weight, again=again, whole=True)
+        return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Goes once over more rows, with the chains and the optimiser's state of the last call.
@@ -92,9 +100,11 @@ class DensityEstimator(BoltzmannEstimator):
         Raises:
             As ``fit``.
         """
-        return self._learn(X, sample_weight, again=hasattr(self, "machine_"), whole=False)
+        with self._learner() as learner:
+            learner._learn(X, sample_weight, again=hasattr(self, "machine_"), whole=False)
+        return self
 
-    def _learn(self, X: Any, sample_weight: Any, *, again: bool, whole: bool) -> Self:
+    def _learn(self, X: Any, sample_weight: Any, *, again: bool, whole: bool) -> None:
         self._validate_params()
         rule = self._learning_rule()
         rows = self._looked_at(X, again)
@@ -103,12 +113,13 @@ class DensityEstimator(BoltzmannEstimator):
             self._refuse_other_sizes()
         index, weights = counted(weights)
         rows = taken(rows, index)
-        if not again:
+        if again:
+            self.machine_ = deepcopy(self.machine_)  # which training changes in place
+        else:
             self._begin(rows, weights, torch.float32)
         assert self.learning_rate is not None
         self._train(self._training_rows(rows), weights, rule, self.learning_rate, whole=whole)
         self._calibrate(rows, weights)
-        return self
 
     # Likelihood
     # ----------------------------------------------------------------------------

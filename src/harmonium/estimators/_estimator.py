@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
-from typing import Any, ClassVar
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from harmonium.data._arrays import is_sparse
 from harmonium.estimators._conditional import Conditional
 from harmonium.estimators._convergence import Rise
 from harmonium.estimators._intake import (
+    Array,
     refuse_blank,
     states_of,
     taken,
@@ -41,6 +43,7 @@ from harmonium.training.seeds import stream_seed
 
 _STD = 0.03  # of the first couplings
 _SCORED = 256  # training rows whose score tells whether a machine still learns
+_ROWS_KEPT = 1000
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 
 
@@ -81,6 +84,28 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
     # Learning
     # ----------------------------------------------------------------------------
 
+    @contextmanager
+    def _learner(self) -> Iterator[Self]:
+        """Yields a copy that learns in place of this estimator, which becomes it once all is done.
+
+        What raises in the block leaves this estimator as it was: a refused argument, divergence, a signal
+        before training began or a second one in it. A Ctrl-C or SIGTERM after training ended, whole or cut
+        short, lets it become what the copy has learnt by then.
+        """
+        learner, random, before = copy(self), self.random_state, getattr(self, "_progress", None)
+        state = random.get_state() if isinstance(random, np.random.RandomState) else None
+        try:
+            yield learner
+        except BaseException as error:
+            progress = getattr(learner, "_progress", None)
+            if isinstance(error, Exception) or progress is None or progress is before:
+                if state is not None:
+                    random.set_state(state)
+                raise
+            self.__dict__ = learner.__dict__
+            raise
+        self.__dict__ = learner.__dict__
+
     def _looked_at(self, X: Any, again: bool) -> Any:
         """Rows to learn from, looked at; ``again``: by a machine that is there already."""
         if self.binarise is not None and self.visible not in ("auto", "bernoulli"):
@@ -118,6 +143,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         self.n_updates_ = 0
         self._progress: Progress | None = None
         self._log_partition: tuple[Any, LogPartition] | None = None
+        self._rows_kept = None
         self._pretrain(states, weights)
 
     def _learning_rule(self) -> Rule:
@@ -163,6 +189,8 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
             whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
         """
         self._log_partition = None  # of the machine as it was
+        for name in self._CALIBRATED:
+            self.__dict__.pop(name, None)
         self._generative = rule.generative
         earlier = self._progress
         build = optimizer_factory(self.optimizer, learning_rate, earlier)
@@ -207,12 +235,33 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         )
         if run.averaged_machine is not None:
             self.machine_ = run.averaged_machine
-        self._progress = Progress(rule.name, run.rule_state, built[0])
-        self.history_ += [{**record, "step": record["step"] + self.n_updates_} for record in run.history]
+        rows = self._as_tensor(taken(states, self._rows_to_keep(count, weights)))
+        if not whole and self._rows_kept is not None:  # as many of this batch stay as of those before
+            rows = torch.cat([self._rows_kept, rows])
+            rows = rows[self._rows_to_keep(len(rows), None)]
+        self._rows_kept = rows
+        records = [{**record, "step": record["step"] + self.n_updates_} for record in run.history]
+        self.history_ = [*self.history_, *records]
         self.n_updates_ += run.updates
+        self._progress = Progress(rule.name, run.rule_state, built[0])  # last: see _learner
         run.whole()
         if rise is not None and run.status == "completed":
             rise.warn(type(self).__name__, run.updates)
+
+    def _rows_to_keep(self, count: int, weights: Tensor | None) -> Array:
+        """Draws the indices of up to 1,000 of so many rows, by their weights where there are any."""
+        generator = as_generator(self._stream("rows kept", self.n_updates_))
+        index = _random.permutation(count, generator)[:_ROWS_KEPT]
+        if weights is not None:
+            ends = weights.cumsum(0)
+            places = _random.uniform((len(index),), generator, torch.float64) * ends[-1]
+            index = torch.searchsorted(ends, places).clamp(max=count - 1)
+        kept: Array = index.sort().values.numpy()
+        return kept
+
+    def _keep_rows(self, X: Any) -> None:
+        some = taken(X, self._rows_to_keep(X.shape[0], None))
+        self._rows_kept = self._visible(some).to(self.machine_.dtype)
 
     def _held_out(self, states: Any, weights: Tensor | None, scored: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """The rows to train on, and what ``train`` is told of the others."""
@@ -249,7 +298,9 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         """ln Z of ``machine_``, with its standard error: zero where the value is exact.
 
         Found at the first use after a fit, and again when the parameters ``log_partition``, ``ais_chains`` or
-        ``ais_temperatures`` change.
+        ``ais_temperatures`` change. Annealing is checked on up to 1,000 rows that ``fit`` has learnt, whose
+        missing cells the machine draws; the result says where there are none, as after ``from_machine``
+        without X.
         """
         check_is_fitted(self)
         settings = (self.log_partition, self.ais_chains, self.ais_temperatures)
@@ -261,6 +312,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
                 chains=self.ais_chains,
                 temperatures=self.ais_temperatures,
                 seed=self._stream("log_partition", self.n_updates_),
+                rows=self._rows_kept,
             )
             self._log_partition = (settings, value)
         return self._log_partition[1]

@@ -14,8 +14,9 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import DataSet, Encoder, Rows, Standardise, Table
+from harmonium.data import DataSet, Encoder, Rows, Table
 from harmonium.data._arrays import is_sparse
+from harmonium.data.missing import refuse_blank as refuse_blank
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
 from harmonium.data.transforms import full_intensity
 from harmonium.estimators._options import BINARISE
@@ -142,9 +143,7 @@ def units_for(
             "missing (NaN); drop it"
         )
     assert isinstance(visible, str)
-    layer, encoder = visible_for(rows, visible)
-    if weights is not None and isinstance(encoder, Standardise):
-        encoder = Standardise.fit(rows, weights=weights)
+    layer, encoder = visible_for(rows.weighted(weights), visible)
     return [layer], encoder
 
 
@@ -168,21 +167,6 @@ def states_of(X: Any, encoder: Encoder, layers: Sequence[Layer], device: torch.d
             layer.observed(x, name)
         start += len(v)
         yield v
-
-
-def refuse_blank(v: Tensor) -> Tensor:
-    """The states as they are, each row with something observed.
-
-    Raises:
-        ValueError: a row of missing cells only.
-    """
-    blank = v.isnan().all(1)
-    if bool(blank.any()):
-        raise ValueError(
-            f"X: expected at least one value in every row, all of row {int(blank.int().argmax())} is missing "
-            "(NaN); drop such rows"
-        )
-    return v
 
 
 def encoded(X: Any, encoder: Encoder, layers: Sequence[Layer]) -> Iterator[Tensor]:

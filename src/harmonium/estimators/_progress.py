@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import torch
@@ -26,14 +27,14 @@ class Progress(NamedTuple):
     optimizer: torch.optim.Optimizer
 
     def chains_of(self, rule: Rule) -> Any:
-        """The chains for a rule to go on with, where they are its own; else None."""
-        return self.chains if rule.name == self.rule else None
+        """Returns a copy of the chains for a rule to go on with, where they are its own; else None."""
+        return deepcopy(self.chains) if rule.name == self.rule else None
 
 
 def optimizer_factory(
     optimizer: str | OptimizerFactory, learning_rate: float, earlier: Progress | None
 ) -> Callable[[list[Parameter]], torch.optim.Optimizer]:
-    """A factory of optimisers with these settings and the memory of the earlier one of the same kind."""
+    """Returns a factory of optimisers with a copy of the memory of the earlier one of the same kind."""
 
     def build(parameters: list[Parameter]) -> torch.optim.Optimizer:
         if isinstance(optimizer, str):
@@ -41,7 +42,8 @@ def optimizer_factory(
         else:
             built = optimizer(parameters)
         if earlier is not None and isinstance(built, type(earlier.optimizer)):
-            built.load_state_dict({**built.state_dict(), "state": earlier.optimizer.state_dict()["state"]})
+            memory = deepcopy(earlier.optimizer.state_dict()["state"])  # else the tensors would be shared
+            built.load_state_dict({**built.state_dict(), "state": memory})
         return built
 
     return build

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium.data import Encoder, Identity, Table, encoder_from_dict
@@ -19,6 +20,7 @@ from harmonium.estimators._intake import validated
 from harmonium.estimators._progress import Progress
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
+from harmonium.machine.storage import checksum
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -27,8 +29,10 @@ class Stored(ABC):
     """What makes an estimator of a machine, and of a machine's file. Abstract."""
 
     random_state: Any
-    _KEPT: ClassVar[tuple[str, ...]] = ("n_updates_",)
-    """Fitted values, beside the machine and its encoder, that a file keeps."""
+    _CALIBRATED: ClassVar[tuple[str, ...]] = ()
+    """Fitted values that ``_calibrate`` finds for the machine as it is."""
+    _rows_kept: Tensor | None = None
+    """Some rows that the machine has learnt, as visible states; None: there are none."""
 
     @classmethod
     @abstractmethod
@@ -38,6 +42,10 @@ class Stored(ABC):
     @abstractmethod
     def _calibrate(self, X: Any, weights: Any) -> None:
         """What an estimator finds on validated rows once the machine is trained."""
+
+    @abstractmethod
+    def _keep_rows(self, X: Any) -> None:
+        """Keeps some validated rows as those that the machine has learnt."""
 
     @abstractmethod
     def _adopt(self, machine: BoltzmannMachine) -> None:
@@ -51,7 +59,9 @@ class Stored(ABC):
 
         Args:
             machine: trained; the estimator works on it, not on a copy.
-            X: rows, only for ``RBMOutlier``, whose ``offset_`` is found on them.
+            X: rows that the machine has learnt: annealing is checked on up to 1,000 of them, and the
+                ``offset_`` of ``RBMOutlier`` is found on them. None: none, so that nothing vouches for an
+                annealed ln Z.
             encoder: between data and states; None: the one in the machine's metadata, which makes frames of
                 a table that the command line read from a file, or none at all, so that rows are states.
             **parameters: of the estimator, other than those that the machine shows.
@@ -74,13 +84,15 @@ class Stored(ABC):
         estimator = cls(**{**shown, **parameters})
         estimator._validate_params()  # type: ignore[attr-defined]
         estimator.machine_, estimator.encoder_ = machine, encoder  # type: ignore[attr-defined]
-        machine.metadata["encoder"] = encoder.to_dict()
         estimator._generative = True
         estimator._data_width = machine.visible_width
         estimator._adopt(machine)
         estimator._remember(encoder)
         if X is not None:
-            estimator._calibrate(validated(estimator, X, reset=False), None)
+            rows = validated(estimator, X, reset=False)
+            estimator._keep_rows(rows)
+            estimator._calibrate(rows, None)
+        machine.metadata["encoder"] = encoder.to_dict()
         return estimator
 
     def _remember(self, encoder: Encoder) -> None:
@@ -96,6 +108,11 @@ class Stored(ABC):
         self._progress: Progress | None = None
         self._log_partition: tuple[Any, LogPartition] | None = None
 
+    @classmethod
+    def _kept(cls) -> tuple[str, ...]:
+        """Names of fitted numbers that a file keeps."""
+        return ("n_updates_", *cls._CALIBRATED)
+
     def _names_of_data(self) -> list[Any]:
         """What the command line calls the columns of numbers that it trained on, beside the label."""
         metadata: dict[str, Any] = self.machine_.metadata  # type: ignore[attr-defined]
@@ -110,9 +127,10 @@ class Stored(ABC):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the machine, with its encoder and the parameters, to a file of ``BoltzmannMachine.save``.
 
-        ``harmonium.load`` reads the machine alone, and the command line takes the file for a run. Not kept
-        are the chains and the optimiser (pickle keeps them), and parameters that are objects of Python: a
-        ``Rule``, a callable, a ``RandomState``.
+        ``harmonium.load`` reads the machine alone, and the command line takes the file for a run. ln Z is
+        kept where it has been found. Not kept are the rows that it is checked on, the chains and the
+        optimiser (pickle keeps them), and parameters that are objects of Python: a ``Rule``, a callable, a
+        ``RandomState``.
 
         Args:
             path: of the file.
@@ -124,13 +142,21 @@ class Stored(ABC):
         check_is_fitted(self)
         given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         parameters = {name: x.item() if isinstance(x, np.generic) else x for name, x in given.items()}
-        kept = {name: getattr(self, name) for name in self._KEPT if hasattr(self, name)}
+        kept = {name: vars(self)[name] for name in self._kept() if name in vars(self)}
         machine: BoltzmannMachine = self.machine_  # type: ignore[attr-defined]
-        machine.metadata["estimator"] = {
+        about = {
             "name": type(self).__name__,
             "parameters": {name: x for name, x in parameters.items() if _is_plain(x)},
             "fitted": {"_generative": self._generative, **kept},
         }
+        if self._log_partition is not None:
+            settings, found = self._log_partition
+            about["log_partition"] = {
+                "settings": [x.item() if isinstance(x, np.generic) else x for x in settings],
+                "found": found._asdict(),
+                "machine": _digest(machine),
+            }
+        machine.metadata["estimator"] = about
         machine.save(path, overwrite=overwrite)
 
     @classmethod
@@ -158,11 +184,22 @@ class Stored(ABC):
                 raise ValueError(f"expected parameters of {cls.__name__}, received {', '.join(unknown)}")
             estimator = cls.from_machine(machine, **parameters)
             for key, value in about.get("fitted", {}).items():
-                if key in (*cls._KEPT, "_generative") and isinstance(value, (bool, int, float)):
+                if key in ("n_updates_", *cls._CALIBRATED, "_generative") and isinstance(
+                    value, (bool, int, float)
+                ):
                     setattr(estimator, key, value)
-        except (AttributeError, TypeError, ValueError) as error:
+            stored = about.get("log_partition")
+            if stored is not None and stored["machine"] == _digest(machine):
+                found = LogPartition(**stored["found"])
+                estimator._log_partition = (tuple(stored["settings"]), found)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path: {path}: {error}") from error
         return estimator
+
+
+def _digest(machine: BoltzmannMachine) -> str:
+    """Returns a digest of the parameters, by which a file's ln Z is known to be of its machine."""
+    return checksum({}, {name: x.detach().cpu() for name, x in machine.state_dict().items()})
 
 
 def _is_plain(value: Any) -> bool:

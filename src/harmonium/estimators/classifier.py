@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, final
@@ -146,11 +147,15 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
 
         Raises:
             ValueError: a parameter out of range, a row or a column of missing cells only, values that the
-                visible units do not take, or y that is no classes.
-            TrainingDiverged: something is no longer finite; a smaller learning rate may help.
-            KeyboardInterrupt: after Ctrl-C; the estimator keeps what it has learnt.
-            SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
+                visible units do not take, or y that is no classes. After this and any other error the
+                estimator is as it was before the call.
+            TrainingDiverged, KeyboardInterrupt, SystemExit: see ``RBM.fit``.
         """
+        with self._learner() as learner:
+            learner._learn(X, y, sample_weight)
+        return self
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._validate_params()
         share = {"discriminative": 0.0, "joint": 1.0}.get(self.objective, self.joint)
         rule = self._learning_rule()
@@ -165,6 +170,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         weights = weights_of(sample_weight, len(there))
         if again:
             self._refuse_other_sizes()
+            self.machine_ = deepcopy(self.machine_)  # which training changes in place
         else:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
@@ -194,7 +200,6 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         if self.unlabelled != "density" and bool(label.isnan().any()):
             states[:, self._data_width :] = self._guessed(rows, label, weights).to(states)
         self._train(states, weights, rule, rate, judged=judged)
-        return self
 
     def _guessed(self, X: Any, label: Tensor, weights: Tensor | None) -> Tensor:
         """The labels, (rows, classes), with missing ones as ``unlabelled`` says."""

@@ -56,7 +56,7 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     _: KW_ONLY
     contamination: float | str = "auto"
 
-    _KEPT = ("n_updates_", "offset_")
+    _CALIBRATED = ("offset_",)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": [COUNT],
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
@@ -88,8 +88,6 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     def _calibrate(self, X: Any, weights: Any) -> None:
         scores = self._completed_scores(X)
         each = np.ones(len(scores)) if weights is None else weights.numpy()
-        if (each != np.round(each)).any():
-            each = each / each.mean()
         if self.contamination == "auto":
             low, high = _quantiles(scores, each, [0.25, 0.75])
             self.offset_ = float(low - _REACH * (high - low))

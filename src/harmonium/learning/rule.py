@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import Any, Literal, NamedTuple, final
 
@@ -125,6 +126,18 @@ class Rule:
         centre, diagnostics, kept = self.add(task, state)
         return Estimate(self.direction(law, sums, centre), diagnostics, kept)
 
+    def task(
+        self,
+        machine: BoltzmannMachine,
+        v: Numbers,
+        seed: int | torch.Generator,
+        weights: Tensor | None = None,
+    ) -> Task:
+        """Returns what both sides are asked for: the arguments of ``gradient``, checked, and an empty sum."""
+        v, row_weights, observed = self.checked(machine, v, weights)
+        generator, law = _random.as_generator(seed, machine.device), machine.hamiltonian()
+        return Task(law, v, generator, Statistics(law), row_weights=row_weights, observed=observed)
+
     def checked(
         self, machine: BoltzmannMachine, v: Numbers, weights: Tensor | None
     ) -> tuple[Tensor, Tensor | None, bool | None]:
@@ -182,12 +195,12 @@ class Rule:
         """Returns the direction of ascent for every learnable parameter, from E[S | v] - E[S] and offsets."""
         return centred_pullback(law, delta, centre) if self.centred else law.pullback(delta)
 
-    @property
+    @cached_property
     def density_share(self) -> float:
         """How much ln p of all visible layers counts in what is learned, in [0, 1]."""
         return 1.0 if self.given is None else self.joint
 
-    @property
+    @cached_property
     def generative(self) -> bool:
         """Whether it is the law of all visible layers that is learned, and not p(y | x) alone."""
         return self.density_share > 0

@@ -24,8 +24,13 @@ class LogPartition(NamedTuple):
             it fails as often as a mean of positive weights is overrated by three of its standard errors.
         upper: the reverse-annealing estimate plus three of its standard errors. E[exp(-estimate)] = 1/Z, so
             that it is too low by a nats with probability at most exp(-a), but only if its chains started in
-            the machine's own law, which nothing here can vouch for; ``upper`` below ``lower`` says that they
-            did not. Infinite where no reverse run was asked for.
+            the machine's own law; ``upper`` below ``lower`` says that they did not. Infinite where no reverse
+            run was asked for.
+        vouched: whether data vouch for ``upper``: its chains started from them, and it holds as far as they
+            are of the machine's law. False: annealing had to find its starts itself, and a mode that it did
+            not find is missing from ``upper`` too. The printed form says so.
+        doubts: all that was found to speak against the value and the bounds, one sentence each; the
+            RuntimeWarnings of ``ais``. Empty where nothing was found, which proves nothing without data.
     """
 
     value: float
@@ -33,6 +38,8 @@ class LogPartition(NamedTuple):
     ess: float
     lower: float
     upper: float
+    vouched: bool = True
+    doubts: tuple[str, ...] = ()
 
     @classmethod
     def exact(cls, value: float) -> LogPartition:
@@ -43,10 +50,16 @@ class LogPartition(NamedTuple):
         if self.standard_error == 0 and self.ess == inf:
             return f"ln Z = {self.value:.3f}"
         bounds = f"≥ {self.lower:.3f}" if self.upper == inf else f"in [{self.lower:.3f}, {self.upper:.3f}]"
-        return f"ln Z {bounds}, estimate {self.value:.3f} ± {self.standard_error:.3f}, ess {self.ess:.1f}"
+        text = f"ln Z {bounds}, estimate {self.value:.3f} ± {self.standard_error:.3f}, ess {self.ess:.1f}"
+        if not self.vouched:
+            text += "; without data nothing vouches for " + (
+                "the estimate" if self.upper == inf else "the upper bound"
+            )
+        return text + ("; doubtful, see doubts" if self.doubts else "")
 
     def __repr__(self) -> str:
         return (
             f"LogPartition(lower={self.lower!r}, upper={self.upper!r}, value={self.value!r}, "
-            f"standard_error={self.standard_error!r}, ess={self.ess!r})"
+            f"standard_error={self.standard_error!r}, ess={self.ess!r}, vouched={self.vouched!r}, "
+            f"doubts={self.doubts!r})"
         )

@@ -85,7 +85,9 @@ class Graph:
         parts = list(_parts(layers, self.edges, joined))
         self._fewest, self.summed = self._last_summed(_coloured(parts, self.edges), layers)
         self.colours = self._fewest
-        if not self.independent and not any(l in self.hidden and m in self.hidden for l, m in self.edges):
+        if set(self.summed) != set(self.hidden) and not any(
+            l in self.hidden and m in self.hidden for l, m in self.edges
+        ):
             # In a colour of their own, even one more than needed, they leave nothing to sample beside data.
             seen = [part for part in parts if part.layer in self.visible]
             among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]
@@ -107,7 +109,7 @@ class Graph:
             colours = (*colours[:last], *colours[last + 1 :], colours[last])
         return colours, whole[last]
 
-    @property
+    @cached_property
     def hidden(self) -> tuple[int, ...]:
         """The layers that are not visible."""
         return tuple(l for l in range(self.size) if l not in self.visible)
@@ -117,7 +119,7 @@ class Graph:
         """The edge that couples a layer's own units, by layer."""
         return {l: edge for edge, (l, m) in enumerate(self.edges) if l == m}
 
-    @property
+    @cached_property
     def backwards(self) -> tuple[Part, ...]:
         """The parts of a sweep that draws the layers of ``summed``, given all others, first."""
         return tuple(chain.from_iterable(self.colours_backwards))
@@ -127,7 +129,7 @@ class Graph:
         """The same colour by colour."""
         return (self.colours[-1], *self.colours[:-1])
 
-    @property
+    @cached_property
     def given(self) -> tuple[int, ...]:
         """The layers outside ``summed``: what a sweep that draws ``summed`` first depends on."""
         return tuple(l for l in range(self.size) if l not in self.summed)
@@ -151,7 +153,7 @@ class Graph:
         distance = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
         return tuple(sorted(self.hidden, key=lambda l: (distance.get(l, self.size), l)))
 
-    @property
+    @cached_property
     def independent(self) -> bool:
         """Whether nothing is left to sample once the visible layers are held."""
         return set(self.summed) == set(self.hidden)

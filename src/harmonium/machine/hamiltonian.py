@@ -100,9 +100,11 @@ class Hamiltonian:
         """Rows of data as a state of the machine: the visible layers filled in, the others empty."""
         states = [v[:0, :0]] * len(self.layers)
         visible = self.graph.visible
+        if len(visible) == 1:
+            states[visible[0]] = v
+            return states
         widths = [self.layers[l].width for l in visible]
-        parts = (v,) if len(visible) == 1 else torch.split(v, widths, -1)
-        for l, x in zip(visible, parts, strict=True):
+        for l, x in zip(visible, torch.split(v, widths, -1), strict=True):
             states[l] = x
         return states
 
@@ -136,7 +138,8 @@ class Hamiltonian:
 
     def anew(self) -> Hamiltonian:
         """The same, which knows nothing of what others have multiplied: bits depend on how much that was."""
-        return replace(self, couplings=Couplings(self.couplings))
+        couplings = Couplings(self.couplings)
+        return Hamiltonian(self.layers, self.graph, self.thetas, couplings, self.beta, self.held)
 
     def fixes(self, layer: int) -> bool:
         """Whether every entry of a layer is held."""
@@ -188,7 +191,8 @@ class Hamiltonian:
         Returns:
             (batch, width_l), or the part's columns.
         """
-        _checks.outside_autocast(self.device.type)
+        if _checks.autocast():
+            _checks.outside_autocast(self.device.type)
         l, columns = (layer.layer, layer.columns) if isinstance(layer, Part) else (layer, None)
         field: Tensor | None = None
         for edge, other, above in self.graph.joints[l]:

@@ -74,7 +74,8 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None
     Args:
         machine: what to fill.
         rows: the data as ``train`` takes them, NaN where not observed; or ``harmonium.data.Rows``.
-        weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
+        weights: of the rows, (rows,), at least 0 and not all 0; only their ratios count, and whole multiples
+            of the least stand for so many equal rows. None: all count alike.
 
     Raises:
         TypeError: not data.
@@ -95,39 +96,30 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None
             layer = machine.layers[l]
             given, x = layer.observed(x, "rows")
             share = part.to(x.device).unsqueeze(1) * given
-            terms = [share, share.square(), *(t * share for t in layer.statistics(x)[1:])]
+            terms = [share, *(t * share for t in layer.statistics(x)[1:])]
             added = [t.sum(0, dtype=torch.float64) for t in terms]
             sums[l] = [total + t for total, t in zip(sums[l], added, strict=True)] if sums[l] else added
     # The mean by the pass that also gives the variance: both are exact for a column that never changes.
     moments = [machine.split(x.unsqueeze(0)) for x in rows.mean_variance(weights)]
     for l in machine.visible:
         mean, variance = (part[l].squeeze(0) for part in moments)
-        total, squares, *others = sums[l]
-        _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total, squares)
+        total, *others = sums[l]
+        _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total)
 
 
 def _as_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
     return rows if isinstance(rows, Rows) else Rows.of(rows, machine.dtype, "rows", missing=True)
 
 
-def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor, squares: Tensor) -> None:
-    """``fit_`` to columns with sums of weights and of their squares, 0 where never observed."""
+def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor) -> None:
+    """``fit_`` to columns with these sums of weights, 0 where never observed."""
     absent = total == 0
     if bool(absent.any()):
         field, theta = torch.zeros_like(total), tuple(t.to(total) for t in layer.reference())
         noise = layer.expected_statistics(field, theta=theta)
         expected = tuple(torch.where(absent, u, t) for u, t in zip(noise, expected, strict=True))
         variance = torch.where(absent, layer.moments(field, theta=theta).variance, variance)
-    fit_(layer, expected, variance, _count(total, squares.where(~absent, 1.0)))
-
-
-def _count(total: Tensor, squares: Tensor) -> Tensor:
-    """Rows that weights stand for, from their sum and that of their squares.
-
-    Whole weights count as repetitions; those that add up to less than Kish's effective number of rows as
-    that.
-    """
-    return torch.maximum(total, total.square() / squares)
+    fit_(layer, expected, variance, total)
 
 
 @_checks.renamed("generator", "seed")
@@ -251,7 +243,7 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) ->
 
 
 def fit_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:
-    """``fit_`` to the moments of states, (rows, width), with weights (rows,) that need not add up to 1."""
+    """``fit_`` to the moments of states, (rows, width), with weights (rows,) as of ``_checks.weights``."""
     if weights is None:
         expected = tuple(t.mean(0) for t in layer.statistics(x))
         fit_(layer, expected, x.var(0, correction=0), len(x))
@@ -260,4 +252,4 @@ def fit_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:
         share = (weights / total).to(x)
         expected = tuple(share @ t for t in layer.statistics(x))
         variance = share @ (x - expected[0]).square()
-        fit_(layer, expected, variance, _count(total, weights.square().sum()))
+        fit_(layer, expected, variance, total)

@@ -33,8 +33,10 @@ class Statistics:
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.readings: Sequence[Collection[int]] | None = None
-        self.thetas = [[torch.zeros_like(p) for p in theta] for theta in hamiltonian.thetas]
-        self._couplings = [RowProducts(J) for J in hamiltonian.couplings]
+        self.thetas: list[list[Tensor]] = []
+        for theta in hamiltonian.thetas:
+            self.thetas.append([*map(torch.zeros_like, theta)])
+        self._couplings = [*map(RowProducts, hamiltonian.couplings)]
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
         """The same sums, to which states are added as these say, in place of what each ``add`` says.
@@ -104,7 +106,11 @@ class Statistics:
                 means[l] = terms[0]
             else:
                 terms = layer.statistics(states[l])
-            self.add_terms(l, terms, weight)
+            if isinstance(weight, float):
+                for total, term in zip(self.thetas[l], terms, strict=True):
+                    total.add_(term.sum(0), alpha=weight)
+            else:
+                self.add_terms(l, terms, weight)
         return means
 
     def add_terms(self, layer: int, terms: Sequence[Tensor], weight: float | Tensor) -> None:

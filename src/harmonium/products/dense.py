@@ -18,7 +18,7 @@ from harmonium.compiled import serving
 
 LIBRARIES: Final = ("torch", "onednn")
 
-_LOT = 128  # rows
+LOT = 128  # rows
 _NARROW = 16  # columns below which some processors' libraries add one row after the other
 
 
@@ -44,7 +44,7 @@ def multiply(library: str, x: Tensor, y: Tensor) -> Tensor:
 
 def lots(x: Tensor, y: Tensor) -> bool:
     """Whether xᵀ @ y, over rows, is a sum of so many that it has to be made by ``sum_of_lots``."""
-    return len(x) >= 2 * _LOT and (x.shape[1] < _NARROW or y.shape[1] < _NARROW)
+    return len(x) >= 2 * LOT and (x.shape[1] < _NARROW or y.shape[1] < _NARROW)
 
 
 def sum_of_lots(x: Tensor, y: Tensor) -> Tensor:
@@ -54,8 +54,8 @@ def sum_of_lots(x: Tensor, y: Tensor) -> Tensor:
         x: (rows, k).
         y: (rows, n).
     """
-    cut = len(x) // _LOT * _LOT
-    xs, ys = (rows[:cut].reshape(cut // _LOT, _LOT, rows.shape[1]) for rows in (x, y))
+    cut = len(x) // LOT * LOT
+    xs, ys = (rows[:cut].reshape(cut // LOT, LOT, rows.shape[1]) for rows in (x, y))
     sums = torch.bmm(xs.mT, ys).sum(0)
     return sums.addmm_(x[cut:].t(), y[cut:])
 

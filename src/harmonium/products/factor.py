@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _host
-from harmonium.compiled.serving import WORTHWHILE
+from harmonium.compiled import serving
 from harmonium.products import bits
 from harmonium.products.backend import get_backend
-from harmonium.products.dense import large, lots, sum_of_lots
+from harmonium.products.dense import LOT, large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
 from harmonium.products.precision import ASKED, PRECISIONS, multiply, reduced, rounded
 from harmonium.products.product import product
@@ -46,7 +46,11 @@ class Factor:
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
-        if x.shape[0] * self._size < WORTHWHILE and ASKED.get() == "float32" and self._few_rows is None:
+        if (
+            x.shape[0] * self._size < serving.WORTHWHILE
+            and ASKED.get() == "float32"
+            and self._few_rows is None
+        ):
             return x @ y
         name = reduced(x)
         derived = _host.derived(x, y)
@@ -108,8 +112,9 @@ class RowProducts:
             y: (rows, n).
             weight: a number, or one for each row (rows,).
         """
-        _checks.outside_autocast(x.device.type)
-        if x.shape[0] * self._like.numel() < WORTHWHILE or not large(x.t(), y):
+        if _checks.autocast():
+            _checks.outside_autocast(x.device.type)
+        if x.shape[0] * self._like.numel() < serving.WORTHWHILE or not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
         if self._add_by_bits(x, y, weight):
@@ -150,7 +155,7 @@ class RowProducts:
         """Adds where the sum stands, which torch does without a copy of any row."""
         if isinstance(weight, Tensor):
             y, weight = _weighted(y, weight), 1.0
-        if lots(x, y):
+        if len(x) >= 2 * LOT and lots(x, y):
             self.grow(sum_of_lots(x, y).mul_(weight))
         elif self._total is None:  # beta = 0: what stands there is not read
             self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)

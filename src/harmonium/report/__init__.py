@@ -5,9 +5,11 @@ from harmonium.report.columns import compare_columns
 from harmonium.report.images import image_grid, write_png
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
 from harmonium.report.mixing_curve import mixing_curve
+from harmonium.report.moments import MomentErrors, moment_errors
 from harmonium.report.panels import image_panels
 from harmonium.report.plane import plane
 from harmonium.report.plots import learning_curve
+from harmonium.report.resampling import Resampling, resampling
 from harmonium.report.sample_quality import (
     KernelDistance,
     Neighbours,
@@ -21,7 +23,9 @@ from harmonium.report.summary import write_summary
 __all__ = [
     "ClassifierFeatures",
     "KernelDistance",
+    "MomentErrors",
     "Neighbours",
+    "Resampling",
     "basin_map",
     "class_coverage",
     "compare_columns",
@@ -33,8 +37,10 @@ __all__ = [
     "kernel_distance",
     "learning_curve",
     "mixing_curve",
+    "moment_errors",
     "nearest_neighbours",
     "plane",
+    "resampling",
     "solution_maps",
     "write_png",
     "write_summary",

@@ -50,6 +50,7 @@ class TrainingDiverged(RuntimeError):
         learning_rate: float,
         diagnostics: Mapping[str, float],
         checkpoint: Path | None,
+        clip_norm: float | None,
     ) -> None:
         self.step = step
         self.parameter = fault.name
@@ -60,8 +61,13 @@ class TrainingDiverged(RuntimeError):
         kept = f"the last good checkpoint is {checkpoint}" if checkpoint else "no checkpoint was written"
         super().__init__(
             f"training diverged after {step} updates: {fault.cause}; learning rate {learning_rate:.4g}; "
-            f"diagnostics: {numbers}; {kept}. A smaller learning_rate or a clip_norm may help"
+            f"diagnostics: {numbers}; {kept}. {_advice(clip_norm)}"
         )
+
+
+def _advice(clip_norm: float | None) -> str:
+    """Returns what to change in a training that had this ``clip_norm``."""
+    return f"A third of the learning_rate{' or a clip_norm' if clip_norm is None else ''} may help"
 
 
 class Snapshot:
@@ -90,9 +96,17 @@ class Guard:
         machine: what is trained.
         parameters: those that are trained, by name.
         step: updates made before.
+        clip_norm: of the run, which its advice takes into account.
     """
 
-    def __init__(self, machine: BoltzmannMachine, parameters: Mapping[str, Parameter], step: int = 0) -> None:
+    def __init__(
+        self,
+        machine: BoltzmannMachine,
+        parameters: Mapping[str, Parameter],
+        step: int = 0,
+        clip_norm: float | None = None,
+    ) -> None:
+        self._clip_norm = clip_norm
         self._machine = machine
         self._names = list(parameters)
         self._current = [parameter.detach() for parameter in parameters.values()]
@@ -165,10 +179,7 @@ class Guard:
                 "independent units"
             )
         if words:
-            _checks.warn(
-                f"training ended, but {words}. A smaller learning_rate or a clip_norm may help",
-                RuntimeWarning,
-            )
+            _checks.warn(f"training ended, but {words}. {_advice(self._clip_norm)}", RuntimeWarning)
 
     def _not_finite(self) -> Fault | None:
         if math.isfinite(global_norm(self._current)):

@@ -56,9 +56,9 @@ class History:
 
     def add(self, gradient_norm: float, diagnostics: Mapping[str, float]) -> None:
         """Note the numbers of one update."""
-        self._add("gradient_norm", gradient_norm)
-        for name, value in diagnostics.items():
-            self._add(name, value)
+        for name, value in (("gradient_norm", gradient_norm), *diagnostics.items()):
+            self._sums[name] = self._sums.get(name, 0.0) + value
+            self._counts[name] = self._counts.get(name, 0) + 1
 
     def record(self, step: int, seconds: float, learning_rate: float, metrics: Mapping[str, float]) -> Record:
         """Close a record: means of what was added since the last one, and the metrics evaluated now.
@@ -101,7 +101,3 @@ class History:
         """Continue from a checkpoint and the records written before it."""
         self.records = records
         self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
-
-    def _add(self, name: str, value: float) -> None:
-        self._sums[name] = self._sums.get(name, 0.0) + value
-        self._counts[name] = self._counts.get(name, 0) + 1

@@ -73,7 +73,7 @@ def pretrain(
         with torch.no_grad():
             pair.couplings[0].weight.copy_(machine.couplings[l].weight)
         if l > 0:
-            visible_from_data_(pair, rows)
+            visible_from_data_(pair, rows, settings.get("sample_weight"))
         folder = None if run_dir is None else Path(run_dir) / f"pair-{l + 1}"
         runs.append(train(pair, rows, rule=rule, seed=seed, run_dir=folder, **settings))
         with torch.no_grad():

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import torch
 
-from harmonium import _host, _random
+from harmonium import _random
 
 
 def as_seed(seed: int | torch.Generator) -> int:
@@ -23,13 +23,3 @@ def stream_seed(seed: int, purpose: str, index: int = 0) -> int:
     """
     entropy = (seed, zlib.crc32(purpose.encode()), index)
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def renew(generator: torch.Generator, seed: int, step: int) -> None:
-    """Gives the rule's generator the noise of the update that follows ``step`` earlier ones.
-
-    On the CPU a run has one stream, which goes on. On other devices each update has a stream of its own, a
-    function of the seed and the step alone, so that a run may go on where no such generator is.
-    """
-    if _host.behind(generator.device):
-        generator.manual_seed(stream_seed(seed, "rule", step))

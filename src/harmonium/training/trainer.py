@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from harmonium.training.callbacks import STOP, Callback, Update
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
 from harmonium.training.feed import feed_of
 from harmonium.training.fingerprint import digest, fingerprint, require_one_run
-from harmonium.training.gradient import ascent, clipped, decayed, global_norm
+from harmonium.training.gradient import ascent, global_norm
 from harmonium.training.interruption import Interruption
 from harmonium.training.optimizers import Ascent, OptimizerFactory
 from harmonium.training.progress import ProgressDisplay
@@ -31,7 +32,7 @@ from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.saddle import warn_of_saddle
 from harmonium.training.schedules import Schedule, as_schedule
-from harmonium.training.seeds import as_seed, renew, stream_seed
+from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform
 from harmonium.training.state import TrainingState, moved
 from harmonium.training.support import check_batch
@@ -227,12 +228,14 @@ def train(
         worker.check_state(machine, rule_state)
     state.rule_state = moved(rule_state, machine.device)
     directory = None
-    rate, diagnostics = climber.learning_rate, dict[str, float]()
+    rate = base_rate = climber.learning_rate
+    diagnostics = dict[str, float]()
+    renews, rounds = _host.behind(generator.device), precision != "float32"
 
     def require_sound(fault: Fault | None) -> None:
         if fault:
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-            raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint)
+            raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint, clip_norm)
 
     law, device = Parametrisation(machine), machine.device
     if isinstance(rule, Rule) and rule.given is not None:
@@ -285,7 +288,7 @@ def train(
         if sharded:
             state.follow(group)
             state.rule_state = sharded.own_state(state.rule_state)
-        guard = Guard(machine, parameters, state.step)
+        guard = Guard(machine, parameters, state.step, clip_norm)
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
         started = time.perf_counter() - state.seconds
         begun = state.step
@@ -304,18 +307,22 @@ def train(
                 if state.step == 0 and group.leads:
                     warn_of_saddle(machine, v)
 
-                renew(generator, seed, state.step)
-                with products.precision(precision):
+                if renews:
+                    generator.manual_seed(stream_seed(seed, "rule", state.step))
+                with products.precision(precision) if rounds else nullcontext():
                     estimate = estimated(v, each, state.rule_state)
                 diagnostics = estimate.diagnostics
                 weight = 1.0 if each is None else float(each.mean())
-                gradients = ascent(parameters, estimate.parameters, weight)
-                gradients = decayed(parameters, gradients, weight_decay, l1)
+                gradients = ascent(parameters, estimate.parameters, weight, weight_decay, l1)
                 norm = global_norm(gradients)
                 scale = _scale(factor, state.step, total)
-                rate = climber.learning_rate * scale
-                require_sound(guard.gradient_fault(gradients, norm, diagnostics))
-                climber.step(clipped(gradients, norm, clip_norm), scale)
+                rate = base_rate * scale
+                fault = guard.gradient_fault(gradients, norm, diagnostics)
+                if fault:
+                    require_sound(fault)
+                if clip_norm is not None and norm > clip_norm:
+                    gradients = [gradient * (clip_norm / norm) for gradient in gradients]
+                climber.step(gradients, scale)
 
                 state.step += 1
                 state.rule_state = estimate.state

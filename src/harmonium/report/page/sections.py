@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator, permutation
-from harmonium.chains import Gibbs
-from harmonium.chains import run as run_chains
 from harmonium.data import BitPlanes, Table
 from harmonium.data.missing import missing_half
 from harmonium.meanfield import landscape as explore
+from harmonium.report.hidden_means import SETTLING, hidden_means
 from harmonium.report.page.charts import histogram
 from harmonium.report.page.pictures import Picture, Strip, signed
 from harmonium.report.page.section import Grid, Section
@@ -33,7 +32,6 @@ _COLUMNS = 24  # whose histograms are drawn
 _STARTS = 200  # rows from which mean field is solved
 _WIDE = 512  # columns of a matrix that is drawn whole
 _SURE = 0.01  # a unit that is active on fewer rows is never active
-_SETTLING = 50  # sweeps of hidden layers that are joined to each other, given the data
 _FLIPS, _NOISE = 0.1, 0.5  # examples of denoising: units flipped, or noise as a share of the data's deviation
 
 
@@ -117,19 +115,16 @@ def activity(section: Section, subject: Subject) -> None:
         section.absent = "The machine has no hidden units."
         return
     generator = as_generator(subject.seed, machine.device)
-    start = machine.random_states(len(rows), seed=generator)
-    sweeps = 1 if machine.graph.independent else _SETTLING
-    states = run_chains(machine, Gibbs(), start, sweeps, rows, seed=generator)
-    hamiltonian = machine.hamiltonian()
+    found = hidden_means(machine, rows, generator)
     section.lead = f"Means of the hidden units given {len(rows)} rows of {subject.data}."
-    if sweeps > 1:
+    if not machine.graph.independent:
         section.lead += (
-            f" The hidden layers are drawn in turns, {sweeps} sweeps long, as none is known alone."
+            f" The hidden layers are drawn in turns, {SETTLING} sweeps long, as none is known alone."
         )
     never = always = units = 0
     sure = []
-    for l in machine.hidden:
-        means = hamiltonian.mean(l, hamiltonian.field(l, states)).double()
+    for l, means in found.items():
+        means = means.double()
         label = "mean over the rows"
         if (two := machine.layers[l].two_values) is not None:
             means = (means - two[0]) / (two[1] - two[0])

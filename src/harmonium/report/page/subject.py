@@ -31,6 +31,7 @@ class Subject:
         data: name of the data.
         rows: states of complete rows, (rows, visible_width), or None where no data are at hand.
         lacking: why there are none.
+        training: rows that the machine was trained on, where ``rows`` are others; else None.
         samples: states for each layer, of chains from noise.
         sweeps: of these chains.
         seed: of what is drawn here.
@@ -44,6 +45,7 @@ class Subject:
     data: str
     rows: Tensor | None
     lacking: str
+    training: Tensor | None
     samples: list[Tensor]
     sweeps: int
     seed: int

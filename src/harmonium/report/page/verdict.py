@@ -11,6 +11,9 @@ from harmonium.report.page.record import RunRecord
 
 _FEW = 10  # annealing runs that carry the estimate of ln Z
 _GAP = 1.0  # nats between two bounds that are still close
+_R_HAT = 1.1  # from which on chains disagree for anyone to see; up to 1.01 is what is recommended
+_AGREES = 0.9  # of the data's own correlation
+_MOMENTS = 0.2  # on a scale from training data to shuffled ones
 
 
 class Remark(NamedTuple):
@@ -100,17 +103,20 @@ def _rule_remarks(run: RunRecord) -> list[Remark]:
     return list(dict.fromkeys(remarks))
 
 
-def likelihood_remarks(table: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[Remark]:
-    """What ln Z and the likelihood are worth.
+def likelihood_remarks(
+    table: Mapping[str, Any], row: Mapping[str, Any] | None, mixing: Mapping[str, Any] | None = None
+) -> list[Remark]:
+    """Returns remarks on how far ln Z and the likelihood can be trusted.
 
     Args:
         table: of ``harmonium evaluate``, on ln Z.
         row: of ``harmonium evaluate``, on the data, or None.
+        mixing: of ``harmonium evaluate --mixing``, or None.
     """
     remarks = []
     if row is not None:
         what = "a lower bound of " if row.get("log_likelihood") is None else ""
-        text = f"On {row['data']}, {what}the mean log-likelihood is {likelihood(row)} a row"
+        text = f"On {row['data']}, {what}the mean log-likelihood is {likelihood(row, table, mixing)} a row"
         ends = [row.get(f"log_likelihood_{end}") for end in ("lower", "upper")]
         if None not in ends:
             text += f", and between {ends[0]:.2f} and {ends[1]:.2f} by the bounds of ln Z"
@@ -118,39 +124,92 @@ def likelihood_remarks(table: Mapping[str, Any], row: Mapping[str, Any] | None) 
             remarks.append(Remark("note", f"{text}."))
     if table["method"] == "exact":
         return [*remarks, Remark("good", "ln Z is exact: all states were counted.")]
+    trusted = annealing_remark(table, mixing)
+    sound = "good" if trusted is None or trusted.level == "good" else "note"
+    if table.get("doubts") or not table.get("vouched", True):
+        sound = "note"
     few = table["ess"] < max(_FEW, 0.05 * table["chains"])
     text = f"ln Z is estimated: {table['ess']:.0f} of {table['chains']} annealing runs carry the estimate"
-    remarks.append(Remark("caution" if few else "good", text + (", too few to trust it." if few else ".")))
+    remarks.append(Remark("caution" if few else sound, text + (", too few to trust it." if few else ".")))
     upper = table.get("upper")
     if upper is not None:
         gap = upper - table["lower"]
-        level = "good" if gap < _GAP else "caution"
+        level = sound if gap < _GAP else "caution"
         text = f"Two bounds enclose ln Z within {gap:.2g} nats."
         if gap < 0:
             level, text = "caution", "The bounds of ln Z cross: by chance, or as chains have not mixed."
         remarks.append(Remark(level, text))
-    return remarks
+    if not table.get("vouched", True):
+        text = "Annealing had no data to start from: a mode that no run found is missing in both bounds."
+        remarks.append(Remark("caution", text))
+    return remarks if trusted is None else [*remarks, trusted]
 
 
-def likelihood(row: Mapping[str, Any]) -> str | None:
-    """The mean over rows and its error from their spread, or that of the variational bound."""
+def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> Remark | None:
+    """Returns a remark that puts an annealed ln Z and the mixing of chains together.
+
+    Args:
+        table: of ``harmonium evaluate``, on ln Z.
+        mixing: of ``harmonium evaluate --mixing``, or None.
+
+    Returns:
+        None: ln Z is exact, or nothing is known of the mixing.
+    """
+    if table["method"] == "exact" or mixing is None:
+        return None
+    if not unmixed(table, mixing):
+        text = f"Annealing gives ln Z = {table['value']:.2f}, and all {mixing['pairs']} pairs of chains from "
+        if table.get("doubts"):
+            return Remark("note", f"{text}noise met, but annealing itself left doubts.")
+        return Remark("good", f"{text}noise met: nothing speaks against its bounds.")
+    return Remark(
+        "caution",
+        f"Annealing gives ln Z = {table['value']:.2f}, but {_apart(mixing)}. So nothing vouches for its "
+        "standard error and its upper bound: modes that no run reached are missing in both. ln Z may be "
+        "higher, and likelihoods lower. Compare more temperatures, other seeds, and a base of training rows.",
+    )
+
+
+def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
+    """Returns True if ln Z was annealed and pairs of chains did not meet, so that it has no known error."""
+    return table["method"] != "exact" and mixing is not None and mixing["given_up"] > 0
+
+
+def _apart(mixing: Mapping[str, Any]) -> str:
+    """How many pairs of chains never met."""
+    apart = round(mixing["given_up"] * mixing["pairs"])
+    after = mixing["longest_meeting_time"]
+    return f"{apart} of {mixing['pairs']} pairs of chains had not met after {after} sweeps"
+
+
+def likelihood(
+    row: Mapping[str, Any],
+    table: Mapping[str, Any] | None = None,
+    mixing: Mapping[str, Any] | None = None,
+) -> str | None:
+    """Returns the mean over rows and its error from their spread, or that of the variational bound.
+
+    Without the error, and with a warning, where ln Z (``table``) has none that is known (``unmixed``).
+    """
     known = [row.get(name) for name in ("log_likelihood", "variational_bound")]
     value = next((each for each in known if each is not None), None)
-    return None if value is None else f"{value:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
+    if value is None:
+        return None
+    if table is not None and unmixed(table, mixing):
+        return f"{value:.2f} nats (error unknown, as chains do not mix)"
+    return f"{value:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
 
 
-def mixing_remarks(table: Mapping[str, Any], sweeps: int, most: int) -> list[Remark]:
-    """Whether the samples of a page can be trusted.
+def mixing_remarks(table: Mapping[str, Any], sweeps: int) -> list[Remark]:
+    """Returns a remark on how far the samples of a page can be trusted.
 
     Args:
         table: of ``harmonium evaluate --mixing``.
         sweeps: of the chains whose samples the page shows.
-        most: sweeps after which pairs were given up.
     """
     if table["given_up"] > 0:
-        apart = round(table["given_up"] * table["pairs"])
-        text = f"{apart} of {table['pairs']} pairs of chains had not met after {most} sweeps: "
-        return [Remark("caution", text + "nothing bounds how far the samples are from the machine's law.")]
+        text = f"{_apart(table)}: nothing bounds how far the samples are from the machine's law."
+        return [Remark("caution", text)]
     bound = table["sweeps_to_distance_0.1_with_confidence"] or table["sweeps_to_distance_0.1"]
     if bound is None:
         return [Remark("note", "All pairs of chains met, but they bound no distance below 0.1.")]
@@ -158,6 +217,65 @@ def mixing_remarks(table: Mapping[str, Any], sweeps: int, most: int) -> list[Rem
     enough = sweeps >= bound
     text += f"the samples here took {sweeps}{'' if enough else ', too few'}."
     return [Remark("good" if enough else "caution", text)]
+
+
+def convergence_remark(table: Mapping[str, Any]) -> Remark:
+    """Returns a remark on R̂ and effective sample sizes.
+
+    Args:
+        table: of ``harmonium evaluate --mixing``, on the convergence.
+    """
+    text = (
+        f"Of {table['chains']} chains over {table['sweeps'] // 2} sweeps the largest R̂ is "
+        f"{table['r_hat']:.3f}, and the smallest effective sample size {table['ess']:.0f} of {table['draws']}"
+    )
+    if table["passed"]:
+        return Remark("good", f"{text}.")
+    return Remark(
+        "caution" if not table["r_hat"] <= _R_HAT else "note",
+        f"{text}: averages over chains this long are not yet those of the machine.",
+    )
+
+
+def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
+    """Returns a remark on training out of equilibrium.
+
+    Args:
+        table: of ``harmonium evaluate --mixing``, on the equilibrium.
+    """
+    peak, last = max(table["correlation"]), table["correlation"][-1]
+    data, sweeps = table["correlation_of_data"], table["sweeps"][-1]
+    text = (
+        "The covariances of pairs of units, of chains from noise, correlate with the data's by "
+        f"{last:.2f} after {sweeps} sweeps (other rows of the data: {data:.2f})"
+    )
+    if table["falls"]:
+        return Remark(
+            "caution",
+            "Trained out of equilibrium: covariances of chains from noise correlate with the data's by "
+            f"{peak:.2f} after {table['peak']} sweeps, and by {last:.2f} after {sweeps}. The best samples "
+            "are not from the machine's law. Train on with a lower rate and more sweeps (--rule pcd "
+            "--schedule linear).",
+        )
+    if table["rises"]:
+        return Remark("note", f"{text}, and still rising: more sweeps would bring them nearer.")
+    return Remark("good" if last > _AGREES * data else "note", f"{text}, and did not fall on the way.")
+
+
+def moments_remark(errors: Mapping[str, float], about: str) -> Remark | None:
+    """Returns a remark on the moments of samples; None where no moment could be judged.
+
+    Args:
+        errors: by kind of moment, scaled, NaN where there are none.
+        about: what the samples were compared with.
+    """
+    known = {name: error for name, error in errors.items() if error == error}
+    if not known:
+        return None
+    worst = max(known, key=lambda name: known[name])
+    listed = ", ".join(f"{name} {error:.2f}" for name, error in known.items())
+    text = f"Moments of chains from noise beside {about}: {listed}."
+    return Remark("good" if known[worst] < _MOMENTS else "caution" if known[worst] > 1 else "note", text)
 
 
 def activity_remarks(never: int, always: int, saturated: float, units: int) -> list[Remark]:

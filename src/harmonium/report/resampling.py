@@ -1,0 +1,144 @@
+"""Resampling of a finished machine from noise, a test for training out of equilibrium."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
+from harmonium.chains import Gibbs, run
+from harmonium.chains.kernel import Info, KernelState
+from harmonium.machine import BoltzmannMachine, States
+from harmonium.report.pair_statistics import PairStatistics
+
+_GROUPS = 20  # of chains, left out one by one for standard errors
+_RATE = 0.001  # of false alarms by chance alone, over all numbers of sweeps
+_CERTAIN = 1 - 1e-9  # of a correlation, so that its Fisher transform is finite
+_LEAST = 0.02  # of a correlation: a smaller fall is of no consequence
+
+
+class Resampling(NamedTuple):
+    """The correlation of a machine's pair statistics with the data's, over the sweeps from noise.
+
+    Attributes:
+        sweeps: 1, 2, 4, … and the last one, (times,) int64.
+        correlation: Pearson correlation of the covariances of pairs of visible units, of chains after so many
+            sweeps and of the data, (times,) float64.
+        drop: correlation minus the last correlation, (times,).
+        drop_error: standard error of the drop from the number of chains, (times,): a jackknife over 20 groups
+            of chains, which are the same ones at every time.
+        score: drop of the Fisher transform of the correlation over its standard error, from the same
+            jackknife, (times,); 0 at the end. Where pairs are few the correlation itself is far from normal.
+        data: the correlation of as many rows of the data, or of half of them if they are fewer, with the
+            other rows: what a perfect machine would reach.
+        states: of the chains after the last sweep, for each layer (chains, width_l).
+    """
+
+    sweeps: Tensor
+    correlation: Tensor
+    drop: Tensor
+    drop_error: Tensor
+    score: Tensor
+    data: float
+    states: States
+
+    @property
+    def peak(self) -> int:
+        """Returns the number of sweeps with the highest correlation."""
+        return int(self.sweeps[self.correlation.argmax()])
+
+    @property
+    def falls(self) -> bool:
+        """Returns True if the curve rises above its end and falls: a sign of training out of equilibrium.
+
+        The fall from the highest point has to be 0.02 or more, and significant at a rate of 0.001 over all
+        times.
+        """
+        return self._passes(int(self.correlation.argmax()), 1)
+
+    @property
+    def rises(self) -> bool:
+        """Returns True if the curve still rises at its end, by the rule of ``falls``, so that chains from
+        noise need more sweeps."""
+        return len(self.sweeps) > 1 and self._passes(-2, -1)
+
+    def _passes(self, time: int, sign: int) -> bool:
+        from scipy.special import stdtrit  # slow to import, and only needed here
+
+        limit = -float(stdtrit(_GROUPS - 1, _RATE / len(self.sweeps)))
+        return sign * float(self.score[time]) > limit and sign * float(self.drop[time]) > _LEAST
+
+
+@torch.no_grad()
+def resampling(
+    machine: BoltzmannMachine,
+    data: Numbers,
+    *,
+    chains: int = 1000,
+    sweeps: int = 1000,
+    seed: int | torch.Generator = 0,
+) -> Resampling:
+    """Follows the pair statistics of Gibbs chains from noise towards, and maybe away from, those of the data.
+
+    A machine that was trained by chains too short to reach its law can generate good samples after as many
+    sweeps as the training's chains had made, and bad ones later: its law is another than the samples then
+    seen (Nijkamp et al. 2020; Agoritsas et al. 2023). The correlation of the pair statistics with the data's
+    then rises above its end and falls. Means play no part, as covariances have them taken off.
+
+    Args:
+        machine: the machine.
+        data: (rows, visible_width), complete rows, at least two; best the training data.
+        chains: at least 40. The fewer, the larger a fall has to be to be seen.
+        sweeps: at least 1.
+        seed: an int or a generator.
+
+    Returns:
+        The curve, with what tells a fall from chance.
+
+    Raises:
+        TypeError: arguments of another type.
+        ValueError: numbers out of range, rows that do not fit, or data without two pairs of visible units of
+            different covariance.
+    """
+    _checks.positive_int(chains, "chains", minimum=2 * _GROUPS)
+    _checks.positive_int(sweeps, "sweeps")
+    generator = _random.as_generator(seed, machine.device)
+    rows = machine.visible_rows(data, "data")
+    rows = rows[_random.permutation(len(rows), generator)]
+    hamiltonian = machine.hamiltonian()
+    pairs = PairStatistics(machine, rows)
+    if not pairs.varied:
+        raise ValueError(
+            "data: expected rows in which at least two pairs of visible units differ in their covariance, "
+            f"received {len(rows)} rows of {rows.shape[1]} columns without"
+        )
+    marks = sorted({sweeps, *(2**k for k in range(sweeps.bit_length()))})
+    curves: list[tuple[Tensor, Tensor]] = []
+
+    def observe(number: int, state: KernelState, info: Info) -> None:
+        if number in marks:
+            curves.append(pairs.jackknife(hamiltonian.seen(state.states), _GROUPS))
+
+    start = machine.random_states(chains, seed=generator)
+    states = run(machine, Gibbs(), start, sweeps, seed=generator, observer=observe)
+    correlation = torch.stack([whole for whole, _ in curves])
+    without = torch.stack([parts for _, parts in curves])  # (times, groups)
+    drop, error = _drop(correlation, without)
+    drop_z, error_z = _drop(_fisher(correlation), _fisher(without))
+    score = torch.where(error_z > 0, drop_z / error_z, 0.0)
+    some = min(chains, len(rows) // 2)
+    own = float(PairStatistics(machine, rows[some:]).correlation(rows[:some]))
+    return Resampling(torch.tensor(marks), correlation, drop, error, score, own, states)
+
+
+def _drop(values: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
+    """Values minus the last one, and the standard errors of that from values without each group."""
+    drops = without - without[-1]
+    return values - values[-1], (drops.var(1, correction=0) * (_GROUPS - 1)).sqrt()
+
+
+def _fisher(correlation: Tensor) -> Tensor:
+    return correlation.clamp(-_CERTAIN, _CERTAIN).atanh()

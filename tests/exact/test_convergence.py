@@ -1,0 +1,97 @@
+"""R̂ and effective sample sizes against arviz-stats and closed forms, and the diagnosis of a machine."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.chains import convergence, diagnose
+
+
+def autoregressive(memory: float, chains: int, sweeps: int, seed: int = 0) -> np.ndarray:
+    """x_t = memory · x_(t-1) + noise, from its stationary law."""
+    noise = np.random.default_rng(seed).normal(size=(chains, sweeps))
+    x = np.empty_like(noise)
+    x[:, 0] = noise[:, 0] / math.sqrt(1 - memory**2)
+    for t in range(1, sweeps):
+        x[:, t] = memory * x[:, t - 1] + noise[:, t]
+    return x
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.95, 0.995, -0.5])
+@pytest.mark.parametrize(("chains", "sweeps"), [(4, 1000), (2, 50), (50, 500), (100, 20), (3, 101)])
+def test_the_numbers_are_those_of_arviz(memory: float, chains: int, sweeps: int) -> None:
+    reason = "the oracle is arviz-stats, of the extra dev"
+    oracle = pytest.importorskip("arviz_stats.base.array", reason=reason).array_stats
+    x = autoregressive(memory, chains, sweeps)
+    shifted = x + 0.3 * np.arange(chains)[:, None]
+    for draws in (x, np.round(x, 1), shifted):  # ties and chains that disagree
+        axes = {"chain_axis": 0, "draw_axis": 1}
+        expected = (
+            oracle.rhat(draws, **axes),
+            oracle.ess(draws, method="bulk", **axes),
+            oracle.ess(draws, method="tail", prob=(0.05, 0.95), **axes),
+        )
+        assert convergence(draws) == pytest.approx([float(each) for each in expected], rel=1e-9)
+
+
+def test_the_numbers_have_their_closed_forms() -> None:
+    """An autoregression has N (1 - φ)/(1 + φ) effective draws; of 40,000 draws 15 % is over four standard
+    errors of the estimate (failure rate below 1e-3)."""
+    for memory in (0.0, 0.5, 0.9):
+        found = convergence(autoregressive(memory, 20, 2000))
+        assert found.ess_bulk == pytest.approx(40_000 * (1 - memory) / (1 + memory), rel=0.15)
+        assert 0.999 < found.r_hat < 1.02
+    apart = torch.randn(4, 200, generator=torch.Generator().manual_seed(0))
+    apart[0] += 5
+    assert convergence(apart).r_hat > 1.5 and convergence(apart).ess_bulk < 20
+
+
+def test_chains_that_never_move_are_not_called_converged() -> None:
+    assert all(math.isnan(each) for each in convergence(np.full((4, 100), 0.1)))
+    frozen = np.repeat(np.arange(4.0)[:, None], 100, 1)
+    assert convergence(frozen).r_hat > 1e6 and convergence(frozen).ess_bulk < 10
+
+
+def test_wrong_draws_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"draws: expected \(chains, sweeps\) with at least 20 sweeps"):
+        convergence(np.ones((4, 19)))
+    with pytest.raises(ValueError, match="draws: expected finite values, received nan"):
+        convergence(np.full((4, 50), np.nan))
+    with pytest.raises(TypeError, match="draws: expected a numpy array or torch tensor"):
+        convergence([[1.0] * 50])  # type: ignore[arg-type]
+
+
+def test_a_machine_that_mixes_passes_and_one_that_does_not_is_told() -> None:
+    mixing = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+    found = diagnose(mixing)
+    assert found.passed and found.r_hat <= 1.01 and found.ess > 400 and found.draws == 50 * 1000
+    names = ["free energy", *(f"edge (0, 1), direction {k}" for k in (1, 2, 3))]
+    assert list(found.quantities) == names
+    assert all(name in repr(found) for name in names) and "of 50000 draws" in repr(found)
+    assert diagnose(mixing).quantities == found.quantities  # as often as it is asked
+
+    stuck = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(8)])
+    with torch.no_grad():
+        stuck.couplings[0].weight.fill_(2.0)
+    found = diagnose(stuck, chains=20, sweeps=200)
+    assert not found.passed
+    assert found.quantities["edge (0, 1), direction 1"].r_hat > 10  # two modes, each with half of the chains
+    # All chains in one mode: nothing moves, nothing is known, and that is no pass.
+    one = diagnose(stuck, start=torch.ones(20, 8), sweeps=200)
+    assert not one.passed and math.isnan(one.r_hat)
+
+
+def test_graphs_and_kernels_are_diagnosed() -> None:
+    deep = hm.BoltzmannMachine([hm.Bernoulli(5), hm.Spin(4), hm.Bernoulli(3)], seed=0)
+    found = diagnose(deep, hm.chains.Tempering(2), chains=10, sweeps=60, directions=1)
+    assert list(found.quantities) == ["free energy", "edge (0, 1), direction 1", "edge (1, 2), direction 1"]
+    assert found.draws == 300
+    with pytest.raises(ValueError, match="sweeps: expected an int of at least 40, received 39"):
+        diagnose(deep, sweeps=39)
+    with pytest.raises(TypeError, match="kernel: expected a kernel, received str"):
+        diagnose(deep, "gibbs")  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+"""Pair statistics, their way from noise and scaled errors of moments, against enumeration and numpy."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.report import moment_errors, resampling
+from harmonium.report.pair_statistics import PairStatistics
+
+
+def correlated(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
+    """Rows of zeros and ones of one law, whatever the seed."""
+    mixing = torch.randn(columns, columns, generator=torch.Generator().manual_seed(99))
+    mixed = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) @ mixing
+    return (mixed > torch.linspace(-3, 3, columns)).float()
+
+
+def test_covariances_are_those_of_different_units() -> None:
+    X, Y = correlated(300, 6), correlated(200, 6, seed=1)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)])
+    pairs = PairStatistics(machine, X)
+    above = np.triu_indices(6, 1)
+    x, y = (np.cov(each.double().numpy().T, bias=True)[above] for each in (X, Y))
+    np.testing.assert_allclose(pairs.covariances(Y).numpy(), y, atol=1e-12)
+    assert float(pairs.correlation(Y)) == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-12)
+    assert float(pairs.correlation(X)) == pytest.approx(1, abs=1e-12)
+    # Columns of one unit exclude each other whatever was learned: no pair of them counts.
+    joined = hm.BoltzmannMachine([hm.Categorical(2, 3), hm.Bernoulli(3), hm.Bernoulli(2)], visible=[0, 1])
+    assert len(PairStatistics(joined, torch.ones(2, 9)).covariances(torch.ones(3, 9))) == 9 + 18 + 3
+
+
+def test_the_jackknife_leaves_one_group_out() -> None:
+    X, Y = correlated(300, 6), correlated(203, 6, seed=1)
+    pairs = PairStatistics(hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)]), X)
+    whole, without = pairs.jackknife(Y, 4)
+    assert float(whole) == pytest.approx(float(pairs.correlation(Y)), abs=1e-12)
+    groups = torch.tensor_split(torch.arange(203), 4)
+    for own, group in zip(without, groups, strict=True):
+        rest = torch.ones(203, dtype=torch.bool)
+        rest[group] = False
+        assert float(own) == pytest.approx(float(pairs.correlation(Y[rest])), abs=1e-12)
+
+
+def test_the_curve_is_that_of_the_chains_law() -> None:
+    """The law of v after t sweeps from noise by products of conditional laws; 12 replicates of 2,000 chains.
+
+    Student's t over 4 times shares a rate of 1e-3; 0.003 is left for the bias of a correlation of estimates.
+    """
+    machine = hm.BoltzmannMachine([hm.Bernoulli(5), hm.Bernoulli(3)], seed=0)
+    hm.machine.normal_(machine, 2.0, torch.Generator().manual_seed(3))
+    X = correlated(400, 5)
+    W = machine.couplings[0].weight.detach().double().numpy()
+    b, c = (layer.bias.detach().double().numpy() for layer in machine.layers)
+    v, h = (np.array(list(product((0.0, 1.0), repeat=width))) for width in (5, 3))
+
+    def given(field: np.ndarray, states: np.ndarray) -> np.ndarray:
+        up = states @ field.T - np.log1p(np.exp(field)).sum(1)
+        return np.exp(up).T
+
+    down, up = given(b + h @ W.T, v), given(c + v @ W, h)
+    law, expected = np.full(8, 1 / 8) @ down, {}
+    above = np.triu_indices(5, 1)
+    data = np.cov(X.double().numpy().T, bias=True)[above]
+    for t in range(1, 9):
+        mean = law @ v
+        covariance = (v * law[:, None]).T @ v - np.outer(mean, mean)
+        expected[t] = np.corrcoef(data, covariance[above])[0, 1]
+        law = law @ up @ down
+    found = [resampling(machine, X, chains=2000, sweeps=8, seed=seed) for seed in range(12)]
+    assert found[0].sweeps.tolist() == [1, 2, 4, 8]
+    curves = torch.stack([each.correlation for each in found])
+    exact = torch.tensor([expected[t] for t in (1, 2, 4, 8)])
+    error = curves.std(0) / len(curves) ** 0.5
+    assert bool(((curves.mean(0) - exact).abs() < 5.6 * error + 0.003).all())
+    # The jackknife knows how far a drop scatters, to a factor that 12 replicates tell (rate below 1e-3).
+    scatter = torch.stack([each.drop for each in found]).std(0)[:-1]
+    claimed = torch.stack([each.drop_error for each in found]).mean(0)[:-1]
+    assert bool(((claimed / scatter > 0.5) & (claimed / scatter < 2.5)).all())
+    assert all(float(each.drop[-1]) == 0 == float(each.score[-1]) for each in found)
+
+
+def test_resampling_refuses_what_it_cannot_judge() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)], seed=0)
+    X = correlated(50, 4)
+    for rows in (torch.ones(10, 4), X[:1]):
+        with pytest.raises(ValueError, match="data: expected rows in which at least two pairs"):
+            resampling(machine, rows)
+    with pytest.raises(ValueError, match="chains: expected an int of at least 40, received 39"):
+        resampling(machine, X, chains=39)
+    with pytest.raises(ValueError, match="sweeps: expected an int of at least 1, received 0"):
+        resampling(machine, X, sweeps=0)
+    with pytest.raises(ValueError, match="data: "):
+        resampling(machine, X[:, :3])
+    for width in (1, 2):  # no pair, and one
+        with pytest.raises(ValueError, match="at least two pairs"):
+            resampling(hm.BoltzmannMachine([hm.Bernoulli(width), hm.Bernoulli(2)]), correlated(50, width))
+    one = resampling(machine, X, sweeps=1, chains=40)
+    assert not one.falls and not one.rises and one.peak == 1
+
+
+def test_moments_are_scaled_from_training_data_to_shuffled_ones() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(3)], seed=0)
+    hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(3))
+    samples, held_out, training = correlated(80, 6), correlated(90, 6, 1), correlated(80, 6, 2)
+    found = moment_errors(machine, samples, held_out, training)
+    W = machine.couplings[0].weight.detach().double().numpy()
+    c = machine.layers[1].bias.detach().double().numpy()
+
+    def moments(rows: torch.Tensor) -> list[np.ndarray]:
+        v = rows.double().numpy()
+        h = 1 / (1 + np.exp(-(c + v @ W)))
+        return [
+            v.mean(0),
+            h.mean(0),
+            (v.T @ h / len(v)).ravel(),
+            np.cov(v.T, bias=True)[np.triu_indices(6, 1)],
+        ]
+
+    for error, x, y, z in zip(found, *(moments(v) for v in (samples, held_out, training)), strict=True):
+        of_samples, least = (np.sqrt(((each - y) ** 2).mean()) for each in (x, z))
+        shuffled = np.sqrt(
+            ((z[:, None] - y) ** 2).mean()
+        )  # every moment of one beside every one of the other
+        assert error == pytest.approx((of_samples - least) / (shuffled - least), abs=1e-5)
+    same = moment_errors(machine, training, held_out, training)
+    assert same == pytest.approx((0, 0, 0, 0), abs=1e-6)
+
+
+def test_moments_of_graphs_and_of_too_little() -> None:
+    visible = hm.BoltzmannMachine([hm.Spin(5)], edges=[(0, 0)])
+    X = correlated(60, 5) * 2 - 1
+    found = moment_errors(visible, X[:20], X[20:40], X[40:])
+    assert math.isnan(found.hidden) and math.isnan(found.products) and math.isfinite(found.covariances)
+    deep = hm.BoltzmannMachine([hm.Bernoulli(5), hm.Bernoulli(4), hm.Bernoulli(3)], seed=0)
+    rows = correlated(60, 5)
+    assert all(math.isfinite(each) for each in moment_errors(deep, rows[:20], rows[20:40], rows[40:])[::3])
+    assert math.isnan(moment_errors(deep, *[torch.ones(3, 5)] * 3).visible)  # nothing to tell apart
+    with pytest.raises(ValueError, match="held_out: expected at least two rows, received 1"):
+        moment_errors(deep, rows, rows[:1], rows)

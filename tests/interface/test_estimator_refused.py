@@ -1,0 +1,363 @@
+"""A fit that raises changes nothing: all estimators, all ways to begin, all ways to be refused."""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from collections.abc import Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+import harmonium as hm
+from harmonium.chains import Gibbs, Kernel
+from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
+from harmonium.training import TrainingDiverged
+
+pandas = pytest.importorskip("pandas")
+torch.set_num_threads(1)
+
+RANDOM = np.random.default_rng(0)
+GROUP = np.arange(40) % 2
+FRAME = pandas.DataFrame(
+    {
+        "height": 170.0 + 10 * GROUP + RANDOM.normal(size=40),
+        "city": np.array(["Ulm", "Rom"])[GROUP],
+        "grade": np.array(["low", "mid", "high"])[RANDOM.integers(0, 3, 40)],
+    }
+)
+LABEL = np.array(["cat", "dog"])[GROUP]
+ALL = (RBM, DBM, RBMClassifier, RBMOutlier)
+
+
+# What an estimator holds
+# --------------------------------------------------------------------------------
+
+
+def content(value: Any) -> Any:
+    """Everything a value holds, to the bit, as nested tuples; objects without a known inside by identity."""
+    if isinstance(value, torch.Tensor):
+        return ("tensor", str(value.dtype), tuple(value.shape), value.detach().numpy().tobytes())
+    if isinstance(value, np.ndarray):
+        cells = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
+        return ("array", str(value.dtype), value.shape, cells)
+    if isinstance(value, np.random.RandomState):
+        return ("random", content(value.get_state()))
+    if isinstance(value, torch.nn.Module):
+        return (type(value), content(value.state_dict()), content(getattr(value, "metadata", {})))
+    if isinstance(value, torch.optim.Optimizer):
+        return (type(value), content(value.state_dict()))
+    if isinstance(value, dict):
+        return tuple((repr(key), content(each)) for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return (type(value), *map(content, value))
+    if hasattr(value, "__dict__") and type(value).__module__.startswith("harmonium"):
+        return (type(value), content(vars(value)))
+    return repr(value) if isinstance(value, (str, int, float, type(None))) else id(value)
+
+
+def settings_of(kind: type) -> dict[str, Any]:
+    rate = 0.05 if kind is RBMClassifier else 0.1
+    return {
+        "n_hidden": (4, 3) if kind is DBM else 4,
+        "max_updates": 6,
+        "batch_size": 20,
+        "learning_rate": rate,
+        "random_state": np.random.RandomState(0),
+        **({"averaging": None} if kind is RBMClassifier else {}),
+        **({"optimizer": "adam", "centred": False} if kind is RBM else {}),
+    }
+
+
+def fitted(kind: type) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = kind(**settings_of(kind)).fit(FRAME, LABEL)
+        made.score_samples(FRAME)  # finds ln Z
+        return made
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[type, Any]:
+    return {kind: fitted(kind) for kind in ALL}
+
+
+# Ways to be refused
+# --------------------------------------------------------------------------------
+
+
+class Failing(Kernel):
+    """Gibbs that breaks in the third sweep."""
+
+    invariant = True
+
+    def __init__(self) -> None:
+        self.sweeps = 0
+
+    def step(self, law: Any, state: Any, generator: Any) -> Any:
+        self.sweeps += 1
+        if self.sweeps == 3:
+            raise OSError("broken")
+        return Gibbs().step(law, state, generator)
+
+
+def raising(error: BaseException, at: int = 0) -> Any:
+    """A schedule that raises at a step, or an optimizer that does at once."""
+
+    def call(step: Any, total: int = 0) -> float:
+        if total == 0 or step == at:
+            raise error
+        return 1.0
+
+    return call
+
+
+class Way(NamedTuple):
+    """One way to be refused: the error, parameters, data, and when it is one.
+
+    ``when``: "any"; "new", where a machine is made anew; "on", where one is gone on with.
+    """
+
+    error: type[BaseException]
+    settings: Mapping[str, Any] = MappingProxyType({})
+    X: Any = FRAME
+    y: Any = LABEL
+    weights: Any = None
+    when: str = "any"
+    kinds: tuple[type, ...] = ALL
+
+
+BITS = (RANDOM.random((40, 3)) < 0.5).astype(float)
+MISSING = FRAME.mask(np.broadcast_to(np.arange(40)[:, None] == 7, (40, 3)))
+DIVERGES = {"learning_rate": 1e30, "clip_norm": None, "optimizer": "sgd"}
+DENSITIES = (RBM, DBM, RBMOutlier)
+
+WAYS = {
+    "a blank row": Way(ValueError, X=MISSING),
+    "a blank column": Way(ValueError, X=FRAME.assign(city=None), when="new"),
+    "infinity": Way(ValueError, X=FRAME.assign(height=np.inf)),
+    "a column less": Way(ValueError, X=FRAME[["height", "city"]], when="on"),
+    "another order of columns": Way(ValueError, X=FRAME[["city", "grade", "height"]], when="on"),
+    "an array for a frame": Way(ValueError, X=BITS[:, :2], when="on"),
+    "text for numbers": Way(ValueError, X=FRAME.assign(height="tall"), when="on"),
+    "an unknown category": Way(ValueError, X=FRAME.assign(city="Oslo"), when="on"),
+    "names of rows": Way(ValueError, X=FRAME.assign(city=[f"row {i}" for i in range(40)]), when="new"),
+    "a column of lists": Way((TypeError, ValueError), X=FRAME.assign(city=[[1]] * 40)),
+    "one dimension": Way(ValueError, X=BITS[:, 0]),
+    "no rows": Way(ValueError, X=FRAME[:0], y=LABEL[:0]),
+    "a path": Way(TypeError, X="table.csv"),
+    "a mapping": Way(TypeError, X={"height": [1.0, 2.0]}),
+    "a data set": Way(TypeError, X=hm.data.DataSet(BITS, None, None, "bits")),
+    "values outside the support": Way(ValueError, {"visible": "bernoulli"}, X=2 * BITS, when="new"),
+    "categories that are no integers": Way(ValueError, {"visible": "categorical"}, X=BITS / 2, when="new"),
+    "a kind of no column": Way(ValueError, {"visible": {"town": "gaussian"}}, when="new"),
+    "intensities beside kinds": Way(ValueError, {"binarise": "sample", "visible": "gaussian"}),
+    "intensities above 1": Way(ValueError, {"binarise": "sample"}, X=255 * BITS, when="new"),
+    "too few weights": Way(ValueError, weights=np.ones(39)),
+    "negative weights": Way(ValueError, weights=-np.ones(40)),
+    "weights of zero": Way(ValueError, weights=np.zeros(40)),
+    "weights of NaN": Way(ValueError, weights=np.full(40, np.nan)),
+    "weights of text": Way(TypeError, weights=["a"] * 40),
+    "a parameter out of range": Way(ValueError, {"batch_size": 0}),
+    "a rule that is not there": Way(ValueError, {"rule": "backpropagation"}),
+    "a setting that the rule does not take": Way((TypeError, ValueError), {"rule": "exact", "sweeps": 3}),
+    "centring beside adam": Way(ValueError, {"centred": True, "optimizer": "adam"}),
+    "hidden units without a bound": Way(ValueError, {"hidden": "gaussian"}, when="new"),
+    "another size": Way(ValueError, {"n_hidden": 5}, when="warm", kinds=(RBM, RBMClassifier, RBMOutlier)),
+    "another depth": Way(ValueError, {"n_hidden": (4,)}, when="warm", kinds=(DBM,)),
+    "no hidden layers": Way(ValueError, {"n_hidden": ()}, when="new", kinds=(DBM,)),
+    "pretraining of a table": Way(ValueError, {"pretraining": 1}, when="new", kinds=(DBM,)),
+    "no such device": Way((RuntimeError, ValueError), {"device": "fpga"}),
+    "an optimizer that raises": Way(OSError, {"optimizer": raising(OSError())}),
+    "an optimizer that is none": Way(TypeError, {"optimizer": lambda parameters: "sgd"}),
+    "a schedule that raises": Way(OSError, {"schedule": raising(OSError(), 3)}, when="fit"),
+    "a schedule that is negative": Way(ValueError, {"schedule": lambda step, total: 2.5 - step}, when="fit"),
+    "a rule that raises": Way(OSError, {"rule": "failing"}, when="fit"),
+    "divergence at once": Way(TrainingDiverged, DIVERGES),
+    "divergence later": Way(
+        TrainingDiverged,
+        {**DIVERGES, "learning_rate": 0.1, "schedule": lambda step, total: 1e30 if step == 3 else 1.0},
+        when="fit",
+    ),
+    "nothing to validate on": Way(
+        ValueError,
+        {"early_stopping": True, "validation_fraction": 0.9},
+        X=FRAME[:2],
+        y=LABEL[:2],
+        weights=[1.0, 0.0],
+        when="fit",
+        kinds=DENSITIES,
+    ),
+    "a warning made an error": Way(ConvergenceWarning, {"max_updates": 200, "n_hidden": 16}, when="slow"),
+    "too many states to count": Way(
+        ValueError,
+        {"n_hidden": 40, "log_partition": "exact"},
+        X=(RANDOM.random((40, 40)) < 0.5).astype(float),
+        when="new",
+        kinds=(RBMOutlier,),
+    ),
+    "Ctrl-C before training": Way(KeyboardInterrupt, {"optimizer": raising(KeyboardInterrupt())}),
+    "a second Ctrl-C": Way(KeyboardInterrupt, {"schedule": raising(KeyboardInterrupt(), 3)}, when="fit"),
+    "no labels": Way(ValueError, y=None, kinds=(RBMClassifier,)),
+    "too few labels": Way(ValueError, y=LABEL[1:], kinds=(RBMClassifier,)),
+    "one class": Way(ValueError, y=["cat"] * 40, when="new", kinds=(RBMClassifier,)),
+    "real labels": Way(ValueError, y=RANDOM.random(40), kinds=(RBMClassifier,)),
+    "text beside numbers": Way(TypeError, y=np.array([1, "cat"] * 20, dtype=object), kinds=(RBMClassifier,)),
+    "missing labels alone": Way(ValueError, y=[None] * 40, kinds=(RBMClassifier,)),
+    "labels of weight zero alone": Way(
+        ValueError, y=["a", "b", *[None] * 38], weights=[0, 0, *[1] * 38], when="new", kinds=(RBMClassifier,)
+    ),
+    "a class that fit has not met": Way(ValueError, y=["cat", "cow"] * 20, when="on", kinds=(RBMClassifier,)),
+    "other classes beside bad rows": Way(
+        ValueError, X=MISSING, y=np.array(["spam", "ham"])[GROUP], when="new", kinds=(RBMClassifier,)
+    ),
+}
+BEGINNINGS = ("first fit", "first partial_fit", "fit", "partial_fit", "warm fit")
+
+
+def applies(way: Way, kind: type, beginning: str) -> bool:
+    new = "first" in beginning or beginning == "fit"
+    possible = {
+        "any": True,
+        "new": new,
+        "on": not new,
+        "warm": beginning == "warm fit",
+        "fit": beginning.endswith("fit") and "partial" not in beginning,
+        "slow": beginning in ("first fit", "fit") and kind is RBM,
+    }
+    partly = "partial" in beginning and kind is RBMClassifier
+    return kind in way.kinds and not partly and possible[way.when]
+
+
+CASES = [
+    pytest.param(kind, beginning, name, id=f"{kind.__name__}-{beginning}-{name}")
+    for name, way in WAYS.items()
+    for kind in ALL
+    for beginning in BEGINNINGS
+    if applies(way, kind, beginning)
+]
+
+
+def refused(kind: type, beginning: str, name: str, made: Any) -> None:
+    """Fits in that way, and finds the estimator as it was."""
+    way = WAYS[name]
+    settings = {**way.settings, "warm_start": beginning == "warm fit"}
+    if settings.get("rule") == "failing":
+        settings["rule"] = hm.rules.pcd(kernel=Failing(), chains=20)
+    made.set_params(**settings)
+    before = content(vars(made))
+    method = made.partial_fit if "partial" in beginning else made.fit
+    with warnings.catch_warnings(), pytest.raises(way.error):
+        warnings.simplefilter("ignore")
+        if name == "a warning made an error":
+            warnings.simplefilter("error", ConvergenceWarning)
+        method(way.X, way.y, sample_weight=way.weights)
+    after = content(vars(made))
+    assert [key for key, _ in after] == [key for key, _ in before]
+    changed = [key for (key, now), (_, then) in zip(after, before, strict=True) if now != then]
+    assert not changed
+
+
+@pytest.mark.parametrize(("kind", "beginning", "name"), CASES)
+def test_a_refused_fit_changes_nothing(
+    trained: dict[type, Any], kind: type, beginning: str, name: str
+) -> None:
+    first = "first" in beginning
+    made = kind(**settings_of(kind)) if first else deepcopy(trained[kind])
+    refused(kind, beginning, name, made)
+    if first:
+        with pytest.raises(NotFittedError):
+            check_is_fitted(made)
+
+
+def test_the_comparison_sees_what_changes(trained: dict[type, Any]) -> None:
+    """Of every part of an estimator, also in place."""
+    made = deepcopy(trained[RBM])
+    before = content(vars(made))
+    with torch.no_grad():
+        next(made._progress.optimizer.state_dict()["state"][0][key] for key in ("exp_avg",)).add_(1e-6)
+    assert content(vars(made)) != before
+    made = deepcopy(trained[RBM])
+    made._progress.chains[0][0, 0] += 1
+    assert content(vars(made)) != before
+    made = deepcopy(trained[RBM])
+    made.history_.append({})
+    assert content(vars(made)) != before
+    assert content(vars(deepcopy(trained[RBM]))) == before
+
+
+# Signals: what was learnt is kept, whole
+# --------------------------------------------------------------------------------
+
+
+def signalled(number: int, at: int = 3) -> Any:
+    def call(step: int, total: int) -> float:
+        if step == at:
+            signal.raise_signal(number)
+        return 1.0
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("kind", ALL)
+def test_a_signal_in_training_keeps_what_was_learnt(
+    trained: dict[type, Any], kind: type, warm: bool, number: int, raised: type[BaseException]
+) -> None:
+    made = deepcopy(trained[kind])
+    old, updates = made.machine_, made.n_updates_
+    parameters = content(old)
+    made.set_params(schedule=signalled(number), warm_start=warm)
+    with pytest.raises(raised):
+        made.fit(FRAME, LABEL)
+    assert made.n_updates_ == 4 + (updates if warm else 0)
+    assert made.machine_ is not old and content(old) == parameters
+    truth = hm.likelihood.exact_log_partition(deepcopy(made.machine_).double())
+    assert made.log_partition_.value == pytest.approx(truth, abs=1e-9)
+    if kind is RBMOutlier:  # a threshold would be of the machine as it was
+        with pytest.raises(NotFittedError, match="offset_"):
+            made.predict(FRAME)
+        assert np.isfinite(RBMOutlier.from_machine(made.machine_, FRAME).offset_)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_ctrl_c_while_a_threshold_is_found_keeps_the_machine(
+    trained: dict[type, Any], monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    made = RBMOutlier(**settings_of(RBMOutlier)) if first else deepcopy(trained[RBMOutlier])
+
+    def interrupted(self: Any, X: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RBMOutlier, "_completed_scores", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.fit(FRAME)
+    assert made.n_updates_ == 6 and not hasattr(made, "offset_")
+    assert np.isfinite(made.score_samples(FRAME)).all()
+
+
+def test_ctrl_c_in_pretraining_changes_nothing(trained: dict[type, Any]) -> None:
+    made = deepcopy(trained[DBM]).set_params(pretraining=3, schedule=signalled(signal.SIGINT, 0))
+    before = content(vars(made))
+    with pytest.raises(KeyboardInterrupt):
+        made.fit(BITS)
+    assert content(vars(made)) == before
+
+
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_divergence_says_what_to_change(clip_norm: float | None) -> None:
+    """And not what is so already."""
+    made = RBM(4, learning_rate=1e30, clip_norm=clip_norm, random_state=0)
+    with pytest.raises(TrainingDiverged, match=r"A third of the learning_rate.* may help") as caught:
+        made.fit(FRAME)
+    assert ("or a clip_norm" in str(caught.value)) == (clip_norm is None)

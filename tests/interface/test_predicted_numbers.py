@@ -1,0 +1,125 @@
+"""Predicted numbers are means, whatever else a row lacks and by whatever method; labels are likely ones."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.estimators import DBM, RBM
+
+from .command_line import CommandLine
+
+pandas = pytest.importorskip("pandas")
+torch.set_num_threads(1)
+
+RANDOM = np.random.default_rng(0)
+GROUP = RANDOM.random(150) < 0.5
+FRAME = pandas.DataFrame(
+    {
+        "visits": RANDOM.binomial(6, np.where(GROUP, 0.2, 0.75)),
+        "city": np.where(GROUP ^ (RANDOM.random(150) < 0.2), "Ulm", "Rom"),
+        "height": RANDOM.normal(np.where(GROUP, 170.0, 175.0), 3.0),
+        "member": RANDOM.random(150) < 0.5,
+    }
+)
+COUNTS = {"visible": {"visits": "binomial"}}
+ROWS = FRAME[:6]
+UNRELATED = ROWS.assign(member=pandas.Series([None] * 6, dtype=object))
+SOME = ROWS.assign(member=pandas.Series([None, True] * 3, dtype=object))
+HOLES = {"whole": ROWS, "unrelated cell missing": UNRELATED, "some rows": SOME}
+every_hole = pytest.mark.parametrize("holes", HOLES)
+
+
+@pytest.fixture(scope="module")
+def rbm() -> RBM:
+    return RBM(5, max_updates=600, learning_rate=0.2, random_state=0, **COUNTS).fit(FRAME)
+
+
+def law(rbm: RBM, rows: pandas.DataFrame, column: str, values: np.ndarray) -> np.ndarray:
+    """p(value | rest) of every row by scores of the row with each value, (rows, values)."""
+    scores = np.stack([rbm.score_samples(rows.assign(**{column: x})) for x in values], 1)
+    p = np.exp(scores - scores.max(1, keepdims=True))
+    return p / p.sum(1, keepdims=True)
+
+
+@every_hole
+def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
+    rows, values = HOLES[holes], np.arange(7)
+    p = law(rbm, rows, "visits", values)
+    mean, deviation = p @ values, np.sqrt(p @ values**2 - (p @ values) ** 2)
+    assert np.abs(mean - p.argmax(1)).max() > 0.2  # the mode is another answer
+    np.testing.assert_allclose(rbm.predict_column(rows, "visits", method="exact"), mean, atol=1e-6)
+    auto = rbm.predict_column(rows, "visits", sweeps=400, random_state=1)
+    # Ten chains of 200 conditional means each; were a chain but three independent draws, z above 5 in one of
+    # these 36 comparisons would have a chance of 2e-5.
+    error = deviation / np.sqrt(30)
+    assert (np.abs(auto - mean) < 5 * error).all()
+    gibbs = rbm.predict_column(rows, "visits", method="gibbs", sweeps=400, random_state=1)
+    assert (np.abs(gibbs - mean) < 5 * error).all() and (gibbs != np.round(gibbs)).all()
+    if holes == "whole":
+        np.testing.assert_allclose(auto, mean, atol=1e-6)
+
+
+@every_hole
+def test_a_real_number_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
+    """Against the density on a grid."""
+    rows, grid = HOLES[holes], np.linspace(140.0, 205.0, 261)
+    mean = law(rbm, rows, "height", grid) @ grid
+    told = rbm.predict_column(rows, "height", sweeps=400, random_state=0)
+    np.testing.assert_allclose(told, mean, atol=1.0)  # of a deviation of 3 to 4; here too z is below 5
+
+
+@every_hole
+def test_a_label_is_the_most_probable_one(rbm: RBM, holes: str) -> None:
+    rows = HOLES[holes]
+    p = law(rbm, rows, "city", np.array(["Rom", "Ulm"]))
+    likely = np.array(["Rom", "Ulm"])[p.argmax(1)]
+    assert rbm.predict_column(rows, "city", method="exact").tolist() == likely.tolist()
+    clear = np.abs(p[:, 0] - 0.5) > 0.1
+    told = rbm.predict_column(rows, "city", method="gibbs", sweeps=400, random_state=0)
+    assert clear.any() and (told == likely)[clear].all()
+
+
+@pytest.mark.parametrize("kind", [RBM, DBM])
+def test_counts_of_an_array(kind: type) -> None:
+    """Where no table stands between rows and machine; a deep one by chains."""
+    X = np.column_stack([RANDOM.binomial(4, np.where(GROUP, 0.2, 0.8)) for _ in range(3)]).astype(float)
+    sizes = (4, 2) if kind is DBM else 4
+    made = kind(sizes, visible="binomial", max_updates=100, random_state=0).fit(X)
+    exact = made.predict_column(X[:4], 1, method="exact")
+    trials = np.repeat(X[:4, None], 5, 1)
+    trials[:, :, 1] = np.arange(5)
+    scores = made.score_samples(trials.reshape(-1, 3), given=[0, 2]).reshape(4, 5)
+    np.testing.assert_allclose(exact, np.exp(scores) @ np.arange(5), atol=1e-6)
+    drawn = made.predict_column(X[:4], 1, method="gibbs", sweeps=400, random_state=0)
+    np.testing.assert_allclose(drawn, exact, atol=0.5)
+
+
+def test_units_of_a_part_of_a_column_are_refused() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(2)])
+    made = RBM.from_machine(machine, encoder=hm.data.BitPlanes())
+    with pytest.raises(ValueError, match="column: expected a machine with a unit for each column"):
+        made.predict_column(np.zeros((2, 2), dtype=np.uint8), 0)
+
+
+def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp_path: Path) -> None:
+    rbm.save(tmp_path / "rbm.safetensors")
+    UNRELATED.to_csv(tmp_path / "rows.csv", index=False)
+    out = tmp_path / "p.csv"
+    for column, atol in (("visits", 1e-6), ("height", 1.0)):
+        arguments = ("--column", column, "--sweeps", 400, "--out", out, "--overwrite", "--json")
+        found = cli.succeed("predict", tmp_path / "rbm.safetensors", tmp_path / "rows.csv", *arguments).json
+        with out.open() as file:
+            header, *cells = csv.reader(file)
+        told = np.array([float(cell) for (cell,) in cells])
+        values = np.arange(7) if column == "visits" else np.linspace(140.0, 205.0, 261)
+        mean = law(rbm, UNRELATED, column, values) @ values
+        assert header == [column]
+        np.testing.assert_allclose(told, mean, atol=atol)
+        error = np.sqrt(np.mean((told - ROWS[column].to_numpy()) ** 2))
+        assert found["root_mean_square_error"] == pytest.approx(error, rel=1e-4)
