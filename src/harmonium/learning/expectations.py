@@ -175,9 +175,11 @@ class FreeChains(Expectation):
         if self.step_decay is not None:
             _checks.positive_int(state, "state", minimum=0)
         elif self.start == "persistent":
-            check_chains(hamiltonian, chains_of(state))
-            chains = self._chains(hamiltonian, state, as_generator(0, hamiltonian.device))
-            self.kernel.check(hamiltonian, chains)
+            chains = chains_of(state)
+            if not (isinstance(state, dict) and "own" in state):
+                check_chains(hamiltonian, chains)  # the kernel is to begin with them
+            begun = self._chains(hamiltonian, state, as_generator(0, hamiltonian.device))
+            self.kernel.check(hamiltonian, begun)
 
     def _chains(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
         """Returns persistent chains; the law is another one than at their last sweep, so without caches."""
