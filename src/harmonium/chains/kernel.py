@@ -77,8 +77,8 @@ class Kernel(ABC):
     ) -> KernelState:
         """Returns chains that have taken no sweep yet.
 
-        A kernel that keeps something of its own begins it here, in the form that it will always have: numbers
-        of one type, tensors of one shape.
+        A kernel that keeps something of its own begins it here, in the form that it will always have, also
+        for another ``planned``: numbers of one type, tensors of one shape.
 
         Args:
             law: the machine in natural parameters, with what is held.

@@ -71,8 +71,8 @@ class History:
         taken = sorted(means.keys() & columns.keys())
         if taken:
             raise ValueError(
-                f"diagnostics: expected other names than {', '.join(RESERVED)}, received {taken}; rename what "
-                "the rule, or its kernel, reports"
+                f"diagnostics: expected other names than {', '.join(RESERVED)}, received {taken}; rename "
+                "what the rule, or its kernel, reports"
             )
         taken = sorted(means.keys() & metrics.keys())
         if taken:

@@ -58,6 +58,16 @@ class TrainingState:
             "callbacks": [[type(each).__name__, each.state_dict()] for each in self._stateful()],
         }
 
+    def begin_from(self, rule_state: Any) -> None:
+        """Begin with the state that a rule has left elsewhere, if any.
+
+        Raises:
+            TypeError, ValueError: it is not one of this rule for this machine.
+        """
+        if rule_state is not None and hasattr(self.rule, "check_state"):
+            self.rule.check_state(self.machine, rule_state)
+        self.rule_state = moved(rule_state, self.machine.device)
+
     def require_callbacks(self, content: dict[str, Any]) -> None:
         """Refuse to go on with other callbacks.
 
