@@ -16,8 +16,7 @@ from harmonium.learning import Estimate
 from harmonium.products import RowProducts
 from harmonium.training import SCHEDULES, TrainingRun, train
 from harmonium.training.batches import Batches
-from harmonium.training.gradient import ascent, global_norm
-from harmonium.training.optimizers import Ascent
+from harmonium.training.optimizers import Ascent, ascent, global_norm
 from harmonium.training.seeds import stream_seed
 
 VISIBLE, HIDDEN = 6, 4

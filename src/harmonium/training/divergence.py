@@ -13,7 +13,7 @@ from torch.nn import Parameter
 
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.gradient import global_norm
+from harmonium.training.optimizers import global_norm
 from harmonium.training.plausibility import shortfall, useless
 
 _EVERY = 100

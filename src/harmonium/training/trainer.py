@@ -24,9 +24,8 @@ from harmonium.training.callbacks import STOP, Callback, Update
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
 from harmonium.training.feed import feed_of
 from harmonium.training.fingerprint import digest, fingerprint, require_one_run
-from harmonium.training.gradient import ascent, global_norm
 from harmonium.training.interruption import Interruption
-from harmonium.training.optimizers import Ascent, OptimizerFactory
+from harmonium.training.optimizers import Ascent, OptimizerFactory, ascent, global_norm
 from harmonium.training.progress import ProgressDisplay
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory

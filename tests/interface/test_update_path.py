@@ -1,0 +1,73 @@
+"""An update is short: functions and files of the package that one update, and one temperature, enter."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import harmonium as hm
+
+PACKAGE = str(Path(hm.__file__).parent)
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Entered:
+    """Counts what is entered of the package while ``on``."""
+
+    def __init__(self) -> None:
+        self.on, self.calls = False, Counter[tuple[str, str]]()
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if self.on and event == "call" and code.co_filename.startswith(PACKAGE):
+            self.calls[code.co_filename, f"{code.co_qualname}:{code.co_firstlineno}"] += 1
+
+    @property
+    def files(self) -> set[str]:
+        return {file for file, _ in self.calls}
+
+
+@pytest.fixture
+def entered() -> Any:
+    found = Entered()
+    before = sys.getprofile()
+    sys.setprofile(found)
+    yield found
+    sys.setprofile(before)
+
+
+def test_an_update_enters_few_functions_in_few_files(entered: Entered) -> None:
+    """From one look at the schedule to the next: an update that neither records nor evaluates."""
+    X = (np.random.default_rng(0).random((100, 64)) < 0.4).astype(np.float32)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(100)], seed=0)
+
+    def schedule(step: int, total: int) -> float:
+        entered.on = step == 40
+        return 1.0
+
+    rule = hm.rules.pcd(1, 100)
+    hm.train(machine, X, rule=rule, updates=60, schedule=schedule, record_every=50, progress=False)
+    assert 30 < len(entered.calls) <= 60, sorted(entered.calls)
+    assert len(entered.files) <= 20, sorted(entered.files)
+
+
+def test_a_temperature_of_annealing_enters_few_functions(entered: Entered) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(100)], seed=0)
+    v = machine.random_states(100, seed=0)[0]
+    counts = []
+    for temperatures in (5, 20, 21):  # the first loads what compiles
+        entered.on, entered.calls = True, Counter()
+        hm.likelihood.ais(machine, 100, temperatures, data=v, reverse=False, seed=0)
+        entered.on = False
+        counts.append(entered.calls)
+    more = counts[2] - counts[1]
+    assert 5 < len(more) <= LIMIT, sorted(more)
+
+
+LIMIT = 28  # 12 are aimed at
