@@ -155,8 +155,8 @@ def log_partition_rise(
     """Σ ψ(β field) of units under the second β and bias less that under the first, in float64: (rows,)."""
     total = field.new_zeros(len(field), dtype=torch.float64)
     _, gain, low = units_of(biases[:1], [values])
-    arrays = tuple(bias.detach().numpy() for bias in biases)
-    over_rows("rise", len(field), field.contiguous(), betas, arrays, gain, low, total)
+    arrays = biases[0].detach().numpy(), biases[1].detach().numpy()
+    over(_compiled("rows", "rise"), len(field), 16, field.contiguous(), betas, arrays, gain, low, total)
     return total
 
 

@@ -246,8 +246,11 @@ class Layer(nn.Module, ABC):
 
     def log_weight(self, x: Tensor, theta: Theta | None = None) -> Tensor:
         """θ·t(x) summed over the units, (...,), linear in θ: without the base measure."""
-        terms = zip(self.statistics(x), theta or self.natural(), strict=True)
-        return torch.stack([t @ parameter for t, parameter in terms]).sum(0)
+        first, *rest = zip(self.statistics(x), theta or self.natural(), strict=True)
+        weight = first[0] @ first[1]
+        for t, parameter in rest:
+            weight = weight + t @ parameter
+        return weight
 
     def unit_log_weights(self, x: Tensor, theta: Theta | None = None) -> Tensor:
         """θ·t(x) with ln of the base measure of every unit, (..., n_units): what ψ integrates."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from itertools import pairwise
 from math import inf, log
 from typing import SupportsFloat
@@ -192,28 +191,36 @@ def _anneal(
     first of the betas.
     """
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
-    states = list(states)
-    layers, summed = target.layers, target.graph.summed
-    given = target.graph.given
+    states, fields = list(states), dict[int, Tensor]()
+    layers, given = target.layers, target.graph.given
     joined = any(l in given and m in given for l, m in target.graph.edges)
-    thetas = [_between(base, target, l, betas[0]) for l in range(len(layers))]
+    # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
+    slopes = {l: tuple(torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in given}
+    path = _at(base, target, betas[0])
     for now, following in pairwise(betas):
-        fields = {l: target.field(l, states) for l in summed}
-        before, thetas = thetas, [_between(base, target, l, following) for l in range(len(layers))]
+        before, path = path, _at(base, target, following)
         if joined:
             total += (following - now) * target.coupling_energy(states, given)
-        for l in given:  # θ·t is linear in θ: only the difference is needed
-            slope = tuple(new - old for new, old in zip(thetas[l], before[l], strict=True))
-            total += layers[l].log_weight(states[l], slope).double()
-        for l in summed:
-            total += _rise(layers[l], fields[l], (now, following), (before[l], thetas[l]))
+        for l in given:
+            total += layers[l].log_weight(states[l], slopes[l]).double() * (following - now)
+        for l in target.graph.summed:
+            fields[l] = target.field(l, states)
+            total += _rise(layers[l], fields[l], (now, following), (before.thetas[l], path.thetas[l]))
             fields[l] *= following
-        path = replace(target, thetas=tuple(thetas))
         for part in path.graph.backwards:
             l = part.layer
             field = fields[l] if l in fields else target.field(part, states).mul_(following)
-            states[l] = part.put(path.sample(part, field, generator), states[l])
+            x = path.sample(part, field, generator)
+            states[l] = x if part.columns is None else part.put(x, states[l])
     return total, states
+
+
+def _at(base: Hamiltonian, target: Hamiltonian, beta: float) -> Hamiltonian:
+    """Returns the target with the natural parameters that its layers have on the path at β."""
+    thetas = []
+    for cold, warm in zip(base.thetas, target.thetas, strict=True):
+        thetas.append(tuple(torch._foreach_lerp(cold, warm, beta)))
+    return Hamiltonian(target.layers, target.graph, tuple(thetas), target.couplings)
 
 
 def _rise(layer: Layer, field: Tensor, betas: tuple[float, float], thetas: tuple[Theta, Theta]) -> Tensor:
@@ -224,10 +231,6 @@ def _rise(layer: Layer, field: Tensor, betas: tuple[float, float], thetas: tuple
         layer.log_partition(field * beta, theta=theta) for beta, theta in zip(betas, thetas, strict=True)
     )
     return (after - before).sum(-1, dtype=torch.float64)
-
-
-def _between(base: Hamiltonian, target: Hamiltonian, l: int, beta: float) -> Theta:
-    return tuple(torch.lerp(a, b, beta) for a, b in zip(base.thetas[l], target.thetas[l], strict=True))
 
 
 def _base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> Hamiltonian:
