@@ -3,7 +3,7 @@
     python experiments/mnist_rbm.py --budget quick   # a reduced experiment, minutes
     python experiments/mnist_rbm.py --budget paper   # the whole job
     python experiments/mnist_rbm.py --budget best    # four times as long
-    python experiments/mnist_rbm.py --offsets earlier  # centring by means of the batches before, or
+    python experiments/mnist_rbm.py --offsets earlier  # centring by means of the batch before, or
     python experiments/mnist_rbm.py --offsets batch    # of the batch itself, which shrinks couplings
 
 Published for 784x500 (Salakhutdinov & Murray 2008, Table 1): CD-25 -86.34, CD-3 -105.5, CD-1 -125.5 nats.
@@ -40,7 +40,7 @@ BUDGETS = {
 
 
 class Unsaid(hm.learning.Expectation):
-    """Chains that do not say that they are, so that offsets of centring are means of earlier batches."""
+    """Chains that do not say that they are, so that offsets of centring are means of the batch before."""
 
     def __init__(self, chains: hm.learning.Expectation) -> None:
         self.chains = chains
@@ -50,7 +50,7 @@ class Unsaid(hm.learning.Expectation):
 
 
 class Forgetful:
-    """A centred rule that keeps no means of earlier batches, and so takes those of each batch for itself."""
+    """A centred rule that keeps no rows of the batch before, and so takes those of each batch for itself."""
 
     def __init__(self, rule: hm.learning.Rule) -> None:
         self.rule = rule
@@ -99,7 +99,7 @@ def main() -> None:
     if arguments.offsets != "none":
         rule = hm.rules.centred(rule)
     if arguments.offsets in ("earlier", "batch"):  # another name, so another run
-        rule = replace(rule, free=Unsaid(rule.free), name=f"{rule} with means of earlier batches")
+        rule = replace(rule, free=Unsaid(rule.free), name=f"{rule} with means of the batch before")
     if arguments.offsets == "batch":
         rule = Forgetful(rule)
     out = arguments.out or Path("runs") / f"mnist_rbm_{arguments.budget}"

@@ -199,8 +199,9 @@ def main(arguments: list[str]) -> int:
         strong, weak = (
             random_machines(each, s, *sizes) for each, s in zip(numbers, (True, False), strict=True)
         )
-    print(f"strong {strong}\nweak   {weak}")
-    return int(strong.silent + weak.silent > 0 or weak.alarms > 0.1 * weak.right)
+    failures = strong.silent + weak.silent + (weak.alarms > 0.1 * weak.right)
+    print(f"strong {strong}\nweak   {weak}\n{failures} failures")
+    return int(failures > 0)
 
 
 def _of_files(paths: list[Path], seeds: int, first: int) -> int:

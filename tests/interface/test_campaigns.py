@@ -13,6 +13,7 @@ from campaigns.__main__ import NAMES, main
 HERE = Path(__file__).parents[2]
 
 SLICES = {
+    "annealing": ["--strong 1 --weak 1 --seeds 1 --temperatures 200"],
     "damaged": ["--cases 120 --seed 3", "--cases 600 --seed 4 --only csv|tsv|kinds|table|parquet|feather"],
     "kills": ["--cases 2 --seed 5", "--cases 1 --seed 6 --signal TERM"],
     "ranks": ["--cases 1 --seed 7 --updates 300"],
@@ -27,11 +28,11 @@ def test_every_campaign_has_a_short_run() -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", ["kills", "writers"])
+@pytest.mark.parametrize("name", ["annealing", "kills", "writers"])
 def test_a_short_run_finds_nothing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     for options in SLICES[name]:
         assert main([name, *options.split()]) == 0
-        assert " 0 failures" in capsys.readouterr().out
+        assert "0 failures" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["damaged", pytest.param("ranks", marks=pytest.mark.slow)])

@@ -268,7 +268,7 @@ def test_a_description_that_claims_too_much_costs_nothing(tmp_path: Path) -> Non
     (tmp_path / "machine.json").write_text(json.dumps({"layers": layers(40_000, 20_000), "metadata": {}}))
     with (
         growth_below(64 * MEBIBYTE),
-        pytest.raises(ValueError, match=r"machine\.json makes no machine, layers\.0\.bias"),
+        pytest.raises(ValueError, match=r"machine\.json makes no machine, layers\[0\]: "),
     ):
         load_machine(tmp_path, False, torch.device("cpu"))
 
@@ -301,6 +301,13 @@ HEADERS = [
     {"layers": [{"kind": "bernoulli", "n_units": 3, "self": 1}, *layers(2)]},
     {"layers": layers(3, 2), "metadata": {"deep": json.loads("[" * 80 + "]" * 80)}},
 ]  # fmt: skip
+
+
+def test_units_are_compared_with_the_parameters_before_windows_are_laid_out(tmp_path: Path) -> None:
+    local = {"layers": [0, 1], "kind": "local", "shape": [3, 1], "window": [1, 1]}
+    path = machine_file(tmp_path / "m", {"layers": layers(3, 10_000), "edges": [local]})
+    with pytest.raises(ValueError, match=r"layers\[1\]: expected parameters for 10000 units, received 6"):
+        hm.load(path)
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: str(header)[:40])

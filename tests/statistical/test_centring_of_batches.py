@@ -2,8 +2,8 @@
 
 Where data have the machine's own law the mean direction over batches and chains is 0. Offsets made of the
 batch alone would take 2/rows of the covariance of units away from the data, as a decay of couplings would; at
-the midpoint of as many rows and chains what both do to them cancels, and those of earlier batches, which
-rules have whose estimate is no mean over chains, know nothing of either.
+the midpoint of as many rows and chains what both do to them cancels. Rules whose estimate is no mean over
+chains take the rows of the batch before, and states where coupled chains begin, which know nothing of either.
 
 Failure rate of a correct program on a fresh seed: 1e-3, shared over the parameters.
 """
@@ -95,6 +95,7 @@ RIGHT = {
     "exact": hm.rules.exact(),
     "ucd": hm.rules.ucd(chains=ROWS),
     "ucd, in fact without a cap": hm.rules.ucd(chains=ROWS, max_steps=10_000),
+    "local modes": hm.rules.ucd_lmi(chains=ROWS, coupling=hm.couplings.Gibbs()),
 }
 
 
@@ -113,7 +114,7 @@ def from_batches(
 
 @pytest.mark.parametrize(
     ("name", "units"),
-    [(name, (3, 2)) for name in RIGHT] + [(name, (3, 2, 2)) for name in ("exact", "ucd")],
+    [(name, (3, 2)) for name in RIGHT] + [(name, (3, 2, 2)) for name in ("exact", "ucd", "local modes")],
     ids=str,
 )
 def test_rules_that_are_right_on_average_are_so_over_batches(name: str, units: tuple[int, ...]) -> None:

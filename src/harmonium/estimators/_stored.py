@@ -190,7 +190,7 @@ class Stored(ABC):
                     setattr(estimator, key, value)
             stored = about.get("log_partition")
             if stored is not None and stored["machine"] == _digest(machine):
-                found = LogPartition(**stored["found"])
+                found = LogPartition(**{**stored["found"], "doubts": tuple(stored["found"]["doubts"])})
                 estimator._log_partition = (tuple(stored["settings"]), found)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path: {path}: {error}") from error

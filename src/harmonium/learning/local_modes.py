@@ -64,10 +64,12 @@ class LocalModes(Expectation):
             for layers in hamiltonian.graph.sides("local modes")
         ]
         sums = task.into.in_readings(free if self.marginalise else [()])
+        begun = None
         if self.coupling is None:
             each = task.weight / chains
             sums.add(hamiltonian, start.states, each if row_weights is None else each * row_weights)
         else:
+            begun = [x.mean(0) for x in start.states]
             meetings = run_pairs(
                 hamiltonian,
                 self.coupling,
@@ -83,4 +85,4 @@ class LocalModes(Expectation):
                 row_weights=row_weights,
             )
             diagnostics |= diagnose(meetings, name, self.max_steps)
-        return Outcome(None, diagnostics, self.coupling is None)
+        return Outcome(None, diagnostics, self.coupling is None, begun)

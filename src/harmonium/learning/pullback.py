@@ -56,7 +56,7 @@ class Parametrisation:
             id(p) in own for p in _outputs(self._hamiltonian)
         )
         names = {id(p): name for name, p in self.parameters.items()}
-        self._names = [names.get(id(p)) for p in _outputs(self._hamiltonian)]
+        self._names = [names.get(id(p), "") for p in _outputs(self._hamiltonian)]
 
     def hamiltonian(self) -> Hamiltonian:
         """Returns the machine as it is now, in natural parameters; it knows no products of earlier ones."""
@@ -78,7 +78,7 @@ class Parametrisation:
         """
         gradients = [*itertools.chain(*delta.thetas), *delta.couplings]
         pulled = dict(zip(self._names, gradients, strict=True))
-        pulled.pop(None, None)
+        pulled.pop("", None)
         if not self._identical:
             self._differentiate(gradients, pulled)
         if len(pulled) < len(self.parameters):
@@ -87,12 +87,12 @@ class Parametrisation:
                 f"machine: expected parameters that torch can differentiate by, received {lost}; "
                 "a machine that is to learn has to be made outside torch.inference_mode"
             )
-        return {name: pulled[name] for name in self.parameters}
+        return pulled
 
-    def _differentiate(self, gradients: list[Tensor], pulled: dict[str | None, Tensor]) -> None:
+    def _differentiate(self, gradients: list[Tensor], pulled: dict[str, Tensor]) -> None:
         """Adds the gradients of parameters that are mapped to other numbers, by automatic differentiation."""
         outputs = zip(_outputs(self._hamiltonian), gradients, self._names, strict=True)
-        mapped = [(p, g.detach()) for p, g, name in outputs if p.requires_grad and name is None]
+        mapped = [(p, g.detach()) for p, g, name in outputs if p.requires_grad and not name]
         rest = [name for name in self.parameters if name not in pulled]
         if not mapped or not rest:
             return

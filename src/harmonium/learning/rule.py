@@ -13,7 +13,7 @@ from torch import Tensor
 from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.learning.offsets import given_data, parted
+from harmonium.learning.offsets import Earlier
 from harmonium.learning.pullback import Parametrisation, centred_pullback
 from harmonium.machine import BoltzmannMachine, Statistics
 
@@ -172,25 +172,28 @@ class Rule:
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics = self._add_clamped(task)
         clamped = task.into.means() if self.centred else []
-        running, state = parted(state)
+        earlier, state = Earlier.parted(state)
         if self.given is not None:
             condition = task.hamiltonian.only(self.given, task.v)
             weight = task.weight * (self.joint - 1.0)
             second = self._add_clamped(replace(task, v=condition, weight=weight, fields={}, observed=False))
             diagnostics |= {f"given_{name.removeprefix('clamped_')}": x for name, x in second.items()}
-        kept, sampled = None, False
+        kept, sampled, begun = None, False, None
         if self.generative:
             free = replace(task, weight=-self.density_share * task.weight, state=state)
-            kept, more, sampled = Outcome(*self.free.add(free))
+            kept, more, sampled, begun = Outcome(*self.free.add(free))
             diagnostics |= more
         if not self.centred:
             return [], diagnostics, kept
         if sampled and self.given is None:  # the midpoint of the means of rows and chains
             off = task.into.means()
             return [x - y / 2 for x, y in zip(clamped, off, strict=True)], diagnostics, kept
-        running.require_fitting(task.hamiltonian)
-        offsets, running = running.with_batch(given_data(task, clamped))
-        return [task.weight * x for x in offsets], diagnostics, running.state(kept)
+        earlier.check(task.hamiltonian)
+        own = Earlier.of(task)
+        offsets = (own if earlier.rows is None else earlier).means(task.hamiltonian)
+        if begun is not None:
+            offsets = [(x + y) / 2 for x, y in zip(offsets, begun, strict=True)]
+        return [task.weight * x for x in offsets], diagnostics, own.state(kept)
 
     def direction(self, law: Parametrisation, delta: Statistics, centre: list[Tensor]) -> dict[str, Tensor]:
         """Returns the direction of ascent for every learnable parameter, from E[S | v] - E[S] and offsets."""
@@ -218,8 +221,8 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        running, state = parted(state)
-        running.check(machine.hamiltonian())
+        earlier, state = Earlier.parted(state)
+        earlier.check(machine.hamiltonian())
         if self.generative:
             self.free.check_state(machine.hamiltonian(), state)
         elif state is not None:

@@ -303,10 +303,11 @@ def centred(rule: Rule) -> Rule:
     A transform of the gradient; the machine and its likelihood are untouched. Where E[S] is the mean over the
     last states of chains, offsets are the midpoint of the means of rows and chains, where their noise cancels
     if there are as many. Elsewhere, as in rules that are exact, couple chains or solve equations, and in
-    conditional ones, they are running means given the data of the batches before, so that what is right on
-    average stays so. They are kept in the state of the rule, ``{"offsets", "batches", "free"}``, with the
-    chains under "free"; without a state they are means of the batch, which take 2 / rows off the covariance
-    of units. A centred rule comes back as it is.
+    conditional ones, they are means under the present machine given the rows of the batch before, so that
+    what is right on average stays so; those of ``ucd_lmi`` are the midpoint of these and of the means of the
+    states where its chains begin. The rows are kept in the state of the rule, ``{"rows", "weights",
+    "free"}``, with the chains under "free"; without a state they are those of the batch, which take 2 / rows
+    off the covariance of units. A centred rule comes back as it is.
     """
     _checks.instance(rule, "rule", Rule, "a Rule")
     if rule.centred:

@@ -27,7 +27,7 @@ class Sharded:
     1, 2, 4, ... processes get the same bits, and a run goes on in another number of them.
 
     Chains that a rule has for all rows together are dealt out evenly; the free phase of a shard counts with
-    its share of the rows. Running means for offsets of centring are kept by each shard of its own rows.
+    its share of the rows. For offsets of centring each shard keeps its own rows of the last batch.
 
     Args:
         rule: what each shard does.

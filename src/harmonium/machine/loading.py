@@ -79,7 +79,8 @@ def rebuilt(
     _require_one_dtype(tensors)
     # Version 0.1.0 called couplings couplings.0, couplings.1, …
     tensors = {re.sub(r"^(couplings\.\d+)$", r"\1.weight", name): x for name, x in tensors.items()}
-    machine, metadata = _outline(description, most=len(tensors))
+    units = max((x.numel() for x in tensors.values()), default=0)
+    machine, metadata = _outline(description, most=len(tensors), units=units)
     claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}
     given = {name: tuple(x.shape) for name, x in tensors.items()}
     for name in (*claimed, *given):
@@ -95,8 +96,11 @@ def rebuilt(
     return machine
 
 
-def _outline(description: Any, most: int) -> tuple[BoltzmannMachine, dict[str, Any]]:
-    """The machine, at most ``most`` layers, with no memory for its parameters, and its metadata."""
+def _outline(description: Any, most: int, units: int) -> tuple[BoltzmannMachine, dict[str, Any]]:
+    """The machine, at most ``most`` layers, with no memory for its parameters, and its metadata.
+
+    A layer has at most ``units`` units, as each has a parameter; patterns of couplings take memory and time.
+    """
     if not isinstance(description, dict) or not isinstance(description.get("layers"), list):
         raise ValueError("expected a list of layers in its header")
     if len(description["layers"]) > most:
@@ -106,6 +110,11 @@ def _outline(description: Any, most: int) -> tuple[BoltzmannMachine, dict[str, A
         raise ValueError(f"expected a mapping of metadata, received {type(metadata).__name__}")
     with torch.device("meta"):  # shapes without numbers
         layers = [_layer(config, f"layers[{i}]") for i, config in enumerate(description["layers"])]
+        for i, layer in enumerate(layers):
+            if layer.n_units > units:
+                raise ValueError(
+                    f"layers[{i}]: expected parameters for {layer.n_units} units, received {units}"
+                )
         try:
             edges = _edges(description["edges"], most) if "edges" in description else None
             return BoltzmannMachine(layers, edges, description.get("visible"), seed=None), metadata
