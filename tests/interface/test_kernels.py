@@ -207,6 +207,20 @@ def test_a_state_that_a_kernel_did_not_return_is_refused(
         train(kernel, tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("kernel", [Gibbs(), Langevin(0.3), Tempering(3)], ids=repr)
+def test_what_a_sweep_has_computed_ends_with_the_law(kernel: Kernel) -> None:
+    """Chains go on in a machine that has learned, as chains do of which nothing is known but themselves."""
+    machine = real()
+    with torch.no_grad():
+        state = kernel.init(machine.hamiltonian(), machine.random_states(30, seed=0), torch.Generator())
+    state = hm.chains.run(machine, kernel, state, 2, seed=1)
+    assert state.fields or state.known is not None
+    hm.machine.normal_(machine, 0.5, seed=2)
+    known = hm.chains.run(machine, kernel, state, 1, seed=3)
+    afresh = hm.chains.run(machine, kernel, KernelState(*state[:3]), 1, seed=3)
+    assert_same(known.states, afresh.states)
+
+
 def test_replicas_are_not_among_the_chains() -> None:
     """Of what tempering hands on to pairs, those at β = 1 alone follow the machine."""
     run = train(Tempering(3))

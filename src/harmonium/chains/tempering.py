@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
+from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian
 
 
@@ -107,10 +107,8 @@ class Tempering(Kernel):
 
     def check(self, law: Hamiltonian, state: KernelState) -> None:
         super().check(law, state)
-        replicas = state.own["replicas"]
-        check_chains(law, replicas)
-        tempered = self._tempered(law, len(state.states[0]))
-        self.kernel.check(tempered, KernelState(replicas, state.sweeps, state.own["kernel"]))
+        inner = KernelState(state.own["replicas"], state.sweeps, state.own["kernel"])
+        self.kernel.check(self._tempered(law, len(state.states[0])), inner)
 
     def _tempered(self, law: Hamiltonian, chains: int) -> Hamiltonian:
         """Returns the law of all replicas, those of one temperature side by side."""
