@@ -73,6 +73,7 @@ def test_held_out_rows_may_have_holes(cli: CommandLine, tmp_path: Path) -> None:
     assert metrics["log_likelihood"] == pytest.approx(found["log_likelihood"], abs=1e-5)
     # Where too much is missing to sum over, a bound.
     wide = np.where(rng.random((30, 40)) < 0.9, np.nan, 1.0).astype(np.float32)
+    wide[:, 0] = 1  # no row without any cell
     np.save(tmp_path / "wide.npy", wide)
     np.save(tmp_path / "ones.npy", np.ones((30, 40), np.float32))
     options = ("--validation", tmp_path / "wide.npy", "--metric", "likelihood", "--hidden", 40)

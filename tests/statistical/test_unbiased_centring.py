@@ -54,7 +54,8 @@ def off(rule: hm.learning.Rule, units: tuple[int, ...], copies: int, noise: torc
     task, exact = rule.task(machine, v.repeat(copies, 1), noise), rules.exact().task(machine, v, noise)
     centre, _, _ = rule.add(task, None)
     rules.exact().add(exact, None)
-    found, truth = (rule.direction(machine, each.into, centre, each.hamiltonian) for each in (task, exact))
+    law = hm.learning.Parametrisation(machine)
+    found, truth = (rule.direction(law, each.into, centre) for each in (task, exact))
     return torch.cat([(found[name] - truth[name]).flatten() for name in found]).double()
 
 

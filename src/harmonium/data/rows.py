@@ -257,7 +257,8 @@ def _as_tensor(X: Any) -> Tensor | None:
     """Returns a matrix in memory as a tensor that shares it; None where torch cannot."""
     if isinstance(X, Tensor):
         return X
-    if not (X.flags.writeable and X.dtype.isnative and X.dtype.kind in "bif") or X.dtype.itemsize > 8:
+    known = X.flags.writeable and X.dtype.isnative and X.dtype.kind in "bif" and X.dtype.itemsize <= 8
+    if not known or min(X.strides) < 0:
         return None
     return torch.from_numpy(X)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.learning import Rule
+from harmonium.machine import BoltzmannMachine
 from harmonium.products import PRECISIONS
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.schedules import Schedule, as_schedule
@@ -98,3 +99,19 @@ def _plain(value: Any) -> Any:
         return f"{value.__module__}.{value.__qualname__}"
     # The address that a default repr ends in changes from process to process.
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def move(machine: BoltzmannMachine, device: str | torch.device | None) -> None:
+    """Moves a machine to a device; None leaves it where it is.
+
+    Raises:
+        TypeError: no machine.
+        ValueError: a device that cannot be used.
+    """
+    if not isinstance(machine, BoltzmannMachine):
+        raise TypeError(f"machine: expected a BoltzmannMachine, received {type(machine).__name__}")
+    if device is not None:
+        try:
+            machine.to(torch.device(device))
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device: {device} cannot be used ({str(error).splitlines()[0]})") from error

@@ -21,6 +21,7 @@ from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.callbacks import STOP, Callback, Update
+from harmonium.training.callbacks.update import offer
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
 from harmonium.training.feed import feed_of
 from harmonium.training.fingerprint import digest, fingerprint, require_one_run
@@ -32,7 +33,7 @@ from harmonium.training.run_directory import RunDirectory
 from harmonium.training.saddle import warn_of_saddle
 from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import as_seed, stream_seed
-from harmonium.training.settings import Settings, Transform
+from harmonium.training.settings import Settings, Transform, move
 from harmonium.training.state import TrainingState
 from harmonium.training.support import check_batch
 from harmonium.training.validation import Metric, Validation
@@ -200,7 +201,7 @@ def train(
     if resume and overwrite:
         raise ValueError("resume, overwrite: expected at most one of them to be True")
 
-    _move(machine, device)
+    move(machine, device)
     evaluate = Validation(validation, validation_weight, metrics, machine)
     if not group.leads:
         callbacks, progress = (), False
@@ -220,7 +221,7 @@ def train(
     generator = _random.as_generator(stream_seed(seed, "rule"), machine.device)
 
     for callback in callbacks:
-        _offer(callback, "begin", machine, tuple(evaluate.metrics))
+        offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
     state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker, feed)
     state.begin_from(rule_state)
@@ -362,14 +363,14 @@ def train(
         if finished and group.leads:
             guard.warn()
             for callback in callbacks:
-                _offer(callback, "finish", machine)
+                offer(callback, "finish", machine)
             if directory:
                 directory.save_machines(state)
     finally:
         feed.close()
         try:
             for callback in callbacks:
-                _offer(callback, "close")
+                offer(callback, "close")
         finally:
             if directory:
                 directory.close()
@@ -388,16 +389,6 @@ def train(
     )
 
 
-def _move(machine: BoltzmannMachine, device: str | torch.device | None) -> None:
-    if not isinstance(machine, BoltzmannMachine):
-        raise TypeError(f"machine: expected a BoltzmannMachine, received {type(machine).__name__}")
-    if device is not None:
-        try:
-            machine.to(torch.device(device))
-        except (RuntimeError, AssertionError) as error:
-            raise ValueError(f"device: {device} cannot be used ({str(error).splitlines()[0]})") from error
-
-
 def _scale(factor: Schedule, step: int, total: int) -> float:
     scale = float(factor(step, total))
     if not 0 <= scale < math.inf:
@@ -405,9 +396,3 @@ def _scale(factor: Schedule, step: int, total: int) -> float:
             f"schedule: expected a finite factor >= 0, received {scale} at step {step} of {total}"
         )
     return scale
-
-
-def _offer(callback: Callback, method: str, *arguments: Any) -> None:
-    """Call a method that a callback may have."""
-    if hasattr(callback, method):
-        getattr(callback, method)(*arguments)

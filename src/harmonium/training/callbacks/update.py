@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from harmonium.machine import BoltzmannMachine
 
@@ -45,3 +46,9 @@ class Update:
 
 
 Callback = Callable[[Update], Signal | None]
+
+
+def offer(callback: Callback, method: str, *arguments: Any) -> None:
+    """Calls a method that a callback may have."""
+    if hasattr(callback, method):
+        getattr(callback, method)(*arguments)
