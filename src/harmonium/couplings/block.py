@@ -46,7 +46,7 @@ class Block:
         return (self.fields[0] if len(self.fields) == 1 else torch.cat(self.fields, -1)).contiguous()
 
     def take(self, rows: Tensor) -> Block:
-        """The same at some rows, repetitions allowed."""
+        """Returns the block at some of its rows, repetitions allowed."""
         some = Block(self.hamiltonian, self.parts, tuple(field[rows] for field in self.fields))
         some.__dict__["log_partition"] = self.log_partition[rows]
         return some
@@ -110,7 +110,7 @@ class BlockCoupling(ABC):
 
 @final
 class CommonNoise(BlockCoupling):
-    """The same noise drives both draws: equal where the laws are, close where they are close."""
+    """Couples two draws by common noise: equal where the laws are equal, close where they are close."""
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
         noise = p.noise(p.rows, generator)

@@ -212,9 +212,9 @@ class _FlipRate:
 
 
 def _met(both: Place, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:
-    """Which pairs have met, and which of them are equal in all that is read of them: (2, pairs), on the host.
+    """Marks the pairs that have met, and those of them equal in all layers read: (2, pairs), on the host.
 
-    A GPU is waited for here, once in a sweep.
+    On a GPU this is the one synchronisation of a sweep.
     """
     met = _equal(both, chain)
     return torch.stack((met, met if read == chain else met & _equal(both, read))).cpu()

@@ -1,4 +1,4 @@
-"""What meeting times say about mixing."""
+"""Bounds on mixing from meeting times."""
 
 from __future__ import annotations
 
