@@ -51,11 +51,11 @@ class Shards:
         return [torch.Generator(device).manual_seed(words[shard]) for shard in self.own]
 
     def share(self, number: int, name: str) -> int:
-        """How many of so many a shard has.
+        """Divides a number by the number of shards.
 
         Args:
-            number: of all shards.
-            name: the argument that says it.
+            number: for all shards together.
+            name: of the argument, for messages.
 
         Raises:
             ValueError: a number that the shards do not divide.
@@ -90,7 +90,7 @@ class Shards:
         return self.group.sums(pairwise(each) for each in terms)
 
     def gather(self, values: Iterable[Any]) -> list[Any]:
-        """What all shards have, in their order, from that of this process's own."""
+        """Returns the values of all shards, in their order, from those of this process's own shards."""
         return [each for part in self.group.gather(list(values)) for each in part]
 
 
