@@ -153,7 +153,7 @@ def _everywhere(
     parts: list[slice],
     generator: torch.Generator,
 ) -> tuple[Tensor, States]:
-    """What all runs end with, from this process's own parts of them: those of its shards, or all."""
+    """Anneals this process's parts of the runs; returns the log weights and final states of all runs."""
     if shards is None:
         return anneal(target, parts[0], generator)
     noise = zip(parts, shards.generators(generator), strict=True)
@@ -234,7 +234,7 @@ def _anneal_on(
     total: Tensor,
     generator: torch.Generator,
 ) -> tuple[Tensor, States]:
-    """The same in a row, added to a total; the β are numbers, or tensors of one number each."""
+    """Anneals as ``_anneal`` does, but adds to ``total``; a β is a number, or a tensor of one number."""
     layers, summed = target.layers, target.graph.summed
     given = target.graph.given
     joined = any(l in given and m in given for l, m in target.graph.edges)
