@@ -124,29 +124,29 @@ class Hamiltonian:
         return self.seen([x if l in layers else torch.full_like(x, torch.nan) for l, x in enumerate(states)])
 
     def tempered(self, beta: float | Tensor) -> Hamiltonian:
-        """The same layers with all couplings multiplied by beta."""
+        """Returns the Hamiltonian with all couplings multiplied by beta."""
         return replace(self, beta=beta if isinstance(beta, Tensor) else float(beta))
 
     def with_layers(self, layers: Sequence[Layer]) -> Hamiltonian:
-        """The same couplings between layers with other natural parameters, taken from ``layers``."""
+        """Returns the Hamiltonian with the natural parameters of ``layers`` in place of its own."""
         return replace(self, thetas=tuple(layer.natural() for layer in layers))
 
     def given(self, held: ClampLike, rows: int, checked: bool = False) -> Hamiltonian:
-        """The same with entries of the state held; see ``Clamp``."""
+        """Returns the Hamiltonian with entries of the state clamped; see ``Clamp``."""
         clamp = Clamp(self, held, rows, checked)
         return replace(self, held=None if clamp.empty else clamp)
 
     def anew(self) -> Hamiltonian:
-        """The same, which knows nothing of what others have multiplied: bits depend on how much that was."""
+        """Returns a copy without a history of products, as the last bits of later products depend on it."""
         couplings = Couplings(self.couplings)
         return Hamiltonian(self.layers, self.graph, self.thetas, couplings, self.beta, self.held)
 
     def fixes(self, layer: int) -> bool:
-        """Whether every entry of a layer is held."""
+        """Returns whether every entry of a layer is clamped."""
         return self.held is not None and self.held.fixes(layer)
 
     def mask(self, layer: int) -> Tensor | None:
-        """Which entries of a layer are held, (rows, width); None where none is."""
+        """Marks the clamped entries of a layer, (rows, width); None if there is none."""
         return None if self.held is None else self.held.mask(layer)
 
     def hold(self, layer: int, x: Tensor) -> Tensor:
@@ -158,9 +158,9 @@ class Hamiltonian:
         return [self.hold(l, x) for l, x in enumerate(states)]
 
     def take(self, rows: Tensor | slice) -> Hamiltonian:
-        """The same for some of the rows of a batch, repetitions allowed.
+        """Returns the Hamiltonian for some of the rows of a batch, repetitions allowed.
 
-        It matters where β, natural parameters or what is held differ by row.
+        It is the present one unless β, natural parameters or clamped values differ by row.
         """
         beta = self.beta if isinstance(self.beta, float) or self.beta.dim() == 0 else self.beta[rows]
         by_row = any(p.dim() == 2 for theta in self.thetas for p in theta)
@@ -171,7 +171,7 @@ class Hamiltonian:
         return replace(self, thetas=thetas, beta=beta, held=held)
 
     def to(self, dtype: torch.dtype) -> Hamiltonian:
-        """The same in another floating type."""
+        """Returns the Hamiltonian in another floating type."""
         return replace(
             self,
             thetas=tuple(tuple(parameter.to(dtype) for parameter in theta) for theta in self.thetas),

@@ -39,7 +39,7 @@ class Statistics:
         self._couplings = [*map(RowProducts, hamiltonian.couplings)]
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
-        """The same sums, to which states are added as these say, in place of what each ``add`` says.
+        """Returns a view of the sums whose ``add`` sums out these sets of layers instead of its ``summed``.
 
         Args:
             readings: sets of layers to sum out; the mean over them is added. An empty set reads the states as
