@@ -160,7 +160,7 @@ class AdaTAP(Scheme):
         return joined
 
     def _span(self, l: int) -> slice:
-        """Where a layer stands among the layers of its colour."""
+        """Returns the columns of a layer among the layers of its colour."""
         layers = self._sides[0] if l in self._sides[0] else self._sides[1]
         first = sum(self.hamiltonian.layers[k].width for k in layers if k < l)
         return slice(first, first + self.hamiltonian.layers[l].width)

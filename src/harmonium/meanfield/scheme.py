@@ -18,7 +18,7 @@ Damping = float | Tensor
 
 
 class Point(NamedTuple):
-    """Where an iteration stands; every entry is a list of tensors whose first dimension is the batch.
+    """The state of an iteration; every entry is a list of tensors whose first dimension is the batch.
 
     Attributes:
         means: a_l, (batch, width_l).
@@ -35,7 +35,7 @@ class Point(NamedTuple):
     messages: list[Tensor]
 
     def take(self, rows: Tensor | slice) -> Point:
-        """The same for some of the rows."""
+        """Returns the point at some of the rows."""
         return Point(*([x[rows] for x in part] for part in self))
 
     def put(self, rows: Tensor, other: Point) -> None:
@@ -80,7 +80,7 @@ class Scheme(ABC):
         self.uses_variances = uses_variances
 
     def take(self, rows: Tensor | slice) -> Self:
-        """The same for some of the rows of the batch."""
+        """Returns the scheme for some of the rows of the batch."""
         part = copy(self)
         part.hamiltonian = self.hamiltonian.take(rows)
         return part
