@@ -1,4 +1,4 @@
-"""What a noisy observation says of a unit: an addition to its natural parameters."""
+"""Noisy observations of units: the evidence of each is an addition to the unit's natural parameters."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Channel(ABC):
     """A law p(y | x) of observations y, independent for every unit; NaN is an erasure and says nothing."""
 
     exact: bool
-    """Whether what was seen is certain."""
+    """True if observations are free of noise."""
 
     @abstractmethod
     def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
-        """What to add to the layer's θ so that its law becomes the posterior, each (batch, width).
+        """Returns the terms to add to the layer's θ for the posterior distribution, each (batch, width).
 
         Args:
             layer: the kind of unit.
