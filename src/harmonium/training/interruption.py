@@ -38,7 +38,7 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Whether one came."""
+        """True once a signal came."""
         return self.signal is not None
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
