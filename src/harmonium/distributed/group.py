@@ -60,7 +60,7 @@ class Group:
             raise failure
 
     def sums(self, vectors: Iterable[Tensor]) -> list[Tensor]:
-        """``sum`` of each of several vectors, one of which is sent while the next is made.
+        """Sums each of several vectors, (entries,), over the processes; sends one while the next is made.
 
         Every process adds a part of the entries and hands it to the others: a reduction as one does it in a
         ring, with as many bytes, but in an order that does not depend on when what arrives.

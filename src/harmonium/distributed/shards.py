@@ -82,10 +82,10 @@ class Shards:
         return [slice(starts[shard], starts[shard + 1]) for shard in self.own]
 
     def sums(self, terms: Iterable[Sequence[Tensor]]) -> list[Tensor]:
-        """Σ over all shards of each of several vectors, one of which is sent while the next is made.
+        """Sums each of several vectors over all shards; sends one while the next is made.
 
         Args:
-            terms: of each vector this process's, one for each of its own shards.
+            terms: of each vector this process's, (entries,), one for each of its own shards.
         """
         return self.group.sums(pairwise(each) for each in terms)
 
