@@ -82,7 +82,7 @@ class Coupling(nn.Module, ABC):
         return self._pattern | self._pattern.t()
 
     def within(self, values: Tensor) -> Tensor:
-        """Values for the weights with 0 outside the pattern."""
+        """Returns values of the weights, (width_l, width_m), with 0 outside of the pattern."""
         if self._pattern is None:
             return values
         pattern = self._pattern.to(values.device)
