@@ -91,10 +91,10 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def reference(self) -> Theta:
-        """The natural parameters of pure noise.
+        """Returns the natural parameters of pure noise, each (width,).
 
-        Zero for discrete units and units in an interval, whose law then is their base measure; those of a
-        standard normal, or of what is left of it on the support, for others.
+        Zero for discrete units and units in an interval, whose distribution then is their base measure; for
+        others those of a standard normal, truncated to the support.
         """
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Layer(nn.Module, ABC):
         """The noise that ``sample`` consumes for a field of this shape: a number a unit, (..., n_units)."""
 
     def mirrored(self, noise: Tensor) -> Tensor:
-        """Noise of the same law that makes the opposite draw (antithetic variates)."""
+        """Returns antithetic noise, (..., n_units): distributed as ``noise``, it makes the opposite draw."""
         opposite = 2 * self.noise_centre - noise
         if self.noise_centre == 0:
             return opposite
@@ -146,7 +146,11 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
-        """A symmetric proposal: uniform over a discrete unit's states, a walk by ``step`` for a real unit."""
+        """Proposes states, (..., width), symmetrically.
+
+        Uniform over the states of a discrete unit, a random walk by ``step`` for a real unit. ``noise`` is as
+        for ``sample``.
+        """
 
     @abstractmethod
     def fit_(self, expected: Theta, variance: Tensor) -> None:
