@@ -96,7 +96,7 @@ class Clamp:
         return torch.ones_like(values, dtype=torch.bool) if held is None else held
 
     def apply(self, layer: int, x: Tensor) -> Tensor:
-        """x with the held entries of the layer put back."""
+        """Returns x, (rows, width), with the clamped entries of the layer at their values."""
         if layer not in self._held:
             return x
         held, values = self._held[layer]

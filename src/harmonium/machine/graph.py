@@ -32,11 +32,11 @@ class Part(NamedTuple):
     units: Layer | None = None
 
     def taken(self, states: Tensor) -> Tensor:
-        """Its columns from the state of its layer."""
+        """Returns the part's columns, (rows, columns), of the state of its layer, (rows, width)."""
         return states if self.columns is None else states.index_select(-1, self.columns)
 
     def put(self, x: Tensor, states: Tensor) -> Tensor:
-        """The state of its layer with its columns written over by x; other columns are kept."""
+        """Returns the state of the layer, (rows, width), with this part's columns replaced by x."""
         return x if self.columns is None else states.index_copy(-1, self.columns, x)
 
 

@@ -88,7 +88,7 @@ class Hamiltonian:
 
     @property
     def edges(self) -> Iterator[tuple[int, int, Tensor]]:
-        """Every edge with its coupling: l, m, J."""
+        """Every edge with its coupling: l, m and J, (width_l, width_m)."""
         return ((l, m, J) for (l, m), J in zip(self.graph.edges, self.couplings, strict=True))
 
     @property
@@ -97,7 +97,7 @@ class Hamiltonian:
         return sum(self.layers[l].width for l in self.graph.visible)
 
     def split(self, v: Tensor) -> States:
-        """Rows of data as a state of the machine: the visible layers filled in, the others empty."""
+        """Splits data, (rows, visible_width), into states of the visible layers; others are empty, (0, 0)."""
         states = [v[:0, :0]] * len(self.layers)
         visible = self.graph.visible
         if len(visible) == 1:
@@ -119,12 +119,12 @@ class Hamiltonian:
         return torch.stack([states[l].isnan().any(-1) for l in self.graph.visible], -1)
 
     def only(self, layers: Collection[int], v: Tensor) -> Tensor:
-        """Rows of data as if of all visible layers but these nothing had been observed."""
+        """Returns the data, (rows, visible_width), with NaN in all visible layers but these."""
         states = self.split(v)
         return self.seen([x if l in layers else torch.full_like(x, torch.nan) for l, x in enumerate(states)])
 
     def tempered(self, beta: float | Tensor) -> Hamiltonian:
-        """Returns the Hamiltonian with all couplings multiplied by beta."""
+        """Returns the Hamiltonian at an inverse temperature of its couplings: a number, or (batch, 1)."""
         return replace(self, beta=beta if isinstance(beta, Tensor) else float(beta))
 
     def with_layers(self, layers: Sequence[Layer]) -> Hamiltonian:
@@ -150,11 +150,11 @@ class Hamiltonian:
         return None if self.held is None else self.held.mask(layer)
 
     def hold(self, layer: int, x: Tensor) -> Tensor:
-        """The state of a layer with its held entries put back."""
+        """Returns the state of a layer, (rows, width), with its clamped entries at their values."""
         return x if self.held is None else self.held.apply(layer, x)
 
     def hold_all(self, states: Sequence[Tensor]) -> States:
-        """All layers with their held entries put back."""
+        """Returns the states, for each layer (rows, width_l), with clamped entries at their values."""
         return [self.hold(l, x) for l, x in enumerate(states)]
 
     def take(self, rows: Tensor | slice) -> Hamiltonian:
@@ -331,7 +331,7 @@ class Hamiltonian:
     def sample(
         self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
-        """A draw of a layer or part given its field, of the field's shape."""
+        """Draws the states of a layer or part given its field, of the field's shape."""
         kind, theta = self.units(layer)
         if serving.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
@@ -367,7 +367,7 @@ class Hamiltonian:
         return self.layers[layer].moments(field, theta=self.thetas[layer]).mean
 
     def units(self, layer: int | Part) -> tuple[Layer, Theta]:
-        """Returns the units of a layer or part, and their natural parameters."""
+        """Returns the units of a layer or part, and their natural parameters, each (..., width)."""
         if not isinstance(layer, Part):
             return self.layers[layer], self.thetas[layer]
         l, columns, units = layer

@@ -55,7 +55,7 @@ class Statistics:
         return [sums.total for sums in self._couplings]
 
     def products(self, edge: int) -> Tensor:
-        """The sum of one edge."""
+        """Returns the sum for one edge, (width_l, width_m)."""
         return self._couplings[edge].total
 
     def add(
@@ -124,7 +124,14 @@ class Statistics:
     def add_products(
         self, edge: int, x: Tensor, y: Tensor, weight: float | Tensor, more: Tensor | None = None
     ) -> None:
-        """Adds Σ_rows weight · x ⊗ y to the sum of an edge, and ``more``, which is its own from now on."""
+        """Adds Σ_rows weight · x ⊗ y to the sum of an edge.
+
+        Args:
+            edge: of the graph.
+            x, y: (rows, width_l) and (rows, width_m).
+            weight: a number, or (rows,).
+            more: another term, (width_l, width_m), which may be written over from now on.
+        """
         self._couplings[edge].add(x, y, weight)
         if more is not None:
             self._couplings[edge].grow(more)
@@ -138,5 +145,5 @@ class Statistics:
             sums.grow(term)
 
     def means(self) -> list[Tensor]:
-        """Copies of the sums of x_l."""
+        """Returns copies of the sums of x_l, each (width_l,)."""
         return [theta[0].clone() for theta in self.thetas]
