@@ -84,7 +84,10 @@ class AdaTAP(Scheme):
         return Point(a, c, B, A, [])
 
     def free_energy(self, point: Point) -> Tensor:
-        """-F = Σ ln Z₁ + ln Z₂ - Σ ln Z₁₂, or naive mean field's where the Gaussian has no normaliser."""
+        """Returns F, (batch,), with -F = Σ ln Z₁ + ln Z₂ - Σ ln Z₁₂.
+
+        Where the Gaussian has no normaliser, F is that of naive mean field.
+        """
         D, g, B, A = self._both(point)
         total = self._gaussian_terms(D, g)
         slack = 1 + A * D
@@ -99,7 +102,7 @@ class AdaTAP(Scheme):
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
     def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor:
-        """The Gaussian's."""
+        """Returns the weighted covariances under the Gaussian, (width_l, width_m)."""
         D, g, _, _ = self._both(point)
         used = torch.nonzero(weight).squeeze(-1)
         total = torch.zeros_like(self._J)

@@ -120,7 +120,10 @@ class Scheme(ABC):
         return tuple(_host.where(held, x, y) for x, y in zip(fixed, free, strict=True))
 
     def begin(self, start: Tensor) -> Point:
-        """Means at ``start``, hidden layers from what is there already, no curvature anywhere."""
+        """Returns the first point: visible means at ``start``, (batch, visible_width), without curvature.
+
+        Hidden layers take their means from the layers before them in ``Graph.order``.
+        """
         hamiltonian, graph = self.hamiltonian, self.hamiltonian.graph
         means = hamiltonian.split(start)
         fields, variances = list(means), list(means)
@@ -143,7 +146,7 @@ class Scheme(ABC):
         return Point(means, variances, fields, [torch.zeros_like(a) for a in means], [])
 
     def moments(self, l: int, field: Tensor, curvature: Tensor | float) -> tuple[Tensor, Tensor]:
-        """Mean and variance of a layer's units; held ones have their value and no variance."""
+        """Returns mean and variance of a layer's units, each (batch, width_l); clamped: variance 0."""
         layer, theta = self.hamiltonian.layers[l], self.hamiltonian.thetas[l]
         mean, variance = layer.moments(field, curvature, theta)
         held = self.hamiltonian.mask(l)
