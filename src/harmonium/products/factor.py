@@ -148,7 +148,7 @@ class RowProducts:
 
     @property
     def total(self) -> Tensor:
-        """The sum."""
+        """The sum, (k, n)."""
         return torch.zeros_like(self._like) if self._total is None else self._total
 
     def _add_at_once(self, x: Tensor, y: Tensor, weight: float | Tensor) -> None:
