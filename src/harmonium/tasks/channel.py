@@ -33,7 +33,7 @@ class Channel(ABC):
 
     @abstractmethod
     def check(self, layer: Layer, noisy: Tensor) -> None:
-        """Refuses observations that the channel cannot have made, or a layer that it does not suit."""
+        """Refuses observations, (batch, width), that the channel cannot make, or an unsuitable layer."""
 
     @abstractmethod
     def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -129,7 +129,10 @@ class GaussianChannel(Channel):
 
 
 def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
-    """A deviation of noise in the data's units, in those of the states that the encoder makes of the data.
+    """Converts a standard deviation of noise from the data's units to those of the encoded states.
+
+    Returns:
+        A number, or one for each column, (width,).
 
     Raises:
         ValueError: an encoder that is not a shift and a scale.
