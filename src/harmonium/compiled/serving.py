@@ -61,7 +61,7 @@ def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
 
 
 def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
-    """Returns whether ``draw`` supports a half-step and is faster: all rows have one set of parameters."""
+    """Returns whether ``draw`` supports a half-step and is faster; all rows must share parameters."""
     return (
         COMPILED
         and field.numel() >= HALF_STEP

@@ -304,7 +304,7 @@ def _mapped(X: Any) -> np.memmap[Any, Any] | None:
 
 
 def _forgotten(X: Any, read: NDArray[Any]) -> NDArray[Any]:
-    """Returns ``read``, and unmaps the pages that were mapped for it, which else add up to the whole file.
+    """Returns ``read`` and releases the mapped pages that it came from, which would add up to the file.
 
     The system keeps their content in its page cache. A map that may be written to is left alone.
     """
