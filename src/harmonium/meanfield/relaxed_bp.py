@@ -96,8 +96,8 @@ class RelaxedBP(Scheme):
     def free_energy(self, point: Point) -> Tensor:
         """Returns the Bethe free energy, (batch,): units less edges, half from each end.
 
-        Eq. 65 has the sign of ln Z instead. The part of a clamped unit is exact: its own weight, and in pairs
-        of clamped units J x x'.
+        Eq. 65 has the sign of ln Z instead. The part of a clamped unit is exact: its own weight, and J x x'
+        with another clamped unit.
         """
         layers = range(len(self.hamiltonian.layers))
         held = [self.hamiltonian.mask(l) for l in layers]
