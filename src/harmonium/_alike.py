@@ -1,4 +1,4 @@
-"""Whether a value that was read is built like the one that it is to replace."""
+"""Checks that a value from a file has the structure of the value that it is to replace."""
 
 from __future__ import annotations
 

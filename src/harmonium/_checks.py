@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Numbers = Tensor | NDArray[Any]
-"""What data, states and clamps are given as; see ``tensor``."""
+"""The types accepted for data, states and clamps; see ``tensor``."""
 
 # NumPy has no bfloat16; such numbers pass through float32.
 _NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
@@ -149,7 +149,7 @@ def one_of(value: Any, name: str, known: Iterable[str]) -> str:
 
 
 autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
-"""Whether torch may multiply in 16 bits on any device: where it does not, nobody need ask which."""
+"""Returns whether autocast is on for any device: one cheap check before ``outside_autocast``."""
 
 
 def outside_autocast(kind: str) -> None:
@@ -174,12 +174,15 @@ def squares(x: Tensor, name: str) -> None:
 
 
 def all_finite(x: Tensor) -> bool:
-    """Whether there is neither NaN nor infinity, by one cheap pass; False too where a sum just overflows."""
+    """Returns whether the sum of all entries is finite: then none is NaN or infinite.
+
+    One cheap pass. False also where finite entries have a sum that overflows.
+    """
     return math.isfinite(float(x.detach().sum()))
 
 
 def observed(x: Tensor) -> bool:
-    """Whether no entry is NaN."""
+    """Returns whether no entry is NaN, so that every entry of the data is observed."""
     return all_finite(x) or not bool(x.isnan().any())
 
 

@@ -1,6 +1,6 @@
-"""What passes between the host and the machine's device, with as few waits as can be.
+"""Transfers between the host and the machine's device, with as few synchronisations as possible.
 
-A GPU works behind the host, which waits for it only where it asks for a value. On the CPU nothing here copies
+A GPU runs asynchronously: the host waits for it only where a value is read. On the CPU nothing here copies
 anything.
 """
 
@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 
 
 def behind(device: torch.device) -> bool:
-    """Whether a device works behind the host, so that work of one shape is better than a look at values."""
+    """Returns whether the device runs asynchronously (a GPU), where reading a value stalls the queue."""
     return device.type != "cpu"
 
 
@@ -25,12 +25,12 @@ def sent(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> T
 
 
 def some(marks: Tensor) -> bool:
-    """Whether any of these booleans is true."""
+    """Returns whether any of the booleans is true."""
     return bool(quick(marks).any())
 
 
 def derived(*tensors: Tensor) -> bool:
-    """Whether torch may be following derivatives of what is made of these: backwards, or any tangents."""
+    """Returns whether autograd may track results of these tensors, in backward or in forward mode."""
     backwards = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     return backwards or getattr(forward_ad, "_current_level", 0) >= 0
 
@@ -52,7 +52,7 @@ _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 def neither(x: Tensor, low: float, high: float) -> Tensor:
-    """Which entries are neither of two values, as booleans."""
+    """Marks the entries that equal neither ``low`` nor ``high``, as booleans of the shape of ``x``."""
     values = quick(x)
     marks = (values != low) & (values != high)
     return marks if isinstance(marks, Tensor) else torch.from_numpy(marks)

@@ -22,7 +22,7 @@ _SMALL = 1 << 13  # below this, a call of compiled code costs more than it saves
 
 
 def as_generator(seed: int | torch.Generator, device: torch.device | None = None) -> torch.Generator:
-    """What every public function makes of its ``seed``: a generator from an int; a generator passes through.
+    """Returns the generator for the ``seed`` of a public function: a new one for an int, else the one given.
 
     An int gives the same draws at every call. A generator is advanced, so that calls that share one differ.
 
@@ -80,5 +80,5 @@ def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Ten
 
 
 def key(generator: torch.Generator) -> np.uint64:
-    """What opens streams of noise elsewhere: a word of 62 bits."""
+    """Draws a key of 62 bits, from which compiled code derives its streams of noise."""
     return np.uint64(torch.randint(1 << 62, (), generator=generator, device=generator.device).item())

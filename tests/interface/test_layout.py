@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable, Iterator
 from functools import reduce
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
 
 import pytest
 
@@ -72,6 +77,98 @@ def test_files_are_short_or_say_why_not() -> None:
     lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
     long = {path for path, count in lines.items() if count > MAX_LINES}
     assert long == set(LONG_FILES), f"files over {MAX_LINES} lines and LONG_FILES differ"
+
+
+OPENINGS = re.compile(r"(?:What|Whether|Which|How|Where|When|The same)\b")
+LATER = ("chains", "learning")  # packages whose docstrings are not yet as the tests below want them
+
+
+def docstrings(text: str) -> list[tuple[int, str]]:
+    """Line and text of every string that stands by itself: docstrings, those of attributes too."""
+    return [
+        (node.lineno, node.value.value.strip())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node.value.value, str)
+    ]
+
+
+def test_docstrings_open_with_a_verb_or_a_noun() -> None:
+    """A reader looks for "Returns whether ..." or for the name of a thing, not for a clause in its place."""
+    named = {path.relative_to(ROOT / "src" / "harmonium"): path.read_text("utf-8") for path in SOURCES}
+    assert [
+        f"{path}:{line}: {string.splitlines()[0]}"
+        for path, text in named.items()
+        if path.parts[0] not in LATER
+        for line, string in docstrings(text)
+        if OPENINGS.match(string)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"""What stands here."""', True),
+        ('def f():\n    """Whether it does."""', True),
+        ('class A:\n    x = 1\n    """\n    How many."""', True),
+        ('def f():\n    """The same, in rows."""', True),
+        ('def f():\n    """Returns what the same call returned."""', False),
+        ('x = "What"', False),
+        ('def f():\n    """Wherever it stands."""', False),
+    ],
+)
+def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
+    assert any(OPENINGS.match(string) for _, string in docstrings(text)) is found
+
+
+SHAPE = re.compile(r"\([^\s(),]+,(?: [^\s(),]+(?:, [^\s(),]+)*)?\)|\b(?:rows|width|shapes?)\b")
+TENSORS = re.compile(r"\b(?:Tensor|Numbers|States|Theta)\b")
+
+
+def function_of(member: Any) -> Callable[..., Any] | None:
+    """The function behind a method or property; None for anything else."""
+    for name in ("fget", "func", "__func__"):
+        member = getattr(member, name, member)
+    return member if inspect.isfunction(member) else None
+
+
+def functions_of(thing: Any) -> Iterator[tuple[Callable[..., Any], str]]:
+    """A function, or the public methods and properties of a class, with docstrings that may be inherited."""
+    if inspect.isfunction(thing):
+        yield thing, thing.__doc__ or ""
+    for name, member in vars(thing).items() if inspect.isclass(thing) else ():
+        function = function_of(member)
+        if function is not None and (not name.startswith("_") or name == "__call__"):
+            own = [function_of(vars(each).get(name)) for each in thing.__mro__]
+            yield function, next((f.__doc__ for f in own if f is not None and f.__doc__), "")
+
+
+def test_docstrings_state_the_shapes_of_tensors() -> None:
+    """Of what packages export: else a caller has to read the code to tell (rows, width) from (width,)."""
+    packages = [import_module(info.name) for info in walk_packages(hm.__path__, "harmonium.") if info.ispkg]
+    exported = [getattr(package, name) for package in packages for name in getattr(package, "__all__", ())]
+    silent = {
+        f"{function.__module__}.{function.__qualname__}"
+        for thing in exported
+        if getattr(thing, "__module__", "").startswith("harmonium.")
+        if thing.__module__.split(".")[1] not in LATER
+        for function, text in functions_of(thing)
+        if TENSORS.search(str(function.__annotations__.values())) and not SHAPE.search(text)
+    }
+    assert sorted(silent) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Fields, (batch, width_l).", True),
+        ("Fields, (rows,).", True),
+        ("Fields of x's shape.", True),
+        ("A field (a sum, with a bias) of a layer (see field).", False),
+    ],
+)
+def test_shapes_are_recognised(text: str, found: bool) -> None:
+    assert bool(SHAPE.search(text)) is found
 
 
 UNIT_CLASSES = "|".join({cls.__name__ for cls in hm.layers.Layer.registry.values()} | {"GaussianUnits"})

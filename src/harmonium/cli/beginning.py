@@ -1,4 +1,4 @@
-"""What training begins with: a machine, and the states that it is to learn."""
+"""The start of a training run: a machine, and the states that it is to learn."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Beginning:
 
     @property
     def plain(self) -> bool:
-        """Whether all that it sees is discrete and nothing of it a label."""
+        """True if all visible units are discrete and none of them is a label."""
         layers = (self.machine.layers[l] for l in self.machine.visible)
         return "label" not in self.machine.metadata and all(layer.discrete for layer in layers)
 

@@ -1,4 +1,4 @@
-"""What stands between files of rows and the visible states of a trained machine."""
+"""The conversion between files of rows and visible states of a trained machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOKED_AT = 2048  # rows at once
 
 
 class Place(NamedTuple):
-    """Where a column stands: its unit of a visible layer, and the columns of its states."""
+    """The place of a column: its unit in a visible layer, and the columns of that unit's states."""
 
     column: Column
     layer: int
@@ -56,7 +56,7 @@ class Coding:
 
     @classmethod
     def of(cls, machine: BoltzmannMachine, unknown: str | None = None) -> Coding:
-        """What is stored with a machine.
+        """Reads the coding that is stored in a machine's metadata.
 
         Args:
             machine: as trained by the command line, or any other.
@@ -132,7 +132,7 @@ class Coding:
 
     @property
     def density(self) -> bool:
-        """Whether data have a density rather than a probability."""
+        """True if the data have a density: some visible layer is real."""
         return not all(self.machine.layers[l].discrete for l in self.machine.visible)
 
     def log_slopes(self, states: Tensor) -> Tensor:
@@ -232,7 +232,9 @@ class Coding:
         return units if self.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
 
     def rows(self, dataset: DataSet, *, missing: bool = False) -> Rows:
-        """The same, a batch at a time where nothing keeps them together, for scores and training.
+        """Returns the states as ``Rows``, for scores and training.
+
+        They are encoded a batch at a time, unless there is a label, a table or a missing cell.
 
         Args:
             dataset: the data.
@@ -259,7 +261,7 @@ class Coding:
         return Rows.of(states, self.machine.dtype, missing=bool(hole.any()))
 
     def _lacks(self, dataset: DataSet) -> bool:
-        """Whether entries are missing, read a batch at a time."""
+        """Returns whether any entry is missing, and reads numbers a batch at a time."""
         if dataset.samples.dtype.kind not in "fO" or is_sparse(dataset.samples):
             return False
         if dataset.samples.dtype.kind == "O":
@@ -341,7 +343,7 @@ def numbers(dataset: DataSet) -> NDArray[Any]:
 
 
 def holes(X: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which entries are missing: NaN, or None among objects."""
+    """Marks the missing entries, as booleans of the shape of X: NaN, or None among objects."""
     if X.dtype.kind == "O":
         return np.array([[cell is None for cell in row] for row in X], dtype=bool)
     return np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool)

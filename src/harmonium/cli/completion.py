@@ -1,4 +1,4 @@
-"""What the shell completes beside the names of commands and options."""
+"""Shell completion of arguments and of the values of options."""
 
 from __future__ import annotations
 

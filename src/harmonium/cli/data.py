@@ -93,7 +93,7 @@ def _describe(dataset: DataSet) -> dict[str, Any]:
 
 
 def _describe_table(dataset: DataSet) -> dict[str, Any]:
-    """What is known of a table with text or empty cells."""
+    """Describes a table with text or empty cells."""
     return {
         "data": dataset.name,
         "rows": len(dataset.samples),
@@ -104,7 +104,7 @@ def _describe_table(dataset: DataSet) -> dict[str, Any]:
 
 
 def _columns(dataset: DataSet) -> list[dict[str, Any]]:
-    """What would be made of the columns of a table."""
+    """Lists the columns of a table, each with the kind of unit that training would choose for it."""
     sheet = dataset.sheet()
     kinds = Table.fit(sheet).kinds.values()  # in the order of the table
     return [

@@ -108,10 +108,10 @@ def encoder_of(machine: BoltzmannMachine) -> Encoder:
 
 
 def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
-    """Where the data that a machine was trained on came from, or None; the shape of their images, or ().
+    """Returns the source of a machine's training data, or None, and the shape of their images, or ().
 
     Raises:
-        ValueError: what is stored with the machine is neither.
+        ValueError: damaged metadata.
     """
     about = machine.metadata.get("data") or {}
     if isinstance(about, dict):

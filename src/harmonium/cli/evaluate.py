@@ -277,7 +277,7 @@ def evaluate_rows(
 
 
 def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
-    """How well the label follows from the rest of each row."""
+    """Scores the prediction of the label given the rest of each row."""
     if coding.label is None:
         return {}
     if coding.objective == "discriminative":

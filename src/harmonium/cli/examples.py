@@ -1,4 +1,4 @@
-"""What each command's help ends with."""
+"""Examples at the end of each command's help."""
 
 from __future__ import annotations
 

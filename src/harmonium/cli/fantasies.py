@@ -1,4 +1,4 @@
-"""What a machine in training imagines, as images."""
+"""Samples of a machine in training, as images."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Fantasies:
 
     @classmethod
     def of(cls, beginning: Beginning, number: int, sweeps: int, seed: int) -> Fantasies | None:
-        """The same for data that are images; None for others."""
+        """Makes the chains for data that are images; None for other data."""
         coding, shape = Coding.of(beginning.machine), source_of(beginning.machine)[1]
         if len(shape) not in (2, 3) or (*shape, 1)[2] not in (1, 3) or isinstance(coding.encoder, Table):
             return None

@@ -1,4 +1,4 @@
-"""What is followed on held-out data while a machine trains."""
+"""Metrics on held-out data while a machine trains."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
 
 
 def _has_labels(coding: Coding, rows: Rows) -> bool:
-    """Whether any row has one."""
+    """Returns whether any row has a label."""
     return any(not bool(coding.split(v)[1].isnan().any(1).all()) for v in rows.chunks(_ROWS))
 
 
@@ -137,7 +137,7 @@ class _Likelihood:
 
 @final
 class _Label:
-    """How well the label follows from the rest of each row."""
+    """Scores the prediction of the label given the rest of each row."""
 
     def __init__(self, coding: Coding, seed: int) -> None:
         assert coding.label is not None
@@ -153,5 +153,5 @@ class _Label:
         return float(p[torch.arange(len(p), device="cpu"), own].log().mean())
 
     def accuracy(self, machine: BoltzmannMachine, X: Tensor) -> float:
-        """Of the machine that was asked last."""
+        """Returns the accuracy that the last call of ``nats`` found; the arguments are not read."""
         return self._accuracy

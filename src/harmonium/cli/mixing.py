@@ -1,4 +1,4 @@
-"""How fast a machine mixes, and where its chains from noise go."""
+"""The speed of mixing of a machine, and the course of its chains from noise."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def convergence(machine: BoltzmannMachine, most: int, seed: int) -> tuple[dict[s
 def chains_from_noise(
     machine: BoltzmannMachine, rows: Sequence[Tensor | None], most: int, seed: int, notes: list[str]
 ) -> dict[str, Any]:
-    """What ``harmonium evaluate --mixing`` tells beside meeting times, with notes that are added.
+    """Returns the part of ``harmonium evaluate --mixing`` beside meeting times, and adds notes to it.
 
     Args:
         machine: any machine.

@@ -1,4 +1,4 @@
-"""What is learned of a label."""
+"""The objective with a label: joint, hybrid or discriminative."""
 
 from __future__ import annotations
 

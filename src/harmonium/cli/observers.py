@@ -1,4 +1,4 @@
-"""What looks on while ``harmonium train`` trains."""
+"""Callbacks of ``harmonium train``."""
 
 from __future__ import annotations
 

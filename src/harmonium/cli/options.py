@@ -49,10 +49,10 @@ def as_device(name: str | None) -> torch.device:
 
 
 def unknown_of(text: str | None) -> str | None:
-    """What ``harmonium.data.Table`` calls ``--unknown``; None stays None.
+    """Translates ``--unknown`` into the argument ``unknown`` of ``harmonium.data.Table``; None stays None.
 
     Raises:
-        ValueError: another word.
+        ValueError: neither "refuse" nor "missing".
     """
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What ``harmonium train`` says in the end."""
+"""The summary that ``harmonium train`` prints at its end."""
 
 from __future__ import annotations
 

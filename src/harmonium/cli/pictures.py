@@ -1,4 +1,4 @@
-"""What the pictures of the commands need beside their rows: the range of the greys, and words."""
+"""Range of the greys, and words for titles, of the pictures that commands draw."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def data_range(coding: Coding, *rows: NDArray[Any] | None) -> Limits | None:
 
 
 def in_words(limits: Limits | None) -> str:
-    """What the greys stand for, for the end of a title; empty where they need no words."""
+    """Describes the range of the greys, for the end of a title; empty without limits."""
     return "" if limits is None else f"; black and white are the data's range, {limits[0]:g} to {limits[1]:g}"
 
 
 def mean_word(machine: BoltzmannMachine) -> str:
-    """What means of the visible units are called."""
+    """Returns the word for means of visible units: "probabilities" if all have two values, else "means"."""
     two_valued = all(machine.layers[l].two_values is not None for l in machine.visible)
     return "probabilities" if two_valued else "means"
 

@@ -145,7 +145,7 @@ def probabilities(
 
 
 def _score(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:
-    """How well a column was predicted, over the rows that say what it is."""
+    """Scores the predictions of a column over the rows where its value is given: accuracy, or RMS error."""
     known = ~np.isnan(truth[:, 0])
     if not known.any():
         return {}

@@ -6,12 +6,12 @@ import os
 
 
 def started() -> int:
-    """How many there are."""
+    """Returns the number of processes that torchrun started, 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def leads() -> bool:
-    """Whether this one checks, shows and writes for all."""
+    """Returns whether this process checks, prints and writes for all."""
     return started() == 1 or os.environ.get("RANK") == "0"
 
 

@@ -18,5 +18,5 @@ def bounded_pseudo_likelihood(
 
 
 def visible_units(machine: BoltzmannMachine) -> int:
-    """How many units the visible layers have together."""
+    """Returns the number of units of all visible layers."""
     return sum(machine.layers[l].n_units for l in machine.visible)

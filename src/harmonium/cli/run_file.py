@@ -38,7 +38,7 @@ _WIDTH = 100
 @final
 @dataclass(frozen=True)
 class RunFile:
-    """What a file says of a run.
+    """The content of ``run.toml``: the settings of a run.
 
     Attributes:
         settings: by the name of the parameter of ``harmonium train``.
@@ -91,7 +91,7 @@ class RunFile:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], kinds: Mapping[str, Any], commands: Sequence[str]) -> RunFile:
-        """What is to be written of a run.
+        """Collects the content to write for a run.
 
         Args:
             settings: of a command, all of them.
@@ -146,7 +146,7 @@ class RunFile:
 
 
 def made_with() -> dict[str, str]:
-    """What decides the last bits of a run beside its settings, as it is in this process."""
+    """Returns the versions, processor and products that determine a run's last bits beside its settings."""
     here = {name: version(name) for name in ("harmonium", "torch")} | {"processor": processor()}
     return here if products.backend_name() is None else {**here, "products": str(products.get_backend())}
 

@@ -89,7 +89,7 @@ def describe(machine: BoltzmannMachine) -> dict[str, Any]:
 
 
 def without_table(run_dir: Path) -> bool:
-    """Whether there is a run between which and its data no table stands.
+    """Returns whether the machine of a run has an encoder that is not a ``Table``.
 
     Raises:
         ValueError: ``machine.json`` is damaged.

@@ -25,7 +25,7 @@ def tap_partition(machine: BoltzmannMachine, starts: Tensor | None) -> tuple[Tap
 
 
 def notes_on(partition: TapPartition) -> list[str]:
-    """What to say about it."""
+    """Returns notes for the user on a TAP approximation."""
     notes = ["tap: an approximation of weak couplings, neither an estimate nor a bound"]
     if partition.converged < 1:
         notes.append(f"tap: {1 - partition.converged:.0%} of the starts did not converge and are left out")

@@ -1,4 +1,4 @@
-"""How compiled code is compiled, and its noise: one stream for every row. Needs numba."""
+"""The compilation of functions, and their noise: one stream for every row. Needs numba."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def run(function: Any, threads: int, shares: int, arguments: Sequence[Any]) -> N
 
 @cache
 def torch_has_threads() -> bool:
-    """Whether torch's threads can be had; a forked child may have none and must not try."""
+    """Returns whether torch's threads can be used; a forked child may have none and must not try."""
     try:
         # What was loaded before torch has precedence, as it has for torch, before what torch brings.
         libraries = ctypes.CDLL(None), ctypes.CDLL(torch._C.__file__)

@@ -1,4 +1,4 @@
-"""What runs over batches of rows: half-steps, couplings, searches of units with two values.
+"""Loops over batches of rows: half-steps, couplings and searches of units with two values.
 
 Batched products give the fields; what is left of a half-step (sigmoids, noise, the maximal coupling with its
 rejection loop) costs as much again in eager tensor code, and a fraction of it in one pass over each row.

@@ -1,4 +1,4 @@
-"""When compiled code serves, and the way from tensors to it. Nothing here needs numba."""
+"""The choice between compiled code and torch, and calls of compiled code with tensors. Needs no numba."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = tuple[float, float] | None
 
 
 class Machine(Protocol):
-    """What is asked of a ``Hamiltonian``."""
+    """The attributes of a ``Hamiltonian`` that the choice depends on."""
 
     @property
     def layers(self) -> Sequence[Any]: ...
@@ -36,9 +36,9 @@ class Machine(Protocol):
 
 
 COMPILED = find_spec("numba") is not None
-"""Whether compiled code can be had (the extra ``fast``)."""
+"""True if numba is installed (the extra ``fast``)."""
 VALUES = frozenset(((0.0, 1.0), (-1.0, 1.0)))
-"""What units that compiled code knows can be."""
+"""The pairs of values of units that compiled code supports."""
 SHARES = 32
 """Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay."""
 
@@ -51,17 +51,17 @@ WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are do
 
 
 def single(like: Tensor) -> bool:
-    """Whether compiled code is there for such tensors: float32 on a CPU."""
+    """Returns whether compiled code supports tensors like this one: float32 on a CPU."""
     return COMPILED and like.device.type == "cpu" and like.dtype is torch.float32
 
 
 def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
-    """Whether it is there for units with these values."""
+    """Returns whether compiled code supports tensors like this one, of units with these values."""
     return single(like) and VALUES.issuperset(values)
 
 
 def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
-    """Whether ``draw`` serves and pays; it wants the same natural parameters for all rows."""
+    """Returns whether ``draw`` supports a half-step and is faster; all rows must share parameters."""
     return (
         COMPILED
         and field.numel() >= HALF_STEP
@@ -75,9 +75,9 @@ def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
 
 
 def small_pairs(machine: Machine, jumps: bool) -> bool:
-    """Whether pairs of Gibbs chains with the default coupling run one by one (``couplings.small``).
+    """Returns whether pairs of Gibbs chains with the default coupling run one by one (``couplings.small``).
 
-    A state that chains may jump to is one word of bits.
+    With jumps the first layer has at most 64 units, as a state to jump to is one word of bits.
     """
     return (
         _two_layers(machine, SMALL_PAIRS)
@@ -87,7 +87,7 @@ def small_pairs(machine: Machine, jumps: bool) -> bool:
 
 
 def small_chains(machine: Machine) -> bool:
-    """Whether Gibbs and Langevin chains run one by one (``chains.small``)."""
+    """Returns whether Gibbs and Langevin chains run one by one (``chains.small``)."""
     return (
         _two_layers(machine, SMALL_CHAINS)
         and machine.layers[0].gaussian
@@ -96,7 +96,7 @@ def small_chains(machine: Machine) -> bool:
 
 
 def search(machine: Machine, layers: Collection[int]) -> bool:
-    """Whether chains, a few changes from a local mode of these layers, climb one by one (``climb``)."""
+    """Returns whether a search for local modes of these layers moves chains one by one (``climb``)."""
     return (
         any(l in layers and m in layers for l, m in machine.graph.edges)
         and isinstance(machine.beta, float)
@@ -108,7 +108,7 @@ def search(machine: Machine, layers: Collection[int]) -> bool:
 
 
 def _two_layers(machine: Machine, couplings: int) -> bool:
-    """Whether it is free, has two layers and one temperature, and is small."""
+    """Returns whether the machine is a small chain of two layers at one temperature, with nothing clamped."""
     return (
         len(machine.layers) == 2
         and machine.graph.is_chain
@@ -164,7 +164,7 @@ _PROCESS = os.getpid()
 
 
 def forked() -> bool:
-    """Whether this process was forked after harmonium was loaded: of torch's threads it has none."""
+    """Returns whether this process was forked after harmonium was loaded: it then lacks torch's threads."""
     return os.getpid() != _PROCESS
 
 

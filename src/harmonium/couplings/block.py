@@ -42,11 +42,11 @@ class Block:
 
     @property
     def field(self) -> Tensor:
-        """The fields side by side."""
+        """The fields side by side, (rows, columns of all parts)."""
         return (self.fields[0] if len(self.fields) == 1 else torch.cat(self.fields, -1)).contiguous()
 
     def take(self, rows: Tensor) -> Block:
-        """The same at some rows, repetitions allowed."""
+        """Returns the block at some of its rows, repetitions allowed."""
         some = Block(self.hamiltonian, self.parts, tuple(field[rows] for field in self.fields))
         some.__dict__["log_partition"] = self.log_partition[rows]
         return some
@@ -56,7 +56,7 @@ class Block:
         return tuple(self.hamiltonian.noise(part, rows, generator) for part in self.parts)
 
     def sample(self, noise: Sequence[Tensor]) -> list[Tensor]:
-        """A draw for every row."""
+        """Draws the states of each part, (rows, columns), from the noise of ``noise(rows)``."""
         return [
             self.hamiltonian.units(part)[0].sample(field, u, self.hamiltonian.units(part)[1])
             for part, field, u in zip(self.parts, self.fields, noise, strict=True)
@@ -75,7 +75,12 @@ class Block:
         return torch.stack(sums).sum(0)
 
     def log_ratio(self, other: Block, x: Sequence[Tensor]) -> Tensor:
-        """ln p_other(x) - ln p(x) of every row, in float64: the layers' own parameters cancel."""
+        """Returns ln p_other(x) - ln p(x), (rows,) in float64; the layers' own parameters cancel.
+
+        Args:
+            other: the block of the other chain, with the same parts and as many rows.
+            x: for each part (rows, columns).
+        """
         parts = [
             (value * (theirs.double() - ours)).sum(-1)
             for value, ours, theirs in zip(x, self.fields, other.fields, strict=True)
@@ -110,7 +115,7 @@ class BlockCoupling(ABC):
 
 @final
 class CommonNoise(BlockCoupling):
-    """The same noise drives both draws: equal where the laws are, close where they are close."""
+    """Couples two draws by common noise: equal where the laws are equal, close where they are close."""
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
         noise = p.noise(p.rows, generator)

@@ -89,7 +89,7 @@ def run_pairs(
     antithetic: bool = False,
     fields: Mapping[int, Tensor] = MappingProxyType({}),
 ) -> Meetings:
-    """``meet``, and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
+    """Runs ``meet`` and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
 
     H_{k:m} = 1/(m-k+1) Σ_{t=k}^m f(X_t) + Σ_{t=k+lag}^{τ-1} w_t (f(X_t) - f(Y_{t-lag})) with f = E[S |
     the layers outside ``graph.summed``], has expectation E[S] if no pair is capped. Nothing but the current
@@ -97,7 +97,10 @@ def run_pairs(
 
     With ``antithetic`` the first chain of pair pairs/2 + i mirrors the noise of that of pair i until the
     second chains set out. Each pair alone has the same law; where two such pairs start alike, the mean over
-    them varies less. ``fields`` are those of some layers at the start, where they are known.
+    them varies less.
+
+    ``start`` has for each layer (pairs, width_l), ``row_weights`` is (pairs,). ``fields`` has the fields of
+    some layers at the start, (pairs, width_l), where they are known.
     """
     _check(k, m, lag, max_steps)
     if antithetic and len(start[0]) % 2:
@@ -212,9 +215,9 @@ class _FlipRate:
 
 
 def _met(both: Place, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:
-    """Which pairs have met, and which of them are equal in all that is read of them: (2, pairs), on the host.
+    """Marks the pairs that have met, and those of them equal in all layers read: (2, pairs), on the host.
 
-    A GPU is waited for here, once in a sweep.
+    On a GPU this is the one synchronisation of a sweep.
     """
     met = _equal(both, chain)
     return torch.stack((met, met if read == chain else met & _equal(both, read))).cpu()

@@ -1,4 +1,4 @@
-"""What became of pairs of chains."""
+"""Results of meeting pairs of chains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harmonium.machine import States
 @final
 @dataclass(frozen=True)
 class Meetings:
-    """What became of pairs of chains (X_t, Y_{t-lag}).
+    """The meetings of pairs of chains (X_t, Y_{t-lag}), and their cost.
 
     Attributes:
         times: (pairs,), the meeting time τ, the first t ≥ lag with X_t = Y_{t-lag}; for capped pairs the cap.

@@ -1,4 +1,4 @@
-"""What meeting times say about mixing."""
+"""Bounds on mixing from meeting times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harmonium.couplings.meetings import Meetings
 
 
 def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
-    """Upper bounds on the total variation between the law of X_t and the machine's law (Biswas et al. 2019).
+    """Estimates upper bounds on the total variation between X_t and the machine (Biswas et al. 2019).
 
     d_TV(t) ≤ E[N_t] with N_t = max(0, ⌈(τ - lag - t)/lag⌉), estimated by the mean over pairs. The chains'
     start is the start of the pairs; a larger lag gives a tighter bound at a higher cost. As an estimate it is
@@ -19,10 +19,10 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
 
     Args:
         meetings: from ``couplings.meet``.
-        steps: the numbers t of sweeps, each at least 0.
+        steps: the numbers t of sweeps, (steps,), each at least 0.
 
     Returns:
-        One bound for each t, float64, at most 1.
+        A bound for each t, (steps,), float64, at most 1.
 
     Raises:
         TypeError: not ``Meetings``, or steps that are no tensor or range.
@@ -32,7 +32,7 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
 
 
 def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 0.95) -> Tensor:
-    """Upper confidence limits of the bounds that ``mixing_bound`` estimates.
+    """Returns upper confidence limits of the bounds that ``mixing_bound`` estimates.
 
     No limit holds without an assumption: a mode that no pair has found may keep pairs apart for as long as it
     likes. Assumed is a geometric tail: a pair still apart meets within a further lag with a probability h,
@@ -46,12 +46,12 @@ def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 
 
     Args:
         meetings: from ``couplings.meet``, best with a lag near the longest meeting time at lag 1.
-        steps: the numbers t of sweeps, each at least 0.
+        steps: the numbers t of sweeps, (steps,), each at least 0.
         confidence: how often the limit is to be right, above 0 and below 1.
 
     Returns:
-        One limit for each t, float64, at least ``mixing_bound`` and at most 1. All are 1 where every pair met
-        at the lag itself, which says nothing of h.
+        A limit for each t, (steps,), float64, at least ``mixing_bound`` and at most 1. All are 1 where every
+        pair met at the lag itself: h is then unknown.
 
     Raises:
         TypeError, ValueError: as ``mixing_bound``, or a confidence out of range.

@@ -1,4 +1,4 @@
-"""What moves a pair of chains."""
+"""Kernels for pairs of chains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harmonium.machine import Hamiltonian, States
 
 
 class Place(NamedTuple):
-    """Where chains are.
+    """The states of chains, with the fields that are known.
 
     Attributes:
         states: for each layer (rows, width_l), or (rows, 0) where nobody will read them.
@@ -29,7 +29,7 @@ class Place(NamedTuple):
         return Place([x[rows] for x in self.states], {l: field[rows] for l, field in self.fields.items()})
 
     def without(self, layers: Collection[int]) -> Place:
-        """The same place without the states of some layers."""
+        """Returns the place without the states of some layers: (rows, 0) there."""
         states = [x.new_empty(len(x), 0) if l in layers else x for l, x in enumerate(self.states)]
         return Place(states, self.fields)
 
@@ -65,7 +65,7 @@ class PairKernel(ABC):
 
     @abstractmethod
     def prepare(self, hamiltonian: Hamiltonian, place: Place, copies: int) -> Place:
-        """The same place with the fields that the next sweep needs.
+        """Returns the place with the fields that the next sweep needs.
 
         Args:
             hamiltonian: the machine; what it holds has as many rows.

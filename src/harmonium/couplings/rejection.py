@@ -46,7 +46,7 @@ class Rejection:
 
     @property
     def left(self) -> Tensor:
-        """Whether rows still wait: a tensor of one element, for the host to ask when it has to."""
+        """True if rows still wait: a tensor of one element, which the host reads as rarely as it can."""
         return (self._waits[0] | self._waits[1]).any()
 
     @property

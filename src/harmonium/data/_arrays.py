@@ -15,7 +15,7 @@ Values = TypeVar("Values", NDArray[Any], Tensor)
 
 
 def is_sparse(X: object) -> bool:
-    """Whether X is a scipy sparse matrix; asked without importing scipy, which whoever made one has done."""
+    """Returns whether X is a scipy sparse matrix, without importing scipy: its maker has imported it."""
     return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
 
 

@@ -53,7 +53,7 @@ def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
 
 
 def _broken(column: Cells) -> bool:
-    """Whether a column of whole numbers has others: they were given, and the column's type gives way."""
+    """Returns whether a column of an integer type has fractions: the column's type then gives way."""
     if not (column.numeric and of_whole_numbers(column.dtype)):
         return False
     numbers = column.values[~column.missing]
@@ -80,5 +80,5 @@ def series_of(narwhals: Any, column: Cells, library: str) -> Any:
 
 
 _IN_PANDAS = {"String": "str", "Boolean": "bool", "Categorical": "category", "Enum": "category"}
-"""What files and other libraries call types that pandas calls otherwise."""
+"""The names in pandas of types that have other names in files and other libraries."""
 _WITHOUT_MISSING = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}

@@ -1,4 +1,4 @@
-"""What a cell of a text file holds: nothing, a number, a code such as 00123, or text."""
+"""The content of a cell of a text file: nothing, a number, a code such as 00123, or text."""
 
 from __future__ import annotations
 

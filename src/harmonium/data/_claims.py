@@ -1,4 +1,4 @@
-"""How much a file may claim to hold: what its own size can vouch for, or what the user allows."""
+"""A limit on the bytes that a file claims to unpack to: by its own size, or as the user allows."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def read_csv(path: Path, delimiter: str = ",") -> Parts:
 
 
 def _other_separator(path: Path, delimiter: str) -> str | None:
-    """What to do if the first line is separated otherwise; None if it cannot be."""
+    """Suggests a remedy if another character may separate the cells of the first line; None if none may."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         first = file.readline()
     for other, remedy in _REMEDIES.items():

@@ -39,7 +39,7 @@ def read_hdf5(path: Path) -> tuple[Any, Any]:
 
 
 def _inside(file: Any, name: str) -> Any:
-    """What has this name, or None; a link, which may lead to any other file, is refused and not followed."""
+    """Returns the object of this name, or None; refuses a link, which may lead to any other file."""
     import h5py
 
     links, key = file.id.links, name.encode()
@@ -94,7 +94,7 @@ def _check_chunks(dataset: Any, name: str, size: int) -> None:
 
 
 def _unpacked(content: bytes, expected: int) -> int:
-    """How many bytes these unpack to, counted to one beyond those expected; -1 if to no end."""
+    """Counts the bytes that the content unpacks to, up to one more than expected; -1 if it is damaged."""
     unpacker = zlib.decompressobj()
     try:
         count = len(unpacker.decompress(content, expected + 1))

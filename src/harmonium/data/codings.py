@@ -23,7 +23,7 @@ class Coding(ABC):
     registry: ClassVar[dict[str, type[Coding]]] = {}
     """Every coding by name."""
     values: tuple[Any, ...] = ()
-    """What the states stand for, where they stand for labels."""
+    """The labels of the states, in their order; empty where states are numbers."""
     log_slope: float = 0.0
     """ln |slope| where states are real."""
 
@@ -44,7 +44,7 @@ class Coding(ABC):
     @property
     @abstractmethod
     def expected(self) -> str:
-        """What cells there are states for, in words."""
+        """The cells that have a state, in words."""
 
     @abstractmethod
     def encode(self, cells: Cells) -> Array:
@@ -299,16 +299,16 @@ CODINGS: dict[str, Callable[..., Coding]] = {
     "truncated_gaussian": Affine.interval,
     "truncated_gauss_bernoulli": Affine.unmoved,
 }
-"""How cells are coded for every kind of unit."""
+"""The coding of cells for every kind of unit."""
 
 
 def options_of(kind: str) -> tuple[str, ...]:
-    """What may be said of a column besides the kind of its unit, instead of being read off its cells."""
+    """Lists the options of a column besides the kind of its unit, each otherwise inferred from its cells."""
     return tuple(name for name, p in signature(CODINGS[kind]).parameters.items() if p.default is None)
 
 
 def coding_from_dict(description: dict[str, Any]) -> Coding:
-    """What ``to_dict`` described.
+    """Rebuilds a coding from its description by ``to_dict``.
 
     Raises:
         TypeError, ValueError: fields out of range, or no coding.

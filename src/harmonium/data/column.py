@@ -63,7 +63,7 @@ class Column:
     def fit(
         cls, cells: Cells, kind: str | Mapping[str, Any] | None = None, weights: Array | None = None
     ) -> Column:
-        """What a column's cells say about it.
+        """Infers a column's unit and coding from its cells.
 
         Args:
             cells: at least one that is not missing.
@@ -146,7 +146,7 @@ class Column:
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
-        """What ``to_dict`` described.
+        """Rebuilds a column from its description by ``to_dict``.
 
         Raises:
             TypeError, ValueError: fields that are missing or out of range.
@@ -186,7 +186,7 @@ def _kind(cells: Cells) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a cell is one, perhaps with a decimal comma."""
+    """Returns whether a cell is a finite number, perhaps with a decimal comma."""
     try:
         return math.isfinite(float(str(value).replace(",", ".")))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a reader returns."""
+"""Data as a reader returns them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Texts = Callable[[], dict[str, list[str]]]
 
 
 class ColumnType(NamedTuple):
-    """What a file says of a column: the attributes of ``Cells`` of these names."""
+    """The type of a column in its file: the attributes of ``Cells`` of these names."""
 
     dtype: str
     categories: tuple[Any, ...] | None
@@ -105,17 +105,17 @@ class DataSet:
 
     @property
     def mixed(self) -> bool:
-        """Whether columns differ in kind: there is text, or a column of 0 and 1 beside one of fractions."""
+        """True if columns differ in kind: there is text, or a column of 0 and 1 beside one of fractions."""
         kind = self.samples.dtype.kind
         plain = isinstance(self.samples, np.ndarray) and self.image_shape is None
         return kind == "O" or (plain and kind == "f" and differ_in_kind(self.samples))
 
     @property
     def tabular(self) -> bool:
-        """Whether every column has a kind of its own, as in a data frame: they differ in kind, or have names.
+        """True if every column has a kind of its own, as in a data frame: they differ in kind, or have names.
 
-        Numbers of one kind have none, whatever their names: where all are 0 and 1, or -1 and 1, and pictures,
-        of which 16 columns or more are called alike but for their numbers.
+        False, whatever the names, where all numbers are 0 and 1, or all are -1 and 1. False for images too:
+        16 columns or more whose names differ by their numbers alone.
         """
         names = self.names or ()
         named = bool(names) and len(set(names)) == len(names) and not _numbered(names)
@@ -148,7 +148,7 @@ class DataSet:
         return DataSet.of(samples, self.labels, self.name, rest, self.types, self.texts)
 
     def with_missing(self, name: str) -> DataSet:
-        """The same with one more column, of which every cell is missing."""
+        """Returns the data with one more column, of which every cell is missing."""
         blank = np.full((len(self.samples), 1), None, dtype=object)
         types = None if self.types is None else {**self.types, name: ColumnType("Float64", None, False)}
         samples = np.hstack([self.samples.astype(object), blank])
@@ -196,19 +196,19 @@ class DataSet:
 
 
 def _numbered(names: tuple[str, ...]) -> bool:
-    """Whether as many columns as a picture has pixels are called alike but for their numbers."""
+    """Returns whether at least ``_PIXELS`` names differ by their numbers alone, as those of pixels do."""
     alike = Counter(re.sub(r"\d+", "0", name) for name in names)
     return max(alike.values(), default=0) >= _PIXELS
 
 
 def _two_valued(X: Array) -> bool:
-    """Whether all numbers are 0 and 1, or all are -1 and 1."""
+    """Returns whether all numbers are 0 and 1, or all are -1 and 1."""
     seen = set(np.unique(X[:_LOOKED_AT]).tolist())
     return any(seen <= pair and bool(np.isin(X, [*pair]).all()) for pair in _PAIRS)
 
 
 def _dtype(cells: Cells, values: Array) -> str:
-    """What the cells of a text file are: whole numbers, others, or text."""
+    """Returns the type of the cells of a text file: whole numbers, other numbers, or text."""
     if not cells.numeric:
         return "str"
     whole = values.dtype.kind == "O" and all(type(value) in (int, type(None)) for value in values)

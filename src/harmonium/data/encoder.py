@@ -1,4 +1,4 @@
-"""What an encoder is, and how it is stored."""
+"""The interface of encoders, and their storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Encoder(ABC):
     """
 
     draws: ClassVar[bool] = False
-    """Whether ``encode`` draws noise, so that a row's states depend on its place among the others."""
+    """True if ``encode`` draws noise: the states of a row then depend on its place among the others."""
     registry: ClassVar[dict[str, type[Encoder]]] = {}
     """Every kind of encoder by name."""
 

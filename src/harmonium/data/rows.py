@@ -154,7 +154,7 @@ class Rows:
         return batch if checked else self._checked(batch, positions)
 
     def encoded(self, encoder: Encoder) -> Rows:
-        """The same rows through an encoder, a batch at a time.
+        """Returns the rows as an encoder maps them, a batch at a time.
 
         Args:
             encoder: one that treats every row alike wherever it stands; not ``BernoulliBinarise``, whose
@@ -305,9 +305,9 @@ def _mapped(X: Any) -> np.memmap[Any, Any] | None:
 
 
 def _forgotten(X: Any, read: NDArray[Any]) -> NDArray[Any]:
-    """What was read, once the pages that were mapped for it are given back: they would add up to the file.
+    """Returns ``read`` and releases the mapped pages that it came from, which would add up to the file.
 
-    They stay where the system keeps what it has read of files. A map that may be written to is left alone.
+    The system keeps their content in its page cache. A map that may be written to is left alone.
     """
     mapped = _mapped(X)
     if mapped is not None and mapped.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):

@@ -21,7 +21,7 @@ LONG = 2**53
 
 
 def of_whole_numbers(dtype: str) -> bool:
-    """Whether a column's type, as its own library calls it, is of whole numbers."""
+    """Returns whether a type, by its name in its own library, is of whole numbers."""
     return "int" in dtype.lower()
 
 
@@ -124,14 +124,14 @@ class Sheet:
 
 
 def is_sheet(X: object) -> bool:
-    """Whether something is a data frame, or an array of objects or of text."""
+    """Returns whether X is a data frame, or an array of objects or of text."""
     if isinstance(X, np.ndarray):
         return X.dtype.kind in "OUT"
     return isinstance(X, Sheet) or _is_frame(X)
 
 
 def differ_in_kind(X: Array) -> bool:
-    """Whether some columns of an array hold 0 and 1 and others numbers that are not whole.
+    """Returns whether some columns of an array hold 0 and 1 and others hold fractions.
 
     Whole numbers alone may be grey levels, which are of one kind however few a column shows.
     """

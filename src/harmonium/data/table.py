@@ -42,7 +42,7 @@ class Group(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Table(Encoder):
-    """What is known of a table's columns: the map between its rows and the states of visible units.
+    """Maps the rows of a table to states of visible units and back, by its columns.
 
     A row has one unit for each column. Those of a kind, and of as many states, stand side by side and make
     one layer (``groups``, ``harmonium.machine.visible_layers``), wherever they stand in the table. Make one
@@ -136,9 +136,10 @@ class Table(Encoder):
         return cls(tuple(columns[place] for place in places), sheet.library, unknown, tuple(places))
 
     def in_frames(self) -> Table:
-        """The same, and if it was read from a file with names it makes frames, where a library does.
+        """Returns a table that decodes to frames, if its rows came from a text file with names.
 
-        Frames are of pandas, or of polars where only that and narwhals are installed.
+        Frames are of pandas, or of polars where only polars and narwhals are installed. Without a library of
+        frames the table stays as it is.
         """
         if self.library != TEXT:
             return self
@@ -276,7 +277,7 @@ class Table(Encoder):
         return [x for _, x in sorted(zip(self.places, columns, strict=True), key=itemgetter(0))]
 
     def order(self, sheet: Sheet) -> list[int]:
-        """Where in a sheet the column of each unit stands: by name where both have names, else by number.
+        """Finds the column of each unit in a sheet: by name where both have names, else by number.
 
         Raises:
             ValueError: other columns.

@@ -139,7 +139,7 @@ def _binary(chosen: Any, X: Values) -> Values:
 
 
 def full_intensity(X: Any) -> float:
-    """What stands for 1 in intensities: 255 in uint8, unless that is binary already, which is refused."""
+    """Returns the value of full intensity: 255 for uint8, else 1; refuses uint8 data of 0 and 1 alone."""
     if not is_uint8(X):
         return 1.0
     # Read as 0..255, a set of bytes 0 and 1 would turn all black without a word.

@@ -36,7 +36,7 @@ class Group:
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes, shows and evaluates for all."""
+        """True if this process writes, prints and evaluates for all."""
         return self.rank == 0
 
     def any(self, *flags: bool) -> list[bool]:
@@ -49,7 +49,7 @@ class Group:
 
     @contextmanager
     def leading(self) -> Iterator[bool]:
-        """Whether this process leads; what fails there fails in all."""
+        """Yields whether this process leads; raises an exception of the leading process in all of them."""
         failure: Exception | None = None
         try:
             yield self.leads
@@ -60,7 +60,7 @@ class Group:
             raise failure
 
     def sums(self, vectors: Iterable[Tensor]) -> list[Tensor]:
-        """``sum`` of each of several vectors, one of which is sent while the next is made.
+        """Sums each of several vectors, (entries,), over the processes; sends one while the next is made.
 
         Every process adds a part of the entries and hands it to the others: a reduction as one does it in a
         ring, with as many bytes, but in an order that does not depend on when what arrives.
@@ -74,14 +74,14 @@ class Group:
         return [total[:length] for length, total, _ in handed]
 
     def _sent(self, x: Tensor) -> tuple[Tensor, Any]:
-        """Where every process's entries of this one's part arrive, and what to wait for."""
+        """Starts to exchange the parts of x; returns the buffer of this process's part, and pending work."""
         part = -(-len(x) // self.size)
         padded = torch.nn.functional.pad(x, (0, part * self.size - len(x)))
         received = torch.empty_like(padded)
         return received, dist.all_to_all_single(received, padded, group=self._processes, async_op=True)
 
     def _handed(self, received: Tensor, work: Any) -> tuple[Tensor, Any]:
-        """Where the sums of all parts arrive, once those of this one are added, and what to wait for."""
+        """Sums this process's part and starts to gather all; returns the buffer of sums, and pending work."""
         work.wait()
         added = pairwise(list(received.view(self.size, -1)))
         total = torch.empty_like(received)
@@ -90,7 +90,7 @@ class Group:
         return total, gather(total, added.contiguous(), group=self._processes, async_op=True)
 
     def gather(self, value: Any) -> list[Any]:
-        """What all processes hold, in their order; anything that can be pickled."""
+        """Returns the values of all processes, in their order; anything that can be pickled."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -98,7 +98,7 @@ class Group:
         return values
 
     def share(self, value: Any) -> Any:
-        """What the process that leads holds."""
+        """Returns the value of the process that leads, in all processes."""
         if self.size == 1:
             return value
         held = [value]
@@ -124,7 +124,7 @@ def pairwise(terms: Sequence[Tensor]) -> Tensor:
 
 
 def as_group(distributed: Distributed) -> Group | None:
-    """What ``distributed`` asks for; None: this process by itself.
+    """Returns the group for an argument ``distributed``; None: this process by itself.
 
     Args:
         distributed: "auto": all processes of the default group of ``torch.distributed``, or this one where it

@@ -51,11 +51,11 @@ class Shards:
         return [torch.Generator(device).manual_seed(words[shard]) for shard in self.own]
 
     def share(self, number: int, name: str) -> int:
-        """How many of so many a shard has.
+        """Divides a number by the number of shards.
 
         Args:
-            number: of all shards.
-            name: the argument that says it.
+            number: for all shards together.
+            name: of the argument, for messages.
 
         Raises:
             ValueError: a number that the shards do not divide.
@@ -82,15 +82,15 @@ class Shards:
         return [slice(starts[shard], starts[shard + 1]) for shard in self.own]
 
     def sums(self, terms: Iterable[Sequence[Tensor]]) -> list[Tensor]:
-        """Σ over all shards of each of several vectors, one of which is sent while the next is made.
+        """Sums each of several vectors over all shards; sends one while the next is made.
 
         Args:
-            terms: of each vector this process's, one for each of its own shards.
+            terms: of each vector this process's, (entries,), one for each of its own shards.
         """
         return self.group.sums(pairwise(each) for each in terms)
 
     def gather(self, values: Iterable[Any]) -> list[Any]:
-        """What all shards have, in their order, from that of this process's own."""
+        """Returns the values of all shards, in their order, from those of this process's own shards."""
         return [each for part in self.group.gather(list(values)) for each in part]
 
 

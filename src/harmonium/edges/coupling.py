@@ -1,4 +1,4 @@
-"""What joins two layers, or the units of one."""
+"""Couplings between two layers, or between the units of one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Coupling(nn.Module, ABC):
 
     @abstractmethod
     def pattern(self, below: Layer, above: Layer) -> Tensor | None:
-        """Which entries of W may differ from 0, (width_below, width_above) booleans; None for all.
+        """Returns the entries of W that may differ from 0, (width_below, width_above) booleans; None for all.
 
         Raises:
             ValueError: a pattern that does not fit these layers.
@@ -76,13 +76,13 @@ class Coupling(nn.Module, ABC):
 
     @property
     def joined(self) -> Tensor | None:
-        """Which columns of the two layers are joined, (width_l, width_m) booleans; None for all."""
+        """The pairs of columns that are joined, (width_l, width_m) booleans; None for all."""
         if self._pattern is None or not self.inner:
             return self._pattern
         return self._pattern | self._pattern.t()
 
     def within(self, values: Tensor) -> Tensor:
-        """Values for the weights with 0 outside the pattern."""
+        """Returns values of the weights, (width_l, width_m), with 0 outside of the pattern."""
         if self._pattern is None:
             return values
         pattern = self._pattern.to(values.device)

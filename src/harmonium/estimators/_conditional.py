@@ -27,7 +27,7 @@ _CHAINS = 10
 
 
 class Conditional(Generative):
-    """What a fitted estimator says of some columns given others. Abstract."""
+    """Predictions of some columns given others by a fitted estimator. Abstract."""
 
     n_features_in_: int
 
@@ -127,13 +127,13 @@ class Conditional(Generative):
     # ----------------------------------------------------------------------------
 
     def _given(self, given: Any, times: int) -> tuple[Any, Tensor]:
-        """What is given of some rows, each so many times: validated rows, and visible states in float64.
+        """Converts the given columns of some rows to validated rows and to visible states in float64.
 
         Args:
             given: a frame, or a mapping from columns to a cell for all rows or to one for each; a column that
                 is not there, and a missing cell, is not given. Where there are no names also an array (rows,
                 columns) with NaN.
-            times: at least 1; the repetitions of a row follow each other.
+            times: repetitions of each row, at least 1, one after the other.
 
         Returns:
             Rows with missing cells where nothing is given, and states with NaN there.

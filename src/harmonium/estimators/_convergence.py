@@ -1,4 +1,4 @@
-"""Whether a machine was still learning when its training ended."""
+"""A warning if a machine was still learning when its training ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every estimator does: learn from rows, in the units of the data."""
+"""The base of every estimator: learning from rows, in the units of the data."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
 
     @abstractmethod
     def _pretrain(self, states: Any, weights: Tensor | None) -> None:
-        """What is learnt from the rows as machine states before all layers are."""
+        """Pretrains the machine on the rows as visible states, before all layers are trained together."""
 
     @abstractmethod
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        """What early stopping maximises, of every row: (rows,), in nats."""
+        """Returns the score of every row that early stopping maximises: (rows,), in nats."""
 
     def _random_start(self, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
         """Normal couplings; beside Gaussian units off their saddle, unless ``initial_std`` is given."""
@@ -339,7 +339,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         return torch.cat(parts) if label is None else torch.cat([torch.cat(parts), label.to(parts[0])], 1)
 
     def _training_rows(self, X: Any, label: Tensor | None = None) -> Any:
-        """The same, or the intensities that states are drawn from."""
+        """Returns the rows to learn from: visible states, or the intensities that states are drawn from."""
         states = self._start_rows(X, label)
         if self.binarise != "sample":
             return states

@@ -1,4 +1,4 @@
-"""What every fitted estimator does to rows: it draws, completes and cleans them, in the units of the data."""
+"""Sampling, imputation and denoising of rows by a fitted estimator, in the units of the data."""
 
 from __future__ import annotations
 

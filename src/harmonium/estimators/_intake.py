@@ -95,7 +95,7 @@ def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
 
 
 def counted(weights: Tensor | None) -> tuple[NDArray[Any] | slice, Tensor | None]:
-    """Which rows have a weight above 0, for ``taken``, and their weights: others are as if not there."""
+    """Selects the rows with a weight above 0: returns an index for ``taken``, and their weights."""
     if weights is None or bool(weights.all()):
         return slice(None), weights
     index = weights.nonzero().flatten()

@@ -77,7 +77,7 @@ class Neighbours:
         return np.where(given, codes, classes[np.argmax(scores, 0)][self._node])
 
     def know(self, codes: Codes) -> bool:
-        """Whether labels that are held out are told by the neighbours about as well as by the points.
+        """Returns whether neighbours predict held-out labels about as well as the points do.
 
         The points are read by logistic regression on standardised columns, which must be ahead by more than a
         standard error of the difference to be preferred. Every class keeps a label: where none has two,

@@ -60,7 +60,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Options:
-    """What every estimator can be told; ``RBM`` says what each parameter means.
+    """The parameters of every estimator; ``RBM`` documents each.
 
     scikit-learn reads them off the signature, which ``dataclass`` makes of these fields and of those that an
     estimator adds, or gives another default.

@@ -1,4 +1,4 @@
-"""What a row says of the hidden units, by naive mean field."""
+"""The posterior of the hidden units given a row, by naive mean field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one call of an estimator's training leaves to the next."""
+"""Chains and optimiser that one call of an estimator's training passes to the next."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class Stored(ABC):
-    """What makes an estimator of a machine, and of a machine's file. Abstract."""
+    """Makes estimators from machines and from files of machines, and saves them. Abstract."""
 
     random_state: Any
     _CALIBRATED: ClassVar[tuple[str, ...]] = ()
@@ -41,7 +41,7 @@ class Stored(ABC):
 
     @abstractmethod
     def _calibrate(self, X: Any, weights: Any) -> None:
-        """What an estimator finds on validated rows once the machine is trained."""
+        """Sets the fitted values in ``_CALIBRATED`` from validated rows, once the machine is trained."""
 
     @abstractmethod
     def _keep_rows(self, X: Any) -> None:
@@ -49,7 +49,7 @@ class Stored(ABC):
 
     @abstractmethod
     def _adopt(self, machine: BoltzmannMachine) -> None:
-        """What an estimator reads off a machine, beside its sizes; ValueError where it cannot."""
+        """Reads fitted values from a machine, beside its sizes; ValueError for one of another form."""
 
     @classmethod
     def from_machine(
@@ -96,7 +96,7 @@ class Stored(ABC):
         return estimator
 
     def _remember(self, encoder: Encoder) -> None:
-        """What a fit leaves beside the machine, of a fit that was elsewhere."""
+        """Sets the attributes that ``fit`` leaves beside the machine, for a machine trained elsewhere."""
         decoded = encoder.decode(torch.zeros(1, self._data_width, dtype=torch.float64, device="cpu"))
         self.n_features_in_ = int(decoded.shape[1])
         names = encoder.names if isinstance(encoder, Table) else self._names_of_data()
@@ -114,7 +114,7 @@ class Stored(ABC):
         return ("n_updates_", *cls._CALIBRATED)
 
     def _names_of_data(self) -> list[Any]:
-        """What the command line calls the columns of numbers that it trained on, beside the label."""
+        """Returns the names of the training data's columns but the label, from the machine's metadata."""
         metadata: dict[str, Any] = self.machine_.metadata  # type: ignore[attr-defined]
         about, label = (metadata.get(key) for key in ("data", "label"))
         names = about.get("names") if isinstance(about, dict) else None
@@ -203,7 +203,7 @@ def _digest(machine: BoltzmannMachine) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON keeps a value as it is."""
+    """Returns whether JSON keeps a value as it is."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and type(x) in _PLAIN for key, x in value.items())
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""What kinds of units ask of data before they take them; what was not observed (NaN) says nothing."""
+"""Checks of data for kinds of units; unobserved entries (NaN) are ignored."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Interval:
         return self._tensors[key]
 
     def outside(self, x: Tensor) -> Tensor:
-        """Which entries are not in their interval."""
+        """Marks the entries outside of their interval, as booleans of the shape of x."""
         low, high = self.bounds(x)
         return (x < low) | (x > high)
 

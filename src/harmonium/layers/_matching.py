@@ -89,7 +89,7 @@ def _solve(first: Tensor, bulge: Tensor) -> MatchedLaw:
 
 
 class _Residual(NamedTuple):
-    """How far the moments of a law are from the wanted ones, and what they would change by.
+    """The distance of a distribution's moments from the wanted ones, with the variances for a Newton step.
 
     Attributes:
         first: wanted less present E[z].
@@ -118,7 +118,7 @@ class _Residual(NamedTuple):
 
     @property
     def settled(self) -> Tensor:
-        """Which units' moments are the wanted ones."""
+        """Booleans by unit: true where the moments are the wanted ones up to rounding."""
         spread = self.regression.square() * self.variance + self.rest
         near = [
             residual.abs() <= (_PRECISE * variance.sqrt()).clamp(min=_ROUNDING)

@@ -98,7 +98,7 @@ def truncated_nodes(
 
 
 def truncated_mode(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Where the density is highest; of two equally high ends the upper one."""
+    """Returns the point of highest density; of two equally high ends the upper one."""
     end = torch.where(slope >= curvature * (low + high) / 2, high, low)
     return torch.where(curvature > 0, _stationary(slope, curvature, low, high), end)
 

@@ -74,7 +74,7 @@ class Binomial(DiscreteUnits):
         return Moments(mean, (probability * (counts - mean.unsqueeze(-1)).square()).sum(-1))
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        """The count at which the distribution function passes the noise; one pass over the counts."""
+        """Draws the counts, (..., width), at which the distribution function passes the noise; one pass."""
         logit = self._local(field, theta)
         success, failure = logsigmoid(logit), logsigmoid(-logit)
         below = torch.zeros_like(logit)

@@ -1,4 +1,4 @@
-"""What units share that have a bias for every state or unit, and nothing else to learn."""
+"""The base of discrete units, which have no learnable parameter but a bias."""
 
 from __future__ import annotations
 

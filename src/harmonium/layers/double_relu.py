@@ -126,7 +126,7 @@ class DoubleReLU(Layer):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        """The Gaussian law with E[x] and the variance, one of these units' laws; E[|x|] is not read."""
+        """Fits a Gaussian distribution to E[x] and the variance, each (width,); E[|x|] is not read."""
         log_quadratic = -variance.log()
         self._fitted(
             linear=expected[0] / variance,

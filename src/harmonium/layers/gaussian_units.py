@@ -1,4 +1,4 @@
-"""What all parametrisations of real Gaussian units share."""
+"""The base of all parametrisations of real Gaussian units."""
 
 from __future__ import annotations
 

@@ -46,12 +46,12 @@ class Layer(nn.Module, ABC):
     location: ClassVar[str]
     """The parameter that shifts the field; the target of gradient centring."""
     bounded: ClassVar[bool] = True
-    """Whether the states lie in a finite interval, so that they have a law beside any other units."""
+    """True if the states lie in a finite interval: the distribution then exists beside any other units."""
     smoothed: ClassVar[bool] = True
-    """Whether a fit counts one row of pure noise beside the data, so that a unit that never changed gets
-    finite parameters; where it does not, such a unit gets variance 1."""
+    """True if a fit counts one row of pure noise beside the data, which keeps parameters of constant units
+    finite. If False, a constant unit gets variance 1."""
     gaussian: ClassVar[bool] = False
-    """Whether θ = (U, V) and p(x | field) is normal with mean (U + B)/V and variance 1/V."""
+    """True if θ = (U, V) and p(x | field) is normal with mean (U + B)/V and variance 1/V."""
     two_values: ClassVar[tuple[float, float] | None] = None
     """The lower and the upper state of units with these two and θ = U, so that P(upper) = σ((upper - lower)
     (U + B)); None for all others."""
@@ -59,7 +59,7 @@ class Layer(nn.Module, ABC):
     """-x²/2 as a combination of the statistics, but for a constant: the coefficient of each; None where it is
     none. What a curvature A does is then to add A times these to θ."""
     noise_centre: ClassVar[float] = 0.5
-    """What the law of the noise is symmetric about."""
+    """The centre of symmetry of the noise's distribution."""
     registry: ClassVar[dict[str, type[Layer]]] = {}
     """Every kind of layer by name."""
 
@@ -91,10 +91,10 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def reference(self) -> Theta:
-        """The natural parameters of pure noise.
+        """Returns the natural parameters of pure noise, each (width,).
 
-        Zero for discrete units and units in an interval, whose law then is their base measure; those of a
-        standard normal, or of what is left of it on the support, for others.
+        Zero for discrete units and units in an interval, whose distribution then is their base measure; for
+        others those of a standard normal, truncated to the support.
         """
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Layer(nn.Module, ABC):
         """The noise that ``sample`` consumes for a field of this shape: a number a unit, (..., n_units)."""
 
     def mirrored(self, noise: Tensor) -> Tensor:
-        """Noise of the same law that makes the opposite draw (antithetic variates)."""
+        """Returns antithetic noise, (..., n_units): distributed as ``noise``, it makes the opposite draw."""
         opposite = 2 * self.noise_centre - noise
         if self.noise_centre == 0:
             return opposite
@@ -146,7 +146,11 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
-        """A symmetric proposal: uniform over a discrete unit's states, a walk by ``step`` for a real unit."""
+        """Proposes states, (..., width), symmetrically.
+
+        Uniform over the states of a discrete unit, a random walk by ``step`` for a real unit. ``noise`` is as
+        for ``sample``.
+        """
 
     @abstractmethod
     def fit_(self, expected: Theta, variance: Tensor) -> None:
@@ -163,7 +167,7 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
-        """Which entries are not in the support, as booleans of x's shape, and the support in words."""
+        """Returns the entries outside of the support, as booleans of x's shape, and the support in words."""
 
     def _fitted(self, **values: Tensor) -> None:
         """Sets parameters by name, or refuses what is not finite in them (see ``fit_``)."""
@@ -211,7 +215,7 @@ class Layer(nn.Module, ABC):
 
     @property
     def discrete(self) -> bool:
-        """Whether a unit has finitely many states."""
+        """True if a unit has finitely many states."""
         return self.n_states is not None
 
     @property
@@ -300,11 +304,11 @@ class Layer(nn.Module, ABC):
             )
 
     def observed(self, x: Tensor, name: str) -> tuple[Tensor, Tensor]:
-        """Which entries of states are given, where NaN marks the others, and the states with those filled in.
+        """Returns the mask of observed entries (not NaN), and the states with the others filled in.
 
         Args:
             x: (..., width), NaN for all columns of a unit that is not observed.
-            name: what to call it in messages.
+            name: of the argument, for messages.
 
         Returns:
             Booleans of x's shape, and x with the units that are not given at their mode under pure noise.

@@ -1,4 +1,4 @@
-"""What real units share whose exponent is a parabola."""
+"""The base of real units whose exponent is a parabola."""
 
 from __future__ import annotations
 

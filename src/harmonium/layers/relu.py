@@ -168,9 +168,10 @@ class ReLU(QuadraticUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        """As in the base class; where E[x²] is 2 E[x]² and more, the mean beside an almost exponential law.
+        """Fits the mean and the second moment, each (width,).
 
-        No law of these units spreads that far.
+        Where E[x²] is 2 E[x]² or more, which no parameters give, it fits the mean with an almost exponential
+        distribution.
         """
         mean, square = expected[0], -2 * expected[1]
         low, high = torch.full_like(mean, _STEEPEST), torch.full_like(mean, 1e6)

@@ -126,7 +126,10 @@ class TruncatedGaussBernoulli(Layer):
         return torch.where(x == 0, logsigmoid(-logit), density)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
-        """Between 0 and the interval with a density of c = min(1, 1/(high - low))/2 both ways."""
+        """Proposes states, (..., width), that stay, or cross between 0 and the interval.
+
+        Crossings have a density of c = min(1, 1/(high - low))/2 both ways.
+        """
         low, high = self.interval.bounds(x)
         width = high - low
         crossing = 0.5 * (1 / width).clamp(max=1)

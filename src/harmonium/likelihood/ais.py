@@ -150,7 +150,7 @@ def _everywhere(
     parts: list[slice],
     generator: torch.Generator,
 ) -> tuple[Tensor, States]:
-    """What all runs end with, from this process's own parts of them: those of its shards, or all."""
+    """Anneals this process's parts of the runs; returns the log weights and final states of all runs."""
     if shards is None:
         return anneal(target, parts[0], generator)
     noise = zip(parts, shards.generators(generator), strict=True)

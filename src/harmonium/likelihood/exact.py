@@ -113,12 +113,12 @@ def same_rows(patterns: Tensor) -> list[Tensor]:
 
 
 def few_states(hamiltonian: Hamiltonian, free: Collection[int]) -> bool:
-    """Whether at most ``FEW_STATES`` are left once what can be summed out of some layers is."""
+    """Returns whether an enumeration of the free layers has at most ``FEW_STATES`` states."""
     return log2_states(hamiltonian.graph, hamiltonian.layers, free) <= log2(FEW_STATES)
 
 
 def log2_states(graph: Graph, layers: Sequence[Layer], free: Collection[int]) -> float:
-    """log2 of the states that are left of some layers once what can be summed out of them is."""
+    """Returns log2 of the number of states to enumerate for the free layers, after layers are summed out."""
     return _split(graph, {l: layers[l].log2_states for l in free})[2]
 
 
@@ -167,7 +167,7 @@ def _log_weights(block: Hamiltonian, states: States, fields: dict[int, Tensor]) 
 
 
 def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
-    """Which of some layers to enumerate and which to sum out, and log2 of the states to enumerate."""
+    """Splits layers into those to enumerate and those to sum out; returns log2 of the states to enumerate."""
     best: tuple[tuple[int, ...], tuple[int, ...], float] = ((), (), inf)
     for summed in sorted(graph.independent_sets(log2_sizes)) or [()]:
         enumerated = tuple(l for l in log2_sizes if l not in summed)

@@ -1,4 +1,4 @@
-"""How well a machine tells cells that are hidden from it, whatever its units and its depth."""
+"""A score of a machine's predictions of hidden cells, for any units and depth."""
 
 from __future__ import annotations
 

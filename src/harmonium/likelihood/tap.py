@@ -16,13 +16,13 @@ _ROWS = 4096
 
 
 class TapPartition(NamedTuple):
-    """What TAP says of ln Z; it is an approximation and bounds nothing.
+    """The TAP approximation of ln Z, which is not a bound.
 
     Attributes:
         value: mean of -F over the distinct solutions, each with the same weight (Tramel et al. 2018, Sec.
             V.2).
         spread: standard deviation of -F over the solutions, not an error of the value.
-        solutions: how many distinct solutions there are.
+        solutions: number of distinct solutions.
         converged: the part of the starts that converged; the others are left out.
     """
 

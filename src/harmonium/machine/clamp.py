@@ -1,4 +1,4 @@
-"""Which entries of a machine's state are held fixed."""
+"""Clamped entries of a machine's state."""
 
 from __future__ import annotations
 
@@ -81,29 +81,29 @@ class Clamp:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is held."""
+        """True if no entry is clamped."""
         return not self._held
 
     def fixes(self, layer: int) -> bool:
-        """Whether every entry of the layer is held."""
+        """Returns whether every entry of the layer is clamped."""
         return layer in self._held and self._held[layer][0] is None
 
     def mask(self, layer: int) -> Tensor | None:
-        """Which entries of the layer are held, (rows, width); None where none is."""
+        """Marks the clamped entries of the layer, (rows, width); None if there is none."""
         if layer not in self._held:
             return None
         held, values = self._held[layer]
         return torch.ones_like(values, dtype=torch.bool) if held is None else held
 
     def apply(self, layer: int, x: Tensor) -> Tensor:
-        """x with the held entries of the layer put back."""
+        """Returns x, (rows, width), with the clamped entries of the layer at their values."""
         if layer not in self._held:
             return x
         held, values = self._held[layer]
         return values if held is None else _host.where(held, values, x)
 
     def agrees(self, layer: int, x: Tensor) -> Tensor | None:
-        """Which rows have the held entries of the layer as they are, (rows,); None where none is held."""
+        """Marks the rows of x that agree with the clamped entries, (rows,); None if there is none."""
         if layer not in self._held:
             return None
         held, values = self._held[layer]
@@ -132,7 +132,7 @@ class Clamp:
         return known[2].clone()
 
     def take(self, rows: Tensor | slice) -> Clamp:
-        """The same for some of the rows, repetitions allowed."""
+        """Returns the clamp of some of the rows, repetitions allowed."""
         if not self._held:
             return self
         part = object.__new__(Clamp)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def described(machine: BoltzmannMachine) -> str:
-    """What ``BoltzmannMachine.describe`` says."""
+    """Returns the text of ``BoltzmannMachine.describe``."""
     graph = machine.graph
     layers = [
         [

@@ -1,4 +1,4 @@
-"""Which layers are joined, which are visible, and what can be drawn at once."""
+"""The graph of a machine: joined layers, visible layers, and parts that can be drawn at once."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Part(NamedTuple):
     units: Layer | None = None
 
     def taken(self, states: Tensor) -> Tensor:
-        """Its columns from the state of its layer."""
+        """Returns the part's columns, (rows, columns), of the state of its layer, (rows, width)."""
         return states if self.columns is None else states.index_select(-1, self.columns)
 
     def put(self, x: Tensor, states: Tensor) -> Tensor:
-        """The state of its layer with its columns written over by x; other columns are kept."""
+        """Returns the state of the layer, (rows, width), with this part's columns replaced by x."""
         return x if self.columns is None else states.index_copy(-1, self.columns, x)
 
 
@@ -126,7 +126,7 @@ class Graph:
 
     @property
     def colours_backwards(self) -> tuple[tuple[Part, ...], ...]:
-        """The same colour by colour."""
+        """The colours in the order of ``backwards``: the last colour first."""
         return (self.colours[-1], *self.colours[:-1])
 
     @cached_property
@@ -155,12 +155,12 @@ class Graph:
 
     @cached_property
     def independent(self) -> bool:
-        """Whether nothing is left to sample once the visible layers are held."""
+        """True if all hidden layers are summed out: nothing is left to sample given the visible layers."""
         return set(self.summed) == set(self.hidden)
 
     @cached_property
     def is_chain(self) -> bool:
-        """Whether every layer is joined to the next and to nothing else, and the first alone is visible."""
+        """True if every layer is joined to the next and to no other, and the first alone is visible."""
         chain = tuple((l, l + 1) for l in range(self.size - 1))
         return self.size > 1 and self.visible == (0,) and self.edges == chain
 
@@ -189,7 +189,7 @@ class Graph:
             yield tuple(sorted(clique))
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Graph:
-        """The same with its indices on a device and the noise of its parts in a floating type."""
+        """Returns the graph with its indices on a device and the noise of its parts in a floating type."""
         if self._place == (device, dtype) or not self.inner:
             return self
         moved = copy(self)

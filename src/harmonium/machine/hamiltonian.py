@@ -84,7 +84,7 @@ class Hamiltonian:
 
     @property
     def edges(self) -> Iterator[tuple[int, int, Tensor]]:
-        """Every edge with its coupling: l, m, J."""
+        """Every edge with its coupling: l, m and J, (width_l, width_m)."""
         return ((l, m, J) for (l, m), J in zip(self.graph.edges, self.couplings, strict=True))
 
     @property
@@ -93,7 +93,7 @@ class Hamiltonian:
         return sum(self.layers[l].width for l in self.graph.visible)
 
     def split(self, v: Tensor) -> States:
-        """Rows of data as a state of the machine: the visible layers filled in, the others empty."""
+        """Splits data, (rows, visible_width), into states of the visible layers; others are empty, (0, 0)."""
         states = [v[:0, :0]] * len(self.layers)
         visible = self.graph.visible
         if len(visible) == 1:
@@ -115,48 +115,48 @@ class Hamiltonian:
         return torch.stack([states[l].isnan().any(-1) for l in self.graph.visible], -1)
 
     def only(self, layers: Collection[int], v: Tensor) -> Tensor:
-        """Rows of data as if of all visible layers but these nothing had been observed."""
+        """Returns the data, (rows, visible_width), with NaN in all visible layers but these."""
         states = self.split(v)
         return self.seen([x if l in layers else torch.full_like(x, torch.nan) for l, x in enumerate(states)])
 
     def tempered(self, beta: float | Tensor) -> Hamiltonian:
-        """The same layers with all couplings multiplied by beta."""
+        """Returns the Hamiltonian at an inverse temperature of its couplings: a number, or (batch, 1)."""
         return replace(self, beta=beta if isinstance(beta, Tensor) else float(beta))
 
     def with_layers(self, layers: Sequence[Layer]) -> Hamiltonian:
-        """The same couplings between layers with other natural parameters, taken from ``layers``."""
+        """Returns the Hamiltonian with the natural parameters of ``layers`` in place of its own."""
         return replace(self, thetas=tuple(layer.natural() for layer in layers))
 
     def given(self, held: ClampLike, rows: int, checked: bool = False) -> Hamiltonian:
-        """The same with entries of the state held; see ``Clamp``."""
+        """Returns the Hamiltonian with entries of the state clamped; see ``Clamp``."""
         clamp = Clamp(self, held, rows, checked)
         return replace(self, held=None if clamp.empty else clamp)
 
     def anew(self) -> Hamiltonian:
-        """The same, which knows nothing of what others have multiplied: bits depend on how much that was."""
+        """Returns a copy without a history of products, as the last bits of later products depend on it."""
         couplings = Couplings(self.couplings)
         return Hamiltonian(self.layers, self.graph, self.thetas, couplings, self.beta, self.held)
 
     def fixes(self, layer: int) -> bool:
-        """Whether every entry of a layer is held."""
+        """Returns whether every entry of a layer is clamped."""
         return self.held is not None and self.held.fixes(layer)
 
     def mask(self, layer: int) -> Tensor | None:
-        """Which entries of a layer are held, (rows, width); None where none is."""
+        """Marks the clamped entries of a layer, (rows, width); None if there is none."""
         return None if self.held is None else self.held.mask(layer)
 
     def hold(self, layer: int, x: Tensor) -> Tensor:
-        """The state of a layer with its held entries put back."""
+        """Returns the state of a layer, (rows, width), with its clamped entries at their values."""
         return x if self.held is None else self.held.apply(layer, x)
 
     def hold_all(self, states: Sequence[Tensor]) -> States:
-        """All layers with their held entries put back."""
+        """Returns the states, for each layer (rows, width_l), with clamped entries at their values."""
         return [self.hold(l, x) for l, x in enumerate(states)]
 
     def take(self, rows: Tensor | slice) -> Hamiltonian:
-        """The same for some of the rows of a batch, repetitions allowed.
+        """Returns the Hamiltonian for some of the rows of a batch, repetitions allowed.
 
-        It matters where β, natural parameters or what is held differ by row.
+        It is the present one unless β, natural parameters or clamped values differ by row.
         """
         beta = self.beta if isinstance(self.beta, float) or self.beta.dim() == 0 else self.beta[rows]
         by_row = any(p.dim() == 2 for theta in self.thetas for p in theta)
@@ -167,7 +167,7 @@ class Hamiltonian:
         return replace(self, thetas=thetas, beta=beta, held=held)
 
     def to(self, dtype: torch.dtype) -> Hamiltonian:
-        """The same in another floating type."""
+        """Returns the Hamiltonian in another floating type."""
         return replace(
             self,
             thetas=tuple(tuple(parameter.to(dtype) for parameter in theta) for theta in self.thetas),
@@ -327,7 +327,7 @@ class Hamiltonian:
     def sample(
         self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
-        """A draw of a layer or part given its field, of the field's shape."""
+        """Draws the states of a layer or part given its field, of the field's shape."""
         kind, theta = self.units(layer)
         if serving.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
@@ -363,7 +363,7 @@ class Hamiltonian:
         return self.layers[layer].moments(field, theta=self.thetas[layer]).mean
 
     def units(self, layer: int | Part) -> tuple[Layer, Theta]:
-        """Returns the units of a layer or part, and their natural parameters."""
+        """Returns the units of a layer or part, and their natural parameters, each (..., width)."""
         if not isinstance(layer, Part):
             return self.layers[layer], self.thetas[layer]
         l, columns, units = layer

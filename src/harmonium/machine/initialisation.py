@@ -1,4 +1,4 @@
-"""Where a machine starts. Every function fills parameters in place and returns nothing."""
+"""Initial parameters of machines. Every function fills parameters in place and returns nothing."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor
 def from_data_(
     machine: BoltzmannMachine, rows: Any, seed: int | torch.Generator, weights: Any = None
 ) -> None:
-    """Where learning starts: ``visible_from_data_``, and beside Gaussian visible units off their saddle.
+    """Fits visible layers to the data, and beside Gaussian ones moves hidden units off a saddle.
 
     Gaussian units that have the data's variance, beside couplings near 0, are a saddle of the likelihood:
     hidden units that do not respond are not taught to, and where the columns are uncorrelated, as in a

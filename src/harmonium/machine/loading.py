@@ -65,13 +65,13 @@ def _finished(folder: Path) -> Path:
 def rebuilt(
     description: Any, tensors: Mapping[str, Tensor], device: torch.device | str = "cpu"
 ) -> BoltzmannMachine:
-    """The machine that a description and its parameters make together.
+    """Rebuilds a machine from its description and its parameters.
 
     Args:
         description: from JSON: a mapping with ``layers``, for each its kind and arguments, and, where there
             are any, ``metadata``.
-        tensors: by the names of ``BoltzmannMachine.state_dict``.
-        device: where to put it.
+        tensors: by the names, and of the shapes, of ``BoltzmannMachine.state_dict``.
+        device: of the machine.
 
     Raises:
         ValueError: either is not of this form, or they do not fit each other.

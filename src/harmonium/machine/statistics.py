@@ -39,7 +39,7 @@ class Statistics:
         self._couplings = [*map(RowProducts, hamiltonian.couplings)]
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
-        """The same sums, to which states are added as these say, in place of what each ``add`` says.
+        """Returns a view of the sums whose ``add`` sums out these sets of layers instead of its ``summed``.
 
         Args:
             readings: sets of layers to sum out; the mean over them is added. An empty set reads the states as
@@ -58,7 +58,7 @@ class Statistics:
         return totals
 
     def products(self, edge: int) -> Tensor:
-        """The sum of one edge."""
+        """Returns the sum for one edge, (width_l, width_m)."""
         return self._couplings[edge].total
 
     def add(
@@ -127,7 +127,14 @@ class Statistics:
     def add_products(
         self, edge: int, x: Tensor, y: Tensor, weight: float | Tensor, more: Tensor | None = None
     ) -> None:
-        """Adds Σ_rows weight · x ⊗ y to the sum of an edge, and ``more``, which is its own from now on."""
+        """Adds Σ_rows weight · x ⊗ y to the sum of an edge.
+
+        Args:
+            edge: of the graph.
+            x, y: (rows, width_l) and (rows, width_m).
+            weight: a number, or (rows,).
+            more: another term, (width_l, width_m), which may be written over from now on.
+        """
         self._couplings[edge].add(x, y, weight)
         if more is not None:
             self._couplings[edge].grow(more)
@@ -141,5 +148,5 @@ class Statistics:
             sums.grow(term)
 
     def means(self) -> list[Tensor]:
-        """Copies of the sums of x_l."""
+        """Returns copies of the sums of x_l, each (width_l,)."""
         return [theta[0].clone() for theta in self.thetas]

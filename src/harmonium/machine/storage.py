@@ -19,9 +19,9 @@ from harmonium import _checks
 FORMAT = "harmonium"
 VERSION = 1
 MACHINE, CHECKPOINT = "machine.safetensors", "checkpoint.safetensors"
-"""What the folder of a run holds: the machine once it has ended, and what it resumes from."""
+"""Files in the folder of a run: the machine once training has ended, and the checkpoints to resume from."""
 OLD_CHECKPOINTS = ("checkpoint.pt", "checkpoint-previous.pt")
-"""What versions before 0.3 resumed from."""
+"""The checkpoints of versions before 0.3."""
 MAX_DEPTH = 64
 
 
@@ -134,11 +134,11 @@ def refuse_old_checkpoint(folder: Path) -> None:
 
 
 def parsed(text: str) -> Any:
-    """What a JSON text says.
+    """Parses a JSON text.
 
     Raises:
-        ValueError: no JSON, or lists and mappings in each other more than ``MAX_DEPTH`` deep, on which what
-            walks through them would fail.
+        ValueError: no JSON, or lists and mappings nested more than ``MAX_DEPTH`` deep, too deep for a
+            recursive walk.
     """
     try:
         value = json.loads(text)

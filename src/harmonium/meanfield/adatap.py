@@ -84,7 +84,10 @@ class AdaTAP(Scheme):
         return Point(a, c, B, A, [])
 
     def free_energy(self, point: Point) -> Tensor:
-        """-F = Σ ln Z₁ + ln Z₂ - Σ ln Z₁₂, or naive mean field's where the Gaussian has no normaliser."""
+        """Returns F, (batch,), with -F = Σ ln Z₁ + ln Z₂ - Σ ln Z₁₂.
+
+        Where the Gaussian has no normaliser, F is that of naive mean field.
+        """
         D, g, B, A = self._both(point)
         total = self._gaussian_terms(D, g)
         slack = 1 + A * D
@@ -99,7 +102,7 @@ class AdaTAP(Scheme):
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
     def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor:
-        """The Gaussian's."""
+        """Returns the weighted covariances under the Gaussian, (width_l, width_m)."""
         D, g, _, _ = self._both(point)
         used = torch.nonzero(weight).squeeze(-1)
         total = torch.zeros_like(self._J)
@@ -160,7 +163,7 @@ class AdaTAP(Scheme):
         return joined
 
     def _span(self, l: int) -> slice:
-        """Where a layer stands among the layers of its colour."""
+        """Returns the columns of a layer among the layers of its colour."""
         layers = self._sides[0] if l in self._sides[0] else self._sides[1]
         first = sum(self.hamiltonian.layers[k].width for k in layers if k < l)
         return slice(first, first + self.hamiltonian.layers[l].width)

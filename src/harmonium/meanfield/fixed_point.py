@@ -61,7 +61,11 @@ def solve(
 def iterate(
     scheme: Scheme, start: Tensor | Point, *, tolerance: float, damping: DampingLike, max_sweeps: int
 ) -> tuple[Point, Tensor, Tensor]:
-    """``solve`` without the free energy: the point that a later call may start from, status and sweeps."""
+    """Solves as ``solve``, without the free energy.
+
+    Returns:
+        The point, which a later call may start from, and status and sweeps, each (batch,).
+    """
     check_settings(tolerance, damping, max_sweeps)
     solved = [rest for _, *rest in _blocks(scheme, start, tolerance, damping, max_sweeps)]
     points, status, sweeps = zip(*solved, strict=True)

@@ -94,9 +94,10 @@ class RelaxedBP(Scheme):
         return Point(a, c, B, A, messages)
 
     def free_energy(self, point: Point) -> Tensor:
-        """The Bethe free energy: units less edges, half from each end (Eq. 65, whose sign is that of ln Z).
+        """Returns the Bethe free energy, (batch,): units less edges, half from each end.
 
-        What a held unit adds is exact: its own weight, and in pairs of held units J x x'.
+        Eq. 65 has the sign of ln Z instead. The part of a clamped unit is exact: its own weight, and J x x'
+        with another clamped unit.
         """
         layers = range(len(self.hamiltonian.layers))
         held = [self.hamiltonian.mask(l) for l in layers]
@@ -115,7 +116,7 @@ class RelaxedBP(Scheme):
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
     def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor:
-        """To the second order in J, as in TAP."""
+        """Returns the weighted covariances to second order in J, as in TAP, (width_l, width_m)."""
         hamiltonian, c = self.hamiltonian, point.variances
         l, m = hamiltonian.graph.edges[edge]
         weighted = hamiltonian.beta_times(c[m] * weight.unsqueeze(-1))

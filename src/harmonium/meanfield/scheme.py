@@ -18,7 +18,7 @@ Damping = float | Tensor
 
 
 class Point(NamedTuple):
-    """Where an iteration stands; every entry is a list of tensors whose first dimension is the batch.
+    """The state of an iteration; every entry is a list of tensors whose first dimension is the batch.
 
     Attributes:
         means: a_l, (batch, width_l).
@@ -35,7 +35,7 @@ class Point(NamedTuple):
     messages: list[Tensor]
 
     def take(self, rows: Tensor | slice) -> Point:
-        """The same for some of the rows."""
+        """Returns the point at some of the rows."""
         return Point(*([x[rows] for x in part] for part in self))
 
     def put(self, rows: Tensor, other: Point) -> None:
@@ -80,7 +80,7 @@ class Scheme(ABC):
         self.uses_variances = uses_variances
 
     def take(self, rows: Tensor | slice) -> Self:
-        """The same for some of the rows of the batch."""
+        """Returns the scheme for some of the rows of the batch."""
         part = copy(self)
         part.hamiltonian = self.hamiltonian.take(rows)
         return part
@@ -120,7 +120,10 @@ class Scheme(ABC):
         return tuple(_host.where(held, x, y) for x, y in zip(fixed, free, strict=True))
 
     def begin(self, start: Tensor) -> Point:
-        """Means at ``start``, hidden layers from what is there already, no curvature anywhere."""
+        """Returns the first point: visible means at ``start``, (batch, visible_width), without curvature.
+
+        Hidden layers take their means from the layers before them in ``Graph.order``.
+        """
         hamiltonian, graph = self.hamiltonian, self.hamiltonian.graph
         means = hamiltonian.split(start)
         fields, variances = list(means), list(means)
@@ -143,7 +146,7 @@ class Scheme(ABC):
         return Point(means, variances, fields, [torch.zeros_like(a) for a in means], [])
 
     def moments(self, l: int, field: Tensor, curvature: Tensor | float) -> tuple[Tensor, Tensor]:
-        """Mean and variance of a layer's units; held ones have their value and no variance."""
+        """Returns mean and variance of a layer's units, each (batch, width_l); clamped: variance 0."""
         layer, theta = self.hamiltonian.layers[l], self.hamiltonian.thetas[l]
         mean, variance = layer.moments(field, curvature, theta)
         held = self.hamiltonian.mask(l)

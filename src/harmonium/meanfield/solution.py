@@ -1,4 +1,4 @@
-"""What a mean-field solver returns."""
+"""The result of a mean-field solver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Status(IntEnum):
-    """How a row ended; ``message`` says it in words."""
+    """The status of a row at the end of an iteration; ``message`` is its description."""
 
     CONVERGED = 0
     SWEEP_LIMIT = 1
@@ -53,7 +53,7 @@ class Solution(NamedTuple):
         return self.status == Status.CONVERGED
 
     def take(self, rows: Tensor) -> Solution:
-        """The same for some of the rows."""
+        """Returns the solution at some of the rows."""
         return Solution(
             means=[x[rows] for x in self.means],
             variances=[x[rows] for x in self.variances],

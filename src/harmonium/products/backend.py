@@ -18,7 +18,7 @@ _BITS_FROM = 96  # rows; docs/decisions/0003 has the measurements behind this an
 @final
 @dataclass(frozen=True)
 class Backend:
-    """What multiplies large matrices in float32 on a CPU.
+    """The backend of products of large matrices in float32 on a CPU.
 
     Attributes:
         library: of products of real numbers: "torch" (what torch was built with) or "onednn".
@@ -54,7 +54,7 @@ class Backend:
 
     @property
     def possible(self) -> bool:
-        """Whether this processor and these packages have it."""
+        """True if this processor and the installed packages support it."""
         return dense.works(self.library) and (self.bits_from is None or bits.work())
 
 

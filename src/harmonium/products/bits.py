@@ -113,7 +113,7 @@ def _room(shares: int, rows: int) -> tuple[Any, Any]:
 
 @cache
 def work() -> bool:
-    """Whether such products are there and right."""
+    """Returns whether products by bits run here and give right results, by a small trial."""
     if not serving.COMPILED:
         return False
     from numba.core.errors import NumbaError

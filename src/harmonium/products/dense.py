@@ -23,7 +23,7 @@ _NARROW = 16  # columns below which some processors' libraries add one row after
 
 
 def large(x: Tensor, y: Tensor) -> bool:
-    """Whether it matters what multiplies: in float32 on a CPU, outside autograd, and shapes fit."""
+    """Returns whether x @ y is worth a choice of backend: large, in float32 on a CPU, outside autograd."""
     return (
         x.dtype is y.dtype is torch.float32
         and x.device.type == "cpu"
@@ -43,7 +43,7 @@ def multiply(library: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 def lots(x: Tensor, y: Tensor) -> bool:
-    """Whether xᵀ @ y, over rows, is a sum of so many that it has to be made by ``sum_of_lots``."""
+    """Returns whether xᵀ @ y sums so many rows that it needs ``sum_of_lots`` for its precision."""
     return len(x) >= 2 * LOT and (x.shape[1] < _NARROW or y.shape[1] < _NARROW)
 
 
@@ -62,7 +62,7 @@ def sum_of_lots(x: Tensor, y: Tensor) -> Tensor:
 
 @cache
 def works(library: str) -> bool:
-    """Whether a library is there and right."""
+    """Returns whether a library is available and gives right results, by a small trial."""
     if library == "torch":
         return True
     # The operator is not part of torch's public surface, so it is tried before it is trusted.

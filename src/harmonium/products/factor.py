@@ -85,7 +85,7 @@ class Factor:
 
 
 def _bits_serve(rows: int, columns: int) -> bool:
-    """Whether so many rows of states of two values are multiplied by their bits."""
+    """Returns whether the backend multiplies so many rows of two-valued states by their bits."""
     return rows >= (get_backend().bits_from or inf) and columns >= _NARROW
 
 
@@ -129,7 +129,7 @@ class RowProducts:
         self._total = term.contiguous() if self._total is None else self._total.add_(term)
 
     def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor) -> bool:
-        """Whether x or y has two values, so that it was done."""
+        """Adds weight · xᵀ @ y by bits if x or y has two values; returns whether it did."""
         if isinstance(weight, Tensor) and _host.derived(weight):
             return False
         for units, others, rows in ((x, y, _LITTLE), (y, x, _MANY)):
@@ -148,7 +148,7 @@ class RowProducts:
 
     @property
     def total(self) -> Tensor:
-        """The sum."""
+        """The sum, (k, n)."""
         return torch.zeros_like(self._like) if self._total is None else self._total
 
     def _add_at_once(self, x: Tensor, y: Tensor, weight: float | Tensor) -> None:

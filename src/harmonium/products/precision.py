@@ -1,4 +1,4 @@
-"""How precisely fields are computed where chains are sampled."""
+"""The precision of fields where chains are sampled."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
 def solution_maps(
     landscapes: Mapping[str, Landscape], path: str | os.PathLike[str], *, method: str = "isomap"
 ) -> None:
-    """Where the solutions lie in the course of training (Tramel et al. 2018, Fig. 6).
+    """Draws a map of the solutions in the course of training (Tramel et al. 2018, Fig. 6).
 
     One map for all, by the means of all layers. Colour is the free energy between the least and the greatest
     of its panel, size the number of starts.

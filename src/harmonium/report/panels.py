@@ -32,7 +32,7 @@ def image_panels(
     hidden: Mapping[str, NDArray[np.bool_]] | None = None,
     enlarge: int | None = None,
 ) -> NDArray[np.uint8]:
-    """The same images in several states: a labelled strip for each state, an image below itself.
+    """Draws images in several states: a labelled strip for each state, an image below itself.
 
     Images that do not fit beside each other go on further down, in strips of all states again. Of a single
     panel there is one grid.

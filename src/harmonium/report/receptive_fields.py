@@ -1,4 +1,4 @@
-"""What units see of the data."""
+"""Receptive fields of the units in the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WARM, _COOL = np.array([178, 24, 43]), np.array([33, 102, 172])
 
 
 def receptive_fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
-    """What units see of the data: couplings, or their products on the shortest ways through other layers.
+    """Returns the receptive fields: couplings, or their products on the shortest paths through layers.
 
     Returns:
         For each hidden layer (units, visible_width); of a machine without hidden layers the couplings of its

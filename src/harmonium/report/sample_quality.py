@@ -1,4 +1,4 @@
-"""How good samples are: distances of sets in feature space, memorised data, and classes that are missing.
+"""Sample quality: distances between sets in feature space, memorised data, and missing classes.
 
 Every function takes sets of images or rows as tensors or arrays whose first axis counts them. ``features`` is
 any ``torch`` module from a batch of them to (n, d): ``ClassifierFeatures`` where nothing better is at hand.

@@ -1,4 +1,4 @@
-"""What a noisy observation says of a unit: an addition to its natural parameters."""
+"""Noisy observations of units: the evidence of each is an addition to the unit's natural parameters."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Channel(ABC):
     """A law p(y | x) of observations y, independent for every unit; NaN is an erasure and says nothing."""
 
     exact: bool
-    """Whether what was seen is certain."""
+    """True if observations are free of noise."""
 
     @abstractmethod
     def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
-        """What to add to the layer's θ so that its law becomes the posterior, each (batch, width).
+        """Returns the terms to add to the layer's θ for the posterior distribution, each (batch, width).
 
         Args:
             layer: the kind of unit.
@@ -33,7 +33,7 @@ class Channel(ABC):
 
     @abstractmethod
     def check(self, layer: Layer, noisy: Tensor) -> None:
-        """Refuses observations that the channel cannot have made, or a layer that it does not suit."""
+        """Refuses observations, (batch, width), that the channel cannot make, or an unsuitable layer."""
 
     @abstractmethod
     def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -129,7 +129,10 @@ class GaussianChannel(Channel):
 
 
 def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
-    """A deviation of noise in the data's units, in those of the states that the encoder makes of the data.
+    """Converts a standard deviation of noise from the data's units to those of the encoded states.
+
+    Returns:
+        A number, or one for each column, (width,).
 
     Raises:
         ValueError: an encoder that is not a shift and a scale.

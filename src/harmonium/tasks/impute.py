@@ -182,7 +182,7 @@ def by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
 
 
 def unobserved(machine: BoltzmannMachine, v: Tensor) -> Tensor:
-    """Which units are missing from states: (rows, units), bool."""
+    """Marks the units that are missing from states: (rows, units), bool."""
     parts = machine.split(v).items()
     return torch.cat(
         [x[:, :: machine.layers[l].width // machine.layers[l].n_units].isnan() for l, x in parts], 1

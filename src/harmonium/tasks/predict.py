@@ -1,4 +1,4 @@
-"""What is seen of some layers tells about another."""
+"""Prediction of a visible layer given observed units of others."""
 
 from __future__ import annotations
 

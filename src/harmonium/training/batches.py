@@ -1,4 +1,4 @@
-"""Which rows each update sees, and their weights: a function of the seed and the step alone."""
+"""The rows of each update, and their weights: a function of the seed and the step alone."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Batches:
         return None if self._weights is None else self._weights[indices]
 
     def _places(self, epoch: int, start: int, stop: int) -> Tensor:
-        """What stands in a part of the order of an epoch."""
+        """Returns the rows at places ``start`` to ``stop`` in the order of an epoch."""
         if epoch not in self._orders:
             key = stream_seed(self._seed, "data", epoch)
             # A batch reaches into two epochs at most; older permutations are never asked for again.

@@ -23,7 +23,7 @@ _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and s
 
 
 class Fault(NamedTuple):
-    """What went wrong: its name, and a description."""
+    """A fault of a run: the name of the faulty value, and a description."""
 
     name: str
     cause: str
@@ -136,7 +136,7 @@ class Guard:
     def gradient_fault(
         self, gradients: list[Tensor], norm: float, diagnostics: Mapping[str, float]
     ) -> Fault | None:
-        """What is not finite in an update about to be made; parameters, where these are the cause."""
+        """Finds a value that is not finite in the next update; a parameter if parameters are the cause."""
         fault = None
         if not math.isfinite(norm):
             name = self._worst(gradients)
@@ -149,18 +149,18 @@ class Guard:
         return fault and (self._not_finite() or self._run_away() or fault)
 
     def parameter_fault(self, step: int) -> Fault | None:
-        """What is not finite in the parameters; finite ones are noted, others put back."""
+        """Finds a parameter that is not finite; records finite parameters, or restores the last record."""
         fault = self._not_finite()
         if not fault:
             self._noted.take(self._current, step)
         return fault
 
     def due(self, step: int) -> bool:
-        """Whether the machine is to be looked at after so many updates."""
+        """Returns whether the machine is checked after so many updates: powers of 2, and every 100."""
         return step & (step - 1) == 0 or step % _EVERY == 0
 
     def fault(self, step: int) -> Fault | None:
-        """Whether the machine is not finite or has run away; good parameters are noted, others put back."""
+        """Finds a machine that is not finite or has run away; records good parameters, or restores them."""
         fault = self._not_finite() or self._run_away()
         if not fault and self._shortfall <= self._limit / _ABSURD:
             self._good.take(self._current, step)

@@ -1,4 +1,4 @@
-"""Where the batches of a run come from."""
+"""Sources of the batches of a run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Feed(ABC):
 
     @abstractmethod
     def state_dict(self) -> Any:
-        """What tells where the data are, beside the step; None where nothing else does."""
+        """Returns the position in the data beside the step; None where the step determines it."""
 
     @abstractmethod
     def load_state_dict(self, state: Any) -> None:

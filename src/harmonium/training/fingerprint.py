@@ -1,4 +1,4 @@
-"""Whether a resumed run is the same run."""
+"""Fingerprints of runs, to check that a resumed run has the settings that it began with."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def fingerprint(
     optimizer: torch.optim.Optimizer,
     total: int,
 ) -> dict[str, Any]:
-    """What decides the bits of a run, as numbers and strings by the name of the argument.
+    """Returns all that determines the bits of a run, as numbers and strings by the name of the argument.
 
-    Data are known by their shape and three rows, their weights by a digest of all, callables by their names:
-    two lambdas look alike. A stream is known by the name of its class.
+    Data are identified by their shape and three rows, their weights by a digest of all, callables by their
+    names: two lambdas look alike. A stream is identified by the name of its class.
 
     Args:
         settings: of the run.
-        machine: what is trained.
-        data: by what the data are recognised.
+        machine: the machine to train.
+        data: the entries that identify the data.
         optimizer: of the run.
         total: updates.
     """
@@ -56,7 +56,7 @@ def device_name(device: torch.device) -> str:
 
 
 def _edges(machine: BoltzmannMachine) -> list[Any]:
-    """What joins the layers, where they are not a chain of dense couplings."""
+    """Returns the edges and visible layers, where layers are not a chain of dense couplings; else nothing."""
     config = machine.config()
     return [config["edges"], config["visible"]] if "edges" in config else []
 

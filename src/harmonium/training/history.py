@@ -85,7 +85,7 @@ class History:
         return record
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the number of records and the sums since the last one."""
+        """Returns the state that a checkpoint keeps: the number of records, and sums since the last one."""
         return {"length": len(self.records), "sums": dict(self._sums), "counts": dict(self._counts)}
 
     def require_state(self, state: Any) -> None:

@@ -49,7 +49,7 @@ class Lock:
         raise ValueError(self._refusal({}))
 
     def held(self) -> bool:
-        """Whether this process has it and the file is where it was, so that its folder is too."""
+        """Returns whether this process has the lock and its file, with the folder, is where it was."""
         return self._file is not None and _is_at(self._file, self._path)
 
     def release(self) -> None:
@@ -65,7 +65,7 @@ class Lock:
             self._file = None
 
     def _take(self) -> bool:
-        """Whether it could be had; False also while its holder is about to name itself or to leave."""
+        """Tries to take the lock; returns whether it did. False also while a holder changes its file."""
         try:
             file, created = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
         except FileExistsError:
@@ -109,7 +109,7 @@ class Lock:
 
 
 def _lock(file: int) -> bool | None:
-    """Whether the system's lock could be had; None where there is none."""
+    """Takes the system's lock on a file; returns whether it did, None where the system has no locks."""
     if fcntl is None:
         return None
     try:
@@ -122,7 +122,7 @@ def _lock(file: int) -> bool | None:
 
 
 def _holder(file: int) -> dict[str, Any]:
-    """What a lock file says of the process that wrote it; nothing where it is empty or damaged."""
+    """Reads the process that wrote a lock file; an empty mapping if the file is empty or damaged."""
     os.lseek(file, 0, os.SEEK_SET)
     try:
         holder = json.loads(os.read(file, 4096))
@@ -134,7 +134,7 @@ def _holder(file: int) -> dict[str, Any]:
 
 
 def _dead(holder: dict[str, Any]) -> bool:
-    """Whether a lock file names a process of this host that is known to have ended."""
+    """Returns whether the holder is a process of this host that is known to have ended."""
     if fcntl is None or holder["host"] != _host():
         return False
     try:

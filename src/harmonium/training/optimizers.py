@@ -15,7 +15,7 @@ OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]
 
 
 def _uncompiled(kind: type[torch.optim.Optimizer]) -> Any:
-    """The same optimiser without its guards against torch's compiler, whose import takes a second."""
+    """Returns the optimiser without its guards against torch's compiler, whose import takes a second."""
     guarded = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
     methods = {name: unwrap(getattr(kind, name)) for name in guarded}
     return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(unwrap(kind.step))})

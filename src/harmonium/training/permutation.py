@@ -36,7 +36,7 @@ class KeyedPermutation:
         self._keys = _mixed(np.uint64(key) + np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _MIX[0])
 
     def __call__(self, places: NDArray[Any]) -> NDArray[np.int64]:
-        """What stands at some places, each in [0, n): int64, of their shape."""
+        """Returns the permuted numbers at some places, each in [0, n): int64, of the shape of ``places``."""
         x = self._once(places.astype(np.uint64))
         while len(beyond := np.flatnonzero(x >= self.n)):
             x[beyond] = self._once(x[beyond])

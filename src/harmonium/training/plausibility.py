@@ -26,8 +26,9 @@ _NEARLY_ALL, _HARDLY = 0.95, 0.9  # docs/design_notes.md
 
 @torch.no_grad()
 def shortfall(machine: BoltzmannMachine, v: Tensor) -> float:
-    """How far the machine's layers outside ``graph.summed`` at the data lie below those a sweep to a mode
-    away.
+    """Measures how much less probable data are than the states a sweep towards a mode away.
+
+    States of the layers outside ``graph.summed`` are compared, by their free energies.
 
     Args:
         machine: the machine.
@@ -57,11 +58,11 @@ def shortfall(machine: BoltzmannMachine, v: Tensor) -> float:
 
 @torch.no_grad()
 def useless(machine: BoltzmannMachine, v: Tensor) -> bool:
-    """Whether the hidden layer is frozen without knowing the data.
+    """Returns whether the first hidden layer is frozen and carries hardly any information on the data.
 
-    That is: nearly all units of the first hidden layer are saturated, and rebuild the rows hardly better than
-    independent units say them. A machine that froze on its data rebuilds them. False with real units in
-    either layer, and where the layers are no chain.
+    True if nearly all its units are saturated and reconstruct the rows hardly better than independent visible
+    units do. A machine that froze on its data reconstructs them. False with real units in either layer, and
+    where the layers are not a chain.
     """
     hamiltonian = machine.hamiltonian()
     if not hamiltonian.graph.is_chain or not _checks.observed(v):

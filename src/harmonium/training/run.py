@@ -1,4 +1,4 @@
-"""What training returns."""
+"""The result of training."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ class RunDirectory:
 
 
 def _process() -> dict[str, Any]:
-    """What this process is. The time is that of the file, so that a resumed run leaves the same bytes."""
+    """Describes this process, without a time, so that a resumed run leaves identical bytes."""
     program, *arguments = sys.argv or ["python"]
     return {
         "command": shlex.join([Path(program).name, *arguments]),

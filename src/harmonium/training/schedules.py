@@ -57,5 +57,5 @@ def as_schedule(schedule: str | Schedule) -> Schedule:
 
 
 def depends_on_total(schedule: Schedule) -> bool:
-    """Whether the length of the run may change the factor of an early update (assumed of any callable)."""
+    """Returns whether factors may depend on the length of the run (assumed of any callable)."""
     return schedule not in (constant, inverse_sqrt)

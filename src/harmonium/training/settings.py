@@ -22,7 +22,7 @@ Transform = Callable[[Tensor, torch.Generator], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What decides the numbers of a run, beside the machine and its data; ``train`` says what each means.
+    """The settings that determine a run, beside the machine and its data; ``train`` documents each.
 
     Raises:
         TypeError, ValueError: a setting of the wrong type or out of range; the message names it.

@@ -126,7 +126,7 @@ class TrainingState:
             self.restore({**content, "callbacks": []}, records)
 
     def fault(self) -> Fault | None:
-        """What is not finite beside the parameters."""
+        """Finds a value that is not finite in the rest of the state: averages, optimiser and rule."""
         kept = {"averaged": self.averaged, "optimizer": self.optimizer}
         parts = {name: each.state_dict() for name, each in kept.items() if each is not None}
         for where, value in leaves({**parts, "rule": self.rule_state}):

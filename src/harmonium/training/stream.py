@@ -18,8 +18,8 @@ class Stream(Protocol):
         """Batches (rows, visible_width), NumPy arrays or torch tensors, from where the state is."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, after the batch that was handed out last: tensors, numbers, strings, None, or lists,
-        tuples and dicts of them."""
+        """Returns the position after the last batch: tensors, numbers, strings, None, or lists, tuples and
+        dicts of them."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes there: what is iterated over next begins with the batch after."""

@@ -1,4 +1,4 @@
-"""Whether the data lie in the support of the visible units, where they are observed."""
+"""Checks that observed entries of the data lie in the support of the visible units."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from harmonium.report.page.charts import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, T
 
 
 def template() -> Any:
-    """What a page is rendered from.
+    """Returns the jinja2 template of a page.
 
     Raises:
         ImportError: the ``report`` extra is not installed.

@@ -99,7 +99,7 @@ def chart(
 def histogram(
     title: str, groups: Mapping[str, Any], x_label: str = "", y_label: str = "share"
 ) -> Chart | None:
-    """How often values occur in each group: in 20 bins, or one by one where text or few whole numbers.
+    """Draws the frequencies of values in each group: in 20 bins, or of single values if text or few integers.
 
     Args:
         title: what is shown.

@@ -1,4 +1,4 @@
-"""What the folder of a run says about it: settings, numbers, and the charts of them."""
+"""The record in the folder of a run: settings, numbers, and their charts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RunRecord:
 
     @property
     def metrics(self) -> list[str]:
-        """What was measured as training went on, beside the numbers of the rule: a record has it last."""
+        """The names of the metrics, which follow ``weight_norm`` in a record, but their standard errors."""
         names: dict[str, None] = {}
         for record in self.history:
             keys = list(record)

@@ -109,7 +109,7 @@ def filters(section: Section, subject: Subject) -> None:
 
 
 def activity(section: Section, subject: Subject) -> None:
-    """What hidden units do on the data."""
+    """Fills the section on the activity of hidden units on the data."""
     machine, rows = subject.machine, subject.given
     if not machine.hidden:
         section.absent = "The machine has no hidden units."
@@ -178,7 +178,7 @@ def _table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
 
 
 def landscape(section: Section, subject: Subject) -> None:
-    """Which mean-field solutions rows flow to."""
+    """Fills the section on the mean-field solutions that rows converge to."""
     rows = subject.spread(_STARTS)
     found = explore(subject.machine, rows)
     lost = int((found.basin < 0).sum())

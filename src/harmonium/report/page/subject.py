@@ -85,7 +85,7 @@ class Subject:
 
     @cached_property
     def images(self) -> Greys | None:
-        """How its rows are drawn as images; None where they are none."""
+        """The drawing of rows as images; None if they are none."""
         drawable = len(self.shape) in (2, 3) and (*self.shape, 1)[2] in (1, 3)
         if isinstance(self.encoder, Table) or not drawable:
             return None
@@ -93,7 +93,7 @@ class Subject:
         return Greys(self.shape, values) if prod(self.shape) == values.shape[1] else None
 
     def greys(self) -> Greys:
-        """How its images are drawn.
+        """Returns the drawing of rows as images.
 
         Raises:
             ValueError: its rows are no images.

@@ -24,7 +24,7 @@ class Remark(NamedTuple):
 
 
 def training_remarks(run: RunRecord) -> list[Remark]:
-    """What the record says of the training itself."""
+    """Judges the training by its record."""
     if not run.history:
         return [Remark("note", "There is no history of the training: only the machine is judged.")]
     total, seconds = run.config.get("updates", run.updates), run.history[-1]["seconds"]
@@ -50,7 +50,7 @@ def training_remarks(run: RunRecord) -> list[Remark]:
 
 
 def _trend(name: str, points: list[tuple[float, float]]) -> Remark:
-    """Whether a number still moved in its last third: a slope of more than three of its standard errors."""
+    """Judges whether a number still moved in its last third: a slope of over three standard errors."""
     last = np.array(points[-max(len(points) // 3, 1) :])
     if len(last) < 4:
         return Remark("note", f"{len(points)} values of {name} are too few to tell whether it still moved.")
@@ -75,7 +75,7 @@ def _trend(name: str, points: list[tuple[float, float]]) -> Remark:
 
 
 def _rule_remarks(run: RunRecord) -> list[Remark]:
-    """What the rule's own numbers say, as means over the last third of training."""
+    """Judges the rule's diagnostics, as means over the last third of training."""
     remarks = []
     for name in dict.fromkeys(name for record in run.history for name in record):
         value = run.late(name)
@@ -176,7 +176,7 @@ def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
 
 
 def _apart(mixing: Mapping[str, Any]) -> str:
-    """How many pairs of chains never met."""
+    """Describes the number of pairs of chains that never met."""
     apart = round(mixing["given_up"] * mixing["pairs"])
     after = mixing["longest_meeting_time"]
     return f"{apart} of {mixing['pairs']} pairs of chains had not met after {after} sweeps"
@@ -279,7 +279,7 @@ def moments_remark(errors: Mapping[str, float], about: str) -> Remark | None:
 
 
 def activity_remarks(never: int, always: int, saturated: float, units: int) -> list[Remark]:
-    """What two-valued hidden units do on the data: how many are constant, and how sure they are."""
+    """Judges the activity of two-valued hidden units on the data: constant ones, and saturation."""
     remarks = []
     for count, how in ((never, "never"), (always, "always")):
         if count:
@@ -300,7 +300,7 @@ def activity_remarks(never: int, always: int, saturated: float, units: int) -> l
 
 
 def copy_remarks(samples: float, data: float) -> list[Remark]:
-    """Whether samples are copies of rows: median distances to the nearest row, of samples and of rows."""
+    """Judges whether samples copy rows, by the median distances of samples and rows to the nearest row."""
     if data == 0:
         return []
     text = f"The median sample lies {samples:.3g} from the nearest row, the median row {data:.3g}: "

@@ -86,7 +86,7 @@ class EarlyStopping:
             machine.load_state_dict(self._best_state)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Returns the state that a checkpoint keeps."""
         return {
             "best": self.best,
             "best_step": self.best_step,

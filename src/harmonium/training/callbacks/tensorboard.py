@@ -81,7 +81,7 @@ class TensorBoard:
             self._writer = None
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: how far the curves are valid."""
+        """Returns the state that a checkpoint keeps: the last step with valid curves."""
         return {"step": self._step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a callback is told after an update, and how it answers."""
+"""The argument of a callback after an update, and its return value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harmonium.machine import BoltzmannMachine
 
 
 class Signal(Enum):
-    """What a callback may return."""
+    """A signal that a callback may return."""
 
     STOP = "stop"
 
