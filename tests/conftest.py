@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 # Run by test_pretend_device.py in a process of its own.
-collect_ignore = ["interface/test_devices.py"]
+collect_ignore = ["implementation/test_devices.py"]
 
 
 @pytest.fixture(scope="session", autouse=True)
