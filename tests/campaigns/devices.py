@@ -59,7 +59,6 @@ HOST = {
         "test_machine_files.py::test_a_(header|safetensors_file)",
         "test_machine_files.py::test_an(other_version|_unknown_kind)",
         "test_machine_files.py::test_(no_version|values_that_are_not_finite)",
-        "test_crafted_checkpoints.py::test_claims_are_compared",
         "test_crafted_checkpoints.py::test_what_does_not_fit",
     ),
     "features on the CPU, where they are asked for": (
