@@ -22,6 +22,7 @@ from harmonium.couplings.pairs import Place
 from harmonium.machine import Part, Statistics
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.statistical
 ROWS = 20_000
 
 

@@ -17,6 +17,7 @@ from harmonium import products
 from harmonium.compiled import serving
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.statistical
 NAMES = ["bernoulli-spin", "categorical-bernoulli", "spin-bernoulli-categorical"]
 ROWS = 40_000
 

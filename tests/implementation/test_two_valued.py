@@ -24,6 +24,7 @@ from harmonium.machine import Graph, Hamiltonian, Part
 from .test_compiled import ROWS, TWO_VALUED, machine
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.statistical
 LAYERS = {"bernoulli": hm.Bernoulli, "spin": hm.Spin}
 
 

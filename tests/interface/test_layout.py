@@ -68,6 +68,10 @@ def test_version_is_stated_once() -> None:
     assert f"## {declared}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
+def test_tests_are_marked_by_their_folder(request: pytest.FixtureRequest) -> None:
+    assert [mark.name for mark in request.node.iter_markers()] == ["interface"]
+
+
 def test_files_are_short_or_say_why_not() -> None:
     lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
     long = {path for path, count in lines.items() if count > MAX_LINES}
