@@ -64,5 +64,5 @@ lint: $(STAMP)  ## check style, types and the direction of imports
 	$(BIN)/lint-imports
 
 clean:  ## remove what the commands left, except .venv
-	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage*
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
