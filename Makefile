@@ -12,12 +12,12 @@ STAMP := .venv/.complete
 # What is imported is compiled once, whatever the environment says: pip leaves that to the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test bench docs lint clean
+.PHONY: help setup demo test test-fast bench docs lint clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
-		printf '  make %-6s  %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-9s  %s\n' "$$name" "$$text"; done
 
 setup: $(STAMP)  ## build .venv with the pinned versions (every command below does it when needed)
 
@@ -41,6 +41,14 @@ demo: $(PACKAGE)  ## train, evaluate and sample a real machine (DEMO_BUDGET=smal
 test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
+# Every package is tested by one of these: tests/interface/test_layout.py.
+FAST := tests/exact tests/implementation/test_bit_products.py tests/interface/test_cli_help.py \
+	tests/interface/test_cli_sample.py tests/interface/test_data_rows.py tests/interface/test_machine_files.py \
+	tests/interface/test_outlier.py
+
+test-fast: $(STAMP)  ## run a part of it that takes at most a minute and touches every package
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(FAST) $(PYTEST_ARGS)
+
 bench: $(STAMP)  ## time harmonium beside its peers and keep the record (BENCH_ARGS=--quick for a short run)
 	@$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt || \
 		echo "a peer could not be installed and is left out" >&2
@@ -56,5 +64,5 @@ lint: $(STAMP)  ## check style, types and the direction of imports
 	$(BIN)/lint-imports
 
 clean:  ## remove what the commands left, except .venv
-	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage*
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

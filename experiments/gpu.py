@@ -110,7 +110,7 @@ def tests(device: torch.device, budget: dict[str, Any]) -> Any:
         "-q",
         "-p",
         "no:cacheprovider",
-        "tests/interface/test_devices.py",
+        "tests/implementation/test_devices.py",
     ]
     done = subprocess.run(
         command, env={**os.environ, "HARMONIUM_TEST_DEVICE": str(device)}, cwd=Path(__file__).parents[1],

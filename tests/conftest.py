@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+TESTS = Path(__file__).parent
+
 # Run by test_pretend_device.py in a process of its own.
-collect_ignore = ["interface/test_devices.py"]
+collect_ignore = ["implementation/test_devices.py"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,3 +22,10 @@ def heed_signals() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test by its folder: exact, statistical, interface or implementation."""
+    for item in items:
+        if item.path.is_relative_to(TESTS):
+            item.add_marker(item.path.relative_to(TESTS).parts[0])

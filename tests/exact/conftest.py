@@ -7,9 +7,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harmonium import products
-from harmonium.compiled import serving
-
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread() -> Iterator[None]:
@@ -18,15 +15,3 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Takes bits for products of any size."""
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
-        monkeypatch.setattr(products.factor, least, 1)
-    before = products.backend_name()
-    products.set_backend("torch,bits=1")
-    yield
-    products.set_backend(before)

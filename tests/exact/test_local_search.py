@@ -14,6 +14,8 @@ from harmonium.compiled import serving
 from . import machines, oracle
 from .specifications import SPECIFICATIONS, Specification, random_states
 
+pytestmark = pytest.mark.slow
+
 REAL = {"gaussian", *oracle.TRUNCATED}
 DISCRETE = [s for s in SPECIFICATIONS if REAL.isdisjoint(s.kinds)]
 ONE_REAL_PARITY = [

@@ -18,6 +18,8 @@ from . import oracle
 from .machines import array, describe
 from .mean_field import MACHINES, SEEDS, TIGHT, exact_log_partition, noise, random_machine, tight
 
+pytestmark = pytest.mark.slow
+
 SOLVERS = {"relaxed_bp": hm.meanfield.relaxed_bp, "adatap": hm.meanfield.adatap}
 SCHEMES = {"relaxed_bp": RelaxedBP, "adatap": AdaTAP}
 SCALAR = [name for name in MACHINES if "categorical" not in name]

@@ -14,6 +14,8 @@ import harmonium as hm
 
 from .graphs import data_for, holes, make, oracle_of
 
+pytestmark = pytest.mark.slow
+
 ODD: dict[str, Callable[[], hm.BoltzmannMachine]] = {
     "one layer without edges": lambda: hm.BoltzmannMachine([hm.Spin(4)], edges=[]),
     "a Gaussian layer without edges": lambda: hm.BoltzmannMachine([hm.Gaussian(3)], edges=[]),

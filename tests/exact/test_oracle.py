@@ -12,6 +12,8 @@ from . import oracle
 from .oracle import Array, Description, Layer
 from .specifications import ADJACENT, SPECIFICATIONS, Specification, learnable, random_states
 
+pytestmark = pytest.mark.slow
+
 EVERY = (*SPECIFICATIONS, ADJACENT)
 DISCRETE = ("bernoulli", "spin", "categorical")
 named = pytest.mark.parametrize("specification", EVERY, ids=lambda s: s.name)

@@ -95,6 +95,7 @@ def test_what_cannot_be_dealt_out_is_refused(rule, rows: int, shards: int, messa
         Sharded(rule, Shards(Group(), shards)).gradient(made, v, seed=0)
 
 
+@pytest.mark.slow
 def test_coupled_chains_in_shards_are_unbiased() -> None:
     """|z| of every entry below 4.5: fails by chance less than once in 3,000 seeds."""
     made = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Spin(3)], seed=0)

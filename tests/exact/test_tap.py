@@ -18,6 +18,8 @@ from .machines import array, build, describe, tensors
 from .mean_field import MACHINES, SEEDS, TIGHT, exact_log_partition, noise, random_machine, tight
 from .specifications import SPECIFICATIONS, Specification, random_states
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def error(name: str, order: int, scale: float) -> float:

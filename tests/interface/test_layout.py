@@ -73,6 +73,34 @@ def test_version_is_stated_once() -> None:
     assert f"## {declared}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
+def test_tests_are_marked_by_their_folder(request: pytest.FixtureRequest) -> None:
+    assert [mark.name for mark in request.node.iter_markers()] == ["interface"]
+
+
+def imported(path: Path) -> set[str]:
+    """Returns what a test module imports of harmonium, e.g. {"chains"} for ``hm.chains.Gibbs()``."""
+    tree = ast.parse(path.read_text("utf-8"))
+    from_ = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    modules = {f"{node.module}.{alias.name}" for node in from_ for alias in node.names}
+    asked = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "hm"
+    }
+    held = {package for package, names in hm._HOLDS.items() if asked.intersection(names)}
+    return asked | held | {name.split(".")[1] for name in modules if name.startswith("harmonium.")}
+
+
+def test_the_fast_tests_touch_every_package() -> None:
+    (chosen,) = re.findall(r"^FAST := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    paths = [ROOT / path for path in chosen.replace("\\", " ").split()]
+    assert [path for path in paths if not path.exists()] == []
+    files = [file for path in paths for file in ([path] if path.is_file() else path.glob("test_*.py"))]
+    fast = [file for file in files if "pytestmark = pytest.mark.slow" not in file.read_text("utf-8")]
+    packages = {path.parent.name for path in (ROOT / "src" / "harmonium").glob("*/__init__.py")}
+    assert packages - set().union(*map(imported, fast)) == set()
+
+
 def test_files_are_short_or_say_why_not() -> None:
     lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
     long = {path for path, count in lines.items() if count > MAX_LINES}

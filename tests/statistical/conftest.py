@@ -7,9 +7,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harmonium import products
-from harmonium.compiled import serving
-
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread() -> Iterator[None]:
@@ -18,16 +15,3 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Uses the compiled steps of batches whatever the size."""
-    monkeypatch.setattr(serving, "HALF_STEP", 0)
-    monkeypatch.setattr(serving, "NARROW", 0)
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    monkeypatch.setattr(serving, "SMALL_PAIRS", 0)
-    before = products.backend_name()
-    products.set_backend("torch")
-    yield
-    products.set_backend(before)

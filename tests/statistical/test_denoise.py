@@ -96,7 +96,6 @@ def observations(specification: Specification, machine: hm.BoltzmannMachine) -> 
     return noisy, noise
 
 
-@pytest.mark.statistical
 @ALL
 @pytest.mark.parametrize("wrong", [False, True], ids=["right", "wrong"])
 def test_chains_have_the_posterior_mean(specification: Specification, wrong: bool) -> None:
@@ -199,7 +198,6 @@ def test_half_of_all_flipped_says_nothing() -> None:
     torch.testing.assert_close(found.mean, erased.mean, rtol=0, atol=1e-5)
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("layer", [hm.Bernoulli(4), hm.Spin(4), hm.Categorical(4, 3)], ids=repr)
 def test_the_symmetric_channel_flips_as_often_as_it_says(layer: torch.nn.Module) -> None:
     """Failure rate 1e-3: every other state alike, by the normal limit."""

@@ -39,7 +39,6 @@ def test_persistent_chains_at_a_high_rate_are_found_out(digits: torch.Tensor) ->
     assert found.falls and float(found.drop.max()) > 0.1
 
 
-@pytest.mark.statistical
 def test_persistent_chains_at_a_falling_rate_are_not_accused(digits: torch.Tensor) -> None:
     """10 seeds at a rate of 1e-3 or less: at most one alarm, but with probability below 1e-4."""
     machine = trained(digits, 50, hm.rules.pcd(), updates=1500, learning_rate=0.1, schedule="linear")
@@ -48,7 +47,6 @@ def test_persistent_chains_at_a_falling_rate_are_not_accused(digits: torch.Tenso
     assert all(float(each.correlation[-1]) > 0.85 for each in found)
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("units", [3, 5, 12])
 def test_the_exact_gradient_is_not_accused(units: int) -> None:
     """Machines that learned by counting; few and weak pairs too, whose correlation is all noise.

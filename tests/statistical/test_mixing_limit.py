@@ -19,7 +19,6 @@ def meetings(times: np.ndarray, lag: int) -> Meetings:
     return Meetings(t, torch.zeros_like(t, dtype=torch.bool), t * 0, t * 0, 0.5, lag, [])
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("lag", [1, 10, 60])
 @pytest.mark.parametrize("pairs", [20, 200])
 def test_the_limit_covers_a_geometric_tail(lag: int, pairs: int) -> None:
@@ -44,7 +43,6 @@ def test_the_limit_covers_a_geometric_tail(lag: int, pairs: int) -> None:
     assert zeros > REPLICATES / 3  # where the estimate said 0
 
 
-@pytest.mark.statistical
 def test_the_limit_is_above_the_true_distance_where_the_estimate_says_zero() -> None:
     """An RBM of two spins, whose distance to its law is known: |E[v_t]|/2 from a fixed start.
 

@@ -16,7 +16,6 @@ STATES = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)
 
 @pytest.mark.parametrize("apart", [3.0, 0.3])
 @pytest.mark.parametrize("common_noise", [False, True])
-@pytest.mark.statistical
 def test_the_coupling_is_maximal(apart: float, common_noise: bool) -> None:
     """x ~ p, y ~ q and P(x = y) = 1 - TV(p, q), by enumeration.
 

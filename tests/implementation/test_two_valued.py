@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from statistical.support import FAILURE_RATE, all_states, exact_statistics, largest_z
+from statistical.test_couplings import estimates, p_value
 
 import harmonium as hm
 from harmonium.compiled import serving
@@ -20,11 +22,10 @@ from harmonium.likelihood.ais import _rise
 from harmonium.machine import Graph, Hamiltonian, Part
 from harmonium.machine.hamiltonian import Couplings
 
-from .support import FAILURE_RATE, all_states, exact_statistics, largest_z
 from .test_compiled import ROWS, TWO_VALUED, machine
-from .test_couplings import estimates, p_value
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.statistical
 LAYERS = {"bernoulli": hm.Bernoulli, "spin": hm.Spin}
 
 

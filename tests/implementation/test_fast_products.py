@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from statistical.support import exact_states, exact_statistics, largest_z, machine, row_statistics
+from statistical.test_couplings import estimates
 
 import harmonium as hm
 from harmonium import products
 from harmonium.compiled import serving
 
-from .support import exact_states, exact_statistics, largest_z, machine, row_statistics
-from .test_couplings import estimates
-
 pytest.importorskip("numba")
+pytestmark = pytest.mark.statistical
 NAMES = ["bernoulli-spin", "categorical-bernoulli", "spin-bernoulli-categorical"]
 ROWS = 40_000
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from exact.graphs import _lattice, make
 
 import harmonium as hm
 from harmonium.chains import KernelState
 from harmonium.machine import hamiltonian as hamiltonian_module
 from harmonium.products import Factor, RowProducts
-
-from .graphs import _lattice, make
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from statistical.support import FAILURE_RATE, all_states, exact_states
+from statistical.test_couplings import p_value, visible_kernel
 
 import harmonium as hm
 from harmonium.chains import GibbsLangevin
@@ -19,10 +21,8 @@ from harmonium.couplings import Block, Gibbs, Maximal, run_pairs
 from harmonium.couplings.pairs import Place
 from harmonium.machine import Part, Statistics
 
-from .support import FAILURE_RATE, all_states, exact_states
-from .test_couplings import p_value, visible_kernel
-
 pytest.importorskip("numba")
+pytestmark = pytest.mark.statistical
 ROWS = 20_000
 
 

@@ -1,0 +1,45 @@
+"""Settings of the tests of the implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from harmonium import products
+from harmonium.compiled import serving
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors: threads would only cost time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Takes bits for products of any size."""
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
+        monkeypatch.setattr(products.factor, least, 1)
+    before = products.backend_name()
+    products.set_backend("torch,bits=1")
+    yield
+    products.set_backend(before)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Uses the compiled steps of batches whatever the size."""
+    monkeypatch.setattr(serving, "HALF_STEP", 0)
+    monkeypatch.setattr(serving, "NARROW", 0)
+    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    monkeypatch.setattr(serving, "SMALL_PAIRS", 0)
+    before = products.backend_name()
+    products.set_backend("torch")
+    yield
+    products.set_backend(before)
