@@ -26,9 +26,9 @@ GONE: dict[str, dict[str, str]] = {
         "wide": "every process holds the whole machine; hm.train(..., distributed=) shares rows and chains",
     },
 }
-"""What to write in place of a name, by module and name; docs/upgrade.md has the table."""
+"""Replacements of names that are gone, by module and name; docs/upgrade.md has the table."""
 OPTIONS = {"--watch": "--tensorboard writes curves and pictures, and harmonium report shows them"}
-"""The same for options of the command."""
+"""Replacements of options of the command."""
 
 
 def refuse_gone(module: str) -> Callable[[str], Any]:

@@ -1,4 +1,4 @@
-"""What moves chains, and what is kept of them between two sweeps."""
+"""Markov kernels, and the state of chains between two sweeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an expected sufficient statistic is estimated."""
+"""Estimates of an expected sufficient statistic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harmonium.machine import Hamiltonian, Statistics
 
 
 class Outcome(NamedTuple):
-    """What an expectation hands back beside the statistics that it added.
+    """The results of an expectation beside the statistics that it added.
 
     Attributes:
         state: what its next call wants, or None.
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Task:
-    """What an expectation is asked for: weight times E[S], the mean over rows, added to a sum.
+    """The question to an expectation: to add weight times E[S], the mean over rows, to a sum.
 
     Attributes:
         hamiltonian: the machine.
@@ -66,7 +66,7 @@ class Task:
     observed: bool | None = None
 
     def own(self, number: int | None, name: str) -> int:
-        """How many of the chains of all shards are this one's; None: one a row.
+        """Returns the number of this shard's chains, out of those of all shards; None: one a row.
 
         Args:
             number: of all shards.
@@ -84,12 +84,12 @@ class Task:
 
     @cached_property
     def complete(self) -> bool:
-        """Whether every entry of the data is observed."""
+        """True where every entry of the data is observed."""
         return _checks.observed(self.v) if self.observed is None else self.observed
 
     @cached_property
     def exact(self) -> bool:
-        """Whether nothing is left to sample once the data are held.
+        """True where nothing is left to sample once the data are clamped.
 
         All hidden layers can be summed out, and what the rows do not observe, if anything, has few states
         (``likelihood.exact.FEW_STATES``), such as a label.
