@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.chains import captured
-from tests.pretend_device import DEVICE, Counts, PretendBackend, pretend_device
+from tests.pretend_device import DEVICE, Counts, pretend_device
 
 ROWS = torch.randint(0, 2, (40, 16), generator=torch.Generator().manual_seed(0)).float()
 REAL = torch.randn(40, 16, generator=torch.Generator().manual_seed(1))
@@ -91,13 +89,10 @@ def rules() -> Iterator[tuple[str, Callable[[], hm.BoltzmannMachine], hm.learnin
     yield "hybrid", labelled, r.hybrid(r.pcd(), given=[0], joint=0.5), ROWS
 
 
-def of_update(
-    build: Callable[[], hm.BoltzmannMachine], rule: hm.learning.Rule, X: Tensor, graphs: bool = False
-) -> Cost:
+def of_update(build: Callable[[], hm.BoltzmannMachine], rule: hm.learning.Rule, X: Tensor) -> Cost:
     """The mean over a few updates of ``harmonium.train``, the optimiser's step included."""
     seen: dict[int, Cost] = {}
-    how = hm.chains.graphs() if graphs else nullcontext()
-    with pretend_device() as counts, warnings.catch_warnings(), how:
+    with pretend_device() as counts, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
 
         def note(update: hm.training.Update) -> None:
@@ -168,10 +163,6 @@ def main() -> None:
     torch.set_num_threads(1)
     print(*table("update", ((name, of_update(*rest)) for name, *rest in rules())), sep="\n", end="\n\n")
     print(*table("sweep", ((name, of_sweep(*rest)) for name, *rest in kernels())), sep="\n", end="\n\n")
-    captured._BACKENDS[DEVICE.type] = PretendBackend
-    recorded = {name: rest for name, *rest in rules() if name.startswith(("pcd(", "noise_cd(", "centred"))}
-    graphs = ((name, of_update(*rest, graphs=True)) for name, rest in recorded.items())
-    print(*table("update, sweeps as CUDA graphs", graphs), sep="\n", end="\n\n")
     couplings: dict[str, tuple[Any, Any]] = {
         "couplings.Gibbs()": (binary, hm.couplings.Gibbs()),
         "couplings.Gibbs(), Gaussian": (real, hm.couplings.Gibbs()),

@@ -67,13 +67,13 @@ def sparse_sweeps(quick: bool) -> Table:
 
 
 def _sweep(machine: hm.BoltzmannMachine, chains: int) -> Callable[[], None]:
-    """A sweep that goes on from the last one's states."""
+    """A sweep that goes on from the last one's states, without its fields."""
     hamiltonian, generator = machine.hamiltonian(), torch.Generator().manual_seed(1)
     kernel = hm.chains.Gibbs()
-    states = machine.random_states(chains, seed=generator)
+    state = kernel.init(hamiltonian, machine.random_states(chains, seed=generator), generator)
 
     def sweep() -> None:
-        nonlocal states
-        states = kernel.sweep(hamiltonian, states, generator).states
+        nonlocal state
+        state, _ = kernel.step(hamiltonian, hm.chains.KernelState(state.states, state.sweeps), generator)
 
     return sweep

@@ -5,8 +5,8 @@
     python experiments/gpu.py --device pretend --budget tiny      # the same under the rules of CUDA, in six
 
 In this order: the tests of devices on the GPU; laws, the GPU's chains, rules and annealing against
-enumeration and against the CPU; launches, waits and seconds of an update at 784 x 500 and 784 x 4096, eager,
-as CUDA graphs and in tf32 and bf16; the Gaussian machine of Liao et al. (2022), 784 x 4096 at batches of 512
+enumeration and against the CPU; launches, waits and seconds of an update at 784 x 500 and 784 x 4096, in
+float32, tf32 and bf16; the Gaussian machine of Liao et al. (2022), 784 x 4096 at batches of 512
 and 100 sweeps, and a 784-1000-1000 deep machine, each trained for as long as the budget gives it, with
 pictures and FIDs in the features of a small classifier (not the published Inception features).
 
@@ -24,7 +24,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ import numpy as np
 import torch
 
 import harmonium as hm
-from harmonium.chains import captured
 from harmonium.report import ClassifierFeatures, class_coverage, frechet_distance, image_grid
 
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -89,14 +88,13 @@ def measure(device: torch.device, arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def there(name: str) -> Iterator[torch.device]:
-    """A device by its name; "pretend" is that of the tests, with its graphs."""
+    """A device by its name; "pretend" is that of the tests."""
     if name != "pretend":
         yield torch.device(name)
         return
     sys.path.append(str(Path(__file__).parents[1] / "tests"))
-    from pretend_device import DEVICE, PretendBackend, pretend_device
+    from pretend_device import DEVICE, pretend_device
 
-    captured._BACKENDS[DEVICE.type] = PretendBackend
     with pretend_device():
         yield DEVICE
 
@@ -180,17 +178,10 @@ def updates(device: torch.device, budget: dict[str, Any], grey: np.ndarray) -> d
             "noise_cd(20), GibbsLangevin": (hm.Gaussian, real, gibbs_langevin),
         }
         for name, (visible, X, rule) in cases.items():
-            for how, precision in (
-                ("eager", "float32"),
-                ("graphs", "float32"),
-                ("graphs", "tf32"),
-                ("graphs", "bf16"),
-            ):
+            for precision in hm.products.PRECISIONS:
                 machine = hm.BoltzmannMachine([visible(wide), hm.Bernoulli(hidden)], seed=0)
-                ways: AbstractContextManager[None] = hm.chains.graphs() if how == "graphs" else nullcontext()
-                with ways:
-                    label = f"{wide}x{hidden} {name} {how} {precision}"
-                    found[label] = timed(machine, X, rule, precision, device, budget)
+                label = f"{wide}x{hidden} {name} {precision}"
+                found[label] = timed(machine, X, rule, precision, device, budget)
     if device.type == "cuda":
         found["highest memory, GiB"] = torch.cuda.max_memory_allocated() / 2**30
     return found
@@ -243,25 +234,17 @@ class Seconds:
         return hm.training.callbacks.STOP if time.perf_counter() > self._end else None
 
 
-@contextmanager
-def recorded(device: torch.device) -> Iterator[None]:
-    """Graphs, where there are any."""
-    with hm.chains.graphs() if device.type != "cpu" else nullcontext():
-        yield
-
-
 def gaussian(device: torch.device, budget: dict[str, Any], grey: np.ndarray, images: Any, out: Path) -> Any:
     """Liao et al. (2022): digits from noise by a Gaussian-Bernoulli machine."""
     kernel = hm.chains.GibbsLangevin(0.1, 10, "none")
     mean, deviation = float(grey.mean()), float(grey.std())
     X = torch.from_numpy((grey - mean) / deviation)
     machine = hm.BoltzmannMachine([hm.Gaussian(X.shape[1]), hm.Bernoulli(budget["hidden"][-1])], seed=0)
-    with recorded(device):
-        run = hm.train(
-            machine, X, rule=hm.rules.noise_cd(budget["sweeps"], kernel=kernel), updates=10**6,
-            batch_size=budget["batch"], optimizer="adam", learning_rate=1e-3, clip_norm=10.0, averaging=0.99,
-            device=device, callbacks=[Seconds(budget["grbm"])], progress=False,
-        ).whole()  # fmt: skip
+    run = hm.train(
+        machine, X, rule=hm.rules.noise_cd(budget["sweeps"], kernel=kernel), updates=10**6,
+        batch_size=budget["batch"], optimizer="adam", learning_rate=1e-3, clip_norm=10.0, averaging=0.99,
+        device=device, callbacks=[Seconds(budget["grbm"])], progress=False,
+    ).whole()  # fmt: skip
     final = run.averaged_machine
     start = final.random_states(budget["samples"], seed=1)[0]
     states = hm.chains.run(final, kernel, start, budget["sweeps"], seed=2)
@@ -275,12 +258,11 @@ def deep(device: torch.device, budget: dict[str, Any], grey: np.ndarray, images:
     X = torch.from_numpy((grey > 0.5).astype(np.float32))
     machine = hm.BoltzmannMachine([hm.Bernoulli(n) for n in (X.shape[1], *budget["layers"])], seed=0)
     hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
-    with recorded(device):
-        run = hm.train(
-            machine, X, rule=hm.rules.centred(hm.rules.pcd(5, chains=budget["batch"])), updates=10**6,
-            batch_size=budget["batch"], learning_rate=0.01, averaging=0.999, device=device,
-            callbacks=[Seconds(budget["deep"])], progress=False,
-        ).whole()  # fmt: skip
+    run = hm.train(
+        machine, X, rule=hm.rules.centred(hm.rules.pcd(5, chains=budget["batch"])), updates=10**6,
+        batch_size=budget["batch"], learning_rate=0.01, averaging=0.999, device=device,
+        callbacks=[Seconds(budget["deep"])], progress=False,
+    ).whole()  # fmt: skip
     final = run.averaged_machine
     start = run.rule_state["chains"][0]
     states = hm.chains.run(final, hm.chains.Gibbs(), start, 500, seed=2)

@@ -105,9 +105,9 @@ def sample(
     hamiltonian = machine.hamiltonian()
     kept = []
 
-    def look(number: int, step: hm.chains.Step) -> None:
+    def look(number: int, state: hm.chains.KernelState, info: hm.chains.Info) -> None:
         if number in {1, 2, 3, 5, 10, sweeps // 2, sweeps}:
-            kept.append(hamiltonian.mean(0, hamiltonian.field(0, step.states))[:10].detach().cpu())
+            kept.append(hamiltonian.mean(0, hamiltonian.field(0, state.states))[:10].detach().cpu())
 
     states = hm.chains.run(machine, kernel, v, sweeps, seed=generator, observer=look)
     if out is not None:

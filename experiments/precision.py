@@ -101,9 +101,11 @@ def gaussian(machine: hm.BoltzmannMachine, chains: int) -> dict[str, object]:
     for name in hm.products.PRECISIONS:
         total = torch.zeros(8, dtype=torch.float64)
 
-        def observe(number: int, step: hm.chains.Step, total: torch.Tensor = total) -> None:
+        def observe(
+            number: int, state: hm.chains.KernelState, info: hm.chains.Info, total: torch.Tensor = total
+        ) -> None:
             if number > 50:
-                total += machine.hamiltonian().mean(1, step.fields[1]).detach().double().mean(0)
+                total += machine.hamiltonian().mean(1, state.fields[1]).detach().double().mean(0)
 
         with hm.products.precision(name):
             start = machine.random_states(chains, seed=2)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -27,7 +27,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 if torch._C._get_privateuse1_backend_name() != "pretend":  # torch takes one such device in a process
@@ -198,12 +198,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         _check_devices(func, kind, args, given.outside)
     if on_device:
         _check_noise(func, given.generators)
-    counts = PretendTensor.counts
-    recording = PretendGraph.recording
-    before = 0 if recording is None else counts.waits.total() + counts.sent
     _count(kind, args, kwargs, on_device)
-    if recording is not None and counts.waits.total() + counts.sent > before:
-        raise RuntimeError(f"{func}: expected nothing that the host has a part in while a graph is recorded")
     of = {id(x.values): x for x in given.inside}
     plain = {**kwargs, "device": _CPU} if asked is not None else kwargs
     args, plain = _mapped(_inner, args), _mapped(_inner, plain)
@@ -214,75 +209,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             args = args[:2]
             on_device = id(args[0]) in of
     result = func(*args, **plain)
-    if recording is not None:
-        recording.append((func, args, plain, result))
     return result if not on_device else _wrapped(result, of)
-
-
-class PretendGraph:
-    """A CUDA graph: what was done while it was recorded is done again, with the tensors of then."""
-
-    recording: ClassVar[list[Any] | None] = None
-
-    def __init__(self) -> None:
-        self._steps: list[Any] = []
-        self._generators: list[torch.Generator] = []
-
-    def register_generator_state(self, generator: torch.Generator) -> None:
-        self._generators.append(generator)
-
-    def replay(self) -> None:
-        PretendTensor.counts.launches["graph"] += 1
-        with _disable_current_modes():
-            self._again()
-
-    def _again(self) -> None:
-        for func, args, kwargs, result in self._steps:
-            again = _leaves(func(*args, **kwargs))
-            if not _kind(func).view:
-                for old, new in zip(_leaves(result), again, strict=True):
-                    if old is not new and isinstance(old, Tensor):
-                        old.copy_(new)
-
-    @contextmanager
-    def record(self) -> Iterator[None]:
-        """Records what is done inside. On a GPU nothing of it is done yet: noise is drawn by ``replay``."""
-        states = [generator.get_state() for generator in self._generators]
-        PretendGraph.recording = self._steps
-        try:
-            yield
-        finally:
-            PretendGraph.recording = None
-        for generator, state in zip(self._generators, states, strict=True):
-            generator.set_state(state)
-        known = {generator._cdata for generator in self._generators}
-        for func, args, kwargs, _ in self._steps:
-            for x in _leaves((args, kwargs)):
-                if isinstance(x, _Generator) and x._cdata not in known:
-                    raise RuntimeError(f"{func}: expected a generator that the graph knows")
-
-
-class PretendStream:
-    """A stream; there is only one."""
-
-    def wait_stream(self, other: PretendStream) -> None:
-        pass
-
-
-class PretendBackend:
-    """What ``torch.cuda`` has for graphs."""
-
-    CUDAGraph = PretendGraph
-    Stream = PretendStream
-    current_stream = PretendStream
-
-    @staticmethod
-    def stream(stream: PretendStream) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    @staticmethod
-    def graph(graph: PretendGraph) -> AbstractContextManager[None]:
-        return graph.record()
 
 
 def _wrapped(result: Any, of: dict[int, PretendTensor]) -> Any:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.chains import Gibbs, Kernel, Metropolis, Step, Tempering
+from harmonium.chains import Gibbs, Info, Kernel, KernelState, Metropolis, Tempering
 
 from .machines import build, tensors
 from .specifications import ADJACENT, SPECIFICATIONS, Specification, random_states
@@ -60,15 +60,16 @@ def other(specification: Specification) -> list[Tensor]:
 
 
 class Recorder:
-    """An observer that keeps what it saw."""
+    """An observer that keeps what it saw; of replicas, all of them."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.states: list[list[Tensor]] = []
 
-    def __call__(self, number: int, step: Step) -> None:
+    def __call__(self, number: int, state: KernelState, info: Info) -> None:
         self.numbers.append(number)
-        self.states.append([x.clone() for x in step.states])
+        seen = state.states if state.own is None else state.own["replicas"]
+        self.states.append([x.clone() for x in seen])
 
 
 def assert_held(clamp: dict[int, Tensor], seen: list[Tensor]) -> None:
@@ -257,7 +258,7 @@ def test_the_generator_decides_every_bit_of_a_large_machine() -> None:
     "kernel", [KERNELS[name] for name in ("gibbs", "metropolis", "whole states")], ids=repr
 )
 def test_sweeps_in_two_runs_are_one_run(specification: Specification, kernel: Kernel) -> None:
-    """Chains go on from the states returned; replicas, which are not returned, begin anew."""
+    """Chains go on from the states returned; replicas, which are not among them, begin anew."""
     machine = build(specification)
     noise = generator(5)
     halves = states(specification)
@@ -266,6 +267,52 @@ def test_sweeps_in_two_runs_are_one_run(specification: Specification, kernel: Ke
     whole = run(machine, kernel, states(specification), sweeps=5, seed=generator(5))
     for a, b in zip(halves, whole, strict=True):
         assert torch.equal(a, b)
+
+
+@machines
+@kernels
+@pytest.mark.parametrize("whole", [True, False], ids=["free", "clamped"])
+def test_a_kernel_state_goes_in_and_comes_back(
+    specification: Specification, kernel: Kernel, whole: bool
+) -> None:
+    """Two runs that hand it on are one run, replicas included; what is held may change between them."""
+    machine = build(specification)
+    noise, clamp = generator(5), None if whole else {0: other(specification)[0]}
+    with torch.no_grad():
+        state = kernel.init(machine.hamiltonian(), states(specification), generator())
+    for sweeps in (2, 0, 3):
+        kept = [x.clone() for x in state.states]
+        after = hm.chains.run(machine, kernel, state, sweeps, clamp, seed=noise)
+        assert isinstance(after, KernelState)
+        for a, b in zip(state.states, kept, strict=True):
+            assert torch.equal(a, b)
+        state = after
+    assert state.sweeps == 5
+    once = run(machine, kernel, states(specification), sweeps=5, seed=generator(5), clamp=clamp)
+    for a, b in zip(state.states, once, strict=True):
+        assert torch.equal(a, b)
+    recorder = Recorder()
+    held = {1: other(specification)[1]}
+    end = hm.chains.run(machine, kernel, state, 1, held, seed=noise, observer=recorder)
+    for seen in (end.states, recorder.states[0]):
+        assert_held(held, seen)
+
+
+def test_a_state_of_another_kernel_is_refused() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)])
+    law, start = machine.hamiltonian(), machine.random_states(5, seed=0)
+    replicas = Tempering(3).init(law, start, generator())
+    for kernel, state, message in (
+        (Gibbs(), replicas, r"state\['own'\]: expected NoneType"),
+        (Tempering(4), replicas, r"state\['own'\]\['replicas'\]\[0\]: expected .*\(20, 4\)"),
+        (Tempering(3), Gibbs().init(law, start, generator()), r"state\['own'\]: expected dict"),
+        (Gibbs(), KernelState(start[:1], 0), "state: expected chains of width"),
+        (Gibbs(), KernelState(start, -1), r"state\['sweeps'\]: expected an int of at least 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hm.chains.run(machine, kernel, state, 1, seed=0)
+    with pytest.raises(ValueError, match="no KernelState with distributed"):
+        hm.chains.run(machine, Tempering(3), replicas, 1, seed=0, distributed="auto", shards=1)  # type: ignore[call-overload]
 
 
 @machines
@@ -292,7 +339,7 @@ def test_diagnostics_are_rates(specification: Specification, kernel: Kernel) -> 
             kernel,
             start,
             clamp=clamp,
-            observer=lambda number, step: seen.extend(step.diagnostics.values()),
+            observer=lambda number, state, info: seen.extend(info.values()),
         )
     assert all(0.0 <= value <= 1.0 for value in seen)
 

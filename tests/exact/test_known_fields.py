@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis, Step
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, KernelState, Langevin, Metropolis
 from harmonium.products import Factor
 
 KERNELS: list[Kernel] = [
@@ -48,16 +48,17 @@ def test_a_sweep_that_goes_on_is_the_sweep_from_its_states(kernel, name, held):
     hamiltonian = law(name, held)
     generator = torch.Generator().manual_seed(1)
     states = [hamiltonian.pure_noise(l, ROWS, generator) for l in range(len(hamiltonian.layers))]
-    step = Step(hamiltonian.hold_all(states), {}, {})
-    for sweep in range(5):
-        now = kernel.at(sweep, 5)
+    state = kernel.init(hamiltonian, hamiltonian.hold_all(states), generator, planned=5)
+    for _ in range(5):
         before = generator.get_state()
-        afresh = now.sweep(hamiltonian, step.states, generator)
+        without_caches = KernelState(state.states, state.sweeps, state.own)
+        afresh, _ = kernel.step(hamiltonian, without_caches, generator)
         generator.set_state(before)
-        step = now.onward(hamiltonian, step, generator)
-        torch.testing.assert_close(step.states, afresh.states)
-        for l, field in step.fields.items():
-            torch.testing.assert_close(field, hamiltonian.field(l, step.states))
+        state, _ = kernel.step(hamiltonian, state, generator)
+        torch.testing.assert_close(state.states, afresh.states)
+        for l, field in state.fields.items():
+            torch.testing.assert_close(field, hamiltonian.field(l, state.states))
+    assert state.sweeps == 5
 
 
 @torch.no_grad()
@@ -72,8 +73,9 @@ def test_a_tested_sweep_computes_no_field_again(kernel, products, monkeypatch):
     generator = torch.Generator().manual_seed(1)
     start = [hamiltonian.pure_noise(l, ROWS, generator) for l in range(2)]
     numbers = []
-    hm.chains.advance(
-        hamiltonian, kernel, start, 4, generator, lambda number, step: numbers.append(len(counted))
+    begun = kernel.init(hamiltonian, start, generator, 4)
+    hm.chains.run_kernel(
+        hamiltonian, kernel, begun, 4, generator, lambda number, *_: numbers.append(len(counted))
     )
     assert [b - a for a, b in pairwise(numbers)] == [products] * 3
 
@@ -87,10 +89,10 @@ def test_a_search_knows_the_fields_of_its_modes(widths, held):
     made.couplings[0].weight.copy_(torch.randn(widths[:2], generator=generator, dtype=torch.float64))
     start = made.random_states(ROWS, seed=generator)
     hamiltonian = made.hamiltonian().given(start[0] if held else None, ROWS)
-    step, _ = hm.chains.search(hamiltonian, start, generator)
-    assert sorted(step.fields) == list(range(int(held), len(widths)))
-    for l, field in step.fields.items():
-        torch.testing.assert_close(field, hamiltonian.field(l, step.states))
+    modes, _ = hm.chains.search(hamiltonian, start, generator)
+    assert sorted(modes.fields) == list(range(int(held), len(widths)))
+    for l, field in modes.fields.items():
+        torch.testing.assert_close(field, hamiltonian.field(l, modes.states))
 
 
 @torch.no_grad()
@@ -156,7 +158,7 @@ def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
 def test_fields_of_a_completed_state_are_its_own(name):
     hamiltonian = law(name, held=False)
     v = hamiltonian.pure_noise(0, ROWS, torch.Generator().manual_seed(0))
-    step = hm.chains.completed(hamiltonian, v, torch.Generator().manual_seed(1))
-    assert step.fields
-    for l, field in step.fields.items():
-        torch.testing.assert_close(field, hamiltonian.field(l, step.states))
+    state = hm.chains.completed(hamiltonian, v, torch.Generator().manual_seed(1))
+    assert state.fields
+    for l, field in state.fields.items():
+        torch.testing.assert_close(field, hamiltonian.field(l, state.states))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.chains import KernelState
 from harmonium.machine import hamiltonian as hamiltonian_module
 from harmonium.products import Factor, RowProducts
 
@@ -51,7 +52,7 @@ def test_a_sweep_leaves_the_states_that_it_was_given_alone() -> None:
     states = machine.random_states(20, seed=generator)
     before = [x.clone() for x in states]
     with torch.no_grad():
-        moved = hm.chains.Gibbs().sweep(hamiltonian, states, generator).states
+        moved = hm.chains.Gibbs().step(hamiltonian, KernelState(states, 0), generator)[0].states
     assert torch.equal(states[0], before[0])
     assert moved[0].is_contiguous() and not torch.equal(moved[0], before[0])
 
@@ -65,14 +66,15 @@ def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     states = machine.random_states(4, generator=generator)
     with torch.no_grad():
-        hm.chains.Gibbs().sweep(law, states, generator)
+        hm.chains.Gibbs().step(law, KernelState(states, 0), generator)
         first = len(made)
         clamp = {1: torch.full((4, 4), torch.nan).index_fill(1, torch.tensor([0]), 1.0)}
         for other in (law.tempered(0.5), law.given(clamp, 4), law.given(clamp, 4).take(slice(0, 4))):
-            hm.chains.Gibbs().sweep(other, states, generator)
+            hm.chains.Gibbs().step(other, KernelState(states, 0), generator)
             assert other.couplings.transposed is law.couplings.transposed
         assert first > 0 and len(made) == first
-        hm.chains.Gibbs().sweep(law.to(torch.float64), [x.double() for x in states], generator)
+        double = KernelState([x.double() for x in states], 0)
+        hm.chains.Gibbs().step(law.to(torch.float64), double, generator)
     assert len(made) > first
 
 

@@ -121,6 +121,7 @@ MOMENT = ("optimizer", "state", 2, "exp_avg")
         (put("rule", "sweeps", value="3"), "state['sweeps']"),
         (put("rule", "chains", value=[torch.zeros(8, 6), torch.zeros(7, 4)]), "state"),
         (without("rule", "sweeps"), "state"),
+        (put("rule", "own", value={"step": 1.0}), "state['own']"),
         (put("rule", value={"k": 1}), "state"),
         (put("rule", value=3), "state"),
         (put("generator", value=torch.zeros(3, dtype=torch.uint8)), "generator"),
@@ -153,7 +154,14 @@ def test_what_does_not_fit_is_refused_by_name(edit: Any, named: str, tmp_path: P
 @pytest.mark.parametrize(
     ("rule", "state"),
     [
-        (hm.rules.tempered_pcd(1, chains=2, replicas=3), [torch.zeros(7, 6), torch.zeros(7, 4)]),
+        (
+            hm.rules.tempered_pcd(1, chains=2, replicas=3),
+            {
+                "chains": [torch.zeros(2, 6), torch.zeros(2, 4)],
+                "sweeps": 9,
+                "own": {"replicas": [torch.zeros(7, 6), torch.zeros(7, 4)], "kernel": None},
+            },
+        ),
         (
             hm.rules.ucd(chains=4, start="persistent"),
             {"k": -1, "chains": [torch.zeros(4, 6), torch.zeros(4, 4)]},

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,12 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pretend_device import DEVICE, PretendBackend, PretendGraph, pretend_device
+from pretend_device import DEVICE, pretend_device
 from torch import Tensor
 
 import harmonium as hm
 from harmonium import _host, products
-from harmonium.chains import captured
 from harmonium.compiled import serving
 
 ELSEWHERE = os.environ.get("HARMONIUM_TEST_DEVICE")
@@ -351,10 +349,10 @@ def test_a_sweep_waits_for_nothing(name: str) -> None:
     with pretend_device() as counts, torch.no_grad():
         machine = build(DEVICE)
         law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
-        states = kernel.expand(law, machine.random_states(6, seed=2), generator)
-        hm.chains.advance(law, kernel, states, 1, generator)  # the first may make constants
+        state = kernel.init(law, machine.random_states(6, seed=2), generator)
+        state = hm.chains.run_kernel(law, kernel, state, 1, generator)  # the first may make constants
         counts.clear()
-        hm.chains.advance(law, kernel, states, 3, generator)
+        hm.chains.run_kernel(law, kernel, state, 3, generator)
     assert counts.launches.total() > 0 and counts.waits.total() == counts.sent == 0
 
 
@@ -482,60 +480,8 @@ def test_a_run_of_the_cpu_goes_on_elsewhere_and_comes_back(tmp_path: Path) -> No
     assert torch.equal(*ends)
 
 
-RECORDED: dict[str, tuple[Any, Any, hm.learning.Rule]] = {
-    "pcd": (binary, BITS, hm.rules.pcd(5, chains=7)),
-    "centred pcd of a deep machine": (deep, BITS, hm.rules.centred(hm.rules.pcd(5))),
-    "noise_cd": (real, REAL, hm.rules.noise_cd(10, kernel=Langevin(0.1), burn_in=3)),
-}
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_a_graph_does_what_was_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sweeps played again from a graph are those of as many operations, but for the order of sums."""
-    monkeypatch.setitem(captured._BACKENDS, DEVICE.type, PretendBackend)
-    build, X, rule = RECORDED[name]
-
-    def go(how: AbstractContextManager[None]) -> tuple[list[Any], int]:
-        seen: list[int] = []
-        machine = build("cpu")
-        with warnings.catch_warnings(), pretend_device() as counts, how:
-            warnings.simplefilter("ignore", RuntimeWarning)
-            run = hm.train(
-                machine, X, rule=rule, updates=6, batch_size=6, record_every=100, device=DEVICE,
-                progress=False, callbacks=[lambda update: seen.append(counts.launches.total())],
-            )  # fmt: skip
-            return flat([dict(machine.state_dict()), run.rule_state]), seen[-2] - seen[-3]
-
-    (eager, many), (played, few) = go(nullcontext()), go(hm.chains.graphs())
-    for x, y in zip(eager, played, strict=True):
-        torch.testing.assert_close(x, y)
-    assert few < 0.8 * many
-
-
-def test_annealing_is_played_from_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(captured._BACKENDS, DEVICE.type, PretendBackend)
-    with pretend_device() as counts:
-        eager = hm.likelihood.ais(binary(DEVICE), 8, 45, data=BITS, reverse=False, seed=3)
-        with hm.chains.graphs():
-            played = hm.likelihood.ais(binary(DEVICE), 8, 45, data=BITS, reverse=False, seed=3)
-    assert played[:5] == pytest.approx(eager[:5], rel=1e-12)
-    assert counts.launches["graph"] == 3
-
-
 def test_a_tensor_that_changes_its_shape_in_place_has_the_new_one() -> None:
     with pretend_device():  # x @ y ends with such a change
         x, y = torch.ones(3, device=DEVICE), torch.ones(3, 2, device=DEVICE)
         assert (x @ y).shape == (2,)
         assert (x @ y @ torch.ones(2, device=DEVICE)).item() == 6
-
-
-def test_a_graph_takes_nothing_from_the_host() -> None:
-    """What a recording must not do fails here as on a GPU."""
-    with pretend_device():
-        x, graph = torch.ones(3, device=DEVICE), PretendGraph()
-        for wrong in (lambda: float(x.sum()), lambda: torch.ones(3).to(DEVICE), lambda: x[x > 0]):
-            with pytest.raises(RuntimeError, match="nothing that the host has a part in"), graph.record():
-                wrong()
-        generator = torch.Generator(DEVICE)
-        with pytest.raises(RuntimeError, match="a generator that the graph knows"), graph.record():
-            torch.rand(3, generator=generator, device=DEVICE)

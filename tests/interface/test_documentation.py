@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from harmonium.chains import Kernel
 from harmonium.edges import Coupling
 from harmonium.layers import Layer
 
@@ -66,8 +67,8 @@ LEFT_OUT = [
 
 @pytest.fixture(autouse=True)
 def own_kinds() -> Iterator[None]:
-    """A page may make units and couplings of its own, which no other test is to meet."""
-    before = [(kinds.registry, dict(kinds.registry)) for kinds in (Layer, Coupling)]
+    """A page may make units, couplings and kernels of its own, which no other test is to meet."""
+    before = [(kinds.registry, dict(kinds.registry)) for kinds in (Layer, Coupling, Kernel)]
     yield
     for registry, kept in before:
         for kind in registry.keys() - kept.keys():

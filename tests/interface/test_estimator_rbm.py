@@ -57,9 +57,9 @@ class Spy(Kernel):
     def __init__(self):
         self.seen = []
 
-    def sweep(self, hamiltonian, states, generator):
-        self.seen.append([x.clone() for x in states])
-        return Gibbs().sweep(hamiltonian, states, generator)
+    def step(self, law, state, generator):
+        self.seen.append([x.clone() for x in state.states])
+        return Gibbs().step(law, state, generator)
 
     def __repr__(self):
         return "Spy()"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import warnings
 from collections.abc import Mapping
@@ -57,6 +58,9 @@ def content(value: Any) -> Any:
         return tuple((repr(key), content(each)) for key, each in value.items())
     if isinstance(value, (list, tuple)):
         return (type(value), *map(content, value))
+    if dataclasses.is_dataclass(value) and type(value).__module__.startswith("harmonium"):
+        fields = [each.name for each in dataclasses.fields(value)]  # not what is derived from them
+        return (type(value), content({name: getattr(value, name) for name in fields}))
     if hasattr(value, "__dict__") and type(value).__module__.startswith("harmonium"):
         return (type(value), content(vars(value)))
     return repr(value) if isinstance(value, (str, int, float, type(None))) else id(value)
@@ -95,14 +99,16 @@ def trained() -> dict[type, Any]:
 class Failing(Kernel):
     """Gibbs that breaks in the third sweep."""
 
-    def __init__(self) -> None:
-        self.sweeps = 0
+    invariant = True
 
-    def sweep(self, hamiltonian: Any, states: Any, generator: Any) -> Any:
-        self.sweeps += 1
-        if self.sweeps == 3:
+    def __init__(self) -> None:
+        self._sweeps = 0
+
+    def step(self, law: Any, state: Any, generator: Any) -> Any:
+        self._sweeps += 1
+        if self._sweeps == 3:
             raise OSError("broken")
-        return Gibbs().sweep(hamiltonian, states, generator)
+        return Gibbs().step(law, state, generator)
 
 
 def raising(error: BaseException, at: int = 0) -> Any:
@@ -282,7 +288,7 @@ def test_the_comparison_sees_what_changes(trained: dict[type, Any]) -> None:
         next(made._progress.optimizer.state_dict()["state"][0][key] for key in ("exp_avg",)).add_(1e-6)
     assert content(vars(made)) != before
     made = deepcopy(trained[RBM])
-    made._progress.chains[0][0, 0] += 1
+    made._progress.chains["chains"][0][0, 0] += 1
     assert content(vars(made)) != before
     made = deepcopy(trained[RBM])
     made.history_.append({})

@@ -118,7 +118,7 @@ def test_a_hamiltonian_made_outside_is_refused_inside_autocast() -> None:
         "energy": lambda: law.energy(states),
         "weight": lambda: law.log_weight(0, v),
         "free energy": lambda: law.free_energy(states, (1,)),
-        "chains": lambda: hm.chains.advance(law, gibbs, states, 1, generator()),
+        "chains": lambda: hm.chains.run_kernel(law, gibbs, hm.chains.KernelState(states, 0), 1, generator()),
         "couplings": lambda: law.coupling_energy(states),
         "statistics": lambda: sums.add(law, states, 1.0),
     }

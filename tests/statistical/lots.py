@@ -16,6 +16,7 @@ from harmonium.couplings import meeting
 from harmonium.couplings.ledger import Ledger
 from harmonium.couplings.pairs import Place
 from harmonium.learning import Rule
+from harmonium.learning.pullback import Parametrisation
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 
@@ -101,4 +102,4 @@ def gradients_in_lots(
     """Independent estimates of a gradient, each from its part of the rows of v, which are alike."""
     task = rule.task(machine, v, torch.Generator().manual_seed(0), weights)
     found = in_lots(task.hamiltonian, task.into, lots, lambda: rule.add(task, None))
-    return [rule.direction(machine, sums, [], machine.hamiltonian()) for sums in found]
+    return [rule.direction(Parametrisation(machine), sums, []) for sums in found]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.chains import Kernel, Step
+from harmonium.chains import Kernel, KernelState
 
 from .support import (
     DISCRETE,
@@ -32,9 +32,10 @@ class Simultaneous(Kernel):
 
     invariant = False
 
-    def sweep(self, hamiltonian, states, generator):
-        fields = [hamiltonian.field(l, states) for l in range(len(states))]
-        return Step([hamiltonian.sample(l, field, generator) for l, field in enumerate(fields)], {}, {})
+    def step(self, law, state, generator):
+        fields = [law.field(l, state.states) for l in range(len(state.states))]
+        states = [law.sample(l, field, generator) for l, field in enumerate(fields)]
+        return KernelState(states, state.sweeps + 1), {}
 
 
 def drift(name: str, kernel: Kernel) -> tuple[float, float]:

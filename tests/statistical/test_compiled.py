@@ -116,17 +116,18 @@ def small_chains(made, generator):
     """Hidden states after sweeps with a Metropolis test from the machine's own law."""
     hamiltonian, start = made.hamiltonian(), own_law(made, generator)
     kernel, into = GibbsLangevin(0.2, 5, "metropolis"), Statistics(hamiltonian)
+    state = kernel.init(hamiltonian, start, generator)
     if serving.small_chains(hamiltonian):
-        from harmonium.chains.small import advance_small
+        from harmonium.chains.small import run_small
 
-        end, _ = advance_small(
-            hamiltonian, kernel, start, 6, generator, into=into, weight=1.0, burn_in=0, marginal=True
+        end, _ = run_small(
+            hamiltonian, kernel, state, 6, generator, into=into, weight=1.0, burn_in=0, marginal=True
         )
     else:
-        end = hm.chains.advance(hamiltonian, kernel, start, 6, generator)
+        end = hm.chains.run_kernel(hamiltonian, kernel, state, 6, generator)
     h = grid(made.layers[1])
     free = hamiltonian.to(torch.float64).free_energy([torch.empty(0), h], (0,))
-    yield end[1], h, (-free).softmax(0)
+    yield end.states[1], h, (-free).softmax(0)
 
 
 def own_law(made, generator):

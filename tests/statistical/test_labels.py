@@ -71,13 +71,12 @@ def of_persistent_chains(kernel: Kernel, dtype: torch.dtype) -> tuple[float, flo
     made = machine("gaussian-bernoulli")
     law, exact = made.hamiltonian(), exact_statistics(made.hamiltonian())
     generator = torch.Generator().manual_seed(1)
-    chains = kernel.expand(law, exact_states(made, CHAINS, generator), generator)
+    state = [x.to(dtype) for x in exact_states(made, CHAINS, generator)]
     rule = hm.rules.pcd(1, CHAINS, kernel=kernel)
-    state = {"chains": [x.to(dtype) for x in chains], "sweeps": 0}
     updated, v = made.to(dtype), torch.zeros(1, 3, dtype=dtype)
     for _ in range(2 * UPDATES):  # first sweeps need as many again to be forgotten
         state = rule.gradient(updated, v, state, seed=generator).state
-    states = [x.double() for x in kernel.target(state["chains"])]
+    states = [x.double() for x in state["chains"]]
     return largest_z(row_statistics(law, states).detach(), exact)
 
 
@@ -99,8 +98,8 @@ def test_persistent_chains_of_other_kernels_are_biased(kernel: Kernel) -> None:
 
 def test_a_kernel_has_to_declare_whether_it_keeps_the_law() -> None:
     class Silent(Kernel):
-        def sweep(self, hamiltonian, states, generator):
-            return Gibbs().sweep(hamiltonian, states, generator)
+        def step(self, law, state, generator):
+            return Gibbs().step(law, state, generator)
 
     with pytest.raises(TypeError, match="invariant"):
         Silent()
@@ -124,12 +123,27 @@ def test_first_sweeps_are_those_of_persistent_chains(kernel: Kernel, dtype: torc
 
 def test_replicas_follow_the_schedule_of_their_kernel() -> None:
     """Its first sweeps, its annealing and its decay; swaps are counted apart."""
-    kernel = Tempering(3, kernel=Langevin(0.4, adjust=2, anneal=True))
-    assert [kernel.at(k, 4).kernel.adjust for k in range(4)] == [2, 1, 0, 0]
-    assert kernel.at(2, 4).kernel.step == pytest.approx(0.2) and kernel.scaled(0.5).kernel.step == 0.2
-    assert kernel.after(5).kernel.adjust == 0 and kernel.after(5).betas == kernel.betas
+    seen = []
+
+    class Noting(Kernel):
+        invariant = True
+        inner = Langevin(0.4, adjust=2, anneal=True)
+
+        def init(self, law, states, generator, planned=None):
+            return self.inner.init(law, states, generator, planned)
+
+        def step(self, law, state, generator):
+            seen.append(self.inner.relaxation(state))
+            return self.inner.step(law, state, generator)
+
+    made = machine("gaussian-bernoulli")
+    hm.chains.run(made, Tempering(3, kernel=Noting()), made.random_states(5, seed=0), 4, seed=0)
+    assert [move.adjusted for move in seen] == [False, False, True, True]
+    sizes = [1 - move.keep for move in seen]
+    assert sizes == pytest.approx([0.4 * c for c in (1, 0.853553, 0.5, 0.146447)], rel=1e-5)
+    assert Tempering(3, kernel=Langevin(0.4)).scaled(0.5).kernel.step_size == 0.2
     plain = Tempering(3)
-    assert plain.at(1, 2) is plain.after(7) is plain.scaled(0.5) is plain
+    assert plain.scaled(0.5) is plain
 
 
 @pytest.mark.parametrize(

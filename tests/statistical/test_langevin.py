@@ -12,6 +12,7 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import GibbsLangevin, Kernel, Langevin
+from harmonium.chains.relaxation import Relaxation
 from harmonium.compiled import serving
 from harmonium.machine import Statistics
 
@@ -159,7 +160,7 @@ def test_diagnostics_and_a_layer_held_whole(kernel):
     seen = []
     hm.chains.run(
         made, kernel, states, 5, seed=torch.Generator().manual_seed(1),
-        observer=lambda number, step: seen.append(step.diagnostics),
+        observer=lambda number, state, info: seen.append(info),
     )  # fmt: skip
     assert all(0 < each["acceptance"] <= 1 and each["squared_jump"] > 0 for each in seen)
     moved = hm.chains.run(made, kernel, states, 3, {0: states[0]}, seed=torch.Generator().manual_seed(1))
@@ -167,12 +168,23 @@ def test_diagnostics_and_a_layer_held_whole(kernel):
 
 
 def test_the_schedule_of_a_run():
-    assert [Langevin(0.5, None, True).at(k, 4).step for k in range(4)] == pytest.approx(
-        [0.5 * c for c in (1, 0.853553, 0.5, 0.146447)], rel=1e-5
-    )
-    assert [Langevin(0.5, adjust=2).at(k, 4).adjust for k in range(4)] == [2, 1, 0, 0]
-    assert [GibbsLangevin(0.5, 3, "metropolis", adjust=1).at(k, 4).adjust for k in range(3)] == [1, 0, 0]
-    assert Langevin(0.5).scaled(0.5).step == GibbsLangevin(0.5).scaled(0.5).step == 0.25
+    """An annealed step falls in the course of a run, and begins anew with the next update of a rule."""
+    law, generator = machine("visible").hamiltonian(), torch.Generator().manual_seed(0)
+    states = machine("visible").random_states(2, seed=generator)
+
+    def moves(kernel: Langevin | GibbsLangevin, sweeps: int) -> list[Relaxation]:
+        begun = kernel.init(law, states, generator, planned=4)
+        return [kernel.relaxation(begun._replace(sweeps=sweep)) for sweep in range(sweeps)]
+
+    annealed = [1 - move.keep for move in moves(Langevin(0.5, None, True), 8)]
+    assert annealed == pytest.approx([0.5 * c for c in (1, 0.853553, 0.5, 0.146447)] * 2, rel=1e-5)
+    assert not any(move.adjusted for move in moves(Langevin(0.5, None, True), 8))
+    assert [move.adjusted for move in moves(Langevin(0.5, adjust=2), 4)] == [False, False, True, True]
+    tested = moves(GibbsLangevin(0.5, 3, "metropolis", adjust=1), 3)
+    assert [move.adjusted for move in tested] == [False, True, True]
+    assert Langevin(0.5).scaled(0.5).step_size == GibbsLangevin(0.5).scaled(0.5).step_size == 0.25
+    with pytest.raises(TypeError, match="planned: expected an int"):
+        Langevin(0.5, anneal=True).init(law, states, generator)
 
 
 @pytest.mark.parametrize(
@@ -197,12 +209,15 @@ def test_wrong_arguments_are_named(message, call):
         call()
 
 
-def advance_small(*arguments, **options):
-    """That of the compiled chains."""
+def run_small(hamiltonian, kernel, states, sweeps, generator, **options):
+    """Runs compiled chains from their first sweep on; their states, and diagnostics."""
     pytest.importorskip("numba")
-    from harmonium.chains.small import advance_small
+    from harmonium.chains import small
 
-    return advance_small(*arguments, **options)
+    state = kernel.init(hamiltonian, states, generator, sweeps)
+    state, info = small.run_small(hamiltonian, kernel, state, sweeps, generator, **options)
+    assert state.sweeps == sweeps
+    return state.states, info
 
 
 def small_drift(kernel: Kernel, name: str) -> tuple[float, float]:
@@ -212,7 +227,7 @@ def small_drift(kernel: Kernel, name: str) -> tuple[float, float]:
     assert serving.small_chains(hamiltonian)
     generator = torch.Generator().manual_seed(3)
     start = [x.float() for x in exact_states(machine(name), ROWS, generator)]
-    states, diagnostics = advance_small(
+    states, diagnostics = run_small(
         hamiltonian, kernel, start, SWEEPS, generator,
         into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
     )  # fmt: skip
@@ -246,7 +261,7 @@ def test_compiled_statistics_are_those_of_the_states(kernel, marginal, name):
     hamiltonian = made.hamiltonian()
     start = made.random_states(37, seed=torch.Generator().manual_seed(0))
     summed, expected = Statistics(hamiltonian), Statistics(hamiltonian)
-    states, _ = advance_small(
+    states, _ = run_small(
         hamiltonian, kernel, start, 3, torch.Generator().manual_seed(1),
         into=summed, weight=-0.25, burn_in=2, marginal=marginal,
     )  # fmt: skip
@@ -262,7 +277,7 @@ def test_a_schedule_of_adjustments_is_kept_by_compiled_chains(first):
     start = made.random_states(500, seed=torch.Generator().manual_seed(0))
     hamiltonian = made.hamiltonian()
     kernel = Langevin(50.0, adjust=first)  # a step this wild is always refused
-    _, diagnostics = advance_small(
+    _, diagnostics = run_small(
         hamiltonian, kernel, start, 4, torch.Generator().manual_seed(1),
         into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
     )  # fmt: skip
@@ -277,16 +292,16 @@ def test_the_first_adjusted_sweep_of_compiled_chains_is_the_eager_one(kernel):
     made = machine("visible").float()
     hamiltonian, rows = made.hamiltonian(), 4000
     start = made.random_states(rows, seed=torch.Generator().manual_seed(0))
-    _, compiled = advance_small(
+    _, compiled = run_small(
         hamiltonian, kernel, start, 2, torch.Generator().manual_seed(1),
         into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
     )  # fmt: skip
-    states, generator = start, torch.Generator().manual_seed(2)
+    generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
-        for sweep in range(2):
-            step = kernel.at(sweep, 2).sweep(hamiltonian, states, generator)
-            states = step.states
+        state = kernel.init(hamiltonian, start, generator, 2)
+        for _ in range(2):
+            state, info = kernel.step(hamiltonian, state, generator)
     # The mean over both sweeps, the first of which takes all; its standard error is at most 0.25/√rows.
-    expected = (1 + step.diagnostics["acceptance"]) / 2
+    expected = (1 + info["acceptance"]) / 2
     assert 0.5 < expected < 0.95
     assert abs(compiled["acceptance"] - expected) < 3.3 * 0.25 * (2 / rows) ** 0.5

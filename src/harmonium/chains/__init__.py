@@ -1,16 +1,15 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
-from harmonium.chains.captured import graphs
 from harmonium.chains.convergence import Convergence, convergence
 from harmonium.chains.diagnose import Diagnosis, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.gibbs_langevin import GibbsLangevin
-from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
 from harmonium.chains.langevin import Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.planted import planted
-from harmonium.chains.run import Observer, advance, begin, complete, completed, run
+from harmonium.chains.run import Observer, begin, complete, completed, run, run_kernel
 from harmonium.chains.tempering import Tempering
 
 __all__ = [
@@ -18,21 +17,22 @@ __all__ = [
     "Diagnosis",
     "Gibbs",
     "GibbsLangevin",
+    "Info",
     "Kernel",
+    "KernelState",
     "Langevin",
     "Metropolis",
     "Observer",
-    "Step",
     "Tempering",
-    "advance",
     "begin",
+    "check_chains",
     "complete",
     "completed",
     "convergence",
     "diagnose",
-    "graphs",
     "local_search",
     "planted",
     "run",
+    "run_kernel",
     "search",
 ]

@@ -13,7 +13,7 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains.convergence import Convergence, convergence
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.chains.run import run
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
@@ -99,9 +99,9 @@ def diagnose(
     axes = _directions(hamiltonian, directions)
     kept: list[Tensor] = []
 
-    def observe(number: int, step: Step) -> None:
+    def observe(number: int, state: KernelState, info: Info) -> None:
         if number > sweeps // 2:
-            kept.append(_quantities(hamiltonian, axes, kernel.target(step.states)))
+            kept.append(_quantities(hamiltonian, axes, state.states))
 
     run(machine, kernel, start, sweeps, seed=generator, observer=observe)
     draws = torch.stack(kept).cpu()  # (sweeps, quantities, chains)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import final
 
 import torch
-from torch import Tensor
 
-from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian
 
 
@@ -20,28 +18,25 @@ class Gibbs(Kernel):
     odd ones. Chains that start from visible data first draw the hidden layers (``chains.complete``).
     """
 
+    kind = "gibbs"
     invariant = True
 
-    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        return self.onward(hamiltonian, Step(list(states), {}, {}), generator)
-
-    def onward(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
-        moved, known = list(step.states), dict(step.fields)
-        for l in hamiltonian.graph.inner:
+    def step(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+    ) -> tuple[KernelState, Info]:
+        moved, known = list(state.states), dict(state.fields)
+        for l in law.graph.inner:
             moved[l] = moved[l].clone()  # to be written over part by part
-        for colour in hamiltonian.graph.colours:
+        for colour in law.graph.colours:
             for part in colour:
                 l = part.layer
-                if hamiltonian.fixes(l):
+                if law.held is not None and law.held.fixes(l):
                     continue
                 whole = part.columns is None
-                field = known[l] if whole and l in known else hamiltonian.field(part, moved)
-                moved[l] = hamiltonian.draw(part, moved, generator, field)
-                for joint in hamiltonian.graph.joints[l]:
+                field = known[l] if whole and l in known else law.field(part, moved)
+                moved[l] = law.draw(part, moved, generator, field)
+                for joint in law.graph.joints[l]:
                     known.pop(joint.other, None)
-                if l in hamiltonian.graph.summed:
+                if l in law.graph.summed:
                     known[l] = field
-        return Step(moved, known, {})
-
-    def __repr__(self) -> str:
-        return "Gibbs()"
+        return KernelState(moved, state.sweeps + 1, state.own, known), {}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Sequence
 from typing import Literal, final
 
 import torch
-from torch import Tensor
 
 from harmonium import _checks
-from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.chains.relaxation import Relaxation
 from harmonium.machine import Hamiltonian
 
@@ -40,53 +37,46 @@ class GibbsLangevin(Kernel):
         ValueError: |β₀| of 1 or more with "exact"; a step so large that the noise is not finite.
     """
 
+    kind = "gibbs-langevin"
+
     def __init__(
         self, step: float = 0.1, inner: int = 10, correction: Correction = "exact", *, adjust: int = 0
     ) -> None:
-        self.step = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
+        self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
         self.inner = _checks.positive_int(inner, "inner")
         _checks.one_of(correction, "correction", ("none", "metropolis", "exact"))
         self.correction = correction
         self.adjust = _checks.positive_int(adjust, "adjust", minimum=0)
-        keep, spread = self._draw()
+        self._keep, self._spread = keep, spread = self._draw()
         if correction == "exact" and not abs(keep) < 1:
             raise ValueError(
-                f"step: expected one with |β₀| below 1, such as less than 2, received {self.step:g}"
+                f"step: expected one with |β₀| below 1, such as less than 2, received {self.step_size:g}"
             )
         if not math.isfinite(keep + spread):
-            raise ValueError(f"step: expected one that keeps the noise finite, received {self.step:g}")
+            raise ValueError(f"step: expected one that keeps the noise finite, received {self.step_size:g}")
 
     @property
     def invariant(self) -> bool:
         return self.correction != "none"
 
-    def after(self, sweeps: int) -> GibbsLangevin:
-        if not self.adjust:
-            return self
-        other = copy.copy(self)
-        other.adjust = max(0, self.adjust - sweeps)
-        return other
-
     def scaled(self, factor: float) -> GibbsLangevin:
-        return GibbsLangevin(self.step * factor, self.inner, self.correction, adjust=self.adjust)
+        return GibbsLangevin(self.step_size * factor, self.inner, self.correction, adjust=self.adjust)
 
-    @property
-    def relaxation(self) -> Relaxation:
-        """What a sweep does."""
-        adjusted = self.correction == "metropolis" and self.adjust == 0
-        return Relaxation(*self._draw(), collapsed=False, adjusted=adjusted)
+    def relaxation(self, state: KernelState) -> Relaxation:
+        """Returns what the next sweep does."""
+        adjusted = self.correction == "metropolis" and state.sweeps >= self.adjust
+        return Relaxation(self._keep, self._spread, collapsed=False, adjusted=adjusted)
 
-    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        return self.onward(hamiltonian, Step(list(states), {}, {}), generator)
-
-    def onward(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
-        return self.relaxation.sweep(hamiltonian, step, generator)
+    def step(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+    ) -> tuple[KernelState, Info]:
+        return self.relaxation(state).step(law, state, generator)
 
     def _draw(self) -> tuple[float, float]:
-        """β₀ and s of the inner steps together."""
+        """Returns β₀ and s of the inner steps together."""
         keep, variance = 1.0, 0.0
         for j in range(self.inner):
-            size = self.step * 0.5 * (1 + math.cos(math.pi * j / self.inner))
+            size = self.step_size * 0.5 * (1 + math.cos(math.pi * j / self.inner))
             keep *= 1 - size
             variance = variance * ((1 - size) * (1 - size)) + 2 * size
         if self.correction == "exact":
@@ -95,6 +85,6 @@ class GibbsLangevin(Kernel):
 
     def __repr__(self) -> str:
         return (
-            f"GibbsLangevin(step={self.step:g}, inner={self.inner}, correction={self.correction!r}, "
+            f"GibbsLangevin(step={self.step_size:g}, inner={self.inner}, correction={self.correction!r}, "
             f"adjust={self.adjust})"
         )

@@ -1,76 +1,146 @@
-"""What moves a chain."""
+"""What moves chains, and what is kept of them between two sweeps."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from harmonium import _checks, _random
+from harmonium._alike import require_alike
 from harmonium.machine import Hamiltonian, States
 
+Info = Mapping[str, float | Tensor]
+"""Diagnostics of a sweep by name, such as an acceptance rate: floats, or tensors of one element, which a GPU
+need not be waited for."""
 
-class Step(NamedTuple):
-    """One sweep of a kernel.
+
+class KernelState(NamedTuple):
+    """Chains between two sweeps of a kernel.
 
     Attributes:
-        states: for each layer (batch, width_l).
-        fields: fields of layers given the others of ``states``, where the sweep knows them.
-        diagnostics: numbers about the sweep, such as an acceptance rate: floats, or tensors of one element,
-            which a GPU need not be waited for.
-        carried: what else the kernel's next sweep may use of these states; None where it uses nothing.
+        states: chains that follow the machine's law, for each layer (batch, width_l).
+        sweeps: that they have taken since they began.
+        own: what the kernel keeps beside them, such as a step size: nested dicts and lists of tensors and
+            numbers. Rules keep it from update to update and in checkpoints. None: nothing.
+        fields: of layers given the others of ``states``, where the last sweep has made them. A cache, which
+            is dropped when the law changes.
+        known: what else the kernel may use again under the same law. A cache too.
     """
 
     states: States
-    fields: dict[int, Tensor]
-    diagnostics: Mapping[str, float | Tensor]
-    carried: Any = None
+    sweeps: int
+    own: Any = None
+    fields: Mapping[int, Tensor] = MappingProxyType({})
+    known: Any = None
 
 
 class Kernel(ABC):
     """A Markov kernel on the states of a machine.
 
-    A kernel holds settings only. What a sweep needs comes in, what it made goes out.
+    A kernel holds settings only. What changes from sweep to sweep is in the ``KernelState`` that ``step``
+    takes and returns, and which rules, checkpoints and ``chains.run`` keep whole. A new kernel is a subclass
+    with ``invariant`` and ``step``, with ``init`` if it keeps something of its own, and with ``kind`` if it
+    is to be chosen by name.
     """
+
+    kind: ClassVar[str]
+    """The name of a kernel that can be made without arguments, for the command, estimators and tasks."""
+    registry: ClassVar[dict[str, type[Kernel]]] = {}
+    """Every kernel that has a ``kind``, by that name."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):
+            Kernel.registry[cls.kind] = cls
 
     @property
     @abstractmethod
     def invariant(self) -> bool:
         """Returns whether the kernel leaves the machine's distribution invariant, after finitely many sweeps.
 
-        Chains that start with other sweeps, such as unadjusted ones, count as long as those come to an end
-        (``after``). A class declares it in one line, ``invariant = True``. Rules with persistent chains are
-        "asymptotic" for such kernels and "biased" for all others.
+        Chains that start with other sweeps, such as unadjusted ones, count as long as those come to an end. A
+        class declares it in one line, ``invariant = True``. Rules with persistent chains are "asymptotic" for
+        such kernels and "biased" for all others.
         """
 
+    def init(
+        self,
+        law: Hamiltonian,
+        states: Sequence[Tensor],
+        generator: torch.Generator,
+        planned: int | None = None,
+    ) -> KernelState:
+        """Returns chains that have taken no sweep yet.
+
+        A kernel that keeps something of its own begins it here, in the form that it will always have, also
+        for another ``planned``: numbers of one type, tensors of one shape.
+
+        Args:
+            law: the machine in natural parameters, with what is held.
+            states: where the chains begin, for each layer (batch, width_l).
+            generator: source of noise.
+            planned: sweeps of the run, or of every update of persistent chains, for schedules; None: not
+                known.
+        """
+        return KernelState(list(states), 0)
+
     @abstractmethod
-    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        """Moves every chain once but for what the Hamiltonian holds; the given tensors are not changed."""
+    def step(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+    ) -> tuple[KernelState, Info]:
+        """Moves every chain by one sweep, but for what the law holds; the given tensors are not changed.
 
-    def onward(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
-        """``sweep`` from where a step of this kernel ended, without computing again what that one knows."""
-        return self.sweep(hamiltonian, step.states, generator)
+        Args:
+            law: as for ``init``; another one than at the last sweep where a machine learns.
+            state: what ``init`` or the last sweep returned.
+            generator: source of all noise.
 
-    def after(self, sweeps: int) -> Kernel:
-        """Returns the kernel of chains that took so many sweeps: another one where the first ones differ."""
-        return self
-
-    def at(self, sweep: int, sweeps: int) -> Kernel:
-        """Returns the kernel of sweep 0 ≤ sweep < sweeps of a run: another one where steps are scheduled."""
-        return self.after(sweep)
+        Returns:
+            The chains after one more sweep (``state.sweeps + 1``), and diagnostics.
+        """
 
     def scaled(self, factor: float) -> Kernel:
-        """The same with its steps multiplied by a factor; a kernel without steps stays as it is."""
+        """Returns this kernel with its steps multiplied by a factor; one without steps stays as it is."""
         return self
 
-    def expand(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
-    ) -> States:
-        """The states that the kernel moves, from one for each chain; more rows if it keeps replicas."""
-        return list(states)
+    def check(self, law: Hamiltonian, state: KernelState) -> None:
+        """Refuses a state, read from a file, that this kernel could not have returned for this law.
 
-    def target(self, states: Sequence[Tensor]) -> States:
-        """The rows of moved states that follow the machine's own law, one for each chain."""
-        return list(states)
+        What it keeps of its own has to be built as ``init`` builds it: keys, lengths, types, shapes.
+
+        Raises:
+            TypeError, ValueError: naming what is wrong with it.
+        """
+        check_chains(law, state.states)
+        _checks.positive_int(state.sweeps, "state['sweeps']", minimum=0)
+        fresh = self.init(law, state.states, _random.as_generator(0, law.device), planned=1)
+        require_alike(state.own, fresh.own, "state['own']")
+
+    def __repr__(self) -> str:
+        """Returns the settings; rules, and through them runs that go on, are known by it."""
+        settings = (f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
+        return f"{type(self).__name__}({', '.join(settings)})"
+
+
+def check_chains(law: Hamiltonian, states: Any) -> None:
+    """Refuses what are not chains of a machine: their number of layers, widths, rows, dtype and support.
+
+    Raises:
+        TypeError, ValueError: naming what is wrong.
+    """
+    _checks.instance(states, "state", Sequence, "what the last call returned, or None")
+    received = [tuple(x.shape)[1:] if isinstance(x, Tensor) else type(x).__name__ for x in states]
+    expected = [(layer.width,) for layer in law.layers]
+    if received != expected:
+        raise ValueError(f"state: expected chains of width {expected}, received {received}")
+    for l, (layer, x) in enumerate(zip(law.layers, states, strict=True)):
+        layer.check_rows(x, f"state[{l}]")
+        if x.dtype != law.dtype or len(x) != len(states[0]):
+            raise ValueError(
+                f"state[{l}]: expected {len(states[0])} rows of {law.dtype}, received {len(x)} of {x.dtype}"
+            )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.chains.relaxation import Relaxation
 from harmonium.machine import Hamiltonian
 
@@ -35,8 +35,10 @@ class Langevin(Kernel):
             every update. Adjusted sweeps keep the law at any step.
     """
 
+    kind = "langevin"
+
     def __init__(self, step: float = 0.1, adjust: int | None = 0, anneal: bool = False) -> None:
-        self.step = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
+        self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
         self.adjust = None if adjust is None else _checks.positive_int(adjust, "adjust", minimum=0)
         self.anneal = anneal
 
@@ -44,32 +46,41 @@ class Langevin(Kernel):
     def invariant(self) -> bool:
         return self.adjust is not None
 
-    def after(self, sweeps: int) -> Langevin:
-        if not self.adjust:
-            return self
-        other = copy.copy(self)
-        other.adjust = max(0, self.adjust - sweeps)
-        return other
-
-    def at(self, sweep: int, sweeps: int) -> Langevin:
-        now = self.after(sweep)
-        return now.scaled(0.5 * (1 + math.cos(math.pi * sweep / sweeps))) if self.anneal else now
-
     def scaled(self, factor: float) -> Langevin:
         other = copy.copy(self)
-        other.step = self.step * factor
+        other.step_size = self.step_size * factor
         return other
 
-    @property
-    def relaxation(self) -> Relaxation:
-        """What a sweep does."""
-        return Relaxation(1 - self.step, math.sqrt(2 * self.step), collapsed=True, adjusted=self.adjust == 0)
+    def init(
+        self,
+        law: Hamiltonian,
+        states: Sequence[Tensor],
+        generator: torch.Generator,
+        planned: int | None = None,
+    ) -> KernelState:
+        if not self.anneal:
+            return KernelState(list(states), 0)
+        planned = max(1, _checks.positive_int(planned, "planned", minimum=0))
+        return KernelState(list(states), 0, {"planned": planned})
 
-    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        return self.onward(hamiltonian, Step(list(states), {}, {}), generator)
+    def relaxation(self, state: KernelState) -> Relaxation:
+        """Returns what the next sweep does."""
+        size = self.step_size
+        if self.anneal:
+            planned = state.own["planned"]
+            size *= 0.5 * (1 + math.cos(math.pi * (state.sweeps % planned) / planned))
+        adjusted = self.adjust is not None and state.sweeps >= self.adjust
+        return Relaxation(1 - size, math.sqrt(2 * size), collapsed=True, adjusted=adjusted)
 
-    def onward(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
-        return self.relaxation.sweep(hamiltonian, step, generator)
+    def step(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+    ) -> tuple[KernelState, Info]:
+        return self.relaxation(state).step(law, state, generator)
+
+    def check(self, law: Hamiltonian, state: KernelState) -> None:
+        super().check(law, state)
+        if self.anneal:
+            _checks.positive_int(state.own["planned"], "state['own']['planned']")
 
     def __repr__(self) -> str:
-        return f"Langevin(step={self.step:g}, adjust={self.adjust}, anneal={self.anneal})"
+        return f"Langevin(step={self.step_size:g}, adjust={self.adjust}, anneal={self.anneal})"

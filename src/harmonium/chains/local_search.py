@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
-from harmonium.chains.kernel import Step
+from harmonium.chains.kernel import KernelState
 from harmonium.compiled import serving
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
@@ -55,13 +55,13 @@ def local_search(
     """
     generator = _random.as_generator(seed, machine.device)
     begun = machine.check_states(states)
-    step, sweeps = search(machine.hamiltonian().given(clamp, len(begun[0])), begun, generator)
-    return step.states, sweeps
+    modes, sweeps = search(machine.hamiltonian().given(clamp, len(begun[0])), begun, generator)
+    return modes.states, sweeps
 
 
 def search(
     hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
-) -> tuple[Step, Tensor]:
+) -> tuple[KernelState, Tensor]:
     """``local_search`` on a machine in natural parameters, with one β for all chains; fields are known."""
     sides = hamiltonian.graph.sides("local search")
     free = [tuple(l for l in layers if not hamiltonian.fixes(l)) for layers in sides]
@@ -125,7 +125,7 @@ def search(
     halves -= late.squeeze(-1).to(halves.dtype)
     # A chain that came back to a state it had left has moved since fields were made.
     fields = known or {l: hamiltonian.field(l, modes) for l in sum(free, ())}
-    return Step(modes, fields, {}), halves.add(1).div(2, rounding_mode="floor")
+    return KernelState(modes, 0, fields=fields), halves.add(1).div(2, rounding_mode="floor")
 
 
 def _climb(

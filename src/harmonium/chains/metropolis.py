@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Literal, final
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _host, _random
-from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian, Part
 
 
@@ -28,53 +27,56 @@ class Metropolis(Kernel):
         step: standard deviation of the proposals of real units, > 0.
     """
 
+    kind = "metropolis"
     invariant = True
 
     def __init__(self, scope: Literal["unit", "state"] = "unit", *, step: float = 1.0) -> None:
         self.scope = _checks.one_of(scope, "scope", ("unit", "state"))
-        self.step = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
+        self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
 
-    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
+    def step(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+    ) -> tuple[KernelState, Info]:
         if self.scope == "state":
-            return self._whole(hamiltonian, states, generator)
-        moved = list(states)
+            return self._whole(law, state, generator)
+        moved = list(state.states)
         fields: dict[int, Tensor] = {}
         accepted = []
-        for part in chain.from_iterable(hamiltonian.graph.colours):
+        for part in chain.from_iterable(law.graph.colours):
             l = part.layer
-            if hamiltonian.fixes(l):
+            if law.fixes(l):
                 continue
-            field = hamiltonian.field(part, moved)
-            layer, theta = hamiltonian.units(part)
+            field = law.field(part, moved)
+            layer, theta = law.units(part)
             now = part.taken(moved[l])
-            proposal = self._propose(hamiltonian, part, now, generator)
-            proposal = part.taken(hamiltonian.hold(l, part.put(proposal, moved[l])))
+            proposal = self._propose(law, part, now, generator)
+            proposal = part.taken(law.hold(l, part.put(proposal, moved[l])))
             # Normalisers cancel in the difference.
             gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
             accept = metropolis_test(gain, generator)
             accepted.append(accept.float().mean())
             by_unit = _host.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
             moved[l] = part.put(by_unit.flatten(-2), moved[l])
-            if l in hamiltonian.graph.summed:
+            if l in law.graph.summed:
                 fields[l] = field
-        return Step(moved, fields, {"acceptance": torch.stack(accepted).mean() if accepted else 1.0})
+        acceptance = torch.stack(accepted).mean() if accepted else 1.0
+        return KernelState(moved, state.sweeps + 1, state.own, fields), {"acceptance": acceptance}
 
-    def _whole(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        proposal = [self._propose(hamiltonian, l, x, generator) for l, x in enumerate(states)]
-        proposal = hamiltonian.hold_all(proposal)
-        accept = metropolis_test(hamiltonian.energy(states) - hamiltonian.energy(proposal), generator)
-        moved = [
-            torch.where(accept.unsqueeze(-1), new, old) for new, old in zip(proposal, states, strict=True)
-        ]
-        return Step(moved, {}, {"acceptance": accept.float().mean()})
+    def _whole(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+    ) -> tuple[KernelState, Info]:
+        proposal = [self._propose(law, l, x, generator) for l, x in enumerate(state.states)]
+        proposal = law.hold_all(proposal)
+        accept = metropolis_test(law.energy(state.states) - law.energy(proposal), generator)
+        pairs = zip(proposal, state.states, strict=True)
+        moved = [torch.where(accept.unsqueeze(-1), new, old) for new, old in pairs]
+        return KernelState(moved, state.sweeps + 1, state.own), {"acceptance": accept.float().mean()}
 
-    def _propose(
-        self, hamiltonian: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator
-    ) -> Tensor:
-        return hamiltonian.units(l)[0].propose(x, hamiltonian.noise(l, len(x), generator), self.step)
+    def _propose(self, law: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator) -> Tensor:
+        return law.units(l)[0].propose(x, law.noise(l, len(x), generator), self.step_size)
 
     def __repr__(self) -> str:
-        return f"Metropolis({self.scope!r}, step={self.step:g})"
+        return f"Metropolis({self.scope!r}, step={self.step_size:g})"
 
 
 def metropolis_test(gain: Tensor, generator: torch.Generator) -> Tensor:

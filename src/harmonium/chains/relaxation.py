@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Step
+from harmonium.chains.kernel import Info, KernelState
 from harmonium.chains.metropolis import metropolis_test
 from harmonium.machine import Hamiltonian, States
 
@@ -33,8 +33,10 @@ class Relaxation(NamedTuple):
     collapsed: bool
     adjusted: bool
 
-    def sweep(self, hamiltonian: Hamiltonian, step: Step, generator: torch.Generator) -> Step:
-        """A sweep from where a step ended; what that one knows is half the work of a Metropolis test.
+    def step(
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
+    ) -> tuple[KernelState, Info]:
+        """Moves the chains by a sweep; what the last one knows is half the work of a Metropolis test.
 
         Raises:
             ValueError: a machine without a Gaussian layer, or a graph that two colours do not suffice for.
@@ -47,9 +49,9 @@ class Relaxation(NamedTuple):
             )
         moving = [l for l in real if not hamiltonian.fixes(l)]
         if not moving:
-            return Gibbs().onward(hamiltonian, step, generator)
-        states, known = list(step.states), dict(step.fields)
-        log_marginal: Tensor | None = step.carried
+            return Gibbs().step(hamiltonian, state, generator)
+        states, known = list(state.states), dict(state.fields)
+        log_marginal: Tensor | None = state.known
         diagnostics: list[tuple[Tensor, Tensor]] = []
         sides = hamiltonian.graph.sides("a Langevin kernel")
         for own, others in (sides, sides[::-1]):
@@ -61,8 +63,9 @@ class Relaxation(NamedTuple):
                 diagnostics.append((numbers[0], numbers[1]))
         names = ("acceptance", "squared_jump")
         totals = torch.stack([torch.stack(pair) for pair in diagnostics]).mean(0)
-        carried = log_marginal if len(diagnostics) == 1 else None  # the next sweep begins with the same block
-        return Step(states, known, dict(zip(names, totals, strict=True)), carried)
+        kept = log_marginal if len(diagnostics) == 1 else None  # the next sweep begins with the same block
+        after = KernelState(states, state.sweeps + 1, state.own, known, kept)
+        return after, dict(zip(names, totals, strict=True))
 
     def _move(
         self, block: _Block, states: States, known: dict[int, Tensor], log_marginal: Tensor | None

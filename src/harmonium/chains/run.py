@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import overload
 
 import numpy as np
 import torch
@@ -10,15 +11,28 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains.kernel import Kernel, Step
+from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
-Observer = Callable[[int, Step], None]
+Observer = Callable[[int, KernelState, Info], None]
+"""Called after every sweep with its number from 1, the chains and the sweep's diagnostics."""
 
 
-@_checks.renamed("generator", "seed")
-@torch.no_grad()
+@overload
+def run(
+    machine: BoltzmannMachine,
+    kernel: Kernel,
+    states: KernelState,
+    sweeps: int,
+    clamp: ClampLike = None,
+    *,
+    seed: int | torch.Generator,
+    observer: Observer | None = None,
+    distributed: None = None,
+    shards: int = SHARDS,
+) -> KernelState: ...
+@overload
 def run(
     machine: BoltzmannMachine,
     kernel: Kernel,
@@ -30,83 +44,115 @@ def run(
     observer: Observer | None = None,
     distributed: Distributed = None,
     shards: int = SHARDS,
-) -> States:
+) -> States: ...
+@_checks.renamed("generator", "seed")
+@torch.no_grad()
+def run(
+    machine: BoltzmannMachine,
+    kernel: Kernel,
+    states: KernelState | Sequence[Numbers] | Numbers,
+    sweeps: int,
+    clamp: ClampLike = None,
+    *,
+    seed: int | torch.Generator,
+    observer: Observer | None = None,
+    distributed: Distributed = None,
+    shards: int = SHARDS,
+) -> KernelState | States:
     """Runs independent chains, one a row.
 
     Args:
         machine: whose law to follow.
         kernel: what moves the chains.
         states: for each layer (batch, width_l); or visible states alone, (batch, visible_width), from which
-            the hidden layers are drawn.
+            the hidden layers are drawn; or chains that go on, a ``KernelState`` of this kernel.
         sweeps: at least 0.
         clamp: entries to hold: visible values (batch, visible_width) or a mapping from layers to values, NaN
             where free.
         seed: source of all noise: an int, or a generator to advance.
-        observer: called after every sweep with its number from 1 and the ``Step``; with a tempering
-            kernel the step holds all replicas. None with ``distributed``, where no process has all chains.
+        observer: called after every sweep with its number from 1, the ``KernelState`` and the diagnostics.
+            None with ``distributed``, where no process has all chains.
         distributed: processes that share the chains, as in ``harmonium.train``; all get the states. None:
             this process by itself, with one stream of noise in place of one for each shard.
         shards: with ``distributed``, into how many parts the chains are cut, a power of two that the number
             of processes divides, at most the rows.
 
     Returns:
-        For each layer (batch, width_l), new tensors.
+        For each layer (batch, width_l), new tensors; the whole ``KernelState`` where one was given. From
+        ``run(..., kernel.init(machine.hamiltonian(), states, generator), 0)`` on, runs of any lengths are one
+        run.
 
     Raises:
-        ValueError: states or clamp of the wrong shape or support.
+        ValueError: states or clamp of the wrong shape or support, or a state that the kernel did not return.
     """
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     generator = _random.as_generator(seed, machine.device)
-    hamiltonian = machine.hamiltonian()
+    law = machine.hamiltonian()
     dealt = None if distributed is None else as_shards(distributed, shards)
-    if dealt is not None and observer is not None:
-        raise ValueError("observer: expected None with distributed, where no process has all chains")
-    begun = begin(machine, hamiltonian, states, "states", generator)
-    hamiltonian = hamiltonian.given(clamp, len(begun[0]))
+    if dealt is not None and (observer is not None or isinstance(states, KernelState)):
+        raise ValueError(
+            "observer, states: expected no observer and no KernelState with distributed, where no process "
+            "has all chains"
+        )
+    if isinstance(states, KernelState):
+        kernel.check(law, states)
+        law = law.given(clamp, len(states.states[0]))
+        held = KernelState(law.hold_all(states.states), states.sweeps, states.own)  # another law: no caches
+        end = run_kernel(law, kernel, held, sweeps, generator, observer)
+        return end._replace(states=_new(end.states, states.states))
+    begun = begin(machine, law, states, "states", generator)
+    law = law.given(clamp, len(begun[0]))
     if dealt is None:
-        return _run(hamiltonian, kernel, begun, sweeps, generator, observer)
+        return _run(law, kernel, begun, sweeps, generator, observer)
     parts = zip(dealt.rows(len(begun[0]), "states"), dealt.generators(generator), strict=True)
     ends = [
-        _run(hamiltonian.take(part).anew(), kernel, [x[part] for x in begun], sweeps, noise)
-        for part, noise in parts
+        _run(law.take(part).anew(), kernel, [x[part] for x in begun], sweeps, noise) for part, noise in parts
     ]
     return [torch.cat(each) for each in zip(*dealt.gather(ends), strict=True)]
 
 
 def _run(
-    hamiltonian: Hamiltonian,
+    law: Hamiltonian,
     kernel: Kernel,
     begun: States,
     sweeps: int,
     generator: torch.Generator,
     observer: Observer | None = None,
 ) -> States:
-    """``run`` from states that have been checked, under a law that holds what is to be held."""
-    rows = len(begun[0])
-    current = kernel.expand(hamiltonian, hamiltonian.hold_all(begun), generator)
-    copies = len(current[0]) // rows
-    if copies > 1:
-        hamiltonian = hamiltonian.take(torch.arange(rows, device=hamiltonian.device).repeat(copies))
-    current = advance(hamiltonian, kernel, current, sweeps, generator, observer)
-    return [x.clone() if x is y else x for x, y in zip(kernel.target(current), begun, strict=True)]
+    """Runs chains from states that have been checked, under a law that holds what is to be held."""
+    state = kernel.init(law, law.hold_all(begun), generator, sweeps)
+    return _new(run_kernel(law, kernel, state, sweeps, generator, observer).states, begun)
 
 
-def advance(
-    hamiltonian: Hamiltonian,
+def _new(states: States, given: Sequence[Tensor]) -> States:
+    """Returns the states, in new tensors where they are the given ones."""
+    return [x.clone() if x is y else x for x, y in zip(states, given, strict=True)]
+
+
+def run_kernel(
+    law: Hamiltonian,
     kernel: Kernel,
-    states: States,
+    state: KernelState,
     sweeps: int,
     generator: torch.Generator,
     observer: Observer | None = None,
-) -> States:
-    """``run`` on states that the kernel has expanded; every chain in harmonium moves through this loop."""
-    step = Step(states, {}, {})
+) -> KernelState:
+    """Moves chains by some sweeps under one law, as ``run`` does, without checks.
+
+    Args:
+        law: the machine in natural parameters, with what is held.
+        kernel: what moves the chains.
+        state: what ``kernel.init`` or an earlier sweep under this law returned.
+        sweeps: at least 0.
+        generator: source of all noise.
+        observer: as in ``run``.
+    """
     for number in range(1, sweeps + 1):
-        step = kernel.at(number - 1, sweeps).onward(hamiltonian, step, generator)
+        state, info = kernel.step(law, state, generator)
         if observer is not None:
-            observer(number, step)
-    return step.states
+            observer(number, state, info)
+    return state
 
 
 def begin(
@@ -149,8 +195,8 @@ def completed(
     generator: torch.Generator,
     known: Mapping[int, Tensor] | None = None,
     observed: bool | None = None,
-) -> Step:
-    """``complete``, with the fields of the layers that were drawn given all their neighbours.
+) -> KernelState:
+    """Draws hidden layers as ``complete`` does, with the fields of those drawn given all their neighbours.
 
     Fields of layers given v alone may be ``known``, for a machine without joined hidden layers, and so may
     whether all of v is ``observed``; None: it is looked at.
@@ -168,4 +214,4 @@ def completed(
         if given.issuperset(joint.other for joint in hamiltonian.graph.joints[l]):
             fields[l] = field
         given.add(l)
-    return Step(states, fields, {})
+    return KernelState(states, 0, fields=fields)

@@ -15,19 +15,19 @@ import torch
 from harmonium import _random
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.gibbs_langevin import GibbsLangevin
-from harmonium.chains.kernel import Kernel
+from harmonium.chains.kernel import Kernel, KernelState
 from harmonium.chains.langevin import Langevin
 from harmonium.chains.relaxation import Relaxation
 from harmonium.compiled.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
 from harmonium.compiled.serving import SHARES, over, units_of
 from harmonium.compiled.units import change, draw, log_odds, probabilities, row_of
-from harmonium.machine import Hamiltonian, States, Statistics
+from harmonium.machine import Hamiltonian, Statistics
 
 
-def advance_small(
+def run_small(
     hamiltonian: Hamiltonian,
     kernel: Kernel,
-    states: States,
+    state: KernelState,
     sweeps: int,
     generator: torch.Generator,
     *,
@@ -35,27 +35,27 @@ def advance_small(
     weight: float,
     burn_in: int,
     marginal: bool,
-) -> tuple[States, dict[str, float]]:
-    """``advance`` of free chains which also adds their statistics.
+) -> tuple[KernelState, dict[str, float]]:
+    """Runs free chains as ``run_kernel`` does, and adds their statistics.
 
     Args:
-        hamiltonian, kernel, states, sweeps, generator: as in ``advance``.
+        hamiltonian, kernel, state, sweeps, generator: as in ``run_kernel``.
         into: where to add.
         weight: of every state of every chain after burn-in.
         burn_in: sweeps left out of the statistics.
         marginal: whether the hidden layer is summed out of them.
 
     Returns:
-        The states, and the diagnostics of ``relaxation`` as means over chains and sweeps.
+        The chains, and the diagnostics of ``relaxation`` as means over chains and sweeps.
     """
-    moves = [_move(kernel.at(sweep, sweeps)) for sweep in range(sweeps)]
+    moves = [_move(kernel, state._replace(sweeps=state.sweeps + sweep)) for sweep in range(sweeps)]
     keep, spread = np.array([move.keep for move in moves]), np.array([move.spread for move in moves])
     adjusted = np.array([move.adjusted for move in moves])
     J = np.ascontiguousarray((hamiltonian.couplings[0].detach() * hamiltonian.beta).numpy())
     n0, n1 = J.shape
     hidden = units_of(hamiltonian.thetas[1], [hamiltonian.layers[1].two_values])
     linear, precision = (theta.detach().double().numpy() for theta in hamiltonian.thetas[0])
-    v, h = (x.detach().numpy().copy() for x in states)
+    v, h = (x.detach().numpy().copy() for x in state.states)
     key = _random.key(generator)
     chains = len(v)
     shares = min(SHARES, chains)
@@ -67,12 +67,14 @@ def advance_small(
     into.add_sums([[first, second], [third]], [pairs])
     acceptance, jump = diagnostics.sum(0) / (chains * sweeps)
     known = {} if isinstance(kernel, Gibbs) else {"acceptance": acceptance, "squared_jump": jump / n0}
-    return [torch.from_numpy(v), torch.from_numpy(h)], {name: float(x) for name, x in known.items()}
+    moved = [torch.from_numpy(v), torch.from_numpy(h)]
+    after = KernelState(moved, state.sweeps + sweeps, state.own)
+    return after, {name: float(x) for name, x in known.items()}
 
 
-def _move(kernel: Kernel) -> Relaxation:
+def _move(kernel: Kernel, state: KernelState) -> Relaxation:
     if isinstance(kernel, (Langevin, GibbsLangevin)):
-        return kernel.relaxation
+        return kernel.relaxation(state)
     return Relaxation(0.0, 1.0, collapsed=False, adjusted=False)
 
 

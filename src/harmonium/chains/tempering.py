@@ -12,8 +12,8 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Kernel, Step
-from harmonium.machine import Hamiltonian, States
+from harmonium.chains.kernel import Info, Kernel, KernelState
+from harmonium.machine import Hamiltonian
 
 
 @final
@@ -22,7 +22,8 @@ class Tempering(Kernel):
 
     A sweep moves every replica by the inner kernel, then offers all swaps (1,2), (3,4), … and all swaps
     (2,3), (4,5), …, each accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ x_lᵀ J_lm x_m
-    over the edges (½ of it over inner ones). At β = 0 units are independent.
+    over the edges (½ of it over inner ones). At β = 0 units are independent. The chains of a ``KernelState``
+    are the replicas at β = 1; its ``own`` has all of them, those of one temperature side by side.
 
     Args:
         replicas: number of inverse temperatures, evenly spaced from 1 to 0, at least 2.
@@ -33,6 +34,8 @@ class Tempering(Kernel):
     Raises:
         ValueError: betas that do not start at 1 or do not decrease.
     """
+
+    kind = "tempered"
 
     def __init__(
         self, replicas: int = 10, *, betas: Sequence[float] | None = None, kernel: Kernel | None = None
@@ -56,38 +59,38 @@ class Tempering(Kernel):
     def invariant(self) -> bool:
         return self.kernel.invariant
 
-    def after(self, sweeps: int) -> Tempering:
-        return self._moved_by(self.kernel.after(sweeps))
-
-    def at(self, sweep: int, sweeps: int) -> Tempering:
-        return self._moved_by(self.kernel.at(sweep, sweeps))
-
     def scaled(self, factor: float) -> Tempering:
-        return self._moved_by(self.kernel.scaled(factor))
-
-    def _moved_by(self, kernel: Kernel) -> Tempering:
+        kernel = self.kernel.scaled(factor)
         return self if kernel is self.kernel else Tempering(betas=self.betas, kernel=kernel)
 
-    def expand(
-        self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
-    ) -> States:
-        return [x.repeat(len(self.betas), 1) for x in states]
+    def init(
+        self,
+        law: Hamiltonian,
+        states: Sequence[Tensor],
+        generator: torch.Generator,
+        planned: int | None = None,
+    ) -> KernelState:
+        replicas = [x.repeat(len(self.betas), 1) for x in states]
+        inner = self.kernel.init(self._tempered(law, len(states[0])), replicas, generator, planned)
+        return KernelState(list(states), 0, {"replicas": inner.states, "kernel": inner.own})
 
-    def target(self, states: Sequence[Tensor]) -> States:
-        return [x[: len(x) // len(self.betas)] for x in states]
+    def step(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+    ) -> tuple[KernelState, Info]:
+        replicas, chains = len(self.betas), len(state.states[0])
+        tempered, states = state.known, state.own["replicas"]
+        if tempered is None:  # another law than at the last sweep, and what it holds
+            tempered = self._tempered(law, chains)
+            states = tempered.hold_all(states)
+        # What the kernel keeps of its own stays with its temperature; states change places.
+        inner = KernelState(states, state.sweeps, state.own["kernel"])
+        inner, _ = self.kernel.step(tempered, inner, generator)
 
-    def sweep(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator) -> Step:
-        replicas = len(self.betas)
-        rows = len(states[0])
-        chains = rows // replicas
-        betas = _on(self.betas, hamiltonian.dtype, hamiltonian.device)
-        tempered = hamiltonian.tempered(betas.repeat_interleave(chains).unsqueeze(-1))
-        step = self.kernel.sweep(tempered, states, generator)
-
-        coupling = hamiltonian.coupling_energy(step.states).view(replicas, chains)
-        order = torch.arange(rows, device=hamiltonian.device).view(replicas, chains)
+        betas = _on(self.betas, law.dtype, law.device)
+        coupling = law.coupling_energy(inner.states).view(replicas, chains)
+        order = torch.arange(replicas * chains, device=law.device).view(replicas, chains)
         gaps = (betas[:-1] - betas[1:]).double().unsqueeze(-1)
-        accepted = torch.zeros((), device=hamiltonian.device)
+        accepted = torch.zeros((), device=law.device)
         for first in (0, 1):
             lower, upper = slice(first, replicas - 1, 2), slice(first + 1, replicas, 2)
             gain = gaps[lower] * (coupling[upper] - coupling[lower])
@@ -97,8 +100,21 @@ class Tempering(Kernel):
             for values in (coupling, order):
                 low, high = values[lower].clone(), values[upper].clone()
                 values[lower], values[upper] = torch.where(swap, high, low), torch.where(swap, low, high)
-        moved = [x[order.view(-1)] for x in step.states]
-        return Step(moved, {}, {"swap_rate": accepted.double() / ((replicas - 1) * chains)})
+        moved = [x[order.view(-1)] for x in inner.states]
+        own = {"replicas": moved, "kernel": inner.own}
+        after = KernelState([x[:chains] for x in moved], state.sweeps + 1, own, known=tempered)
+        return after, {"swap_rate": accepted.double() / ((replicas - 1) * chains)}
+
+    def check(self, law: Hamiltonian, state: KernelState) -> None:
+        super().check(law, state)
+        inner = KernelState(state.own["replicas"], state.sweeps, state.own["kernel"])
+        self.kernel.check(self._tempered(law, len(state.states[0])), inner)
+
+    def _tempered(self, law: Hamiltonian, chains: int) -> Hamiltonian:
+        """Returns the law of all replicas, those of one temperature side by side."""
+        betas = _on(self.betas, law.dtype, law.device).repeat_interleave(chains).unsqueeze(-1)
+        rows = torch.arange(chains, device=law.device).repeat(len(self.betas))
+        return law.take(rows).tempered(betas)
 
     def __repr__(self) -> str:
         return f"Tempering(betas={self.betas}, kernel={self.kernel!r})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import typer
@@ -13,12 +13,11 @@ from harmonium.learning import rules
 Completion = Callable[[str], list[str]]
 
 
-def words(known: Iterable[str]) -> Completion:
-    """Completes an argument to one of some words."""
-    listed = tuple(known)
+def words(known: Collection[str]) -> Completion:
+    """Completes an argument to one of some words, those of a registry as it is then."""
 
     def complete(incomplete: str) -> list[str]:
-        return [word for word in listed if word.startswith(incomplete)]
+        return [word for word in known if word.startswith(incomplete)]
 
     return complete
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.chains import Kernel
 from harmonium.cli import completion, options
 from harmonium.cli.coding import Coding, holes, numbers
 from harmonium.cli.encoding import dense, naming, source_of
@@ -53,7 +54,8 @@ def impute(
     method: Annotated[
         str,
         typer.Option(
-            help="How: gibbs, tempered, local_search or tap.", autocompletion=completion.words(METHODS)
+            help="How: gibbs, tempered, local_search, tap, or another kernel.",
+            autocompletion=completion.words(METHODS),
         ),
     ] = "gibbs",
     value: Annotated[
@@ -84,7 +86,7 @@ def impute(
 ) -> None:
     """Fill in missing values given the rest of each row, and write the completed rows to a file."""
     options.set_threads(threads)
-    _checks.one_of(method, "method", METHODS)
+    _checks.one_of(method, "method", {*METHODS, *Kernel.registry})
     value = _checks.one_of(value or ("mode" if imputations is None else "draw"), "value", _VALUES)
     value = "mode" if value == "best" else value
     if imputations is not None and value != "draw":

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Annotated, get_args
 
 import typer
 
 from harmonium import _checks
-from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis
+from harmonium.chains import Kernel
 from harmonium.chains.gibbs_langevin import Correction
 from harmonium.cli.completion import words
 
 PANEL = "Chains"
-KERNELS = ("gibbs", "metropolis", "langevin", "gibbs-langevin")
 
 Name = Annotated[
     str | None,
     typer.Option(
         rich_help_panel=PANEL,
-        help=f"What moves the chains: {', '.join(KERNELS)}; gibbs if not given.",
-        autocompletion=words(KERNELS),
+        help=f"What moves the chains: {', '.join(Kernel.registry)}; gibbs if not given.",
+        autocompletion=words(Kernel.registry),
     ),
 ]
 Size = Annotated[
     float | None,
     typer.Option(
-        rich_help_panel=PANEL, help="Step of every other kernel than gibbs, in units of a unit's variance."
+        rich_help_panel=PANEL, help="Step of the kernels that make steps, in units of a unit's variance."
     ),
 ]
 Inner = Annotated[
@@ -49,17 +49,10 @@ def kernel_from(
     Raises:
         ValueError: an unknown name, or an option that the kernel does not take.
     """
-    chosen = _checks.one_of(name or "gibbs", "kernel", KERNELS)
-    takes = {"gibbs": (), "gibbs-langevin": ("step", "inner", "correction")}.get(chosen, ("step",))
+    chosen = Kernel.registry[_checks.one_of(name or "gibbs", "kernel", Kernel.registry)]
     given = {"step": step, "inner": inner, "correction": correction}
-    for option, value in given.items():
-        if value is not None and option not in takes:
-            raise ValueError(f"{option}: expected none with kernel {chosen}, received {value}")
     settings = {option: value for option, value in given.items() if value is not None}
-    kinds: dict[str, type[Kernel]] = {
-        "gibbs": Gibbs,
-        "metropolis": Metropolis,
-        "langevin": Langevin,
-        "gibbs-langevin": GibbsLangevin,
-    }
-    return None if name is None else kinds[chosen](**settings)
+    for option, value in settings.items():
+        if option not in signature(chosen).parameters:
+            raise ValueError(f"{option}: expected none with kernel {chosen.kind}, received {value}")
+    return None if name is None else chosen(**settings)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harmonium import chains, couplings
 from harmonium.learning import Rule, rules
 
-_NAMED: dict[str, dict[str, Callable[[], Any]]] = {
-    "kernel": {"gibbs": chains.Gibbs, "metropolis": chains.Metropolis, "langevin": chains.Langevin},
+_NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
+    "kernel": chains.Kernel.registry,
     "coupling": {"gibbs": couplings.Gibbs, "metropolis": couplings.Metropolis},
 }
 

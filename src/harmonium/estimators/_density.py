@@ -188,7 +188,7 @@ class DensityEstimator(BoltzmannEstimator):
                 them. "tempered": the same by parallel tempering, ten replicas a chain. "local_mode": the
                 local mode that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which
                 do not follow the law. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of
-                the whole state.
+                the whole state. Other kernels by their names in ``chains.Kernel.registry``.
             sweeps: of every chain, at least 0; not read for "local_mode".
             random_state: int, ``RandomState``, or None for that of the estimator.
 

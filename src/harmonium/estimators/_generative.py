@@ -22,11 +22,10 @@ from harmonium.tasks.impute import unobserved
 from harmonium.training.seeds import stream_seed
 
 SAMPLERS: dict[str, chains.Kernel | None] = {
-    "gibbs": chains.Gibbs(),
-    "tempered": chains.Tempering(),
     "local_mode": None,
     "local_mode_metropolis": chains.Metropolis("state"),
 }
+"""How ``sample`` draws, beside every kernel of ``chains.Kernel.registry`` by its name."""
 
 
 class Generative(ABC):
@@ -53,14 +52,14 @@ class Generative(ABC):
         self, rows: int, clamp: Tensor | None, method: str, sweeps: int, random_state: Any
     ) -> list[Tensor]:
         """States of all layers, given visible ones (rows, visible_width) with NaN where they are drawn."""
-        _checks.one_of(method, "method", SAMPLERS)
+        _checks.one_of(method, "method", (*chains.Kernel.registry, *SAMPLERS))
         self._require_density("sample")
         generator = self._generator(random_state, "sample")
         machine = self.machine_
         states = machine.random_states(rows, seed=generator)
-        if method.startswith("local_mode"):
+        if method in SAMPLERS:
             states, _ = chains.local_search(machine, states, clamp, seed=generator)
-        kernel = SAMPLERS[method]
+        kernel = SAMPLERS[method] if method in SAMPLERS else chains.Kernel.registry[method]()
         if kernel is not None:
             states = chains.run(machine, kernel, states, sweeps, clamp, seed=generator)
         return states

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _host
-from harmonium.chains import Step
+from harmonium.chains import KernelState, check_chains
 from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.learning.expectations import Start, begin, chains_of, check_chains, check_states
+from harmonium.learning.expectations import Start, begin, chains_of
 from harmonium.machine import Hamiltonian
 
 _MUCH = 0.05
@@ -83,13 +82,7 @@ class CoupledChains(Expectation):
         if self.clamped and task.exact:
             return task.add_exact()
         hamiltonian, v, generator = task.hamiltonian, task.v, task.generator
-        state, _ = chains_of(task.state)
-        if isinstance(state, Sequence):
-            state = self._handed_over(hamiltonian, state)
-        elif state is not None and not (isinstance(state, dict) and state.keys() == {"k", "chains"}):
-            raise ValueError(
-                "state: expected chains, or what a rule of coupled chains returned, not another's"
-            )
+        state = self._own(task.state)
         pairs = task.own(None if self.clamped else self.chains, "chains")
         if self.chains is None:
             pairs *= 1 + self.antithetic
@@ -99,7 +92,7 @@ class CoupledChains(Expectation):
             m = min(m, self.max_steps)
             k = min(k, m)
         if state is not None and self.start == "persistent":
-            start = Step(state["chains"], {}, {})
+            start = KernelState(state["chains"], 0)
         else:
             start = self._begin(hamiltonian, v, pairs, generator)
         pairs = len(start.states[0])  # persistent chains keep their number, whatever the batch
@@ -126,42 +119,41 @@ class CoupledChains(Expectation):
         return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
+        state = self._own(state)
         if state is None:
             return
-        state, _ = chains_of(state)
-        if isinstance(state, Sequence):
-            state = self._handed_over(hamiltonian, state)
-        if not isinstance(state, dict) or state.keys() != {"k", "chains"}:
-            raise ValueError("state: expected what a rule of coupled chains returned")
         _checks.positive_int(state["k"], "state['k']", minimum=0)
         if self.start == "persistent":
             check_chains(hamiltonian, state["chains"])
             if self.antithetic and len(state["chains"][0]) % 2:
                 raise ValueError("state: expected an even number of antithetic pairs")
 
-    def _begin(self, hamiltonian: Hamiltonian, v: Tensor, pairs: int, generator: torch.Generator) -> Step:
+    def _begin(
+        self, hamiltonian: Hamiltonian, v: Tensor, pairs: int, generator: torch.Generator
+    ) -> KernelState:
         start = "data" if self.clamped else self.start
         alike = 2 if self.antithetic else 1
         fresh = pairs // alike
         rows = v[torch.arange(fresh, device=v.device) % len(v)] if start == "data" else v
-        step = begin(hamiltonian, rows, fresh, start, generator)
+        state = begin(hamiltonian, rows, fresh, start, generator)
         if alike == 1:
-            return step
-        fields = {l: field.repeat(alike, 1) for l, field in step.fields.items()}
-        return Step([x.repeat(alike, 1) for x in step.states], fields, {})
+            return state
+        fields = {l: field.repeat(alike, 1) for l, field in state.fields.items()}
+        return KernelState([x.repeat(alike, 1) for x in state.states], 0, fields=fields)
 
     @property
     def _prefix(self) -> str:
         return "clamped_" if self.clamped else ""
 
-    def _handed_over(self, hamiltonian: Hamiltonian, chains: Sequence[Tensor]) -> dict[str, Any]:
-        """The state that makes pairs begin at the chains of another rule."""
+    def _own(self, state: Any) -> dict[str, Any] | None:
+        """Returns the state that ``add`` keeps; pairs begin at the chains of another rule."""
+        if state is None or (isinstance(state, dict) and state.keys() == {"k", "chains"}):
+            return state
         if self.start != "persistent":
             raise ValueError(
                 f'state: expected None with start={self.start!r}; start="persistent" takes chains'
             )
-        check_states(hamiltonian, chains)
-        return {"k": self.k, "chains": list(chains)}
+        return {"k": self.k, "chains": chains_of(state)}
 
     def _next_k(self, meetings: Meetings) -> int:
         if self.quantile is None:

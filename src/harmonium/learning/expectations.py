@@ -8,17 +8,24 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, products
+from harmonium import _checks, _host
 from harmonium._random import as_generator
-from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Step, advance, captured, completed
+from harmonium.chains import (
+    Gibbs,
+    GibbsLangevin,
+    Info,
+    Kernel,
+    KernelState,
+    Langevin,
+    check_chains,
+    completed,
+    run_kernel,
+)
 from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.likelihood import add_exact_expectation
-from harmonium.machine import Hamiltonian, States, Statistics
-from harmonium.machine.hamiltonian import Couplings
+from harmonium.machine import Hamiltonian
 
-Noted = dict[str, list[float | Tensor]]
-"""Diagnostics of every sweep by name."""
 _SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 
 Start = Literal["data", "persistent", "noise"]
@@ -70,12 +77,11 @@ class ClampedChains(Expectation):
             return task.add_exact()
         sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
         law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v), task.complete)
-        step = completed(law, task.v, task.generator, observed=task.complete)
-        step = step._replace(states=law.hold_all(step.states))  # known by what is held, not by its values
-        for _ in range(0 if task.exact else sweeps):
-            step = Gibbs().onward(law, step, task.generator)
+        state = completed(law, task.v, task.generator, observed=task.complete)
+        state = state._replace(states=law.hold_all(state.states))  # known by what is held, not by its values
+        state = run_kernel(law, Gibbs(), state, 0 if task.exact else sweeps, task.generator)
         summed = law.graph.summed if self.marginal else ()
-        task.into.add(task.hamiltonian, step.states, task.each, summed=summed, fields=step.fields)
+        task.into.add(task.hamiltonian, state.states, task.each, summed=summed, fields=state.fields)
         return Outcome(None, {})
 
 
@@ -89,10 +95,9 @@ class FreeChains(Expectation):
         sweeps: sweeps of every call, at least 1.
         start: "data": fresh chains from the batch (CD); "persistent": chains continue from the last call, and
             begin as independent units at the machine's biases (PCD); "noise": fresh chains whose visible
-            units are uniform or standard normal noise. Persistent chains are kept in the state ``{"chains",
-            "sweeps"}``, with the number of sweeps since they began, so that a kernel's first sweeps
-            (``Langevin(adjust=...)``) are those of a chain and not of every call. A list of chains alone is
-            taken as chains that begin.
+            units are uniform or standard normal noise. Persistent chains are kept whole in the state,
+            ``{"chains", "sweeps", "own"}``: with the number of sweeps since they began, and with what the
+            kernel keeps of its own. A list of chains alone is taken as chains that begin.
         chains: how many; None is as many as the batch has rows. Chains from data always are.
         burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep
             only.
@@ -128,94 +133,41 @@ class FreeChains(Expectation):
             raise ValueError(f"step_decay: expected None with persistent chains, received {step_decay}")
 
     def add(self, task: Task) -> Outcome:
-        hamiltonian, generator, into, state = task.hamiltonian, task.generator, task.into, task.state
-        chains = task.own(None if self.start == "data" else self.chains, "chains")
-        kernel, taken = self.kernel, 0
+        law, generator, kernel = task.hamiltonian, task.generator, self.kernel
         if self.step_decay is not None:
-            kernel = kernel.scaled(1 / (1 + (state or 0) / self.step_decay))
-        if self.start == "persistent" and state is not None:
-            states, taken = chains_of(state)
-            check_states(hamiltonian, states)
-            kernel = kernel.after(taken)
+            kernel = kernel.scaled(1 / (1 + (task.state or 0) / self.step_decay))
+        if self.start == "persistent" and task.state is not None:
+            state = self._chains(law, task.state, generator)  # they keep their number, whatever the batch
         else:
+            chains = task.own(None if self.start == "data" else self.chains, "chains")
             seen = task.complete if self.start == "data" else None
-            fresh = begin(hamiltonian, task.v, chains, self.start, generator, task.fields, seen)
-            states = kernel.expand(hamiltonian, fresh.states, generator)
-        chains = len(kernel.target(states)[0])  # persistent chains keep their number, whatever the batch
-        each: float | Tensor = task.weight / (chains * (self.sweeps - self.burn_in))
+            fresh = begin(law, task.v, chains, self.start, generator, task.fields, seen)
+            state = kernel.init(law, fresh.states, generator, self.sweeps)
+        each: float | Tensor = task.weight / (len(state.states[0]) * (self.sweeps - self.burn_in))
         if self.start == "data" and task.row_weights is not None:
             each = each * task.row_weights
-        if isinstance(each, float) and isinstance(kernel, _SMALL) and serving.small_chains(hamiltonian):
-            from harmonium.chains.small import advance_small  # needs numba
+        if isinstance(each, float) and isinstance(kernel, _SMALL) and serving.small_chains(law):
+            from harmonium.chains.small import run_small  # needs numba
 
-            states, diagnostics = advance_small(
-                hamiltonian, kernel, states, self.sweeps, generator,
-                into=into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
+            state, diagnostics = run_small(
+                law, kernel, state, self.sweeps, generator,
+                into=task.into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
-            return self._outcome(states, taken, state, diagnostics)
-        if isinstance(each, float) and self.step_decay is None and _of_one_shape(hamiltonian, kernel):
-            states, noted = self._recorded(hamiltonian, kernel, states, each, generator, into)
         else:
-            states, noted = self._advance(hamiltonian, kernel, states, each, generator, into)
-        return self._outcome(states, taken, state, self._means(noted))
-
-    def _advance(
-        self,
-        hamiltonian: Hamiltonian,
-        kernel: Kernel,
-        states: States,
-        each: float | Tensor,
-        generator: torch.Generator,
-        into: Statistics,
-    ) -> tuple[States, Noted]:
-        """Where the chains are after the sweeps, whose statistics are added, and what was noted of each."""
-        summed = hamiltonian.graph.summed if self.marginal else ()
-        noted: Noted = {}
-
-        def observe(number: int, step: Step) -> None:
-            for name, value in step.diagnostics.items():
-                noted.setdefault(name, []).append(value)
-            if number > self.burn_in:
-                into.add(hamiltonian, kernel.target(step.states), each, summed=summed, fields=step.fields)
-
-        return advance(hamiltonian, kernel, states, self.sweeps, generator, observe), noted
-
-    def _recorded(
-        self,
-        hamiltonian: Hamiltonian,
-        kernel: Kernel,
-        states: States,
-        each: float,
-        generator: torch.Generator,
-        into: Statistics,
-    ) -> tuple[States, Noted]:
-        """``_advance`` as one launch, from a function of tensors alone."""
-        layers, graph, beta = hamiltonian.layers, hamiltonian.graph, hamiltonian.beta
-        sizes = [len(theta) for theta in hamiltonian.thetas]
-
-        def split(tensors: Sequence[Tensor]) -> tuple[list[tuple[Tensor, ...]], list[Tensor], list[Tensor]]:
-            rest = iter(tensors)
-            thetas = [tuple(next(rest) for _ in range(size)) for size in sizes]
-            return thetas, [next(rest) for _ in graph.edges], list(rest)
-
-        def sweep(*tensors: Tensor) -> dict[str, list[Tensor]]:
-            thetas, couplings, states = split(tensors)
-            law = Hamiltonian(layers, graph, tuple(thetas), Couplings(couplings), beta)
-            sums = Statistics(law)
-            states, noted = self._advance(law, kernel, states, each, generator, sums)
-            return {
-                "sums": [*(x for theta in sums.thetas for x in theta), *sums.couplings],
-                "states": states,
-                **{name: [torch.stack(values)] for name, values in noted.items()},  # type: ignore[arg-type]
-            }
-
-        flat = [x.detach() for theta in hamiltonian.thetas for x in theta]
-        flat += [J.detach() for J in hamiltonian.couplings]
-        key = (self, repr(kernel), id(graph), each, products.current())
-        played = captured.played(sweep, [*flat, *states], generator, key)
-        thetas, couplings, _ = split(played.pop("sums"))
-        into.add_sums(thetas, couplings)
-        return played.pop("states"), {name: list(values) for name, (values,) in played.items()}
+            summed = law.graph.summed if self.marginal else ()
+            infos: list[Info] = []
+            for sweep in range(self.sweeps):
+                state, info = kernel.step(law, state, generator)
+                if info:
+                    infos.append(info)
+                if sweep >= self.burn_in:
+                    task.into.add(law, state.states, each, summed=summed, fields=state.fields)
+            diagnostics = _means(infos) if infos else {}
+        sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
+        if self.start == "persistent":
+            kept = {"chains": state.states, "sweeps": state.sweeps, "own": state.own}
+            return Outcome(kept, diagnostics, sampled)
+        return Outcome(None if self.step_decay is None else (task.state or 0) + 1, diagnostics, sampled)
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         if state is None:
@@ -223,36 +175,28 @@ class FreeChains(Expectation):
         if self.step_decay is not None:
             _checks.positive_int(state, "state", minimum=0)
         elif self.start == "persistent":
-            states, _ = chains_of(state)
-            check_chains(hamiltonian, states)
-            chains, generator = self.kernel.target(states), as_generator(0, hamiltonian.device)
-            whole = len(self.kernel.expand(hamiltonian, chains, generator)[0])
-            if len(chains[0]) == 0 or whole != len(states[0]):
-                raise ValueError(
-                    f"state: expected the replicas of {self.kernel}, received {len(states[0])} rows"
-                )
+            chains = chains_of(state)
+            if not (isinstance(state, dict) and "own" in state):
+                check_chains(hamiltonian, chains)  # the kernel is to begin with them
+            begun = self._chains(hamiltonian, state, as_generator(0, hamiltonian.device))
+            self.kernel.check(hamiltonian, begun)
 
-    def _means(self, noted: Noted) -> dict[str, float]:
-        """Over the sweeps, of what was noted in each by name."""
-        read = iter(_host.numbers([x for values in noted.values() for x in values]))
-        return {name: sum(next(read) / self.sweeps for _ in values) for name, values in noted.items()}
-
-    def _outcome(self, states: States, taken: int, state: Any, diagnostics: dict[str, float]) -> Outcome:
-        sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
-        if self.start == "persistent":
-            return Outcome({"chains": states, "sweeps": taken + self.sweeps}, diagnostics, sampled)
-        return Outcome(None if self.step_decay is None else (state or 0) + 1, diagnostics, sampled)
+    def _chains(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
+        """Returns persistent chains; the law is another one than at their last sweep, so without caches."""
+        if isinstance(state, dict) and "own" in state:
+            return KernelState(state["chains"], state["sweeps"], state["own"])
+        begun = self.kernel.init(law, chains_of(state), generator, self.sweeps)
+        return begun._replace(sweeps=state["sweeps"]) if isinstance(state, dict) else begun
 
 
-def _of_one_shape(hamiltonian: Hamiltonian, kernel: Kernel) -> bool:
-    """Whether free chains may be recorded: nothing that they do depends on values."""
-    return (
-        captured.serve(hamiltonian.device)
-        and isinstance(kernel, _SMALL)
-        and hamiltonian.held is None
-        and isinstance(hamiltonian.beta, float)
-        and all(layer.discrete or layer.gaussian for layer in hamiltonian.layers)
-    )
+def _means(infos: Sequence[Info]) -> dict[str, float]:
+    """Returns the means over sweeps of their diagnostics, which a GPU is waited for once."""
+    noted: dict[str, list[float | Tensor]] = {}
+    for info in infos:
+        for name, value in info.items():
+            noted.setdefault(name, []).append(value)
+    read = iter(_host.numbers([x for values in noted.values() for x in values]))
+    return {name: sum(next(read) / len(values) for _ in values) for name, values in noted.items()}
 
 
 def begin(
@@ -263,19 +207,20 @@ def begin(
     generator: torch.Generator,
     fields: Mapping[int, Tensor] | None = None,
     observed: bool | None = None,
-) -> Step:
-    """Where fresh chains begin: at rows of v, at noise, or as independent units at the machine's biases.
+) -> KernelState:
+    """Returns fresh chains: at rows of v, at noise, or as independent units at the machine's biases.
 
     ``fields`` are those of hidden layers given v alone, where they are known; ``observed``: whether all of v
     is, None where that is not known.
     """
     if start == "data":
         observed = _checks.observed(v) if observed is None else observed
-        step = completed(hamiltonian, v, generator, fields, observed)
+        state = completed(hamiltonian, v, generator, fields, observed)
         if not observed:
             law = hamiltonian.given(v, len(v))
-            step = Step(advance(law, Gibbs(), step.states, FILLING_SWEEPS, generator), {}, {})
-        return step
+            filled = run_kernel(law, Gibbs(), KernelState(state.states, 0), FILLING_SWEEPS, generator)
+            state = KernelState(filled.states, 0)
+        return state
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
         return completed(hamiltonian, torch.cat(seen, -1), generator, observed=True)
@@ -283,32 +228,20 @@ def begin(
         hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
         for l, layer in enumerate(hamiltonian.layers)
     ]
-    return Step(states, {}, {})
+    return KernelState(states, 0)
 
 
-def chains_of(state: Any) -> tuple[Any, int]:
-    """Returns persistent chains and their number of sweeps so far; a list of chains alone begins at 0."""
-    if isinstance(state, dict) and state.keys() == {"chains", "sweeps"}:
-        return state["chains"], _checks.positive_int(state["sweeps"], "state['sweeps']", minimum=0)
-    return state, 0
+def chains_of(state: Any) -> Any:
+    """Returns the chains in what a rule with persistent chains returned, or the chains that are all there is.
 
-
-def check_states(hamiltonian: Hamiltonian, state: Any) -> None:
-    """Refuses chains of another machine."""
-    _checks.instance(state, "state", Sequence, "what the last call returned, or None")
-    received = [tuple(x.shape)[1:] if isinstance(x, Tensor) else type(x).__name__ for x in state]
-    expected = [(layer.width,) for layer in hamiltonian.layers]
-    if received != expected:
-        raise ValueError(f"state: expected chains of width {expected}, received {received}")
-
-
-def check_chains(hamiltonian: Hamiltonian, state: Any) -> None:
-    """Refuses what are not chains of this machine: as ``check_states``, and their rows, dtype and support."""
-    check_states(hamiltonian, state)
-    for l, (layer, x) in enumerate(zip(hamiltonian.layers, state, strict=True)):
-        layer.check_rows(x, f"state[{l}]")
-        if x.dtype != hamiltonian.dtype or len(x) != len(state[0]):
+    Raises:
+        ValueError: a dict of something else.
+    """
+    if isinstance(state, dict):
+        if not {"chains", "sweeps"} <= state.keys() <= {"chains", "sweeps", "own"}:
             raise ValueError(
-                f"state[{l}]: expected {len(state[0])} rows of {hamiltonian.dtype}, "
-                f"received {len(x)} of {x.dtype}"
+                'state: expected chains, or {"chains", "sweeps", "own"} as a rule with persistent chains '
+                f"returned them, received {list(state)}"
             )
+        return state["chains"]
+    return state

@@ -55,7 +55,7 @@ class LocalModes(Expectation):
         row_weights = task.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
         modes, sweeps = search(hamiltonian, noise, generator)
-        start = Gibbs().onward(hamiltonian, modes, generator)
+        start, _ = Gibbs().step(hamiltonian, modes, generator)
         name = "clamped_" if self.clamped else ""
         mean, longest = _host.numbers([sweeps.double().mean(), sweeps.max().double()])
         diagnostics = {f"{name}search_sweeps": mean, f"{name}longest_search": longest}

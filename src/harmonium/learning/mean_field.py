@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _host
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.learning.expectations import begin, check_states
+from harmonium.learning.expectations import begin
 from harmonium.machine import Hamiltonian
 from harmonium.meanfield import Plefka, Point, Scheme, Status, iterate
 from harmonium.meanfield.fixed_point import DampingLike, check_settings
@@ -118,7 +118,6 @@ class MeanField(Expectation):
         if state is not None:
             if not isinstance(state, dict) or "means" not in state:
                 raise ValueError("state: expected what a mean-field rule returned, or None, not another's")
-            check_states(hamiltonian, state["means"])
             if self.start == "persistent":
                 return Point(**state)
         data = v[:rows]

@@ -94,6 +94,8 @@ class Rule:
                 not checked: that would cost a few percent of every update); a state of another machine.
             TypeError: v that is not real numbers, or no seed.
         """
+        if state is not None:
+            self.check_state(machine, state)
         law = Parametrisation(machine)
         v, row_weights, observed = self.checked(machine, v, weights)
         generator = _random.as_generator(seed, machine.device)

@@ -63,6 +63,8 @@ class Sharded:
         Raises:
             ValueError: as of the rule; fewer rows than shards, or chains that the shards do not divide.
         """
+        for each in state or ():
+            self.rule.check_state(machine, each)
         law = Parametrisation(machine)
         v, row_weights, observed = self.rule.checked(machine, v, weights)
         generator = _random.as_generator(seed, machine.device)

@@ -7,24 +7,22 @@ from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, log
-from typing import Any, SupportsFloat
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random, products
+from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, advance, captured, complete
+from harmonium.chains import Gibbs, KernelState, complete, run_kernel
 from harmonium.compiled import serving
 from harmonium.distributed import SHARDS, Distributed, Shards, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.likelihood.starts import heavier, likely_modes
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
-from harmonium.machine.hamiltonian import Couplings
 
 _PILOT_SWEEPS = 100
-_TOGETHER = 20  # temperatures that are recorded as one
 _ENOUGH = (
     0.5  # effective runs of all runs, below which the standard error is too small (docs/design_notes.md)
 )
@@ -193,48 +191,8 @@ def _anneal(
     After each change a Gibbs sweep moves x. Serves both directions: the given states follow the law at the
     first of the betas.
     """
-    if captured.serve(target.device) and all(layer.discrete or layer.gaussian for layer in target.layers):
-        return _anneal_recorded(base, target, betas, states, generator)
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
-    return _anneal_on(base, target, betas, list(states), total, generator)
-
-
-def _anneal_recorded(
-    base: Hamiltonian, target: Hamiltonian, betas: Sequence[float], states: States, generator: torch.Generator
-) -> tuple[Tensor, States]:
-    """``_anneal`` in launches of ``_TOGETHER`` temperatures, which tell their β as tensors."""
-    parameters = [x.detach() for law in (base, target) for theta in law.thetas for x in theta]
-    parameters += [J.detach() for J in target.couplings]
-    sizes = [len(theta) for law in (base, target) for theta in law.thetas]
-    total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
-    all_betas = torch.tensor(betas, dtype=torch.float64, device=target.device)
-    layers, graph = target.layers, target.graph
-
-    def together(some: Tensor, total: Tensor, *rest: Tensor) -> captured.Results:
-        left = iter(rest)
-        thetas = [tuple(next(left) for _ in range(size)) for size in sizes]
-        couplings = Couplings([next(left) for _ in graph.edges])
-        cold = Hamiltonian(layers, graph, tuple(thetas[: len(layers)]), couplings)
-        warm = Hamiltonian(layers, graph, tuple(thetas[len(layers) :]), couplings)
-        total, states = _anneal_on(cold, warm, list(some), list(left), total.clone(), generator)
-        return {"total": [total], "states": states}
-
-    for first in range(0, len(betas) - 1, _TOGETHER):
-        inputs = [all_betas[first : first + _TOGETHER + 1], total, *parameters, *states]
-        played = captured.played(together, inputs, generator, ("ais", id(graph), products.current()))
-        (total,), states = played["total"], played["states"]
-    return total, states
-
-
-def _anneal_on(
-    base: Hamiltonian,
-    target: Hamiltonian,
-    betas: Sequence[Any],
-    states: States,
-    total: Tensor,
-    generator: torch.Generator,
-) -> tuple[Tensor, States]:
-    """Anneals as ``_anneal`` does, but adds to ``total``; a β is a number, or a tensor of one number."""
+    states = list(states)
     layers, summed = target.layers, target.graph.summed
     given = target.graph.given
     joined = any(l in given and m in given for l, m in target.graph.edges)
@@ -258,7 +216,7 @@ def _anneal_on(
     return total, states
 
 
-def _rise(layer: Layer, field: Tensor, betas: tuple[Any, Any], thetas: tuple[Theta, Theta]) -> Tensor:
+def _rise(layer: Layer, field: Tensor, betas: tuple[float, float], thetas: tuple[Theta, Theta]) -> Tensor:
     """Σ ψ over a layer's units after a change of β less that before, in float64: (chains,)."""
     if serving.half_step(field, thetas[0], layer.two_values):
         return serving.log_partition_rise(field, betas, (thetas[0][0], thetas[1][0]), layer.two_values)
@@ -268,8 +226,7 @@ def _rise(layer: Layer, field: Tensor, betas: tuple[Any, Any], thetas: tuple[The
     return (after - before).sum(-1, dtype=torch.float64)
 
 
-def _between(base: Hamiltonian, target: Hamiltonian, l: int, beta: Any) -> Theta:
-    beta = beta.to(base.dtype) if isinstance(beta, Tensor) else beta
+def _between(base: Hamiltonian, target: Hamiltonian, l: int, beta: float) -> Theta:
     return tuple(torch.lerp(a, b, beta) for a, b in zip(base.thetas[l], target.thetas[l], strict=True))
 
 
@@ -282,7 +239,8 @@ def _base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> 
 
 
 def _gibbs(hamiltonian: Hamiltonian, states: States, generator: torch.Generator) -> States:
-    return advance(hamiltonian, Gibbs(), states, _PILOT_SWEEPS, generator)
+    chains = KernelState(states, 0)
+    return run_kernel(hamiltonian, Gibbs(), chains, _PILOT_SWEEPS, generator).states
 
 
 def _mean_weight(log_weights: Tensor) -> tuple[float, float, float]:

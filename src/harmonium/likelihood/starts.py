@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.chains import Tempering, advance
+from harmonium.chains import Tempering, run_kernel
 from harmonium.machine import Hamiltonian, States
 
 _REPLICAS = 10
@@ -37,7 +37,8 @@ def likely_modes(
     noise = [law.pure_noise(l, chains, generator) for l in range(len(law.layers))]
     tempering = Tempering(_REPLICAS)
     few = [x[: -(-chains // _REPLICAS)] for x in noise]
-    tempered = advance(law, tempering, tempering.expand(law, few, generator), sweeps, generator)
+    begun = tempering.init(law, few, generator, sweeps)
+    tempered = run_kernel(law, tempering, begun, sweeps, generator).own["replicas"]
     modes = _climbed(law, [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)])
     states = torch.cat([modes[l] for l in law.graph.given], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)

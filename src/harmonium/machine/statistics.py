@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from typing import final
 
@@ -64,7 +64,7 @@ class Statistics:
         states: Sequence[Tensor],
         weight: float | Tensor,
         summed: Collection[int] = (),
-        fields: dict[int, Tensor] | None = None,
+        fields: Mapping[int, Tensor] | None = None,
     ) -> None:
         """Adds Σ_rows weight · S(states), in expectation over the layers in ``summed`` given the others.
 
@@ -95,7 +95,7 @@ class Statistics:
         states: Sequence[Tensor],
         weight: float | Tensor,
         summed: Collection[int],
-        fields: dict[int, Tensor],
+        fields: Mapping[int, Tensor],
     ) -> list[Tensor]:
         """Adds the sums of t_l and returns the values of x_l."""
         means = list(states)

@@ -10,7 +10,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, run
-from harmonium.chains.kernel import Step
+from harmonium.chains.kernel import Info, KernelState
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report.pair_statistics import PairStatistics
 
@@ -118,9 +118,9 @@ def resampling(
     marks = sorted({sweeps, *(2**k for k in range(sweeps.bit_length()))})
     curves: list[tuple[Tensor, Tensor]] = []
 
-    def observe(number: int, step: Step) -> None:
+    def observe(number: int, state: KernelState, info: Info) -> None:
         if number in marks:
-            curves.append(pairs.jackknife(hamiltonian.seen(step.states), _GROUPS))
+            curves.append(pairs.jackknife(hamiltonian.seen(state.states), _GROUPS))
 
     start = machine.random_states(chains, seed=generator)
     states = run(machine, Gibbs(), start, sweeps, seed=generator, observer=observe)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, Step, advance, complete
+from harmonium.chains import Gibbs, Info, KernelState, complete, run_kernel
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, fit_states_
 from harmonium.meanfield import Plefka, solve
@@ -242,13 +242,14 @@ def _gibbs(
     v = begin.hold(l, begin.sample(l, zero, generator))
     sums = [torch.zeros_like(zero) for _ in range(2)]
 
-    def observe(number: int, step: Step) -> None:
+    def observe(number: int, state: KernelState, info: Info) -> None:
         if number > sweeps // 2:
-            mean, variance = layer.moments(posterior.field(l, step.states), theta=posterior.thetas[l])
+            mean, variance = layer.moments(posterior.field(l, state.states), theta=posterior.thetas[l])
             sums[0] += mean
             sums[1] += variance + mean.square()
 
-    advance(posterior, Gibbs(), complete(posterior, v, generator), sweeps, generator, observe)
+    start = KernelState(complete(posterior, v, generator), 0)
+    run_kernel(posterior, Gibbs(), start, sweeps, generator, observe)
     mean, square = (total.view(chains, *seen.held.shape).mean(0) / (sweeps - sweeps // 2) for total in sums)
     return seen.settle(
         mean,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, Kernel, Step, Tempering, local_search, run
+from harmonium.chains import Info, Kernel, KernelState, local_search, run
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.tasks._decision import nearest_state
@@ -19,6 +20,7 @@ from harmonium.tasks._decision import nearest_state
 _ROWS = 8192  # chains that run at a time
 
 METHODS = ("gibbs", "tempered", "local_search", "tap")
+"""Those that every machine takes; ``impute`` also takes the other names in ``chains.Kernel.registry``."""
 
 
 class Imputation(NamedTuple):
@@ -58,9 +60,10 @@ def impute(
             units of the visible layers side by side.
         method: "gibbs": chains with the given units held, which follow p(missing | given) as far as they have
             mixed. "tempered": the same by parallel tempering, ten replicas a chain, where Gibbs chains stay
-            in one mode. "local_search": local modes, one for each draw (Taniguchi et al. 2023, Fig. 3); the
-            mean is the mean of these modes and no expectation. "tap": means by ``meanfield.tap``; the draws
-            are of every visible unit given the means of all others, and so ignore how far these go together.
+            in one mode; or another kernel of ``chains.Kernel.registry``. "local_search": local modes, one for
+            each draw (Taniguchi et al. 2023, Fig. 3); the mean is the mean of these modes and no expectation.
+            "tap": means by ``meanfield.tap``; the draws are of every visible unit given the means of all
+            others, and so ignore how far these go together.
         draws: chains, or searches, of every row, at least 1.
         sweeps: of every chain, at least 2; means average the conditional means of the second half. Of TAP the
             largest number.
@@ -70,7 +73,7 @@ def impute(
         ValueError: shapes that do not fit, or given values outside the support.
         TypeError: ``missing`` that is not boolean.
     """
-    _checks.one_of(method, "method", METHODS)
+    _checks.one_of(method, "method", {*METHODS, *Kernel.registry})
     _checks.positive_int(draws, "draws")
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)
@@ -80,7 +83,7 @@ def impute(
             f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
         )
     absent = by_column(machine, missing, len(X))
-    fill = _FILL[method]
+    fill = _filler(method)
     parts = []
     for rows in torch.split(torch.arange(len(X), device="cpu"), max(1, _ROWS // draws)):
         held = X[rows].masked_fill(absent[rows], torch.nan)
@@ -90,25 +93,27 @@ def impute(
     return Imputation(*(torch.where(absent, x, X) for x in (best, mean, drawn)))
 
 
-def _chains(kernel: Kernel) -> Callable[..., Imputation]:
-    def fill(
-        machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
-    ) -> Imputation:
-        hamiltonian = machine.hamiltonian()
-        start = machine.random_states(draws * len(held), seed=generator)
-        total = torch.zeros_like(hamiltonian.seen(start))
+def _chains(
+    kernel: Kernel,
+    machine: BoltzmannMachine,
+    held: Tensor,
+    draws: int,
+    sweeps: int,
+    generator: torch.Generator,
+) -> Imputation:
+    hamiltonian = machine.hamiltonian()
+    start = machine.random_states(draws * len(held), seed=generator)
+    total = torch.zeros_like(hamiltonian.seen(start))
 
-        def observe(number: int, step: Step) -> None:
-            if number > sweeps // 2:
-                total.add_(visible_means(hamiltonian, kernel.target(step.states)))
+    def observe(number: int, state: KernelState, info: Info) -> None:
+        if number > sweeps // 2:
+            total.add_(visible_means(hamiltonian, state.states))
 
-        clamp = held.repeat(draws, 1)
-        states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=observe)
-        mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
-        drawn = hamiltonian.seen(states).view(draws, *held.shape)
-        return Imputation(_nearest(machine, mean), mean, drawn)
-
-    return fill
+    clamp = held.repeat(draws, 1)
+    states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=observe)
+    mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
+    drawn = hamiltonian.seen(states).view(draws, *held.shape)
+    return Imputation(_nearest(machine, mean), mean, drawn)
 
 
 def _modes(
@@ -137,12 +142,10 @@ def _tap(
     return Imputation(_nearest(machine, mean), mean, torch.stack(drawn))
 
 
-_FILL: dict[str, Callable[..., Imputation]] = {
-    "gibbs": _chains(Gibbs()),
-    "tempered": _chains(Tempering()),
-    "local_search": _modes,
-    "tap": _tap,
-}
+def _filler(method: str) -> Callable[..., Imputation]:
+    """Returns what fills in by a method: a kernel of ``Kernel.registry``, or one of the others."""
+    others: dict[str, Callable[..., Imputation]] = {"local_search": _modes, "tap": _tap}
+    return others.get(method) or partial(_chains, Kernel.registry[method]())
 
 
 def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:

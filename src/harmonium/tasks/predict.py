@@ -7,7 +7,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, Step, advance, complete
+from harmonium.chains import Gibbs, Info, KernelState, complete, run_kernel
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 
@@ -109,13 +109,14 @@ def _drawn(
     values = kind.values().to(rows)
     total = torch.zeros(len(v), kind.n_units, len(values), dtype=torch.float64, device=rows.device)
 
-    def observe(number: int, step: Step) -> None:
+    def observe(number: int, state: KernelState, info: Info) -> None:
         if number > sweeps // 2:
-            field = law.field(l, step.states)
+            field = law.field(l, state.states)
             for s, value in enumerate(values):
                 x = value.repeat(kind.n_units).expand_as(field)
                 total[..., s] += kind.log_conditional(x, field, law.thetas[l]).exp()
 
-    advance(law, Gibbs(), complete(law, v, generator), sweeps, generator, observe)
+    start = KernelState(complete(law, v, generator), 0)
+    run_kernel(law, Gibbs(), start, sweeps, generator, observe)
     mean = total.view(chains, len(rows), kind.n_units, -1).mean(0)
     return mean / mean.sum(-1, keepdim=True)

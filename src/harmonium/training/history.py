@@ -64,15 +64,22 @@ class History:
         """Close a record: means of what was added since the last one, and the metrics evaluated now.
 
         Raises:
-            ValueError: a metric has the name of a diagnostic of the rule.
+            ValueError: a metric has the name of a diagnostic of the rule, or a diagnostic that of a column.
         """
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
+        columns = {"step": step, "seconds": seconds, "learning_rate": learning_rate}
+        taken = sorted(means.keys() & columns.keys())
+        if taken:
+            raise ValueError(
+                f"diagnostics: expected other names than {', '.join(RESERVED)}, received {taken}; rename "
+                "what the rule, or its kernel, reports"
+            )
         taken = sorted(means.keys() & metrics.keys())
         if taken:
             raise ValueError(
                 f"metrics: expected names that the rule's diagnostics do not use, received {taken}"
             )
-        record = {"step": step, "seconds": seconds, "learning_rate": learning_rate, **means, **metrics}
+        record = {**columns, **means, **metrics}
         self.records.append(record)
         self._sums, self._counts = {}, {}
         return record

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from harmonium import products
+from harmonium._alike import require_alike
 from harmonium.distributed import Group
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.alike import require_alike
 from harmonium.training.checkpoint import leaves, mapped
 from harmonium.training.divergence import Fault
 from harmonium.training.feed import Feed
@@ -57,6 +57,16 @@ class TrainingState:
             "data": self.feed.state_dict(),
             "callbacks": [[type(each).__name__, each.state_dict()] for each in self._stateful()],
         }
+
+    def begin_from(self, rule_state: Any) -> None:
+        """Begin with the state that a rule has left elsewhere, if any.
+
+        Raises:
+            TypeError, ValueError: it is not one of this rule for this machine.
+        """
+        if rule_state is not None and hasattr(self.rule, "check_state"):
+            self.rule.check_state(self.machine, rule_state)
+        self.rule_state = moved(rule_state, self.machine.device)
 
     def require_callbacks(self, content: dict[str, Any]) -> None:
         """Refuse to go on with other callbacks.

@@ -34,7 +34,7 @@ from harmonium.training.saddle import warn_of_saddle
 from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform
-from harmonium.training.state import TrainingState, moved
+from harmonium.training.state import TrainingState
 from harmonium.training.support import check_batch
 from harmonium.training.validation import Metric, Validation
 
@@ -224,7 +224,7 @@ def train(
         _offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
     state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker, feed)
-    state.rule_state = moved(rule_state, machine.device)
+    state.begin_from(rule_state)
     directory = None
     rate = base_rate = climber.learning_rate
     diagnostics = dict[str, float]()

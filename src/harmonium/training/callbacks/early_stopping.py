@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._alike import require_alike
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.alike import require_alike
 from harmonium.training.callbacks.update import STOP, Signal, Update
 
 

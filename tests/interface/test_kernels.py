@@ -1,0 +1,320 @@
+"""Kernels from outside the package: a state of their own that rules and checkpoints keep, and a name."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.chains import Gibbs, Kernel, KernelState, Langevin, Metropolis, Tempering
+from harmonium.cli import kernels
+from harmonium.cli.completion import words
+from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
+
+from .command_line import CommandLine
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Adaptive(Kernel):
+    """Metropolis moves whose step follows their acceptance."""
+
+    invariant = False
+
+    def init(self, law, states, generator, planned=None):
+        return KernelState(list(states), 0, {"step": 1.0, "mean": [torch.zeros(x.shape[1]) for x in states]})
+
+    def step(self, law, state, generator):
+        size, means = state.own["step"], state.own["mean"]
+        after, info = Metropolis(step=size).step(law, state, generator)
+        size *= math.exp((float(info["acceptance"]) - 0.6) / math.sqrt(after.sweeps))
+        means = [(mean + x.mean(0)) / 2 for mean, x in zip(means, after.states, strict=True)]
+        return after._replace(own={"step": size, "mean": means}), {**info, "step_size": size}
+
+
+class Counting(Kernel):
+    """Gibbs sampling that counts by itself, beside the count that it is given."""
+
+    invariant = True
+    seen: ClassVar[list[tuple[int, int]]] = []
+
+    def init(self, law, states, generator, planned=None):
+        return KernelState(list(states), 0, {"count": 0})
+
+    def step(self, law, state, generator):
+        after, info = Gibbs().step(law, state, generator)
+        count = state.own["count"] + 1
+        self.seen.append((count, after.sweeps))
+        return after._replace(own={"count": count}), info
+
+
+KERNELS = (Adaptive(), Counting(), Tempering(3), Tempering(3, kernel=Counting()), Langevin(0.3, anneal=True))
+X = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Kinds of a test are its own, and so are counts."""
+    before = dict(Kernel.registry)
+    Counting.seen.clear()
+    yield
+    for kind in Kernel.registry.keys() - before.keys():
+        del Kernel.registry[kind]
+
+
+def real() -> hm.BoltzmannMachine:
+    made = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(3)])
+    hm.machine.normal_(made, 0.5, seed=0)
+    return made
+
+
+def train(kernel: Kernel, run_dir: Path | None = None, **changes: Any) -> hm.training.TrainingRun:
+    settings: dict[str, Any] = {"rule": hm.rules.pcd(2, 6, kernel=kernel), "updates": 8, "batch_size": 6}
+    settings |= {"checkpoint_every": 2, "record_every": 1, "progress": False, "run_dir": run_dir}
+    return hm.train(real(), X, **(settings | changes))
+
+
+def crash(update: hm.training.Update) -> None:
+    if update.step == 5:
+        raise InterruptedError
+
+
+def assert_same(a: Any, b: Any) -> None:
+    """The same bits, in the same build."""
+    assert type(a) is type(b)
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same(a[key], b[key])
+    elif isinstance(a, list):
+        for x, y in zip(a, b, strict=True):
+            assert_same(x, y)
+    else:
+        assert a == b
+
+
+# A state that is kept whole --------------------------------------------------------------------------------
+
+
+def test_a_kernel_counts_through_all_updates() -> None:
+    run = train(Counting(), updates=4)
+    assert Counting.seen == [(n, n) for n in range(1, 9)]
+    assert (run.rule_state["sweeps"], run.rule_state["own"]) == (8, {"count": 8})
+
+
+def test_a_step_goes_on_adapting_from_update_to_update() -> None:
+    run = train(Adaptive())
+    sizes = [record["step_size"] for record in run.history]
+    assert len(set(sizes)) == len(sizes) == 8
+    assert run.rule_state["own"]["step"] != 1.0
+    begun = train(Adaptive(), updates=1).history[0]["step_size"]
+    assert sizes[0] == begun and abs(math.log(sizes[-1])) > abs(math.log(begun))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize("centred", [False, True])
+def test_a_run_resumes_bit_for_bit(kernel: Kernel, centred: bool, tmp_path: Path) -> None:
+    """After a crash in update 5, from the checkpoint of update 4."""
+    rule = hm.rules.pcd(2, 6, kernel=kernel)
+    rule = hm.rules.centred(rule) if centred else rule
+    whole = train(kernel, rule=rule)
+    with pytest.raises(InterruptedError):
+        train(kernel, tmp_path, rule=rule, callbacks=[crash])
+    resumed = train(kernel, tmp_path, rule=rule, resume=True)
+    assert_same(dict(whole.machine.state_dict()), dict(resumed.machine.state_dict()))
+    assert_same(whole.rule_state, resumed.rule_state)
+    for a, b in zip(whole.history, resumed.history, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_a_run_goes_on_from_the_state_of_another(kernel: Kernel) -> None:
+    """``rule_state`` and ``Rule.gradient`` take it whole."""
+    first = train(kernel, updates=3)
+    second = train(kernel, updates=2, rule_state=first.rule_state)
+    assert second.rule_state["sweeps"] == 10
+    kept = copy.deepcopy(second.rule_state)
+    estimate = hm.rules.pcd(2, kernel=kernel).gradient(real(), X, second.rule_state, seed=0)
+    assert estimate.state["sweeps"] == 12
+    assert_same(kept, second.rule_state)  # what was handed in is not written over
+
+
+def test_shards_keep_their_own() -> None:
+    run = train(Counting(), distributed="auto", shards=2)
+    assert [part["own"] for part in run.rule_state] == [{"count": 16}, {"count": 16}]
+
+
+@pytest.mark.parametrize("kernel", [Adaptive(), Tempering(3), Langevin(0.3, anneal=True)], ids=repr)
+def test_chains_without_what_the_kernel_keeps_begin_it(kernel: Kernel, tmp_path: Path) -> None:
+    """From a list of chains, and from the two keys of an earlier form, in memory and in a checkpoint."""
+    with pytest.raises(InterruptedError):
+        train(kernel, tmp_path, callbacks=[crash])
+    path = tmp_path / "checkpoint.safetensors"
+    content = read_checkpoint(path)
+    chains = content["rule"]["chains"]
+    rule = hm.rules.pcd(2, kernel=kernel)
+    for state, sweeps in ((chains, 0), ({"chains": chains, "sweeps": 7}, 7)):
+        assert rule.gradient(real(), X, state, seed=0).state["sweeps"] == sweeps + 2
+        write_checkpoint(path, {**content, "rule": state})
+        assert train(kernel, tmp_path, resume=True).rule_state["sweeps"] == sweeps + 8
+        (tmp_path / "checkpoint-previous.safetensors").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "own", "message"),
+    [
+        (Gibbs(), {"step": 1.0}, r"state\['own'\]: expected NoneType"),
+        (Adaptive(), None, r"state\['own'\]: expected dict"),
+        (Adaptive(), {"step": 1.0}, r"state\['own'\]: expected \['step', 'mean'\]"),
+        (
+            Adaptive(),
+            {"step": 1, "mean": [torch.zeros(4), torch.zeros(3)]},
+            r"\['step'\]: expected float, received int",
+        ),
+        (Adaptive(), {"step": 1.0, "mean": [torch.zeros(4), torch.zeros(2)]}, r"\['mean'\]\[1\]: expected"),
+        (Langevin(0.3, anneal=True), {"planned": 0}, r"\['planned'\]: expected an int of at least 1"),
+        (
+            Tempering(2),
+            {"replicas": [torch.zeros(12, 4), 0.5 * torch.ones(12, 3)], "kernel": None},
+            r"state\[1\]: expected values in \{0, 1\}",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_state_that_a_kernel_did_not_return_is_refused(
+    kernel: Kernel, own: Any, message: str, tmp_path: Path
+) -> None:
+    """By the rule, at the start of a run and from a checkpoint."""
+    state = {"chains": [torch.zeros(6, 4), torch.zeros(6, 3)], "sweeps": 4, "own": own}
+    with pytest.raises(ValueError, match=message):
+        hm.rules.pcd(2, kernel=kernel).gradient(real(), X, state, seed=0)
+    with pytest.raises(ValueError, match=message):
+        train(kernel, rule_state=state)
+    train(kernel, tmp_path, updates=4)
+    path = tmp_path / "checkpoint.safetensors"
+    write_checkpoint(path, {**read_checkpoint(path), "rule": state})
+    (tmp_path / "checkpoint-previous.safetensors").unlink()
+    with pytest.raises(ValueError, match=message):
+        train(kernel, tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("kernel", [Gibbs(), Langevin(0.3), Tempering(3)], ids=repr)
+def test_what_a_sweep_has_computed_ends_with_the_law(kernel: Kernel) -> None:
+    """Chains go on in a machine that has learned, as chains do of which nothing is known but themselves."""
+    machine = real()
+    with torch.no_grad():
+        state = kernel.init(machine.hamiltonian(), machine.random_states(30, seed=0), torch.Generator())
+    state = hm.chains.run(machine, kernel, state, 2, seed=1)
+    assert state.fields or state.known is not None
+    hm.machine.normal_(machine, 0.5, seed=2)
+    known = hm.chains.run(machine, kernel, state, 1, seed=3)
+    afresh = hm.chains.run(machine, kernel, KernelState(*state[:3]), 1, seed=3)
+    assert_same(known.states, afresh.states)
+
+
+def test_replicas_are_not_among_the_chains() -> None:
+    """Of what tempering hands on to pairs, those at β = 1 alone follow the machine."""
+    run = train(Tempering(3))
+    state = run.rule_state
+    assert [len(x) for x in state["chains"]] == [6, 6]
+    assert [len(x) for x in state["own"]["replicas"]] == [18, 18]
+    for chains, replicas in zip(state["chains"], state["own"]["replicas"], strict=True):
+        assert torch.equal(chains, replicas[:6])
+    pairs = hm.rules.ucd(start="persistent", max_steps=50)
+    assert len(pairs.gradient(real(), X, state, seed=0).state["chains"][0]) == 6
+
+
+def test_a_diagnostic_may_not_have_the_name_of_a_column() -> None:
+    """It would stand in its place, and nothing could go on from such a history."""
+
+    class Naming(Kernel):
+        invariant = True
+
+        def step(self, law, state, generator):
+            return Gibbs().step(law, state, generator)[0], {"step": 0.5}
+
+    with pytest.raises(
+        ValueError, match=r"diagnostics: expected other names than step, .*received \['step'\]"
+    ):
+        train(Naming())
+
+
+# A name ----------------------------------------------------------------------------------------------------
+
+
+def test_every_kernel_of_the_package_is_registered_and_needs_no_arguments() -> None:
+    assert Kernel.registry.keys() == {"gibbs", "metropolis", "langevin", "gibbs-langevin", "tempered"}
+    for kind, kernel in Kernel.registry.items():
+        assert kernel.kind == kind and isinstance(kernel(), kernel)
+    exported = {getattr(hm.chains, name) for name in hm.chains.__all__}
+    kernels = {each for each in exported if isinstance(each, type) and issubclass(each, Kernel)}
+    assert set(Kernel.registry.values()) == kernels - {Kernel}
+
+
+def test_a_kernel_without_a_kind_is_not_registered() -> None:
+    assert Counting not in Kernel.registry.values()
+
+
+def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) -> None:
+    class Noting(Kernel):
+        kind = "noting"
+        invariant = True
+        steps: ClassVar[list[float]] = []
+
+        def __init__(self, step: float = 0.1) -> None:
+            self.size = step
+
+        def step(self, law, state, generator):
+            self.steps.append(self.size)
+            return Gibbs().step(law, state, generator)
+
+    assert words(Kernel.registry)("no") == ["noting"]
+    cli.train("bars-and-stripes", tmp_path / "run", "--kernel", "noting", "--step", "0.5")
+    assert set(Noting.steps) == {0.5}
+    Noting.steps.clear()
+    sample = ("sample", tmp_path / "run", "--number", 4, "--sweeps", 3, "--out", tmp_path / "s.npy")
+    cli.succeed(*sample, "--kernel", "noting")
+    assert Noting.steps == [0.1] * 3
+    cli.train("bars-and-stripes", tmp_path / "named", "--rule-option", "kernel=noting")
+    assert "noting" in cli.refuse(*sample, "--kernel", "other", "--overwrite")
+    message = cli.refuse(*sample, "--kernel", "noting", "--inner", 3, "--overwrite")
+    assert message == "--inner: expected none with kernel noting, received 3"
+    message = cli.refuse(*sample, "--kernel", "tempered", "--step", 3, "--overwrite")
+    assert message == "--step: expected none with kernel tempered, received 3.0"
+
+
+def test_the_command_makes_every_kernel_of_the_package() -> None:
+    for kind, kernel in Kernel.registry.items():
+        assert type(kernels.kernel_from(kind, None, None, None)) is kernel
+    assert kernels.kernel_from(None, None, None, None) is None
+
+
+def test_estimators_and_tasks_take_what_is_registered() -> None:
+    class Noting(Kernel):
+        kind = "noting"
+        invariant = True
+        sweeps: ClassVar[list[int]] = []
+
+        def step(self, law, state, generator):
+            self.sweeps.append(state.sweeps)
+            return Gibbs().step(law, state, generator)
+
+    rows = (X > 0).astype(float)
+    rbm = hm.RBM(3, max_updates=5, random_state=0).fit(rows)
+    rbm.sample(3, method="noting", sweeps=4)
+    assert Noting.sweeps == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match=r"method: expected one of gibbs, .*noting, tempered"):
+        rbm.sample(3, method="other")
+    Noting.sweeps.clear()
+    rows[0, 0] = np.nan
+    assert not np.isnan(rbm.impute(rows, method="noting", sweeps=4)).any()
+    assert Noting.sweeps == [0, 1, 2, 3]
