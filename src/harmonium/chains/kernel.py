@@ -1,4 +1,4 @@
-"""What moves chains, and what is kept of them between two sweeps."""
+"""Markov kernels that move chains, and their state between two sweeps."""
 
 from __future__ import annotations
 

@@ -62,7 +62,10 @@ def local_search(
 def search(
     hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
 ) -> tuple[KernelState, Tensor]:
-    """``local_search`` on a machine in natural parameters, with one β for all chains; fields are known."""
+    """Runs ``local_search`` in natural parameters, with one β for all chains.
+
+    ``states`` has for each layer (rows, width_l). Returns the modes with their fields, and sweeps, (rows,).
+    """
     sides = hamiltonian.graph.sides("local search")
     free = [tuple(l for l in layers if not hamiltonian.fixes(l)) for layers in sides]
     discrete = [all(hamiltonian.layers[l].discrete for l in layers) for layers in free]

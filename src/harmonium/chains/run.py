@@ -162,7 +162,7 @@ def begin(
     name: str,
     generator: torch.Generator,
 ) -> States:
-    """Checked states of every layer; from visible states alone the hidden layers are drawn.
+    """Returns checked states, for each layer (batch, width_l); draws hidden layers that are not given.
 
     Args:
         machine: the machine, and
@@ -199,7 +199,7 @@ def completed(
     """Draws hidden layers as ``complete`` does, with the fields of those drawn given all their neighbours.
 
     Fields of layers given v alone may be ``known``, for a machine without joined hidden layers, and so may
-    whether all of v is ``observed``; None: it is looked at.
+    whether all of v, (batch, visible_width), is ``observed``; None: it is looked at.
     """
     known = known or {}
     states, fields = hamiltonian.split(v), dict[int, Tensor]()
