@@ -25,7 +25,7 @@ SAMPLERS: dict[str, chains.Kernel | None] = {
     "local_mode": None,
     "local_mode_metropolis": chains.Metropolis("state"),
 }
-"""How ``sample`` draws, beside every kernel of ``chains.Kernel.registry`` by its name."""
+"""Methods of ``sample``, beside every kernel of ``chains.Kernel.registry`` by its name."""
 
 
 class Generative(ABC):
