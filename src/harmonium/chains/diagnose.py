@@ -76,7 +76,7 @@ def diagnose(
     Args:
         machine: the machine.
         kernel: moves the chains; None: ``Gibbs()``.
-        start: states as in ``chains.run``, (chains, width_l) for each layer; None: noise.
+        start: states as in ``chains.run``, a row (chains, width_l) for each chain; None: noise.
         chains: at least 1; ignored where ``start`` is given.
         sweeps: at least 40, of which the first half is a warm-up.
         directions: singular directions of each coupling, at least 0.

@@ -1,4 +1,4 @@
-"""Markov kernels, and the state of chains between two sweeps."""
+"""Markov kernels that move chains, and their state between two sweeps."""
 
 from __future__ import annotations
 

@@ -62,15 +62,9 @@ def local_search(
 def search(
     hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
 ) -> tuple[KernelState, Tensor]:
-    """Searches local modes as ``local_search`` does, of a machine in natural parameters with one β.
+    """Runs ``local_search`` in natural parameters, with one β for all chains.
 
-    Args:
-        hamiltonian: the machine, with what is held.
-        states: where chains begin, for each layer (batch, width_l).
-        generator: source of the coin that orders the colours.
-
-    Returns:
-        The modes with the fields that are known there, and the number of sweeps of each chain, (batch,).
+    ``states`` has for each layer (rows, width_l). Returns the modes with their fields, and sweeps, (rows,).
     """
     sides = hamiltonian.graph.sides("local search")
     free = [tuple(l for l in layers if not hamiltonian.fixes(l)) for layers in sides]

@@ -80,7 +80,7 @@ class Metropolis(Kernel):
 
 
 def metropolis_test(gain: Tensor, generator: torch.Generator) -> Tensor:
-    """Accepts proposals, each with probability min(1, exp(gain)): booleans of the gain's shape."""
+    """Accepts proposals, each with probability min(1, exp(gain)): booleans of the shape of ``gain``."""
     # u < exp(gain) in log space; u is never 0 as 1 - u is never 0.
     u = _random.uniform(gain.shape, generator, torch.float64)
     return torch.log1p(-u) < gain

@@ -162,7 +162,7 @@ def begin(
     name: str,
     generator: torch.Generator,
 ) -> States:
-    """Returns checked states, for each layer (batch, width_l); from visible ones the hidden layers are drawn.
+    """Returns checked states, for each layer (batch, width_l); draws hidden layers that are not given.
 
     Args:
         machine: the machine, and
@@ -198,12 +198,8 @@ def completed(
 ) -> KernelState:
     """Draws hidden layers as ``complete`` does, with the fields of those drawn given all their neighbours.
 
-    Args:
-        hamiltonian: the machine.
-        v: visible states, (batch, visible_width); NaN is drawn as of independent units.
-        generator: source of noise.
-        known: fields of layers given v alone, (batch, width_l), where no hidden layers are joined.
-        observed: whether all of v is; None: it is looked at.
+    Fields of layers given v alone may be ``known``, for a machine without joined hidden layers, and so may
+    whether all of v, (batch, visible_width), is ``observed``; None: it is looked at.
     """
     known = known or {}
     states, fields = hamiltonian.split(v), dict[int, Tensor]()

@@ -25,7 +25,7 @@ SAMPLERS: dict[str, chains.Kernel | None] = {
     "local_mode": None,
     "local_mode_metropolis": chains.Metropolis("state"),
 }
-"""Methods of ``sample`` beside the kernels of ``chains.Kernel.registry``, which it knows by their names."""
+"""Methods of ``sample``, beside every kernel of ``chains.Kernel.registry`` by its name."""
 
 
 class Generative(ABC):

@@ -12,9 +12,7 @@ from harmonium.products import product
 
 @final
 class Conditionals(Expectation):
-    """An expectation that replaces E[S] in the gradient of the pseudo-likelihood (Besag 1975).
-
-    The pseudo-likelihood is Σ_i ln p(x_i | x_without_i).
+    """Replaces E[S] in the gradient, for the pseudo-likelihood Σ_i ln p(x_i | x_without_i) (Besag 1975).
 
     Of a machine without hidden layers, with m_i = E[x_i | x_without_i], averaged over the data: E[t(x_i) |
     x_without_i] for every unit, and m_l ⊗ x_m + x_l ⊗ m_m - x_l ⊗ x_m for an edge, whose coupling is in the

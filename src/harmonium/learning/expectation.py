@@ -1,4 +1,4 @@
-"""Estimates of an expected sufficient statistic."""
+"""Estimates of expected sufficient statistics."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from harmonium.machine import Hamiltonian, Statistics
 
 
 class Outcome(NamedTuple):
-    """The results of an expectation beside the statistics that it added.
+    """The result of an expectation beside the statistics that it added.
 
     Attributes:
-        state: what its next call wants, or None.
+        state: for its next call, or None.
         diagnostics: numbers about the estimate.
         sampled: whether it is the plain mean over states of independent chains, as that of the data is over
             rows, and not exact, say, or a sum over coupled chains. Offsets of centring depend on it
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Task:
-    """The question to an expectation: to add weight times E[S], the mean over rows, to a sum.
+    """The task of an expectation: to add weight times E[S], the mean over rows, to a sum.
 
     Attributes:
         hamiltonian: the machine.
@@ -66,11 +66,11 @@ class Task:
     observed: bool | None = None
 
     def own(self, number: int | None, name: str) -> int:
-        """Returns the number of this shard's chains, out of those of all shards; None: one a row.
+        """Returns the number of this shard's chains; None: one a row.
 
         Args:
-            number: of all shards.
-            name: what the argument is called that set it.
+            number: for all shards together.
+            name: of the argument, for messages.
         """
         if number is None:
             return len(self.v)
@@ -84,15 +84,15 @@ class Task:
 
     @cached_property
     def complete(self) -> bool:
-        """True where every entry of the data is observed."""
+        """True if every entry of the data is observed."""
         return _checks.observed(self.v) if self.observed is None else self.observed
 
     @cached_property
     def exact(self) -> bool:
-        """True where nothing is left to sample once the data are clamped.
+        """True if nothing is left to sample once the data are clamped.
 
-        All hidden layers can be summed out, and what the rows do not observe, if anything, has few states
-        (``likelihood.exact.FEW_STATES``), such as a label.
+        All hidden layers can be summed out, and unobserved entries, if any, have few states
+        (``likelihood.exact.FEW_STATES``), such as those of a label.
         """
         if self.complete or not self.hamiltonian.graph.independent:
             return self.complete and self.hamiltonian.graph.independent

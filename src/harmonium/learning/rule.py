@@ -134,13 +134,13 @@ class Rule:
         seed: int | torch.Generator,
         weights: Tensor | None = None,
     ) -> Task:
-        """Returns the question to both sides: the arguments of ``gradient``, checked, and an empty sum.
+        """Returns the task of both phases: the checked arguments of ``gradient``, and an empty sum.
 
         Args:
             machine: the machine.
-            v: data, (batch, visible_width), NaN where not observed.
-            seed: source of all noise.
-            weights: of the rows, (batch,).
+            v: data, (batch, visible_width).
+            seed: an int or a generator.
+            weights: of the rows, (batch,); None: all count alike.
         """
         v, row_weights, observed = self.checked(machine, v, weights)
         generator, law = _random.as_generator(seed, machine.device), machine.hamiltonian()
@@ -205,23 +205,23 @@ class Rule:
         return [task.weight * x for x in offsets], diagnostics, own.state(kept)
 
     def direction(self, law: Parametrisation, delta: Statistics, centre: list[Tensor]) -> dict[str, Tensor]:
-        """Returns the direction of ascent for every learnable parameter, a tensor of its shape.
+        """Returns the direction of ascent for every learnable parameter, of its shape.
 
         Args:
-            law: the parametrisation that the statistics belong to.
+            law: the map from learnable to natural parameters.
             delta: E[S | v] - E[S].
-            centre: offsets of centring, (width_l,) for every layer; not read by a rule that is not centred.
+            centre: offsets of every layer, (width_l,); not read if the rule is not centred.
         """
         return centred_pullback(law, delta, centre) if self.centred else law.pullback(delta)
 
     @cached_property
     def density_share(self) -> float:
-        """The weight of ln p of all visible layers in what is learned, in [0, 1]."""
+        """The weight of ln p of all visible layers in the objective, in [0, 1]."""
         return 1.0 if self.given is None else self.joint
 
     @cached_property
     def generative(self) -> bool:
-        """True where the distribution of all visible layers is learned, and not p(y | x) alone."""
+        """True if the rule learns the distribution of all visible layers, not p(y | x) alone."""
         return self.density_share > 0
 
     def _add_clamped(self, task: Task) -> dict[str, float]:

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Lists the recipes, to which an interpreter completes ``hm.rules.``."""
+    """Returns the recipes alone, for the completion of ``hm.rules.`` in an interpreter."""
     return __all__
 
 
@@ -298,7 +298,7 @@ def ucd_lmi(
 
 
 def centred(rule: Rule) -> Rule:
-    """Returns a rule with its gradient centred, or enhanced (Cho et al. 2011; Melchior et al. 2016).
+    """Returns the rule with a centred gradient, the enhanced one (Cho et al. 2011; Melchior et al. 2016).
 
     A transform of the gradient; the machine and its likelihood are untouched. Where E[S] is the mean over the
     last states of chains, offsets are the midpoint of the means of rows and chains, where their noise cancels
@@ -323,11 +323,11 @@ RECIPES = {recipe.__name__: recipe for recipe in _GENERAL}
 
 
 _WORDS = {"sweeps": "k", "n_chains": "chains"}
-"""Names of recipes' arguments in estimators and on the command line."""
+"""Arguments of recipes by the names that estimators and the command line have for them."""
 
 
 def options(rule: Rule | str) -> tuple[str, ...]:
-    """Returns the arguments that ``from_options`` takes for a name: those of its recipe, none for a ``Rule``.
+    """Lists the options of ``from_options`` for a name, the arguments of its recipe; none for a ``Rule``.
 
     Raises:
         ValueError: a name that is none of ``RECIPES``.

@@ -141,7 +141,7 @@ def _flat(edge: int | None, sums: Statistics, centre: Sequence[Tensor]) -> Tenso
 def _whole(
     totals: Sequence[Tensor], hamiltonian: Hamiltonian, centred: bool
 ) -> tuple[Statistics, list[Tensor]]:
-    """Returns the statistics and offsets that ``_flat`` has laid end to end."""
+    """Restores the statistics and offsets that ``_flat`` has laid end to end."""
     thetas = [x for theta in hamiltonian.thetas for x in theta]
     widths = [layer.width for layer in hamiltonian.layers] if centred else []
     sizes = [len(x) for x in thetas] + widths
