@@ -173,6 +173,7 @@ WAYS = {
     "hidden units without a bound": Way(ValueError, {"hidden": "gaussian"}, when="new"),
     "another size": Way(ValueError, {"n_hidden": 5}, when="warm", kinds=(RBM, RBMClassifier, RBMOutlier)),
     "another depth": Way(ValueError, {"n_hidden": (4,)}, when="warm", kinds=(DBM,)),
+    "other hidden units": Way(ValueError, {"hidden": "spin"}, when="warm"),
     "no hidden layers": Way(ValueError, {"n_hidden": ()}, when="new", kinds=(DBM,)),
     "pretraining of a table": Way(ValueError, {"pretraining": 1}, when="new", kinds=(DBM,)),
     "no such device": Way((RuntimeError, ValueError), {"device": "fpga"}),

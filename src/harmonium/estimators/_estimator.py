@@ -115,15 +115,20 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
             )
         return validated(self, X, reset=not again)
 
-    def _refuse_other_sizes(self) -> None:
-        """Refuses ``n_hidden`` that is not that of the machine ``warm_start`` goes on with."""
-        wanted = [layer.n_units for layer in self._hidden_layers(self._data_layers)]
-        there = [self.machine_.layers[l].n_units for l in self.machine_.hidden]
-        if wanted != there:
-            raise ValueError(
-                f"n_hidden: expected {there} as in the machine that warm_start goes on with, received "
-                f"{wanted}; warm_start=False begins anew"
-            )
+    def _refuse_other_layers(self) -> None:
+        """Refuses ``n_hidden`` or ``hidden`` that is not that of the machine ``warm_start`` goes on with."""
+        wanted = self._hidden_layers(self._data_layers)
+        there = [self.machine_.layers[l] for l in self.machine_.hidden]
+        compared: dict[str, tuple[Any, Any]] = {
+            "n_hidden": ([x.n_units for x in there], [x.n_units for x in wanted]),
+            "hidden": (there[0].kind, wanted[0].kind),
+        }
+        for name, (expected, received) in compared.items():
+            if received != expected:
+                raise ValueError(
+                    f"{name}: expected {expected} as in the machine that warm_start goes on with, received "
+                    f"{received}; warm_start=False begins anew"
+                )
 
     def _begin(
         self, X: Any, weights: Tensor | None, dtype: torch.dtype, label: tuple[Layer, Tensor] | None = None
