@@ -42,6 +42,15 @@ def test_scores_are_lower_bounds(hidden):
     assert dbm.score(PICTURES) > small(epochs=1, learning_rate=0.0).fit(PICTURES).score(PICTURES) + 0.5
 
 
+def test_one_hidden_layer_has_exact_scores_of_rows_with_missing_cells():
+    dbm = small(n_hidden=(4,), initial_std=0.5, epochs=100, learning_rate=0.8).fit(PICTURES)
+    every = np.array(list(itertools.product([0, 1], repeat=9)))
+    p = np.exp(dbm.score_samples(every))
+    holed = np.where(np.arange(9) % 3 == np.arange(len(PICTURES))[:, None] % 3, np.nan, PICTURES)
+    truth = [np.log(p[((every == row) | np.isnan(row)).all(1)].sum()) for row in holed]
+    np.testing.assert_allclose(dbm.score_samples(holed), truth, atol=1e-6)
+
+
 def test_transform_gives_the_posterior_means_of_every_layer():
     dbm = small().fit(PICTURES)
     means = dbm.transform(PICTURES)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import warnings
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -58,11 +58,9 @@ def content(value: Any) -> Any:
         return tuple((repr(key), content(each)) for key, each in value.items())
     if isinstance(value, (list, tuple)):
         return (type(value), *map(content, value))
-    if dataclasses.is_dataclass(value) and type(value).__module__.startswith("harmonium"):
-        fields = [each.name for each in dataclasses.fields(value)]  # not what is derived from them
-        return (type(value), content({name: getattr(value, name) for name in fields}))
     if hasattr(value, "__dict__") and type(value).__module__.startswith("harmonium"):
-        return (type(value), content(vars(value)))
+        caches = {name for name, x in vars(type(value)).items() if isinstance(x, cached_property)}
+        return (type(value), content({name: x for name, x in vars(value).items() if name not in caches}))
     return repr(value) if isinstance(value, (str, int, float, type(None))) else id(value)
 
 
@@ -175,6 +173,7 @@ WAYS = {
     "hidden units without a bound": Way(ValueError, {"hidden": "gaussian"}, when="new"),
     "another size": Way(ValueError, {"n_hidden": 5}, when="warm", kinds=(RBM, RBMClassifier, RBMOutlier)),
     "another depth": Way(ValueError, {"n_hidden": (4,)}, when="warm", kinds=(DBM,)),
+    "other hidden units": Way(ValueError, {"hidden": "spin"}, when="warm"),
     "no hidden layers": Way(ValueError, {"n_hidden": ()}, when="new", kinds=(DBM,)),
     "pretraining of a table": Way(ValueError, {"pretraining": 1}, when="new", kinds=(DBM,)),
     "no such device": Way((RuntimeError, ValueError), {"device": "fpga"}),

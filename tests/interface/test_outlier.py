@@ -73,3 +73,16 @@ def test_files_and_machines(tmp_path) -> None:
     assert around.offset_ == judge.offset_
     with pytest.raises(ValueError, match=r"path.*expected the machine of a RBM, received a RBMOutlier's"):
         RBM.load(tmp_path / "judge.safetensors")
+
+
+def test_another_estimate_of_ln_z_moves_no_row_across_the_threshold(tmp_path) -> None:
+    twins = np.repeat(np.random.default_rng(0).random((60, 3)) < 0.5, 4, axis=1).astype(float)
+    rough = {"log_partition": "ais", "ais_chains": 2, "ais_temperatures": 1}
+    judge = RBMOutlier(4, max_updates=200, learning_rate=0.3, random_state=0, **rough).fit(twins)
+    found, told = judge.log_partition_.value, judge.decision_function(twins)
+    judge.set_params(log_partition="exact")
+    assert abs(judge.log_partition_.value - found) > 0.1
+    np.testing.assert_array_equal(judge.decision_function(twins), told)
+    judge.save(tmp_path / "judge.safetensors")
+    again = RBMOutlier.load(tmp_path / "judge.safetensors").set_params(**rough, random_state=1)
+    np.testing.assert_array_equal(again.decision_function(twins), told)

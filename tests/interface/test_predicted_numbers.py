@@ -123,3 +123,12 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
         np.testing.assert_allclose(told, mean, atol=atol)
         error = np.sqrt(np.mean((told - ROWS[column].to_numpy()) ** 2))
         assert found["root_mean_square_error"] == pytest.approx(error, rel=1e-4)
+
+
+def test_the_command_refuses_to_count_real_numbers(cli: CommandLine, rbm: RBM, tmp_path: Path) -> None:
+    rbm.save(tmp_path / "rbm.safetensors")
+    ROWS.to_csv(tmp_path / "rows.csv", index=False)
+    out = tmp_path / "p.csv"
+    arguments = ("--column", "height", "--method", "exact", "--out", out)
+    message = cli.refuse("predict", tmp_path / "rbm.safetensors", tmp_path / "rows.csv", *arguments)
+    assert message.startswith("--method: expected auto or gibbs for column 'height'") and not out.exists()

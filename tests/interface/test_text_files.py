@@ -174,6 +174,22 @@ def test_impute_gives_every_given_cell_back_as_it_was(
     assert [len(row) for row in rows_of(tmp_path / "few.csv")] == [5] * 4
 
 
+@pytest.mark.parametrize("text", ["a,a,b\n0,1,1\n1,0,0\n", "a, a\nx,1\ny,0\n", "b,,\n0,1,1\n"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, text: str) -> None:
+    """Else a look-up by name finds the first of them for both, and ``impute`` writes it twice."""
+    with pytest.raises(ValueError, match=r"different names, received '.*' twice; rename one"):
+        read_text(tmp_path / "rows.csv", text)
+
+
+@pytest.mark.parametrize("word", ["", "NA", "nan", "NaN", "-nan"])
+def test_a_missing_cell_is_no_number_among_text(tmp_path: Path, word: str) -> None:
+    found, said = read_text(tmp_path / "a.csv", f"city,n\nUlm,1\n{word},2\nRom,3\n")
+    assert found.samples.tolist() == [["Ulm", 1], [None, 2], ["Rom", 3]] and not said
+    found, said = read_text(tmp_path / "b.csv", f"m,Ulm\nf,{word}\nm,Rom\n")
+    assert found.samples.tolist() == [["m", "Ulm"], ["f", None], ["m", "Rom"]]
+    assert len(said) == 1 and "is read as data, as 'm' stands in its column again" in said[0]
+
+
 def test_numbers_alone_come_back_as_they_were(cli: CommandLine, tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     text = "".join(f"{x:.3f},{x + y:.2e}\n" for x, y in random.normal(size=(50, 2)))

@@ -402,6 +402,10 @@ def test_malformed_arguments_leave_an_existing_run_alone(tmp_path: Path) -> None
         run(tmp_path, overwrite=True, learning_rate=-1.0)
     with pytest.raises(ValueError, match=r"^EarlyStopping"):
         run(tmp_path, overwrite=True, callbacks=[callbacks.EarlyStopping("unknown", 1)])
+    with pytest.raises(ValueError, match=r"^state: expected chains"):
+        run(tmp_path, overwrite=True, rule_state=[torch.zeros(3, 3)])
+    with pytest.raises(ValueError, match=r"expected values in"):
+        run(tmp_path, overwrite=True, transform=lambda rows, generator: rows + 9)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 

@@ -81,6 +81,11 @@ def predict(
         raise ValueError(
             f"with_probabilities: expected a column of labels or counts, {column!r} has real numbers"
         )
+    if method == "exact" and not machine.layers[place.layer].discrete:
+        raise ValueError(
+            f"method: expected auto or gibbs for column {column!r} of real numbers, whose mean is drawn by "
+            "chains; received exact"
+        )
     dataset = coding.read(data, lacking=column)
     states = coding.states(dataset)
     truth = states[:, place.states].cpu().numpy().copy()

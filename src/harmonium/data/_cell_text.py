@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-_MISSING = ("", "na", "n/a", "<na>", "nan", "null")
+_MISSING = ("", "na", "n/a", "<na>", "nan", "-nan", "null")
 _INFINITIES = ("inf", "infinity")
 _DIGITS = re.compile(r"[0-9]+")
 _CODES = re.compile(r"^[ \t]*0[0-9]+[ \t]*$", re.MULTILINE)
@@ -35,6 +35,11 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_given_number(cell: str) -> bool:
+    """Returns whether a cell holds a number other than NaN, which a column of text may hold as missing."""
+    return is_number(cell) and not is_missing(cell)
 
 
 def is_whole(cell: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from harmonium import _checks
 from harmonium.data._arrays import Array
-from harmonium.data._cell_text import is_missing, is_number, is_text
+from harmonium.data._cell_text import is_given_number, is_missing, is_text
 
 _REMEDY = "if it holds names, write them with letters that no cell has"
 
@@ -28,14 +28,16 @@ def holds_names(path: Path, first: Sequence[str], columns: Sequence[Sequence[str
         columns: the cells below each of them; None: all of them are numbers.
     """
     texts = [is_text(cell) for cell in first]
-    numbers = [cell for cell in first if is_number(cell)]
+    numbers = [cell for cell in first if is_given_number(cell)]
     if not any(texts):
         return False
     if numbers and len(set(first)) < len(first):
         return False
     again: list[str] = []
     if columns is not None:
-        above_numbers = any(text and any(map(is_number, x)) for text, x in zip(texts, columns, strict=True))
+        above_numbers = any(
+            text and any(map(is_given_number, x)) for text, x in zip(texts, columns, strict=True)
+        )
         given = [(cell, x) for cell, x in zip(first, columns, strict=True) if not is_missing(cell)]
         again = [] if above_numbers else [cell for cell, x in given if cell.strip() in map(str.strip, x)]
     if not again and numbers:

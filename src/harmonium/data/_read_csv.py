@@ -16,8 +16,8 @@ from harmonium.data._arrays import Array
 from harmonium.data._cell_text import (
     has_codes,
     is_digits,
+    is_given_number,
     is_missing,
-    is_number,
     is_text,
     is_whole,
     number_in,
@@ -144,7 +144,9 @@ def _table(path: Path, delimiter: str) -> Parts:
         coded = has_codes(given)
         if coded and all(map(is_digits, given)):
             codes.append(name)
-        number = [is_number(cell) and not (coded and (name in codes or has_codes([cell]))) for cell in column]
+        number = [
+            is_given_number(cell) and not (coded and (name in codes or has_codes([cell]))) for cell in column
+        ]
         strays = [i for i, cell in enumerate(column) if not (number[i] or is_missing(cell))]
         if strays and (len(first) == 1 or any(number)):
             i = strays[0]

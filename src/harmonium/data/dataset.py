@@ -72,10 +72,14 @@ class DataSet:
         """Flatten samples of any shape (rows, ...) to (rows, columns) and check them against the labels.
 
         Raises:
-            ValueError: no rows or columns, a dtype that is not numeric, or labels that do not fit.
+            ValueError: no rows or columns, two columns of one name, a dtype that is not numeric, or labels
+                that do not fit.
         """
         if samples.dtype.kind not in "biuf" and not (names and samples.dtype.kind == "O"):
             raise ValueError(f"samples: expected a numeric or boolean dtype, received {samples.dtype}")
+        twice = [name for name, count in Counter(names or ()).items() if count > 1]
+        if twice:
+            raise ValueError(f"expected columns of different names, received {twice[0]!r} twice; rename one")
         if names and len(samples) == 0:
             raise ValueError("samples: expected at least one row below the names of columns, received none")
         if samples.ndim < 2 or 0 in samples.shape:
@@ -118,7 +122,7 @@ class DataSet:
         16 columns or more whose names differ by their numbers alone.
         """
         names = self.names or ()
-        named = bool(names) and len(set(names)) == len(names) and not _numbered(names)
+        named = bool(names) and not _numbered(names)
         return self.mixed or (named and self.image_shape is None and not _two_valued(self.samples))
 
     def sheet(self) -> Sheet:

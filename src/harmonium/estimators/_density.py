@@ -110,7 +110,7 @@ class DensityEstimator(BoltzmannEstimator):
         rows = self._looked_at(X, again)
         weights = weights_of(sample_weight, rows.shape[0])
         if again and whole:
-            self._refuse_other_sizes()
+            self._refuse_other_layers()
         index, weights = counted(weights)
         rows = taken(rows, index)
         if again:

@@ -32,7 +32,7 @@ from harmonium.estimators._intake import (
 from harmonium.estimators._log_partition import find_log_partition
 from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, optimizer_factory
-from harmonium.estimators._stored import Stored
+from harmonium.estimators._stored import Stored, digest_of
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.likelihood import LogPartition
@@ -115,15 +115,20 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
             )
         return validated(self, X, reset=not again)
 
-    def _refuse_other_sizes(self) -> None:
-        """Refuses ``n_hidden`` that is not that of the machine ``warm_start`` goes on with."""
-        wanted = [layer.n_units for layer in self._hidden_layers(self._data_layers)]
-        there = [self.machine_.layers[l].n_units for l in self.machine_.hidden]
-        if wanted != there:
-            raise ValueError(
-                f"n_hidden: expected {there} as in the machine that warm_start goes on with, received "
-                f"{wanted}; warm_start=False begins anew"
-            )
+    def _refuse_other_layers(self) -> None:
+        """Refuses ``n_hidden`` or ``hidden`` that is not that of the machine ``warm_start`` goes on with."""
+        wanted = self._hidden_layers(self._data_layers)
+        there = [self.machine_.layers[l] for l in self.machine_.hidden]
+        compared: dict[str, tuple[Any, Any]] = {
+            "n_hidden": ([x.n_units for x in there], [x.n_units for x in wanted]),
+            "hidden": (there[0].kind, wanted[0].kind),
+        }
+        for name, (expected, received) in compared.items():
+            if received != expected:
+                raise ValueError(
+                    f"{name}: expected {expected} as in the machine that warm_start goes on with, received "
+                    f"{received}; warm_start=False begins anew"
+                )
 
     def _begin(
         self, X: Any, weights: Tensor | None, dtype: torch.dtype, label: tuple[Layer, Tensor] | None = None
@@ -297,13 +302,14 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
     def log_partition_(self) -> LogPartition:
         """ln Z of ``machine_``, with its standard error: zero where the value is exact.
 
-        Found at the first use after a fit, and again when the parameters ``log_partition``, ``ais_chains`` or
-        ``ais_temperatures`` change. Annealing is checked on up to 1,000 rows that ``fit`` has learnt, whose
-        missing cells the machine draws; the result says where there are none, as after ``from_machine``
-        without X.
+        Found at the first use, and again when ``machine_`` changes, or the parameters ``log_partition``,
+        ``ais_chains`` or ``ais_temperatures``. Annealing is checked on up to 1,000 rows that ``fit`` has
+        learnt, whose missing cells the machine draws; the result says where there are none, as after
+        ``from_machine`` without X.
         """
         check_is_fitted(self)
-        settings = (self.log_partition, self.ais_chains, self.ais_temperatures)
+        machine = digest_of(self.machine_)  # which its owner may train further
+        settings = (self.log_partition, self.ais_chains, self.ais_temperatures, machine)
         if self._log_partition is None or self._log_partition[0] != settings:
             self._validate_params()
             value = find_log_partition(

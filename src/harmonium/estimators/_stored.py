@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -147,6 +148,7 @@ class Stored(ABC):
         about = {
             "name": type(self).__name__,
             "parameters": {name: x for name, x in parameters.items() if _is_plain(x)},
+            "machine": digest_of(machine),
             "fitted": {"_generative": self._generative, **kept},
         }
         if self._log_partition is not None:
@@ -154,10 +156,10 @@ class Stored(ABC):
             about["log_partition"] = {
                 "settings": [x.item() if isinstance(x, np.generic) else x for x in settings],
                 "found": found._asdict(),
-                "machine": _digest(machine),
             }
-        machine.metadata["estimator"] = about
-        machine.save(path, overwrite=overwrite)
+        described = copy(machine)  # with metadata of its own: a refused path changes nothing
+        described.metadata = {**machine.metadata, "estimator": about}
+        described.save(path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> Self:
@@ -183,23 +185,25 @@ class Stored(ABC):
             if unknown:
                 raise ValueError(f"expected parameters of {cls.__name__}, received {', '.join(unknown)}")
             estimator = cls.from_machine(machine, **parameters)
+            kept = {"_generative"}
+            if about.get("machine") in (None, digest_of(machine)):  # else it has learnt since
+                kept |= {"n_updates_", *cls._CALIBRATED}
             for key, value in about.get("fitted", {}).items():
-                if key in ("n_updates_", *cls._CALIBRATED, "_generative") and isinstance(
-                    value, (bool, int, float)
-                ):
+                if key in kept and isinstance(value, (bool, int, float)):
                     setattr(estimator, key, value)
             stored = about.get("log_partition")
-            if stored is not None and stored["machine"] == _digest(machine):
-                found = LogPartition(**{**stored["found"], "doubts": tuple(stored["found"]["doubts"])})
+            if stored is not None:
+                found = LogPartition(**stored["found"])
+                found = found._replace(doubts=tuple(found.doubts))
                 estimator._log_partition = (tuple(stored["settings"]), found)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path: {path}: {error}") from error
         return estimator
 
 
-def _digest(machine: BoltzmannMachine) -> str:
-    """Returns a digest of the parameters, by which a file's ln Z is known to be of its machine."""
-    return checksum({}, {name: x.detach().cpu() for name, x in machine.state_dict().items()})
+def digest_of(machine: BoltzmannMachine) -> str:
+    """Returns a digest of layers, edges and parameters, by which numbers are known to be of a machine."""
+    return checksum(machine.config(), {name: x.detach().cpu() for name, x in machine.state_dict().items()})
 
 
 def _is_plain(value: Any) -> bool:

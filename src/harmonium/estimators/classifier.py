@@ -169,7 +169,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         check_consistent_length(rows, there)
         weights = weights_of(sample_weight, len(there))
         if again:
-            self._refuse_other_sizes()
+            self._refuse_other_layers()
             self.machine_ = deepcopy(self.machine_)  # which training changes in place
         else:
             self.classes_ = np.unique(labels)

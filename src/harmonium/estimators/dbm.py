@@ -22,7 +22,7 @@ from harmonium.estimators._posterior import hidden_means
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.learning.rules import centred, pcd
-from harmonium.likelihood import LogPartition, variational_bound
+from harmonium.likelihood import LogPartition, log_likelihood, variational_bound
 from harmonium.machine import BoltzmannMachine, logistic_biases_, orthogonal_, visible_from_data_
 from harmonium.tasks.impute import unobserved
 from harmonium.training import pretrain
@@ -145,4 +145,5 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         return floating(torch.cat(means), dtype_of(X))
 
     def _scores(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-        return variational_bound(machine, v, constant) + self._log_slopes(~unobserved(machine, v))
+        scores = log_likelihood if machine.graph.independent else variational_bound
+        return scores(machine, v, constant) + self._log_slopes(~unobserved(machine, v))

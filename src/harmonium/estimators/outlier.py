@@ -17,6 +17,7 @@ from harmonium._random import as_generator
 from harmonium.estimators._intake import Array, floating, refuse_blank, validated
 from harmonium.estimators._options import CONSTRAINTS, COUNT
 from harmonium.estimators._restricted import RestrictedDensity
+from harmonium.likelihood import LogPartition
 from harmonium.tasks.impute import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
@@ -56,7 +57,7 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     _: KW_ONLY
     contamination: float | str = "auto"
 
-    _CALIBRATED = ("offset_",)
+    _CALIBRATED = ("offset_", "_log_partition_of_offset")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_hidden": [COUNT],
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
@@ -64,9 +65,10 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     }
 
     def decision_function(self, X: Any) -> Array:
-        """ln p of every row, ``score_samples``, minus ``offset_``: negative for outliers; (rows,), float64.
+        """Returns ln p of every row minus ``offset_``, negative for outliers: (rows,), float64.
 
-        Of a row with missing cells the mean of ln p over ten draws of these given what it shows.
+        ln p has the ln Z that ``offset_`` was found with, so that another estimate of it changes nothing. Of
+        a row with missing cells it is the mean of ln p over ten draws of these given what the row shows.
 
         Raises:
             ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
@@ -86,6 +88,7 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def _calibrate(self, X: Any, weights: Any) -> None:
+        self._log_partition_of_offset = self.log_partition_.value
         scores = self._completed_scores(X)
         each = np.ones(len(scores)) if weights is None else weights.numpy()
         if self.contamination == "auto":
@@ -97,7 +100,8 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
     @torch.no_grad()
     def _completed_scores(self, X: Any) -> Array:
         """ln p of validated rows, each whole or completed by draws."""
-        machine, constant = self._double(), self.log_partition_
+        machine, kept = self._double(), vars(self).get("_log_partition_of_offset")  # not in files of 0.2
+        constant = self.log_partition_ if kept is None else LogPartition.exact(kept)
         generator = as_generator(self._stream("missing cells"), machine.device)
         blocks = []
         for v in self._states(X):

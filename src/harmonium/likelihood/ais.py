@@ -191,9 +191,8 @@ def _anneal(
     first of the betas.
     """
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
-    states = list(states)
-    layers, summed = target.layers, target.graph.summed
-    given = target.graph.given
+    states, fields = list(states), dict[int, Tensor]()
+    layers, given = target.layers, target.graph.given
     joined = any(l in given and m in given for l, m in target.graph.edges)
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
     slopes = {l: tuple(torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in given}

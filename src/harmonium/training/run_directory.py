@@ -46,7 +46,8 @@ class RunDirectory:
         path: the folder; created with its parents.
         settings: fingerprint of the run, by which it is recognised on resuming.
         resume: whether to continue the run that the folder may hold.
-        overwrite: whether to remove the files of the run that it may hold; other files are left alone.
+        overwrite: whether to remove the files of the run that it may hold, once this one has something to
+            write: what is refused at its first update removes nothing. Other files are left alone.
 
     Attributes:
         saved_step: updates made in the checkpoint on the disk, None where there is none.
@@ -70,6 +71,7 @@ class RunDirectory:
         self._machine = self.path / MACHINE
         self._averaged = self.path / "averaged.safetensors"
         self._length = 0  # of the history, in bytes
+        self._replaced: list[Path] = []  # files of another run, until this one writes
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run_dir: expected a folder, {self.path} is a file")
         self.path.mkdir(parents=True, exist_ok=True)
@@ -92,9 +94,9 @@ class RunDirectory:
                 f"run_dir: {self.path} already holds a run ({found[0].name}); "
                 "resume=True continues it, overwrite=True replaces it"
             )
+        self._replaced = found if overwrite else []
+        self._next.unlink(missing_ok=True)
         for file in (*files, self._next):
-            if overwrite or file == self._next:
-                file.unlink(missing_ok=True)
             remove_leftovers(file)
 
     def close(self) -> None:
@@ -156,7 +158,12 @@ class RunDirectory:
             )
 
     def write_config(self) -> None:
-        """Write ``config.json``: the settings, the versions of what runs them, and the process."""
+        """Write ``config.json``: the settings, the versions of what runs them, and the process.
+
+        In the place of another run it is written once that is removed.
+        """
+        if self._replaced:
+            return
         versions = {name: version(name) for name in ("harmonium", "torch")}
         text = json.dumps({**self._settings, "versions": versions, "process": _process()}, indent=2)
         with self._writing(self._config):
@@ -164,6 +171,7 @@ class RunDirectory:
 
     def append(self, state: TrainingState) -> None:
         """Append the last record of a run to ``history.jsonl``, and any that were lost there."""
+        self._replace()
         line = as_line(state.history.records[-1])
         with self._writing(self._history):
             with open(self._history, "ab") as file:
@@ -182,6 +190,7 @@ class RunDirectory:
             OSError: it could not be written; the last good one is kept.
             TypeError: a rule, optimiser or callback keeps what a checkpoint cannot.
         """
+        self._replace()
         with self._writing(self._history):
             if (self._history.stat().st_size if self._history.exists() else 0) != self._length:
                 self._rewrite(state)
@@ -203,6 +212,15 @@ class RunDirectory:
         if state.averaged is not None:
             with self._writing(self._averaged):
                 state.averaged.save(self._averaged, overwrite=True)
+
+    def _replace(self) -> None:
+        """Removes the run that this one replaces, and writes this one's settings."""
+        if self._replaced:
+            for file in self._replaced:
+                with self._writing(file):
+                    file.unlink(missing_ok=True)
+            self._replaced = []
+            self.write_config()
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

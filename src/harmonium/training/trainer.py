@@ -143,7 +143,7 @@ def train(
             is damaged, the one before is taken, with a warning. The settings must be the same; ``updates`` or
             ``epochs`` may change under a schedule that does not depend on them. A run that a callback stopped
             stays stopped.
-        overwrite: remove the files of the run that ``run_dir`` holds.
+        overwrite: remove the files of the run that ``run_dir`` holds, at the first record or checkpoint.
         progress: True shows a progress line on stderr, False none; None: where stderr is a terminal.
         distributed: ``"auto"``: all processes of the default group of ``torch.distributed`` train one
             machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
