@@ -16,6 +16,8 @@ from harmonium.likelihood import conditional_log_likelihood
 
 from .graphs import GRAPHS, data_for, holes, make, oracle_of
 
+pytestmark = pytest.mark.slow
+
 Bernoulli, Spin, Categorical, Gaussian = hm.Bernoulli, hm.Spin, hm.Categorical, hm.Gaussian
 
 MORE: dict[str, Callable[[], hm.BoltzmannMachine]] = {

@@ -9,6 +9,8 @@ import torch
 import harmonium as hm
 from harmonium.machine import fit_
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"gaussian": hm.TruncatedGaussian, "sparse": hm.TruncatedGaussBernoulli}
 ENDS = [(0, 1), (-1, 1), (0.25, 2.5), (-3, -0.5), (-1e3, 1e3), (0, 255), (1e-3, 2e-3), (0, 1e-6), (1e3, 1001)]
 ROWS = [1, 2, 5, 100, 1000]

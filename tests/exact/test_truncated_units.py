@@ -13,6 +13,8 @@ from harmonium.layers._truncated import truncated_law, truncated_mode, truncated
 from . import oracle
 from .machines import array
 
+pytestmark = pytest.mark.slow
+
 SLOPES = np.array(
     [-300, -120, -31, -10, -3, -1, -0.1, -1e-4, 0, 1e-6, 0.1, 0.5, 1, 3, 10, 31, 100, 300, 500], dtype=float
 )
