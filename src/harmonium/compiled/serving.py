@@ -145,7 +145,7 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
     """
     x = field.new_empty(field.shape)
     units = units_of([bias], [values])
-    over(_compiled("rows", "draw"), len(field), 16, field.contiguous(), *units, key, mirrored_from, x)
+    over_rows("draw", len(field), field.contiguous(), *units, key, mirrored_from, x)
     return x
 
 

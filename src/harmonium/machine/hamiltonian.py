@@ -74,6 +74,10 @@ class Hamiltonian:
     beta: float | Tensor = 1.0
     held: Clamp | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.couplings, Couplings):
+            object.__setattr__(self, "couplings", Couplings(self.couplings))
+
     @property
     def dtype(self) -> torch.dtype:
         return self.thetas[0][0].dtype
