@@ -131,7 +131,8 @@ class Statistics:
 
         Args:
             edge: of the graph.
-            x, y: (rows, width_l) and (rows, width_m).
+            x: states or means of the layer below, (rows, width_l).
+            y: of the layer above, (rows, width_m).
             weight: a number, or (rows,).
             more: another term, (width_l, width_m), which may be written over from now on.
         """
