@@ -79,7 +79,7 @@ class Task:
     @property
     def each(self) -> float | Tensor:
         """The weight of every row, a number or (batch,)."""
-        each = self.weight / len(self.v)
+        each = self.weight / self.v.shape[0]
         return each if self.row_weights is None else each * self.row_weights
 
     @cached_property

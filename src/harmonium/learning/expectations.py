@@ -143,7 +143,7 @@ class FreeChains(Expectation):
             seen = task.complete if self.start == "data" else None
             fresh = begin(law, task.v, chains, self.start, generator, task.fields, seen)
             state = kernel.init(law, fresh.states, generator, self.sweeps)
-        each: float | Tensor = task.weight / (len(state.states[0]) * (self.sweeps - self.burn_in))
+        each: float | Tensor = task.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
         if self.start == "data" and task.row_weights is not None:
             each = each * task.row_weights
         if isinstance(each, float) and isinstance(kernel, _SMALL) and serving.small_chains(law):

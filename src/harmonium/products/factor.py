@@ -155,7 +155,7 @@ class RowProducts:
         """Adds where the sum stands, which torch does without a copy of any row."""
         if isinstance(weight, Tensor):
             y, weight = _weighted(y, weight), 1.0
-        if len(x) >= 2 * LOT and lots(x, y):
+        if x.shape[0] >= 2 * LOT and lots(x, y):
             self.grow(sum_of_lots(x, y).mul_(weight))
         elif self._total is None:  # beta = 0: what stands there is not read
             self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
