@@ -94,3 +94,13 @@ def test_a_run_resumed_with_another_backend_says_so(other: str, tmp_path) -> Non
     write_checkpoint(path, {**read_checkpoint(path), "products": other})
     with pytest.warns(UserWarning, match=f"products by {other} and this process multiplies by torch,bits=32"):
         train(tmp_path / "cut", 9, resume=True)
+
+
+def test_a_resumed_run_writes_the_checkpoint_of_an_uninterrupted_one(tmp_path) -> None:
+    """Small products need no backend, and going on is no reason to look for one."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+    X = (torch.rand(20, 6, generator=torch.Generator().manual_seed(0)) < 0.5).float()
+    settings = {"rule": "pcd", "batch_size": 10, "run_dir": tmp_path, "progress": False}
+    hm.train(machine, X, updates=3, **settings)
+    hm.train(machine, X, updates=6, resume=True, **settings)
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors")["products"] is None

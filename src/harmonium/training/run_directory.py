@@ -151,7 +151,7 @@ class RunDirectory:
                 f"the checkpoint was made with {content['threads']} torch threads and this process has "
                 f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
             )
-        if content["products"] not in (None, str(products.get_backend())):
+        if content["products"] is not None and content["products"] != str(products.get_backend()):
             _checks.warn(
                 f"the checkpoint was made with products by {content['products']} and this process multiplies "
                 f"by {products.get_backend()} ({products.VARIABLE}): the run goes on, but not bit for bit",
