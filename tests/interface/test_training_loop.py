@@ -527,3 +527,18 @@ def test_a_sum_of_products_has_contiguous_rows() -> None:
     term = torch.arange(12.0).view(3, 4).t()
     sums.grow(term)
     assert torch.equal(sums.total, term) and sums.total.is_contiguous()
+
+
+def test_a_device_without_numbers_is_refused_and_the_machine_kept() -> None:
+    after = machine()
+    with pytest.raises(ValueError, match="device: meta cannot be used"):
+        train(after, data(), rule=Fixed(), updates=1, device="meta")
+    assert all(torch.equal(p, q) for p, q in zip(after.parameters(), machine().parameters(), strict=True))
+
+
+@pytest.mark.parametrize("value", ["good", None, ["a", "b"]])
+def test_a_metric_that_returns_no_numbers_is_named(value: object) -> None:
+    with pytest.raises(TypeError, match=r"metrics\['fit'\]: expected a number or one for each row, received"):
+        train(
+            machine(), data(), rule=Fixed(), updates=1, validation=data(), metrics={"fit": lambda *_: value}
+        )

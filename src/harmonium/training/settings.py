@@ -112,6 +112,8 @@ def move(machine: BoltzmannMachine, device: str | torch.device | None) -> None:
         raise TypeError(f"machine: expected a BoltzmannMachine, received {type(machine).__name__}")
     if device is not None:
         try:
+            if torch.device(device).type == "meta":
+                raise RuntimeError("it holds no numbers, and the machine would lose its own")
             machine.to(torch.device(device))
         except (RuntimeError, AssertionError) as error:
             raise ValueError(f"device: {device} cannot be used ({str(error).splitlines()[0]})") from error

@@ -66,6 +66,7 @@ class Validation:
         """Every metric now, outside autograd.
 
         Raises:
+            TypeError: a metric returned something else than numbers.
             ValueError: a metric returned neither a value for every row nor, without weights, a number.
         """
         return {
@@ -74,7 +75,13 @@ class Validation:
         }
 
     def _mean(self, name: str, value: Any) -> float:
-        values = torch.as_tensor(value if hasattr(value, "__len__") else float(value), dtype=torch.float64)
+        try:
+            values = torch.as_tensor(
+                value if hasattr(value, "__len__") else float(value), dtype=torch.float64
+            )
+        except (TypeError, ValueError, RuntimeError) as error:
+            received = type(value).__name__
+            raise TypeError(f"{name}: expected a number or one for each row, received {received}") from error
         rows, weights = len(self._X), self._weights
         if weights is None and values.numel() == 1:
             return float(values)
