@@ -102,6 +102,8 @@ def test_data_that_a_kind_does_not_take_are_refused_by_name() -> None:
         hm.BoltzmannMachine([hm.Binomial(2, 4), hm.Bernoulli(1)]).layers[0].check(
             torch.full((1, 2), 5.0), "X"
         )
+    with pytest.raises(ValueError, match="trials: expected at most 16777216"):
+        hm.Binomial(1, 1 << 31)  # which would ask for 16 GB
     with pytest.raises(ValueError, match="trials: expected an int of at least 1, received 0"):
         hm.Binomial(2, 0)
 

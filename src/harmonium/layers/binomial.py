@@ -15,6 +15,9 @@ from harmonium.layers.discrete_units import DiscreteUnits
 from harmonium.layers.layer import Moments, Theta
 
 
+_MOST = 1 << 24
+
+
 @final
 class Binomial(DiscreteUnits):
     """Counts 0..N with the base measure C(N, x); θ = bias, t(x) = x, ψ = N softplus(bias + B) for A = 0.
@@ -24,7 +27,7 @@ class Binomial(DiscreteUnits):
 
     Args:
         n_units: number of units, at least 1.
-        trials: N of every unit, at least 1.
+        trials: N of every unit, from 1 to 2^24, up to which float32 has every count.
 
     Attributes:
         bias: learnable, (n_units,), zero at first.
@@ -35,6 +38,11 @@ class Binomial(DiscreteUnits):
     def __init__(self, n_units: int, trials: int) -> None:
         super().__init__(n_units)
         self.trials = _checks.positive_int(trials, "trials")
+        if self.trials > _MOST:
+            raise ValueError(
+                f"trials: expected at most {_MOST}, up to which float32 has every count, received {trials}; "
+                "a Gaussian unit takes larger ones"
+            )
 
     @classmethod
     def for_data(cls, rows: Rows) -> tuple[Binomial, Encoder]:
