@@ -14,7 +14,6 @@ from harmonium.layers._columns import largest_count
 from harmonium.layers.discrete_units import DiscreteUnits
 from harmonium.layers.layer import Moments, Theta
 
-
 _MOST = 1 << 24
 
 
