@@ -549,3 +549,25 @@ def test_rules_refuse_the_state_of_another():
 def test_unbiased_rules_check_their_settings(setting):
     with pytest.raises(TypeError, match=f"{next(iter(setting))}: expected"):
         hm.rules.ucd(**setting)
+
+
+def test_run_goes_on_with_an_optimizer_whose_learning_rate_is_a_tensor(tmp_path):
+    def adam(parameters):
+        return torch.optim.Adam(parameters, lr=torch.tensor(0.01))
+
+    v = torch.eye(4)
+    for updates in (2, 4):
+        machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)])
+        hm.train(
+            machine,
+            v,
+            rule="cd",
+            updates=updates,
+            optimizer=adam,
+            run_dir=tmp_path,
+            resume=True,
+            progress=False,
+        )
+    whole = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)])
+    hm.train(whole, v, rule="cd", updates=4, optimizer=adam, progress=False)
+    assert all(torch.equal(x, y) for x, y in zip(machine.parameters(), whole.parameters(), strict=True))

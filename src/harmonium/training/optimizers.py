@@ -56,6 +56,8 @@ class Ascent:
         self.optimizer = _build(optimizer, given, float(learning_rate), float(momentum))
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
+        for group, rate in zip(groups, self._base_rates, strict=True):
+            group["lr"] = rate  # a tensor may have been given; checkpoints hold numbers, as ``step`` sets
         # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
         self._plain = optimizer == "sgd" and momentum == 0
         # Nearly all torch optimisers can climb by themselves, which saves a pass over each gradient.
