@@ -149,9 +149,4 @@ def ascent(
 
 def global_norm(tensors: list[Tensor]) -> float:
     """Returns the Euclidean norm of all entries together; not finite where an entry is not."""
-    if not tensors:
-        return 0.0
-    norms = torch._foreach_norm(tensors)
-    if norms[0].device.type == "cpu":
-        return math.hypot(*map(float, norms))
-    return float(torch.linalg.vector_norm(torch.stack(norms)))  # a GPU is waited for once
+    return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))) if tensors else 0.0
