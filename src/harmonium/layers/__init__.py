@@ -1,16 +1,13 @@
-"""Layers: one file for each kind of unit."""
+"""Layers: one file for each kind of unit, and ``families`` for what several kinds share."""
 
 from harmonium.layers.bernoulli import Bernoulli
 from harmonium.layers.binomial import Binomial
 from harmonium.layers.categorical import Categorical
 from harmonium.layers.double_relu import DoubleReLU
-from harmonium.layers.gaussian import Gaussian
-from harmonium.layers.gaussian_units import GaussianUnits
+from harmonium.layers.gaussian import Gaussian, GaussianUnits, NaturalGaussian, StandardisedGaussian
 from harmonium.layers.layer import Layer, Moments, Theta
-from harmonium.layers.natural_gaussian import NaturalGaussian
 from harmonium.layers.relu import ReLU
 from harmonium.layers.spin import Spin
-from harmonium.layers.standardised_gaussian import StandardisedGaussian
 from harmonium.layers.truncated_gauss_bernoulli import TruncatedGaussBernoulli
 from harmonium.layers.truncated_gaussian import TruncatedGaussian
 

@@ -1,4 +1,4 @@
-"""The law p(x) ∝ exp(δx - γx²/2) on an interval, for γ of either sign and 0.
+"""The law p(x) ∝ exp(δx - γx²/2) on an interval, for γ of either sign and 0, and δ and γ from moments.
 
 The closed forms in error functions lose all digits for γ → 0 and far from the middle of the interval, and for
 γ < 0 they overflow. Instead the interval is cut where the density is highest (γ > 0) or lowest (γ ≤ 0) into
@@ -25,6 +25,11 @@ _FALL = {torch.float32: 18.0, torch.float64: 36.0}  # log of the density's fall 
 _NODES = {torch.float32: 14, torch.float64: 28}  # see docs/design_notes.md
 _CHUNK = 1 << 14  # units at a time, so that their nodes stay in the cache
 _CUBIC_STEPS = 30  # far more than an inversion takes; from then on it halves its bracket
+_NEWTON_STEPS = 500  # far more than any moments take; each may double the parameters
+_HALVINGS = 60
+_PRECISE = 1e-9  # of the statistics' own deviations
+_STEEPEST = 20.0  # of the share: at 1/distance = -γ the rounding of γ moves a few percent of the mass
+_ROUNDING = 1e-14  # of the interval: nearer than this, moments in float64 say nothing
 
 
 class TruncatedLaw(NamedTuple):
@@ -63,7 +68,7 @@ class _Pieces(NamedTuple):
 
 
 def truncated_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedLaw:
-    """Mass and moments of exp(slope·x - curvature·x²/2) on [low, high]; all arguments of one shape."""
+    """Returns mass and moments of exp(slope·x - curvature·x²/2) on [low, high]; arguments of one shape."""
     if torch.is_grad_enabled() and (slope.requires_grad or curvature.requires_grad):
         return _law(slope, curvature, low, high)
     parts = [_law(*chunk) for chunk in _chunks(slope, curvature, low, high)]
@@ -73,7 +78,7 @@ def truncated_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -
 
 @torch.no_grad()
 def truncated_quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The x below which a fraction ``level`` in [0, 1] of the law lies; all arguments of one shape."""
+    """Returns the x below which a fraction ``level`` in [0, 1] of the law lies; arguments of one shape."""
     parts = [_quantile(*chunk) for chunk in _chunks(level, slope, curvature, low, high)]
     return torch.cat(parts).view(slope.shape)
 
@@ -81,7 +86,7 @@ def truncated_quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Ten
 def truncated_nodes(
     slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Points that stand for the law, each (points, ...): x, half of (x-low)(high-x), and weights of sum 1.
+    """Returns points that stand for the law, each (points, ...): x, (x-low)(high-x)/2, weights of sum 1.
 
     The second is precise near both ends, where it is nearly 0.
     """
@@ -137,7 +142,7 @@ def _quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high
 
 
 def _invert(fraction: Tensor, mass: Tensor, fall: Tensor, bend: Tensor, rule: _Rule) -> Tensor:
-    """The t in [0, 1] with ∫_0^t exp(-fall·s - bend·s²/2) ds = fraction · mass, mass = ∫_0^1.
+    """Returns the t in [0, 1] with ∫_0^t exp(-fall·s - bend·s²/2) ds = fraction · mass, mass = ∫_0^1.
 
     Each step solves the equation for the exponential that touches the density at t, which converges cubically
     and, for bend ≥ 0, from one side. A bracket catches every other case.
@@ -199,13 +204,13 @@ def _pieces(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> _Pie
 
 
 def _stationary(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """δ/γ put into the interval; of γ = 0 the upper limit γ → 0+, and 0 for a flat density."""
+    """Returns δ/γ put into the interval; for γ = 0 the upper limit γ → 0+, and 0 for a flat density."""
     point = (slope / (curvature + 0.0)).nan_to_num_(nan=0.0)  # the sum turns a negative zero
     return torch.minimum(torch.maximum(point, low), high)
 
 
 def _density(fall: Tensor, bend: Tensor, rule: _Rule) -> Tensor:
-    """exp(-fall·t - bend·t²/2) at the rule's nodes, (nodes, elements)."""
+    """Returns exp(-fall·t - bend·t²/2) at the rule's nodes, (nodes, elements)."""
     coefficients = torch.stack((fall.flatten(), bend.flatten()))
     exponents = rule.basis @ coefficients
     return exponents.exp() if exponents.requires_grad else exponents.exp_()
@@ -223,3 +228,127 @@ def _rule(dtype: torch.dtype, device: torch.device) -> _Rule:
 def _chunks(*arguments: Tensor) -> Iterator[list[Tensor]]:
     flat = [x.reshape(-1) for x in arguments]
     return map(list, zip(*(torch.split(x, _CHUNK) for x in flat), strict=True))
+
+
+class MatchedLaw(NamedTuple):
+    """Slope δ and curvature γ of the density exp(δx - γx²/2), each (units,)."""
+
+    slope: Tensor
+    curvature: Tensor
+
+
+def matching_law(
+    mean: Tensor, second: Tensor, low: Tensor, high: Tensor, precision: torch.dtype
+) -> MatchedLaw:
+    """Returns δ and γ with E[x] = mean and E[x²] = second on [low, high], by Newton's method.
+
+    Every law has exactly one such pair, of finite size unless x is confined to one point or to both ends. So
+    that these have one too, the moments are mixed with those of a uniform law, by the share that x is rounded
+    by in ``precision``, in units of the interval. Nor may γ be so negative that rounding it would change
+    which end has the mass: from the ends x keeps a distance of a few such shares.
+
+    Args:
+        mean: E[x], (units,) float64.
+        second: E[x²], (units,) float64. Moments that rounding has made impossible are moved to possible ones.
+        low: of every interval, (units,) or (1,), float64.
+        high: the same.
+        precision: the type that δ and γ are going to be rounded to.
+
+    Raises:
+        ValueError: moments that are not finite, or no δ and γ were found; the message names the unit.
+    """
+    centre, half = (low + high) / 2, (high - low) / 2
+    # x = centre + half·z: in z an interval is [-1, 1], so that the heights of its ends differ by 2δ alone.
+    first = ((mean - centre) / half).clamp(-1, 1)
+    square = (second - centre * (2 * mean - centre)) / half.square()
+    square = torch.minimum(torch.maximum(square, first.square()), torch.ones_like(square))
+    share = (torch.finfo(precision).eps * torch.maximum(low.abs(), high.abs()) / half).clamp(max=0.5)
+    distance = (_STEEPEST * share).clamp(max=0.1)
+    first = torch.clamp((1 - share) * first, 3 * distance - 1, 1 - 3 * distance)
+    bulge = torch.maximum((1 - share) * (1 - square) / 2 + share / 3, distance)
+    slope, curvature = _solve_moments(first, bulge)
+    curvature = curvature / half.square()
+    return MatchedLaw(slope / half + curvature * centre, curvature)
+
+
+def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedLaw:
+    """Returns δ and γ with E[z] = first and E[(1-z²)/2] = bulge on [-1, 1].
+
+    The two are the slope of a convex function, the log-mass less δ·first + γ·bulge. A Newton step is halved
+    until it does not pass far beyond the least value on its way.
+    """
+    finite = torch.isfinite(first) & torch.isfinite(bulge)
+    if not bool(finite.all()):
+        raise ValueError(
+            f"expected: expected finite statistics, received others for unit {_first_unit(~finite)}"
+        )
+    slope, curvature = torch.zeros_like(first), torch.zeros_like(first)
+    now = _Residual.of(slope, curvature, first, bulge)
+    for _ in range(_NEWTON_STEPS):
+        open_units = ~now.settled
+        if not bool(open_units.any()):
+            return MatchedLaw(slope, curvature)
+        step_slope, step_curvature = now.newton()
+        descent = (now.first * step_slope + now.bulge * step_curvature).abs()
+        length = open_units.to(first.dtype)
+        for _ in range(_HALVINGS):
+            new = slope + length * step_slope, curvature + length * step_curvature
+            trial = _Residual.of(*new, first, bulge)
+            # The residual along the step, positive before the least value and negative beyond it.
+            ahead = trial.first * step_slope + trial.bulge * step_curvature
+            beyond = ~(ahead >= -descent / 2) & ~trial.settled
+            if not bool(beyond.any()):
+                break
+            length = torch.where(beyond, length / 2, length)
+        (slope, curvature), now = new, trial
+    raise ValueError(
+        f"expected: found no parameters with these statistics for unit {_first_unit(~now.settled)}"
+    )
+
+
+class _Residual(NamedTuple):
+    """The distance of a distribution's moments from the wanted ones, with the variances for a Newton step.
+
+    Attributes:
+        first: wanted less present E[z].
+        bulge: the same of (1-z²)/2.
+        variance: of z.
+        regression: of (1-z²)/2 on z.
+        rest: variance of what z leaves of (1-z²)/2.
+    """
+
+    first: Tensor
+    bulge: Tensor
+    variance: Tensor
+    regression: Tensor
+    rest: Tensor
+
+    @classmethod
+    def of(cls, slope: Tensor, curvature: Tensor, first: Tensor, bulge: Tensor) -> _Residual:
+        one = torch.ones_like(slope)
+        z, arch, weight = truncated_nodes(slope, curvature, -one, one)
+        mean, height = (weight * z).sum(0), (weight * arch).sum(0)
+        z, arch = z - mean, arch - height
+        variance = (weight * z.square()).sum(0)
+        regression = (weight * z * arch).sum(0) / variance
+        rest = (weight * (arch - regression * z).square()).sum(0)
+        return cls(first - mean, bulge - height, variance, regression, rest)
+
+    @property
+    def settled(self) -> Tensor:
+        """Booleans by unit: true where the moments are the wanted ones up to rounding."""
+        spread = self.regression.square() * self.variance + self.rest
+        near = [
+            residual.abs() <= (_PRECISE * variance.sqrt()).clamp(min=_ROUNDING)
+            for residual, variance in ((self.first, self.variance), (self.bulge, spread))
+        ]
+        return near[0] & near[1]
+
+    def newton(self) -> tuple[Tensor, Tensor]:
+        """Returns the step that would settle them if the moments were linear in δ and γ."""
+        alone = (self.bulge - self.regression * self.first) / self.rest
+        return self.first / self.variance - self.regression * alone, alone
+
+
+def _first_unit(units: Tensor) -> int:
+    return int(units.nonzero()[0])

@@ -10,8 +10,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 from harmonium import _checks
 from harmonium.data import Encoder, Identity, Rows
-from harmonium.layers._columns import largest_count
-from harmonium.layers.discrete_units import DiscreteUnits
+from harmonium.layers.families import DiscreteUnits, largest_count
 from harmonium.layers.layer import Moments, Theta
 
 _MOST = 1 << 24
@@ -113,13 +112,13 @@ class Binomial(DiscreteUnits):
         return (x < 0) | (x > self.trials) | (x != x.floor()), f"counts 0..{self.trials}"
 
     def _log_weights(self, logit: Tensor, A: Tensor | float) -> Tensor:
-        """ln of the weight of every count, (..., n_units, n_states)."""
+        """Returns ln of the weight of every count, (..., n_units, n_states)."""
         counts = self.values()[:, 0].to(logit)
         curvature = torch.as_tensor(A, dtype=logit.dtype, device=logit.device).expand_as(logit).unsqueeze(-1)
         weights = counts * logit.unsqueeze(-1) - 0.5 * curvature * counts.square()
         return weights + self._log_choices().to(logit)
 
     def _log_choices(self) -> Tensor:
-        """ln C(N, k) of every count in float64, (n_states,)."""
+        """Returns ln C(N, k) of every count in float64, (n_states,)."""
         k = torch.arange(self.n_states, dtype=torch.float64, device=self.bias.device)
         return torch.lgamma(k[-1] + 1) - torch.lgamma(k + 1) - torch.lgamma(k[-1] - k + 1)

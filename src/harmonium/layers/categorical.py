@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from harmonium import _checks, _host
 from harmonium.data import Encoder, OneHot, Rows
-from harmonium.layers._columns import largest_count
-from harmonium.layers.discrete_units import DiscreteUnits
+from harmonium.layers.families import DiscreteUnits, largest_count
 from harmonium.layers.layer import Moments, Theta
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from harmonium import _host, _random
+from harmonium import _host
 from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers.layer import Layer, Moments, Theta
 from harmonium.layers.relu import HalfLineLaw, half_line_law, half_line_quantile
@@ -87,9 +86,6 @@ class DoubleReLU(Layer):
     def statistics(self, x: Tensor) -> Theta:
         return (x, x.abs(), -0.5 * x.clamp(min=0).square(), -0.5 * x.clamp(max=0).square())
 
-    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
-        return _random.uniform(shape, generator, self.linear.dtype)
-
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         positive, negative = self._local(field, 0.0, theta)
         _, _, odds = self._laws(field, 0.0, theta)
@@ -141,7 +137,7 @@ class DoubleReLU(Layer):
     def _local(
         self, B: Tensor, A: Tensor | float, theta: Theta | None
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Slope and curvature on either side, outwards from 0."""
+        """Returns slope and curvature on either side, outwards from 0."""
         linear, absolute, positive, negative = theta or self.natural()
         slope = B + linear
         up, down = slope + absolute, absolute - slope
@@ -150,7 +146,7 @@ class DoubleReLU(Layer):
     def _laws(
         self, B: Tensor, A: Tensor | float, theta: Theta | None
     ) -> tuple[HalfLineLaw, HalfLineLaw, Tensor]:
-        """The laws on either side and the log-odds of the upper one."""
+        """Returns the laws on either side and the log-odds of the upper one."""
         positive, negative = self._local(B, A, theta)
         up, down = half_line_law(*positive), half_line_law(*negative)
         return up, down, (up.top - down.top) + (up.log_width - down.log_width)

@@ -1,15 +1,67 @@
-"""Real units with a learned mean and variance."""
+"""Real Gaussian units, in three parametrisations."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from abc import ABC
+from math import log, pi
+from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor, nn
 
 from harmonium import _checks
-from harmonium.layers.gaussian_units import GaussianUnits
-from harmonium.layers.layer import Theta
+from harmonium.data import Encoder, Rows, Standardise
+from harmonium.layers.families import QuadraticUnits
+from harmonium.layers.layer import Moments, Theta
+
+
+class GaussianUnits(QuadraticUnits, ABC):
+    """Real units with θ = (U, V), t(x) = (x, -x²/2), ψ = (U+B)²/(2(V+A)) + ½ ln(2π/(V+A)), V + A > 0.
+
+    A subclass defines the parameters that it learns and their map to θ and to the scale of the couplings.
+    All of them describe the same laws; they differ in the direction of a gradient step.
+    """
+
+    bounded = False
+    smoothed = False
+    gaussian = True
+    noise_centre: ClassVar[float] = 0.0
+    variance_floor: float = 0.0
+
+    @classmethod
+    def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
+        return cls(rows.width), Standardise.fit(rows)
+
+    def reference(self) -> Theta:
+        like = next(self.parameters())
+        return (torch.zeros_like(like), torch.ones_like(like))
+
+    def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
+        slope, precision = self._local(B, A, theta)
+        value = slope.square() / (2 * precision) + 0.5 * (log(2 * pi) - precision.log())
+        return torch.where(precision > 0, value, torch.inf)
+
+    def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
+        slope, precision = self._local(B, A, theta)
+        return Moments(slope / precision, (1 / precision).expand_as(slope))
+
+    def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, precision = self._local(field, 0.0, theta)
+        return slope / precision + noise * precision.rsqrt()
+
+    def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
+        return self.moments(field, theta=theta).mean
+
+    def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
+        slope, precision = self._local(field, 0.0, theta)
+        deviation = x - slope / precision
+        return 0.5 * (precision.log() - log(2 * pi) - precision * deviation.square())
+
+    def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
+        return x + step * noise
+
+    def misfit(self, x: Tensor) -> tuple[Tensor, str]:
+        return torch.zeros_like(x, dtype=torch.bool), "real values"
 
 
 @final
@@ -63,3 +115,71 @@ class Gaussian(GaussianUnits):
     def config(self) -> dict[str, Any]:
         floor = {"variance_floor": self.variance_floor} if self.variance_floor else {}
         return {"n_units": self.n_units, **floor}
+
+
+@final
+class NaturalGaussian(GaussianUnits):
+    """Real units that learn their natural parameters θ = (U, V) themselves; couplings are J = W.
+
+    Given the layers beside it x ~ N((U + W·neighbours)/V, 1/V). The gradient is the difference of statistics
+    itself. Nothing keeps V above 0 but a small enough learning rate; where an update makes it negative, the
+    next estimate is not finite and training stops.
+
+    Args:
+        n_units: number of units, at least 1.
+
+    Attributes:
+        linear: learnable U, (n_units,), zero at first.
+        quadratic: learnable V, (n_units,), one at first.
+    """
+
+    kind: ClassVar[str] = "natural_gaussian"
+    location: ClassVar[str] = "linear"
+
+    def __init__(self, n_units: int) -> None:
+        super().__init__(n_units)
+        self.linear = nn.Parameter(torch.zeros(self.n_units))
+        self.quadratic = nn.Parameter(torch.ones(self.n_units))
+
+    def natural(self) -> Theta:
+        return (self.linear, self.quadratic)
+
+    @torch.no_grad()
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        self._fitted(linear=expected[0] / variance, quadratic=1 / variance)
+
+
+@final
+class StandardisedGaussian(GaussianUnits):
+    """Real units x = σ z with z ~ N(shift + W·neighbours, 1) given the layers beside it.
+
+    θ = (U, V) = (shift/σ, 1/σ²) and J = W/σ on this layer's side (the couplings of Krizhevsky & Hinton 2009):
+    a change of σ scales the units and leaves the correlations of z as they are.
+
+    Args:
+        n_units: number of units, at least 1.
+
+    Attributes:
+        shift: learnable, (n_units,), zero at first.
+        log_variance: learnable ln σ², (n_units,), zero at first.
+    """
+
+    kind: ClassVar[str] = "standardised_gaussian"
+    location: ClassVar[str] = "shift"
+
+    def __init__(self, n_units: int) -> None:
+        super().__init__(n_units)
+        self.shift = nn.Parameter(torch.zeros(self.n_units))
+        self.log_variance = nn.Parameter(torch.zeros(self.n_units))
+
+    @property
+    def scale(self) -> Tensor:
+        return torch.exp(-0.5 * self.log_variance)
+
+    def natural(self) -> Theta:
+        scale = self.scale
+        return (self.shift * scale, scale.square())
+
+    @torch.no_grad()
+    def fit_(self, expected: Theta, variance: Tensor) -> None:
+        self._fitted(shift=expected[0] * variance.rsqrt(), log_variance=variance.log())

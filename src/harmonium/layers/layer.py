@@ -1,4 +1,4 @@
-"""The one thing a layer knows: the log-partition of its units."""
+"""The base of all kinds of units: a log-partition, and the methods that follow from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks, _host
+from harmonium import _checks, _host, _random
 from harmonium.data import Encoder, Rows
 
 Theta = tuple[Tensor, ...]
@@ -59,7 +59,7 @@ class Layer(nn.Module, ABC):
     """-x²/2 as a combination of the statistics, but for a constant: the coefficient of each; None where it is
     none. What a curvature A does is then to add A times these to θ."""
     noise_centre: ClassVar[float] = 0.5
-    """The centre of symmetry of the noise's distribution."""
+    """The centre of symmetry of the noise: 0.5 of uniform noise, 0 of standard normal noise."""
     registry: ClassVar[dict[str, type[Layer]]] = {}
     """Every kind of layer by name."""
 
@@ -73,13 +73,13 @@ class Layer(nn.Module, ABC):
         self.n_units = _checks.positive_int(n_units, "n_units")
         self.width = self.n_units * columns
 
-    # What a kind of unit must say
-    # ----------------------------------------------------------------------------
+    # What a kind of unit must define
+    # -------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
-        """Visible units of this kind for data, and the encoder that turns data into their states and back.
+        """Returns visible units of this kind for data, and the encoder from data to their states and back.
 
         Raises:
             ValueError: data that the kind does not take; the message names the value.
@@ -87,19 +87,11 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def natural(self) -> Theta:
-        """The natural parameters θ, each (width,), differentiable in the learnable parameters."""
-
-    @abstractmethod
-    def reference(self) -> Theta:
-        """Returns the natural parameters of pure noise, each (width,).
-
-        Zero for discrete units and units in an interval, whose distribution then is their base measure; for
-        others those of a standard normal, truncated to the support.
-        """
+        """Returns the natural parameters θ, each (width,), differentiable in the learnable parameters."""
 
     @abstractmethod
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        """ψ(B, A) of every unit (FORMULAS §1).
+        """Returns ψ(B, A) of every unit (FORMULAS §1).
 
         Args:
             B: field, (..., width).
@@ -111,19 +103,15 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        """Mean ∂ψ/∂B and variance ∂²ψ/∂B² of every column, each (..., width)."""
+        """Returns the mean ∂ψ/∂B and variance ∂²ψ/∂B² of every column, each (..., width)."""
 
     @abstractmethod
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        """E[t(x)] = ∂ψ/∂θ, in the order of ``natural``, each (..., width)."""
+        """Returns E[t(x)] = ∂ψ/∂θ, in the order of ``natural``, each (..., width)."""
 
     @abstractmethod
     def statistics(self, x: Tensor) -> Theta:
-        """t(x) in the order of ``natural``, each (..., width); the first is x itself."""
-
-    @abstractmethod
-    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
-        """The noise that ``sample`` consumes for a field of this shape: a number a unit, (..., n_units)."""
+        """Returns t(x) in the order of ``natural``, each (..., width); the first is x itself."""
 
     def mirrored(self, noise: Tensor) -> Tensor:
         """Returns antithetic noise, (..., n_units): distributed as ``noise``, it makes the opposite draw."""
@@ -134,15 +122,15 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        """A state drawn from p(x | field), (..., width): deterministic given the noise."""
+        """Draws a state from p(x | field), (..., width): deterministic given the noise."""
 
     @abstractmethod
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        """The most probable state given the field, (..., width); ties go to the upper value."""
+        """Returns the most probable state given the field, (..., width); ties go to the upper value."""
 
     @abstractmethod
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        """ln p(x | field) of every unit (a density for real ones), (..., n_units)."""
+        """Returns ln p(x | field) of every unit (a density for real ones), (..., n_units)."""
 
     @abstractmethod
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
@@ -162,7 +150,7 @@ class Layer(nn.Module, ABC):
 
         Raises:
             ValueError: statistics that no finite parameters give, such as those of a unit that never changes;
-                ``machine.fit_``, which knows how many rows they come from, smooths them.
+                ``machine.fit_``, which is given how many rows they come from, smooths them.
         """
 
     @abstractmethod
@@ -184,12 +172,12 @@ class Layer(nn.Module, ABC):
         for name, parameter in parameters.items():
             parameter.copy_(values[name])
 
-    # What follows for every kind, where it says nothing else
-    # -----------------------------------------------------------------------------
+    # What follows for every kind that defines nothing else
+    # -------------------------------------------------------------------------
 
     @classmethod
     def plain(cls, n_units: int, n_states: int = 2) -> Self:
-        """Units of which nothing but their number is said, such as hidden ones.
+        """Returns units with nothing but their number given, such as hidden ones.
 
         Args:
             n_units: number of units, at least 1.
@@ -197,13 +185,34 @@ class Layer(nn.Module, ABC):
         """
         return cls(n_units)
 
+    def reference(self) -> Theta:
+        """Returns the natural parameters of pure noise, each (width,).
+
+        Zero for discrete units and units in an interval, whose distribution then is their base measure; other
+        kinds return those of a standard normal, truncated to the support.
+        """
+        return tuple(map(torch.zeros_like, self.natural()))
+
+    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
+        """Draws the noise that ``sample`` consumes for a field of this shape: one number a unit.
+
+        Args:
+            shape: of the field, (..., width).
+            generator: source of the noise.
+
+        Returns:
+            (..., n_units), uniform, or standard normal where ``noise_centre`` is 0.
+        """
+        draw = _random.uniform if self.noise_centre else _random.normal
+        return draw((*shape[:-1], self.n_units), generator, getattr(self, self.location).dtype)
+
     @property
     def n_states(self) -> int | None:
         """Number of states of one unit; None for real units."""
         return None if self.two_values is None else 2
 
     def values(self) -> Tensor:
-        """The states of one discrete unit in rising order, (n_states, columns).
+        """Returns the states of one discrete unit in rising order, (n_states, columns).
 
         Raises:
             TypeError: real units.
@@ -229,11 +238,11 @@ class Layer(nn.Module, ABC):
         return None
 
     def config(self) -> dict[str, Any]:
-        """The arguments that rebuild the layer."""
+        """Returns the arguments that rebuild the layer, as JSON has them."""
         return {"n_units": self.n_units}
 
     def part(self, units: Sequence[int]) -> Self:
-        """A layer of some of the units, for use with ``theta``: its own parameters are not theirs."""
+        """Returns a layer of some of the units, for use with ``theta``: its own parameters are not theirs."""
         config = self.config()
         listed = {
             name: [value[i] for i in units] for name, value in config.items() if isinstance(value, list)
@@ -241,15 +250,15 @@ class Layer(nn.Module, ABC):
         return type(self)(**{**config, **listed, "n_units": len(units)})
 
     def from_digits(self, digits: Tensor) -> Tensor:
-        """States from the integer labels 0..n_states-1 of discrete units: (..., n_units) to (..., width)."""
+        """Returns states, (..., width), for integer labels 0..n_states-1, (..., n_units), of discrete units."""
         return self.values()[digits.long()].flatten(-2)
 
     def log_measure(self, x: Tensor) -> Tensor | None:
-        """ln of the base measure at x for every unit, (..., n_units); None where it is 0 throughout."""
+        """Returns ln of the base measure at x, by unit, (..., n_units); None where it is 0 throughout."""
         return None
 
     def log_weight(self, x: Tensor, theta: Theta | None = None) -> Tensor:
-        """θ·t(x) summed over the units, (...,), linear in θ: without the base measure."""
+        """Returns θ·t(x) summed over the units, (...,), linear in θ: without the base measure."""
         first, *rest = zip(self.statistics(x), theta or self.natural(), strict=True)
         weight = first[0] @ first[1]
         for t, parameter in rest:
@@ -257,14 +266,14 @@ class Layer(nn.Module, ABC):
         return weight
 
     def unit_log_weights(self, x: Tensor, theta: Theta | None = None) -> Tensor:
-        """θ·t(x) with ln of the base measure of every unit, (..., n_units): what ψ integrates."""
+        """Returns θ·t(x) with ln of the base measure of every unit, (..., n_units): what ψ integrates."""
         terms = zip(self.statistics(x), theta or self.natural(), strict=True)
         weights = self.by_unit(torch.stack([t * parameter for t, parameter in terms]).sum(0)).sum(-1)
         measure = self.log_measure(x)
         return weights if measure is None else weights + measure
 
     def by_unit(self, x: Tensor) -> Tensor:
-        """(..., width) as (..., n_units, columns)."""
+        """Returns x, (..., width), by unit: (..., n_units, columns)."""
         return x.reshape(*x.shape[:-1], self.n_units, self.width // self.n_units)
 
     def check(self, x: Tensor, name: str) -> None:
@@ -295,7 +304,7 @@ class Layer(nn.Module, ABC):
             )
 
     def check_rows(self, x: Tensor, name: str) -> None:
-        """``check``, and refuses anything but a matrix of at least one row: (rows, width)."""
+        """Refuses what ``check`` does, and anything but a matrix of at least one row: (rows, width)."""
         self.check(x, name)
         if x.dim() != 2 or len(x) == 0:
             raise ValueError(

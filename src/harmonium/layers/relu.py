@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import pi, sqrt
 from typing import ClassVar, NamedTuple, final
 
@@ -10,11 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.special import erfc, erfcx, ndtr, ndtri
 
-from harmonium import _host, _random
+from harmonium import _host
 from harmonium.data import Encoder, Rows, Standardise
-from harmonium.layers._columns import value_range
+from harmonium.layers.families import QuadraticUnits, value_range
 from harmonium.layers.layer import Moments, Theta
-from harmonium.layers.quadratic_units import QuadraticUnits
 
 _FAR = 3.0  # deviations below 0 from where on a continued fraction serves: differences lose digits there
 _TERMS = {torch.float32: 10, torch.float64: 40}  # of the fraction: to rounding from there on
@@ -33,7 +31,7 @@ class HalfLineLaw(NamedTuple):
 
 
 def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
-    """The law p(x) ∝ exp(slope·x - curvature·x²/2) on x ≥ 0; the curvature may have fewer rows.
+    """Returns the law p(x) ∝ exp(slope·x - curvature·x²/2) on x ≥ 0; the curvature may have fewer rows.
 
     In units of σ = γ^-½ it is a normal law around z = δσ, cut at 0. Its mean is z + h with the hazard
     h = φ(z)/Φ(z), its variance 1 - h (z + h). Far below 0 both are differences of nearly equal numbers; there
@@ -64,7 +62,10 @@ def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
 
 @torch.no_grad()
 def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tensor:
-    """The x above which a fraction ``above`` in (0, 1] of the law lies; the curvature may have fewer rows."""
+    """Returns the x above which a fraction ``above`` in (0, 1] of the law lies.
+
+    The curvature may have fewer rows than the slope.
+    """
     deviation = curvature.rsqrt()
     z = slope * deviation
     mass = ndtr(z)
@@ -83,7 +84,7 @@ def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tenso
 
 
 def _far_quantile(above: Tensor, t: Tensor) -> Tensor:
-    """The y with Φ(-t - y)/Φ(-t) = above, by Newton's method on its log."""
+    """Returns the y with Φ(-t - y)/Φ(-t) = above, by Newton's method on its log."""
     fall: Tensor = -above.log()
     start = erfcx(t * sqrt(0.5))
     hazard = sqrt(2 / pi) / start
@@ -145,9 +146,6 @@ class ReLU(QuadraticUnits):
         law = half_line_law(*self._local(B, A, theta))
         return Moments(law.mean, law.variance)
 
-    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
-        return _random.uniform(shape, generator, self.linear.dtype)
-
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         slope, curvature = self._local(field, 0.0, theta)
         return half_line_quantile((1 - noise).expand_as(slope), slope, curvature)
@@ -187,8 +185,3 @@ class ReLU(QuadraticUnits):
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return x < 0, "values from 0"
-
-    def _local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, Tensor]:
-        linear, quadratic = theta or self.natural()
-        slope = B + linear
-        return slope, quadratic + A

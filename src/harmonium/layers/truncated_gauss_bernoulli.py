@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
-from harmonium import _random
 from harmonium.data import Encoder, Identity, Rows
-from harmonium.layers._columns import value_range
-from harmonium.layers._interval import Bound, Interval
-from harmonium.layers._matching import matching_law
-from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers._truncated import (
+    TruncatedLaw,
+    matching_law,
+    truncated_law,
+    truncated_mode,
+    truncated_quantile,
+)
+from harmonium.layers.families import value_range
+from harmonium.layers.layer import Moments, Theta
+from harmonium.layers.truncated_gaussian import Bound, IntervalUnits
 
 
 @final
-class TruncatedGaussBernoulli(Layer):
+class TruncatedGaussBernoulli(IntervalUnits):
     """Sparse units: 0 with a probability of its own, else in [low, high] as a truncated Gaussian unit.
 
     θ = (U, V, r), t(x) = (x, -x²/2, 1[x≠0]), ψ = softplus(r + ψ_TG(B, A)), with ψ_TG that of
@@ -42,14 +45,10 @@ class TruncatedGaussBernoulli(Layer):
     """
 
     kind: ClassVar[str] = "truncated_gauss_bernoulli"
-    location: ClassVar[str] = "linear"
     square = (0.0, 1.0, 0.0)
 
     def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
-        super().__init__(n_units)
-        self.interval = Interval(low, high, self.n_units)
-        self.linear = nn.Parameter(torch.zeros(self.n_units))
-        self.quadratic = nn.Parameter(torch.zeros(self.n_units))
+        super().__init__(n_units, low, high)
         self.logit_rate = nn.Parameter(torch.zeros(self.n_units))
         if not self.linear.is_meta:  # where arithmetic makes torch import its compiler, for seconds
             with torch.no_grad():
@@ -64,13 +63,6 @@ class TruncatedGaussBernoulli(Layer):
                 f"{low if low < 0 else high:g}; divide grey levels by their largest value"
             )
         return cls.plain(rows.width), Identity()
-
-    @classmethod
-    def plain(cls, n_units: int, n_states: int = 2) -> TruncatedGaussBernoulli:
-        return cls(n_units, 0.0, 1.0)
-
-    def config(self) -> dict[str, Any]:
-        return {"n_units": self.n_units, **self.interval.config()}
 
     def natural(self) -> Theta:
         return (self.linear, self.quadratic, self.logit_rate)
@@ -97,11 +89,8 @@ class TruncatedGaussBernoulli(Layer):
     def statistics(self, x: Tensor) -> Theta:
         return (x, -0.5 * x.square(), (x != 0).to(x.dtype))
 
-    def noise(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor:
-        return _random.uniform(shape, generator, self.linear.dtype)
-
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature, low, high = self._local(field, 0.0, theta)
+        slope, curvature, low, high = self._slopes(field, 0.0, theta)
         _, logit = self._mixture(field, 0.0, theta)
         rate = torch.sigmoid(logit)
         # Noise below the rate is uniform again once divided by it. Zeros, often most units, need no more.
@@ -109,17 +98,17 @@ class TruncatedGaussBernoulli(Layer):
         level, slope, curvature, low, high = (
             x.expand_as(rate).reshape(-1)[present] for x in (noise / rate, slope, curvature, low, high)
         )
-        drawn = _present(truncated_quantile(level, slope, curvature, low, high), high)
+        drawn = _replace_zero(truncated_quantile(level, slope, curvature, low, high), high)
         return torch.zeros_like(rate).view(-1).index_copy(0, present, drawn).view_as(rate)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature, low, high = self._local(field, 0.0, theta)
-        x = _present(truncated_mode(slope, curvature, low, high), high)
+        slope, curvature, low, high = self._slopes(field, 0.0, theta)
+        x = _replace_zero(truncated_mode(slope, curvature, low, high), high)
         rate = (theta or self.natural())[2]
         return torch.where((slope - curvature * x / 2) * x + rate >= 0, x, 0.0)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature, _, _ = self._local(field, 0.0, theta)
+        slope, curvature, _, _ = self._slopes(field, 0.0, theta)
         law, logit = self._mixture(field, 0.0, theta)
         density = logsigmoid(logit) + (slope - curvature * x / 2) * x - law.log_mass
         density = torch.where(self.interval.outside(x), -torch.inf, density)
@@ -134,8 +123,8 @@ class TruncatedGaussBernoulli(Layer):
         width = high - low
         crossing = 0.5 * (1 / width).clamp(max=1)
         rest = (noise - crossing) / (1 - crossing)
-        walk = _present(self.interval.reflect(x + step * 12**0.5 * (rest - 0.5)), high)
-        entry = _present(self.interval.reflect(low + noise / crossing), high)
+        walk = _replace_zero(self.interval.reflect(x + step * 12**0.5 * (rest - 0.5)), high)
+        entry = _replace_zero(self.interval.reflect(low + noise / crossing), high)
         from_zero = torch.where(noise < crossing * width, entry, 0.0)
         return torch.where(x == 0, from_zero, torch.where(noise < crossing, 0.0, walk))
 
@@ -160,19 +149,13 @@ class TruncatedGaussBernoulli(Layer):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x) & (x != 0), f"0 or values in {self.interval}"
 
-    def _local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, ...]:
-        linear, quadratic, _ = theta or self.natural()
-        slope = B + linear
-        low, high = self.interval.bounds(slope)
-        return (slope, *(x.expand_as(slope) for x in (quadratic + A, low, high)))
-
     def _mixture(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[TruncatedLaw, Tensor]:
-        """The law in the interval, and the log-odds of being there."""
-        law = truncated_law(*self._local(B, A, theta))
+        """Returns the law in the interval, and the log-odds of being there."""
+        law = truncated_law(*self._slopes(B, A, theta))
         return law, law.log_mass + (theta or self.natural())[2]
 
 
-def _present(x: Tensor, high: Tensor) -> Tensor:
-    """A value of the interval that is not 0, which would say that the unit is absent."""
+def _replace_zero(x: Tensor, high: Tensor) -> Tensor:
+    """Replaces 0, which would mean that the unit is absent, by the least value beside it."""
     least = torch.full_like(x, torch.finfo(x.dtype).tiny)
     return torch.where(x == 0, torch.where(high > 0, least, -least), x)

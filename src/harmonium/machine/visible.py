@@ -9,7 +9,7 @@ import torch
 from harmonium import _checks
 from harmonium.data import Encoder, Rows, Table
 from harmonium.layers import Gaussian, Layer
-from harmonium.layers._columns import first_other
+from harmonium.layers.families import first_other
 from harmonium.machine.boltzmann import BoltzmannMachine
 
 HIDDEN_KINDS = tuple(Layer.registry)
