@@ -1,7 +1,6 @@
 """Edges: one file for each kind of coupling between two layers, or between the units of one."""
 
-from harmonium.edges.coupling import Coupling
-from harmonium.edges.dense import Dense
+from harmonium.edges.coupling import Coupling, Dense
 from harmonium.edges.local import Local
 from harmonium.edges.masked import Masked
 

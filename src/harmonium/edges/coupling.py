@@ -1,14 +1,14 @@
-"""Couplings between two layers, or between the units of one."""
+"""The base of all couplings between two layers, or between the units of one, and the dense coupling."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks
+from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.layers import Layer
 
@@ -49,7 +49,7 @@ class Coupling(nn.Module, ABC):
         """
 
     def config(self) -> dict[str, Any]:
-        """The arguments that rebuild the coupling, as JSON knows them."""
+        """Returns the arguments that rebuild the coupling, as JSON has them."""
         return {}
 
     def join(self, below: Layer, above: Layer) -> None:
@@ -70,7 +70,7 @@ class Coupling(nn.Module, ABC):
         self.weight = nn.Parameter(torch.zeros(below.width, above.width))
 
     def matrix(self) -> Tensor:
-        """W, (width_l, width_m), differentiable in the weights; symmetric for an inner edge."""
+        """Returns W, (width_l, width_m), differentiable in the weights; symmetric for an inner edge."""
         W = self.within(self.weight)
         return W + W.t() if self.inner else W
 
@@ -89,6 +89,12 @@ class Coupling(nn.Module, ABC):
         if not values.is_meta:  # where it would be lost
             self._pattern = pattern
         return values * pattern
+
+    @torch.no_grad()
+    def draw_(self, std: float, generator: torch.Generator) -> None:
+        """Draws the weights from N(0, std²), (width_l, width_m), and sets those outside the pattern to 0."""
+        noise = _random.normal(self.weight.shape, generator, self.weight.dtype)
+        self.weight.copy_(self.within(noise * std))
 
     @torch.no_grad()
     def fill_(self, values: Numbers) -> None:
@@ -113,3 +119,13 @@ class Coupling(nn.Module, ABC):
                     "in a layer, received one with two values for a pair; values + values.T adds them up"
                 )
         self.weight.copy_(self.within(W))
+
+
+@final
+class Dense(Coupling):
+    """All columns of one layer joined to all columns of the other; what an edge has by default."""
+
+    kind: ClassVar[str] = "dense"
+
+    def pattern(self, below: Layer, above: Layer) -> Tensor | None:
+        return None

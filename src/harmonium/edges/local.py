@@ -16,7 +16,7 @@ from harmonium.layers import Layer
 
 @final
 class Local(Coupling):
-    """Every unit of the second layer sees one window of the first layer's image.
+    """Every unit of the second layer joined to one window of the first layer's image.
 
     The windows' corners lie on a grid that is spread evenly over the image and as fine as the number of
     units allows: units that are left over once the grid is full begin it again.
@@ -34,8 +34,8 @@ class Local(Coupling):
 
     def __init__(self, shape: Sequence[int], window: int | Sequence[int]) -> None:
         super().__init__()
-        self.shape = _pair(shape, "shape")
-        self.window = _pair((window, window) if isinstance(window, int) else window, "window")
+        self.shape = _read_pair(shape, "shape")
+        self.window = _read_pair((window, window) if isinstance(window, int) else window, "window")
         if self.window[0] > self.shape[0] or self.window[1] > self.shape[1]:
             raise ValueError(f"window: expected at most the image's {self.shape}, received {self.window}")
 
@@ -57,7 +57,7 @@ class Local(Coupling):
         return {"shape": list(self.shape), "window": list(self.window)}
 
     def _corners(self, units: int) -> list[tuple[int, int]]:
-        """Upper left corners of all windows, from the grid's first row downwards."""
+        """Returns the upper left corners of all windows, from the grid's first row downwards."""
         free = [side - window for side, window in zip(self.shape, self.window, strict=True)]
         rows = max(1, min(free[0] + 1, round((units * (free[0] + 1) / (free[1] + 1)) ** 0.5)))
         columns = max(1, min(free[1] + 1, units // rows))
@@ -67,7 +67,7 @@ class Local(Coupling):
         return [grid[unit % len(grid)] for unit in range(units)]
 
 
-def _pair(value: Any, name: str) -> tuple[int, int]:
+def _read_pair(value: Any, name: str) -> tuple[int, int]:
     _checks.instance(value, name, Sequence, "a height and a width")
     if len(value) != 2:
         raise ValueError(f"{name}: expected a height and a width, received {value!r}")

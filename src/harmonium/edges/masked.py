@@ -32,7 +32,7 @@ class Masked(Coupling):
     def __init__(self, mask: Any) -> None:
         super().__init__()
         if isinstance(mask, Mapping):
-            mask = _unpacked(mask)
+            mask = _unpack(mask)
         given = mask.cpu() if isinstance(mask, Tensor) else np.asarray(mask)
         self._mask = torch.as_tensor(given, device="cpu").bool()
         if self._mask.dim() != 2:
@@ -53,7 +53,7 @@ class Masked(Coupling):
         return {"mask": {"shape": list(self._mask.shape), "bits": b64encode(bits.tobytes()).decode()}}
 
 
-def _unpacked(packed: Mapping[str, Any]) -> Any:
+def _unpack(packed: Mapping[str, Any]) -> Any:
     rows, columns = (int(side) for side in packed["shape"])
     bits = np.frombuffer(b64decode(packed["bits"], validate=True), np.uint8)
     if rows < 1 or columns < 1 or len(bits) != -(-rows * columns // 8):

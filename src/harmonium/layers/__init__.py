@@ -1,4 +1,4 @@
-"""Layers: one file for each kind of unit, and ``families`` for what several kinds share."""
+"""Layers: one file for each kind of unit."""
 
 from harmonium.layers.bernoulli import Bernoulli
 from harmonium.layers.binomial import Binomial

@@ -10,8 +10,8 @@ from torch.nn.functional import logsigmoid, softplus
 
 from harmonium import _checks
 from harmonium.data import Encoder, Identity, Rows
-from harmonium.layers.families import DiscreteUnits, largest_count
-from harmonium.layers.layer import Moments, Theta
+from harmonium.layers._columns import largest_count
+from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 _MOST = 1 << 24
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from harmonium import _checks, _host
 from harmonium.data import Encoder, OneHot, Rows
-from harmonium.layers.families import DiscreteUnits, largest_count
-from harmonium.layers.layer import Moments, Theta
+from harmonium.layers._columns import largest_count
+from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 
 @final

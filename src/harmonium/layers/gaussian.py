@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from harmonium import _checks
 from harmonium.data import Encoder, Rows, Standardise
-from harmonium.layers.families import QuadraticUnits
-from harmonium.layers.layer import Moments, Theta
+from harmonium.layers.layer import Moments, QuadraticUnits, Theta
 
 
 class GaussianUnits(QuadraticUnits, ABC):

@@ -1,4 +1,4 @@
-"""The base of all kinds of units: a log-partition, and the methods that follow from it."""
+"""The base of all kinds of units: a log-partition and what follows from it; and of two families of them."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class Layer(nn.Module, ABC):
         return type(self)(**{**config, **listed, "n_units": len(units)})
 
     def from_digits(self, digits: Tensor) -> Tensor:
-        """Returns states, (..., width), for integer labels 0..n_states-1, (..., n_units), of discrete units."""
+        """Returns states, (..., width), for integer labels 0..n_states-1, (..., n_units)."""
         return self.values()[digits.long()].flatten(-2)
 
     def log_measure(self, x: Tensor) -> Tensor | None:
@@ -343,3 +343,51 @@ class Layer(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return ", ".join(str(value) for value in self.config().values())
+
+
+class DiscreteUnits(Layer, ABC):
+    """Units with few states, θ = bias and t(x) = x.
+
+    Args:
+        n_units: number of units, at least 1.
+        columns: of the state matrix for each unit.
+
+    Attributes:
+        bias: learnable, (n_units,) or (n_units, columns), zero at first.
+    """
+
+    location: ClassVar[str] = "bias"
+
+    def __init__(self, n_units: int, columns: int = 1) -> None:
+        super().__init__(n_units, columns)
+        self.bias = nn.Parameter(torch.zeros(self.n_units, *([columns] if columns > 1 else [])))
+
+    def natural(self) -> Theta:
+        return (self.bias.flatten(),)
+
+    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
+        return (self.moments(B, A, theta).mean,)
+
+    def statistics(self, x: Tensor) -> Theta:
+        return (x,)
+
+    def _local(self, B: Tensor, theta: Theta | None) -> Tensor:
+        (bias,) = theta or self.natural()
+        return B + bias
+
+
+class QuadraticUnits(Layer, ABC):
+    """Real units with θ = (U, V), t(x) = (x, -x²/2)."""
+
+    square = (0.0, 1.0)
+
+    def statistics(self, x: Tensor) -> Theta:
+        return (x, -0.5 * x.square())
+
+    def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
+        mean, variance = self.moments(B, A, theta)
+        return (mean, -0.5 * (mean.square() + variance))
+
+    def _local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, Tensor]:
+        slope, curvature = theta or self.natural()
+        return B + slope, curvature + A

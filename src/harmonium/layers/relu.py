@@ -11,8 +11,8 @@ from torch.special import erfc, erfcx, ndtr, ndtri
 
 from harmonium import _host
 from harmonium.data import Encoder, Rows, Standardise
-from harmonium.layers.families import QuadraticUnits, value_range
-from harmonium.layers.layer import Moments, Theta
+from harmonium.layers._columns import value_range
+from harmonium.layers.layer import Moments, QuadraticUnits, Theta
 
 _FAR = 3.0  # deviations below 0 from where on a continued fraction serves: differences lose digits there
 _TERMS = {torch.float32: 10, torch.float64: 40}  # of the fraction: to rounding from there on

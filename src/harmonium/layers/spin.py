@@ -10,8 +10,8 @@ from torch.nn.functional import softplus
 
 from harmonium import _host
 from harmonium.data import Encoder, Identity, Rows, Standardise
-from harmonium.layers.families import DiscreteUnits, first_other
-from harmonium.layers.layer import Moments, Theta
+from harmonium.layers._columns import first_other
+from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 
 @final

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
 from harmonium.data import Encoder, Identity, Rows
+from harmonium.layers._columns import value_range
 from harmonium.layers._truncated import (
     TruncatedLaw,
     matching_law,
@@ -16,7 +17,6 @@ from harmonium.layers._truncated import (
     truncated_mode,
     truncated_quantile,
 )
-from harmonium.layers.families import value_range
 from harmonium.layers.layer import Moments, Theta
 from harmonium.layers.truncated_gaussian import Bound, IntervalUnits
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from harmonium import _checks
 from harmonium.data import Encoder, Identity, Rows, Standardise
+from harmonium.layers._columns import value_range
 from harmonium.layers._truncated import (
     TruncatedLaw,
     matching_law,
@@ -18,8 +19,7 @@ from harmonium.layers._truncated import (
     truncated_mode,
     truncated_quantile,
 )
-from harmonium.layers.families import QuadraticUnits, value_range
-from harmonium.layers.layer import Layer, Moments, Theta
+from harmonium.layers.layer import Layer, Moments, QuadraticUnits, Theta
 
 Bound = float | Iterable[float]
 

@@ -6,24 +6,22 @@ from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States
 from harmonium.machine.initialisation import (
+    HIDDEN_KINDS,
+    VISIBLE_KINDS,
     fit_,
     fit_states_,
     from_data_,
+    hidden_for,
+    joined,
     logistic_biases_,
     normal_,
     orthogonal_,
+    visible_for,
     visible_from_data_,
+    visible_layers,
 )
 from harmonium.machine.loading import load, rebuilt
 from harmonium.machine.statistics import Statistics
-from harmonium.machine.visible import (
-    HIDDEN_KINDS,
-    VISIBLE_KINDS,
-    hidden_for,
-    joined,
-    visible_for,
-    visible_layers,
-)
 
 __all__ = [
     "HIDDEN_KINDS",

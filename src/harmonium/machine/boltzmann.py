@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, final
@@ -16,12 +16,9 @@ from harmonium._checks import Numbers
 from harmonium.edges import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine import storage
-from harmonium.machine.description import described
-from harmonium.machine.graph import Graph
+from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
 from harmonium.machine.hamiltonian import Couplings, Hamiltonian, States
-from harmonium.machine.initialisation import normal_
 
-Edges = Iterable[tuple[int, int]] | Mapping[tuple[int, int], Coupling]
 COMPUTED = (torch.float32, torch.float64)
 """The types that machines compute in. Others are good for storage alone."""
 
@@ -76,9 +73,9 @@ class BoltzmannMachine(nn.Module):
             )
         if len({id(layer) for layer in given}) < len(given):
             raise ValueError("layers: expected distinct layer objects, received the same object twice")
-        joined = _edges(pairwise(range(len(given))) if edges is None else edges, len(given))
+        joined = read_edges(pairwise(range(len(given))) if edges is None else edges, len(given))
         self.edges = tuple(joined)
-        self.visible = _visible((0,) if visible is None else visible, len(given))
+        self.visible = read_visible((0,) if visible is None else visible, len(given))
         for l in set(range(len(given))) - set(self.visible) - {l for edge in joined for l in edge}:
             raise ValueError(f"edges: expected one for every hidden layer, received none for layers[{l}]")
         for (l, m), coupling in joined.items():
@@ -88,7 +85,9 @@ class BoltzmannMachine(nn.Module):
         self._graph: Graph | None = None
         self.metadata: dict[str, Any] = {}
         if seed is not None:
-            normal_(self, 0.01, seed)
+            generator = _random.as_generator(seed, self.device)
+            for coupling in self.couplings:
+                coupling.draw_(0.01, generator)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -129,7 +128,7 @@ class BoltzmannMachine(nn.Module):
         return sum(self.layers[l].width for l in self.visible)
 
     def split(self, v: Tensor) -> dict[int, Tensor]:
-        """The columns of data by visible layer.
+        """Splits data into the columns of the visible layers.
 
         Args:
             v: (rows, visible_width).
@@ -167,7 +166,7 @@ class BoltzmannMachine(nn.Module):
             check(x, f"{name} (layer {l})")
 
     def check_given(self, given: Iterable[int]) -> tuple[int, ...]:
-        """The layers that a conditional law is given: refuses all but some of the visible ones."""
+        """Returns the layers that a distribution is conditional on: some, not all, of the visible ones."""
         _checks.instance(given, "given", Iterable, "a list of visible layers")
         listed = tuple(given)
         if not all(type(l) is int and l in self.visible for l in listed) or not 0 < len(set(listed)) == len(
@@ -180,7 +179,7 @@ class BoltzmannMachine(nn.Module):
         return listed
 
     def hamiltonian(self) -> Hamiltonian:
-        """The machine in natural parameters, differentiable in the learnable ones.
+        """Returns the machine in natural parameters, differentiable in the learnable ones.
 
         Raises:
             TypeError: parameters of 16 bits, which can be kept and saved but not computed with.
@@ -206,7 +205,7 @@ class BoltzmannMachine(nn.Module):
         )
 
     def energy(self, states: Sequence[Numbers]) -> Tensor:
-        """E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.
+        """Returns E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.
 
         Args:
             states: for each layer (batch, width_l).
@@ -222,7 +221,7 @@ class BoltzmannMachine(nn.Module):
         states: Sequence[Numbers] | Numbers,
         summed: Literal["even", "odd"] | Collection[int] | None = None,
     ) -> Tensor:
-        """F = -ln Σ exp(-E), summed over all states of some layers.
+        """Returns F = -ln Σ exp(-E), summed over all states of some layers.
 
         Args:
             states: for each layer (batch, width_l), entries of summed layers are not read and may be None;
@@ -269,7 +268,7 @@ class BoltzmannMachine(nn.Module):
     def check_states(
         self, states: Sequence[Numbers], skip: Sequence[int] = (), name: str = "states"
     ) -> States:
-        """Joint states on the machine's device and in its dtype: what ``visible_rows`` is to data.
+        """Returns joint states on the machine's device and in its dtype, as ``visible_rows`` does for data.
 
         Args:
             states: for each layer (rows, width_l), arrays or tensors of any real dtype.
@@ -304,7 +303,7 @@ class BoltzmannMachine(nn.Module):
     def visible_rows(
         self, X: Numbers, name: str, *, missing: bool = False, dtype: torch.dtype | None = None
     ) -> Tensor:
-        """X as visible states, (rows, visible_width), on the machine's device and in its dtype.
+        """Returns X as visible states, (rows, visible_width), on the machine's device and in its dtype.
 
         Args:
             X: at least one row: an array or tensor of any real dtype, on any device.
@@ -323,7 +322,7 @@ class BoltzmannMachine(nn.Module):
     @_checks.renamed("generator", "seed")
     @torch.no_grad()
     def random_states(self, rows: int, *, seed: int | torch.Generator) -> States:
-        """Pure noise: uniform discrete units, standard normal real ones; for each layer (rows, width_l)."""
+        """Draws uniform discrete units and standard normal real ones, for each layer (rows, width_l)."""
         rows = _checks.positive_int(rows, "rows")
         generator = _random.as_generator(seed, self.device)
         hamiltonian = self.hamiltonian()
@@ -346,46 +345,17 @@ class BoltzmannMachine(nn.Module):
         storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
 
     def describe(self) -> str:
-        """The machine in words: layers, data, edges with their weights, and the colours of a sweep.
+        """Describes layers, data, edges with their weights, and the colours of a sweep, as text.
 
         Weights are those that may differ from 0, a pair of units of one layer counted once.
         """
-        return described(self)
+        return describe_graph(self.graph, self.layers, self.couplings)
 
     def config(self) -> dict[str, Any]:
-        """Layers, edges and visible layers as JSON knows them; with the parameters, the machine."""
+        """Returns layers, edges and visible layers as JSON has them; with the parameters, the machine."""
         config: dict[str, Any] = {"layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers]}
         if not self.graph.is_chain or not all(isinstance(coupling, Dense) for coupling in self.couplings):
             pairs = zip(self.edges, self.couplings, strict=True)
             config["edges"] = [{"layers": list(e), "kind": c.kind, **c.config()} for e, c in pairs]
             config["visible"] = list(self.visible)
         return config
-
-
-def _edges(edges: Any, layers: int) -> dict[tuple[int, int], Coupling]:
-    """Couplings by pair of layers."""
-    if not isinstance(edges, Mapping):
-        _checks.instance(edges, "edges", Iterable, "pairs of layers, or a mapping from pairs to couplings")
-        listed = [tuple(edge) if isinstance(edge, Iterable) else edge for edge in edges]
-        if len(set(listed)) < len(listed):
-            raise ValueError(f"edges: expected every pair of layers once, received {listed}")
-        edges = {edge: Dense() for edge in listed}
-    for edge, coupling in edges.items():
-        if not (isinstance(edge, tuple) and len(edge) == 2 and all(type(l) is int for l in edge)):
-            raise TypeError(f"edges: expected pairs of layers such as (0, 1), received {edge!r}")
-        if not 0 <= edge[0] <= edge[1] < layers:
-            raise ValueError(f"edges: expected pairs l <= m of layers 0..{layers - 1}, received {edge}")
-        _checks.instance(coupling, f"edges[{edge}]", Coupling, "a coupling such as hm.Dense()")
-    return dict(edges)
-
-
-def _visible(visible: Iterable[int], layers: int) -> tuple[int, ...]:
-    _checks.instance(visible, "visible", Iterable, "a list of layers")
-    listed = tuple(visible)
-    if (
-        not listed
-        or not all(type(l) is int and 0 <= l < layers for l in listed)
-        or len(set(listed)) < len(listed)
-    ):
-        raise ValueError(f"visible: expected different layers of 0..{layers - 1}, received {list(listed)}")
-    return listed

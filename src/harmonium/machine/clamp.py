@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import final
 
 import numpy as np
 import torch
@@ -11,24 +11,22 @@ from torch import Tensor
 
 from harmonium import _checks, _host
 from harmonium._checks import Numbers
-
-if TYPE_CHECKING:
-    from harmonium.machine.hamiltonian import Hamiltonian
+from harmonium.layers import Layer
 
 ClampLike = Numbers | Mapping[int, Numbers] | None
 
 
 @final
 class Clamp:
-    """Held entries of the state.
-
-    Written by users as the visible values (batch, visible_width), or as a mapping from layers to values; NaN
-    marks an entry that is free. ``None`` holds nothing.
+    """Clamped (held) entries of the state.
 
     Args:
-        hamiltonian: the machine.
-        clamp: what is held.
+        layers: of the machine.
+        visible: which of them are visible.
+        clamp: the visible values, (rows, visible_width), or a mapping from layers to values, (rows, width_l);
+            NaN marks an entry that is free. None holds nothing.
         rows: of the state.
+        like: a tensor of the machine's dtype, on its device.
         checked: whether the values are known to be observed throughout and to lie in the support: they are
             not looked at then.
 
@@ -37,45 +35,42 @@ class Clamp:
         ValueError: an unknown layer, another shape, or a held value outside the support.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, clamp: ClampLike, rows: int, checked: bool = False) -> None:
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        visible: Sequence[int],
+        clamp: ClampLike,
+        rows: int,
+        like: Tensor,
+        checked: bool = False,
+    ) -> None:
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
         self._products: dict[tuple[int, int], tuple[Tensor, int, Tensor]] = {}
-        if clamp is None:
-            return
-        values: Mapping[int, Numbers]
-        visible = hamiltonian.graph.visible
         if isinstance(clamp, Tensor | np.ndarray) and len(visible) == 1:
-            values = {visible[0]: clamp}
+            clamp = {visible[0]: clamp}
         elif isinstance(clamp, Tensor | np.ndarray):
-            expected = (rows, hamiltonian.visible_width)
-            if tuple(clamp.shape) != expected:
-                raise ValueError(f"clamp: expected shape {expected}, received {tuple(clamp.shape)}")
-            states = hamiltonian.split(_checks.tensor(clamp, "clamp", hamiltonian.dtype, hamiltonian.device))
-            values = {l: states[l] for l in visible}
-        elif isinstance(clamp, Mapping):
-            values = clamp
-        else:
-            raise TypeError(
-                "clamp: expected a tensor of visible values, a mapping or None, "
-                f"received {type(clamp).__name__}"
-            )
+            widths = [layers[l].width for l in visible]
+            if tuple(clamp.shape) != (rows, sum(widths)):
+                raise ValueError(
+                    f"clamp: expected shape {(rows, sum(widths))}, received {tuple(clamp.shape)}"
+                )
+            parts = torch.split(_checks.tensor(clamp, "clamp", like.dtype, like.device), widths, -1)
+            clamp = dict(zip(visible, parts, strict=True))
+        values = {} if clamp is None else clamp
+        _checks.instance(values, "clamp", Mapping, "a tensor of visible values, a mapping or None")
         for l, x in values.items():
-            name = f"clamp[{l}]"
-            if not isinstance(l, int):
-                raise TypeError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l!r}")
-            if not 0 <= l < len(hamiltonian.layers):
-                raise ValueError(f"clamp: expected layers 0..{len(hamiltonian.layers) - 1}, received {l}")
-            _checks.numeric(x, name)
-            layer = hamiltonian.layers[l]
-            expected = (rows, layer.width)
-            if tuple(x.shape) != expected:
-                raise ValueError(f"{name}: expected shape {expected}, received {tuple(x.shape)}")
-            # A copy, as the states of a layer held whole are these very values.
-            held = _checks.tensor(x, name, hamiltonian.dtype, hamiltonian.device).clone()
+            if not isinstance(l, int) or not 0 <= l < len(layers):
+                refuse = ValueError if isinstance(l, int) else TypeError
+                raise refuse(f"clamp: expected layers 0..{len(layers) - 1}, received {l!r}")
+            name, expected = f"clamp[{l}]", (rows, layers[l].width)
+            held = _checks.tensor(x, name, like.dtype, like.device)
+            if tuple(held.shape) != expected:
+                raise ValueError(f"{name}: expected shape {expected}, received {tuple(held.shape)}")
+            held = held.clone()  # the states of a layer held whole are these very values
             if checked:
                 self._held[l] = (None, held)
                 continue
-            given, held = layer.observed(held, name)
+            given, held = layers[l].observed(held, name)
             if bool(given.any()):
                 self._held[l] = (None if bool(given.all()) else given, held)
 
@@ -111,7 +106,7 @@ class Clamp:
         return (same if held is None else same | ~held).all(-1)
 
     def product(self, layer: int, x: Tensor, edge: int, J: Tensor, multiply: Callable[[], Tensor]) -> Tensor:
-        """The states x of a layer times a coupling: computed once where the whole layer is held at them.
+        """Multiplies the states x of a layer by a coupling: once where the whole layer is clamped at them.
 
         Args:
             layer: whose states.

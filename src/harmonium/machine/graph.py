@@ -6,16 +6,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import cached_property
 from itertools import chain, combinations, count, islice
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import networkx as nx
 import numpy as np
 import torch
 from torch import Tensor
 
+from harmonium import _checks
+from harmonium.edges import Coupling, Dense
 from harmonium.layers import Layer
 
 Edge = tuple[int, int]
+Edges = Iterable[Edge] | Mapping[Edge, Coupling]
 
 
 class Part(NamedTuple):
@@ -82,8 +85,8 @@ class Graph:
         self._place = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
-        parts = list(_parts(layers, self.edges, joined))
-        self._fewest, self.summed = self._last_summed(_coloured(parts, self.edges), layers)
+        parts = list(_divide(layers, self.edges, joined))
+        self._fewest, self.summed = self._put_summed_last(_colour_parts(parts, self.edges), layers)
         self.colours = self._fewest
         if set(self.summed) != set(self.hidden) and not any(
             l in self.hidden and m in self.hidden for l, m in self.edges
@@ -92,12 +95,12 @@ class Graph:
             seen = [part for part in parts if part.layer in self.visible]
             among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]
             self.summed = self.hidden
-            self.colours = (*_coloured(seen, among), tuple(Part(l) for l in self.hidden))
+            self.colours = (*_colour_parts(seen, among), tuple(Part(l) for l in self.hidden))
 
-    def _last_summed(
+    def _put_summed_last(
         self, colours: tuple[tuple[Part, ...], ...], layers: Sequence[Layer]
     ) -> tuple[tuple[tuple[Part, ...], ...], tuple[int, ...]]:
-        """The colours with the one of the most hidden columns that can be summed out last, and its layers."""
+        """Puts the colour with the most hidden columns to sum out last, and returns its layers beside."""
         whole = [
             tuple(b.layer for b in colour if b.columns is None and b.layer not in self.visible)
             for colour in colours
@@ -165,7 +168,7 @@ class Graph:
         return self.size > 1 and self.visible == (0,) and self.edges == chain
 
     def sides(self, what: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Two groups of layers without edges inside either, the even and the odd layers of a chain.
+        """Returns two groups of layers without edges inside either, the even and the odd layers of a chain.
 
         Raises:
             ValueError: a graph that two colours do not suffice for; the message names ``what`` needs them.
@@ -179,7 +182,7 @@ class Graph:
         return groups[0], groups[1] if len(groups) > 1 else ()
 
     def independent_sets(self, among: Collection[int]) -> Iterator[tuple[int, ...]]:
-        """The largest sets of layers that can be summed out together, each as large as it can be."""
+        """Yields the sets of layers that can be summed out together, each as large as it can be."""
         free = [l for l in sorted(among) if l not in self.inner]
         complement = nx.Graph()
         complement.add_nodes_from(free)
@@ -194,7 +197,7 @@ class Graph:
             return self
         moved = copy(self)
         moved._place = (device, dtype)
-        moved.colours = tuple(tuple(_moved(part, device, dtype) for part in c) for c in self.colours)
+        moved.colours = tuple(tuple(_move(part, device, dtype) for part in c) for c in self.colours)
         return moved
 
     def __eq__(self, other: object) -> bool:
@@ -203,14 +206,14 @@ class Graph:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _moved(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
+def _move(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
     if part.columns is None or part.units is None:
         return part
     return Part(part.layer, part.columns.to(device), deepcopy(part.units).to(device, dtype))
 
 
-def _coloured(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple[Part, ...], ...]:
-    """Parts by colour, colours in the order of their first part: two wherever two suffice.
+def _colour_parts(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple[Part, ...], ...]:
+    """Groups parts by colour, colours in the order of their first part: two wherever two suffice.
 
     Layers take the lowest colours that the layers joined to them have not taken, as many as they have parts,
     outwards from the first.
@@ -235,30 +238,30 @@ def _coloured(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple[Par
     return tuple(tuple(group) for group in groups.values())
 
 
-def _parts(
+def _divide(
     layers: Sequence[Layer], edges: Sequence[Edge], joined: Mapping[int, Tensor | None]
 ) -> Iterator[Part]:
-    """The layers, each in one part or, with inner edges, in one part a colour of its units."""
+    """Yields the layers, each in one part or, with inner edges, in one part a colour of its units."""
     inner = {l: joined[edge] for edge, (l, m) in enumerate(edges) if l == m}
     for l, layer in enumerate(layers):
         if l not in inner:
             yield Part(l)
             continue
-        for units in _colours_of_units(layer, inner[l]):
+        for units in _colour_units(layer, inner[l]):
             columns = torch.arange(layer.width, device="cpu").view(layer.n_units, -1)[units].flatten()
             yield Part(l, columns, layer.part(units))
 
 
-def _colours_of_units(layer: Layer, joined: Tensor | None) -> list[list[int]]:
-    """Units that no coupling joins, colour by colour."""
+def _colour_units(layer: Layer, joined: Tensor | None) -> list[list[int]]:
+    """Returns groups of units that no coupling joins, colour by colour."""
     if joined is None:
         return [[unit] for unit in range(layer.n_units)]
     q = layer.width // layer.n_units
-    return _colours(joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy())
+    return _colour_by_saturation(joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy())
 
 
-def _colours(joined: np.ndarray) -> list[list[int]]:
-    """The units by colour, by saturation (Brélaz 1979), which finds two colours wherever two suffice.
+def _colour_by_saturation(joined: np.ndarray) -> list[list[int]]:
+    """Colours units by saturation (Brélaz 1979), which finds two colours wherever two suffice.
 
     The unit whose neighbours have the most colours is next, of these the one with the most neighbours.
 
@@ -283,3 +286,83 @@ def _colours(joined: np.ndarray) -> list[list[int]]:
         saturation += joined[unit] & ~taken[:, colour]
         taken[:, colour] |= joined[unit]
     return [sorted(group) for group in groups]
+
+
+def read_edges(edges: Any, layers: int) -> dict[tuple[int, int], Coupling]:
+    """Returns the checked couplings by pair of layers; a list of pairs makes all of them dense."""
+    if not isinstance(edges, Mapping):
+        _checks.instance(edges, "edges", Iterable, "pairs of layers, or a mapping from pairs to couplings")
+        listed = [tuple(edge) if isinstance(edge, Iterable) else edge for edge in edges]
+        if len(set(listed)) < len(listed):
+            raise ValueError(f"edges: expected every pair of layers once, received {listed}")
+        edges = {edge: Dense() for edge in listed}
+    for edge, coupling in edges.items():
+        if not (isinstance(edge, tuple) and len(edge) == 2 and all(type(l) is int for l in edge)):
+            raise TypeError(f"edges: expected pairs of layers such as (0, 1), received {edge!r}")
+        if not 0 <= edge[0] <= edge[1] < layers:
+            raise ValueError(f"edges: expected pairs l <= m of layers 0..{layers - 1}, received {edge}")
+        _checks.instance(coupling, f"edges[{edge}]", Coupling, "a coupling such as hm.Dense()")
+    return dict(edges)
+
+
+def read_visible(visible: Iterable[int], layers: int) -> tuple[int, ...]:
+    """Returns the checked visible layers."""
+    _checks.instance(visible, "visible", Iterable, "a list of layers")
+    listed = tuple(visible)
+    if (
+        not listed
+        or not all(type(l) is int and 0 <= l < layers for l in listed)
+        or len(set(listed)) < len(listed)
+    ):
+        raise ValueError(f"visible: expected different layers of 0..{layers - 1}, received {list(listed)}")
+    return listed
+
+
+def describe_graph(graph: Graph, layers: Sequence[Layer], couplings: Iterable[Coupling]) -> str:
+    """Returns the text of ``BoltzmannMachine.describe``."""
+    rows = [
+        [
+            str(l),
+            "visible" if l in graph.visible else "hidden",
+            str(layer),
+            _count(layer.width, "column"),
+            "summed out" if l in graph.summed else "",
+        ]
+        for l, layer in enumerate(layers)
+    ]
+    edges, parameters = [], [p for layer in layers for p in layer.parameters()]
+    count = sum(p.numel() for p in parameters)
+    for (l, m), coupling in zip(graph.edges, couplings, strict=True):
+        weights = coupling.weight.numel()
+        joined = int(coupling.within(torch.ones_like(coupling.weight)).sum())
+        of = f" of {weights:,}" if joined < weights else ""
+        edges.append([f"{l} - {m}", type(coupling).__name__, f"{joined:,}{of} weights"])
+        count += joined
+    colours = [
+        " + ".join(
+            str(part.layer) if part.units is None else f"{part.layer} ({_count(part.units.n_units, 'unit')})"
+            for part in colour
+        )
+        for colour in graph.colours
+    ]
+    sweep = f"a sweep of {_count(len(colours), 'colour')}: "
+    if len(colours) > 6:
+        colours = [*colours[:4], "…", colours[-1]]
+    sizes = _count(len(layers), "layer"), _count(len(edges), "edge"), _count(count, "parameter")
+    dtype = str(parameters[0].dtype).removeprefix("torch.")
+    text = [f"{', '.join(sizes)} in {dtype}", "layers", *_align(rows)]
+    if len(graph.visible) > 1:
+        width = sum(layers[l].width for l in graph.visible)
+        text.append(f"data: {width:,} columns, of layers {', '.join(map(str, graph.visible))}")
+    return "\n".join([*text, "edges", *_align(edges), sweep + " | ".join(colours)])
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}" + "s" * (count != 1)
+
+
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns rows of words as indented lines, in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = [[word.ljust(width) for word, width in zip(row, widths, strict=True)] for row in rows]
+    return ["  " + "  ".join(row).rstrip() for row in padded]

@@ -109,12 +109,12 @@ class Hamiltonian:
         return states
 
     def seen(self, states: Sequence[Tensor]) -> Tensor:
-        """The visible layers side by side, (batch, visible_width): ``split`` undone."""
+        """Joins the visible layers side by side, (batch, visible_width): the inverse of ``split``."""
         visible = self.graph.visible
         return states[visible[0]] if len(visible) == 1 else torch.cat([states[l] for l in visible], -1)
 
     def unobserved(self, v: Tensor) -> Tensor:
-        """Of which visible layers each row of data lacks entries, (rows, visible layers) booleans."""
+        """Marks the visible layers of which a row of data lacks entries, (rows, visible layers)."""
         states = self.split(v)
         return torch.stack([states[l].isnan().any(-1) for l in self.graph.visible], -1)
 
@@ -133,7 +133,8 @@ class Hamiltonian:
 
     def given(self, held: ClampLike, rows: int, checked: bool = False) -> Hamiltonian:
         """Returns the Hamiltonian with entries of the state clamped; see ``Clamp``."""
-        clamp = Clamp(self, held, rows, checked)
+        like = self.thetas[0][0]
+        clamp = Clamp(self.layers, self.graph.visible, held, rows, like, checked)
         return replace(self, held=None if clamp.empty else clamp)
 
     def anew(self) -> Hamiltonian:
@@ -181,12 +182,12 @@ class Hamiltonian:
     def field(
         self, layer: int | Part, states: Sequence[Tensor], given: Collection[int] | None = None
     ) -> Tensor:
-        """B_l = β Σ_m x_m J_ml over the layers joined to layer l, and within l over its other units.
+        """Returns B_l = β Σ_m x_m J_ml over the layers joined to layer l, and within l over its other units.
 
         Args:
             layer: index of a layer, or a part: some of its units.
             states: for each layer (batch, width_m); entries of layers that are not joined are not read.
-            given: layers to hear from; None for all.
+            given: the layers whose states count; None for all.
 
         Returns:
             (batch, width_l), or the part's columns.
@@ -213,28 +214,26 @@ class Hamiltonian:
         return field if isinstance(self.beta, float) and self.beta == 1.0 else self.beta_times(field)
 
     def beta_times(self, x: Tensor, power: int = 1) -> Tensor:
-        """β to a power times x, which has a row for each of the batch: (batch,) or (batch, width)."""
+        """Multiplies x, (batch,) or (batch, width), by β of its row to a power."""
         if isinstance(self.beta, float):
             return x if self.beta == 1.0 else x * self.beta**power
         beta = self.beta.squeeze(-1) if x.dim() == 1 and self.beta.dim() == 2 else self.beta
         return x * beta.to(x.dtype) ** power
 
     def log_weight(self, layer: int, x: Tensor) -> Tensor:
-        """θ_l·t_l(x) and ln of the base measure of x, (batch,)."""
+        """Returns θ_l·t_l(x) plus ln of the base measure of x, (batch,)."""
         _checks.outside_autocast(x.device.type)
-        weight, measure = (
-            self.layers[layer].log_weight(x, self.thetas[layer]),
-            self.layers[layer].log_measure(x),
-        )
+        kind = self.layers[layer]
+        weight, measure = kind.log_weight(x, self.thetas[layer]), kind.log_measure(x)
         return weight if measure is None else weight + measure.sum(-1)
 
     def log_partition(self, layer: int | Part, field: Tensor) -> Tensor:
-        """Σ ψ over the units of a layer or part, summed in float64: (batch,)."""
+        """Returns Σ ψ over the units of a layer or part, summed in float64: (batch,)."""
         kind, theta = self.units(layer)
         return kind.log_partition(field, theta=theta).sum(-1, dtype=torch.float64)
 
     def summed_weight(self, layer: int, field: Tensor) -> Tensor:
-        """ln Σ exp(θ·t(x) + B x) over a layer's states that agree with what is held, float64: (batch,)."""
+        """Returns ln Σ exp(θ·t(x) + B x) over a layer's states that fit the clamp: (batch,) float64."""
         held = self.mask(layer)
         if held is None:
             return self.log_partition(layer, field)
@@ -246,7 +245,7 @@ class Hamiltonian:
         return value.sum(-1, dtype=torch.float64)
 
     def expected_statistics(self, layer: int, field: Tensor) -> Theta:
-        """E[t(x)] of a layer given its field and what is held of it, each (batch, width_l)."""
+        """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""
         kind = self.layers[layer]
         expected = kind.expected_statistics(field, theta=self.thetas[layer])
         held = None if self.held is None else self.mask(layer)
@@ -256,7 +255,7 @@ class Hamiltonian:
         return tuple(_host.where(held, x, y) for x, y in zip(seen, expected, strict=True))
 
     def coupling_energy(self, states: Sequence[Tensor], given: Collection[int] | None = None) -> Tensor:
-        """Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).
+        """Returns Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).
 
         Args:
             states: for each layer (batch, width_l).
@@ -276,7 +275,7 @@ class Hamiltonian:
         return total
 
     def energy(self, states: Sequence[Tensor]) -> Tensor:
-        """E(x) in float64: (batch,)."""
+        """Returns E(x) of states, for each layer (batch, width_l), in float64: (batch,)."""
         weights = torch.stack([self.log_weight(l, x).double() for l, x in enumerate(states)]).sum(0)
         return -weights - self.beta_times(self.coupling_energy(states))
 
@@ -286,7 +285,7 @@ class Hamiltonian:
         summed: Collection[int],
         fields: Mapping[int, Tensor] | None = None,
     ) -> Tensor:
-        """F = -ln Σ exp(-E) over the states of the layers in ``summed``, in float64: (batch,).
+        """Returns F = -ln Σ exp(-E) over the states of the layers in ``summed``, in float64: (batch,).
 
         Held units of these layers stay as they are.
 
@@ -309,7 +308,7 @@ class Hamiltonian:
     def noise(
         self, layer: int | Part, rows: int, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
-        """Noise for ``rows`` samples of a layer or part, in the machine's dtype.
+        """Draws noise for ``rows`` samples of a layer or part, in the machine's dtype: (rows, units).
 
         Args:
             layer: index of the layer, or a part.
@@ -323,7 +322,7 @@ class Hamiltonian:
         return torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
 
     def pure_noise(self, layer: int, rows: int, generator: torch.Generator) -> Tensor:
-        """Uniform discrete units, standard normal real ones, whatever the parameters: (rows, width_l)."""
+        """Draws uniform discrete units or standard normal real ones, whatever θ: (rows, width_l)."""
         kind = self.layers[layer]
         field = torch.zeros(rows, kind.width, dtype=self.dtype, device=self.device)
         return kind.sample(field, self.noise(layer, rows, generator), kind.reference())
@@ -347,7 +346,7 @@ class Hamiltonian:
         generator: torch.Generator,
         field: Tensor | None = None,
     ) -> Tensor:
-        """The state of a part's layer after a draw of the part; held entries and other units stay.
+        """Draws a part and returns the state of its layer; clamped entries and other units stay.
 
         Args:
             part: what to draw; if it is some units of a layer, the layer's state is written over.
@@ -363,7 +362,7 @@ class Hamiltonian:
         return x if self.held is None else self.held.apply(part.layer, x)
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
-        """E[x_l | field], (batch, width_l)."""
+        """Returns E[x_l | field], (batch, width_l)."""
         return self.layers[layer].moments(field, theta=self.thetas[layer]).mean
 
     def units(self, layer: int | Part) -> tuple[Layer, Theta]:

@@ -1,15 +1,24 @@
-"""Initial parameters of machines. Every function fills parameters in place and returns nothing."""
+"""Beginnings: kinds of units that suit data, how they are joined, and initial parameters.
+
+Functions whose names end in an underscore fill parameters in place and return nothing.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _random
-from harmonium.data import Rows
-from harmonium.layers import Layer, Theta
+from harmonium.data import Encoder, Rows, Table
+from harmonium.layers import Gaussian, Layer, Theta
+from harmonium.layers._columns import first_other
+from harmonium.machine.boltzmann import BoltzmannMachine
+
+HIDDEN_KINDS = tuple(Layer.registry)
+VISIBLE_KINDS = ("auto", *HIDDEN_KINDS)
 
 _ROWS = 4096
 _SEEN = 1024  # rows that tell how far a hidden unit's field varies
@@ -20,25 +29,82 @@ _CROWDED = 4.0  # times visible over hidden units bounds the fraction kept
 # Deviation of a hidden unit's field over the rows, in inverse deviations of the unit: 1 for 0/1 units.
 _SLOPE = 0.5
 
-if TYPE_CHECKING:
-    from harmonium.machine.boltzmann import BoltzmannMachine
+
+def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
+    """Returns a visible layer for data, and the encoder that turns data into its states and samples back.
+
+    Args:
+        rows: the data.
+        kind: "auto": two-valued units where every entry is one of their two values, Bernoulli for 0 and 1 and
+            Spin for -1 and +1 (the density of such data has no upper bound), else Gaussian. "bernoulli" takes
+            0 and 1; "spin" takes -1 and +1, or 0 and 1 which become them; "categorical" takes integers
+            0..q-1, with q one more than the largest; "binomial" takes counts 0..N, with N the largest;
+            "gaussian" and its other parametrisations take any numbers and standardise the columns, as does
+            "double_relu"; "relu" takes numbers from 0 and scales the columns; "truncated_gaussian" takes any
+            numbers and moves the range of all of them to [0, 1], where it is not within [0, 1] already;
+            "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
+
+    Raises:
+        ValueError: an unknown kind, or data that the kind does not take; the message names the value.
+    """
+    if kind != "auto":
+        return Layer.registry[_checks.one_of(kind, "visible", ("auto", *Layer.registry))].for_data(rows)
+    for cls in Layer.registry.values():
+        if cls.two_values is not None and first_other(rows, cls.two_values) is None:
+            return cls.for_data(rows)
+    return Gaussian.for_data(rows)
+
+
+def hidden_for(kind: str, sizes: Sequence[int], n_states: int = 2, name: str = "hidden") -> list[Layer]:
+    """Returns hidden layers of one kind.
+
+    Args:
+        kind: a name in ``Layer.registry``.
+        sizes: units of each layer.
+        n_states: states of each unit, for kinds that may have any number.
+        name: what to call the kind in messages.
+
+    Raises:
+        ValueError: an unknown kind, or a size or number of states out of range.
+    """
+    cls = Layer.registry[_checks.one_of(kind, name, Layer.registry)]
+    return [cls.plain(size, n_states) for size in sizes]
+
+
+def visible_layers(table: Table) -> list[Layer]:
+    """Returns the visible layers of a table, one for every group of its columns, in their order."""
+    return [Layer.registry[group.kind].plain(group.n_units, group.n_states) for group in table.groups]
+
+
+def joined(
+    visible: Sequence[Layer], hidden: Sequence[Layer], seed: int | torch.Generator = 0
+) -> BoltzmannMachine:
+    """Returns a machine whose visible layers are all joined to the first of a chain of hidden layers.
+
+    Args:
+        visible: at least one, the columns of the data side by side.
+        hidden: at least one, from the lowest up.
+        seed: of the first couplings, see ``BoltzmannMachine``.
+    """
+    count, total = len(visible), len(visible) + len(hidden)
+    edges = [(l, max(l + 1, count)) for l in range(total - 1)]
+    return BoltzmannMachine([*visible, *hidden], edges=edges, visible=range(count), seed=seed)
 
 
 @_checks.renamed("generator", "seed")
 @torch.no_grad()
 def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) -> None:
-    """Couplings W ~ N(0, std²), within the pattern of each."""
+    """Draws couplings W ~ N(0, std²), within the pattern of each."""
     _checks.real(std, "std", low=0.0)
     generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
-        W = coupling.weight
-        W.copy_(coupling.within(_random.normal(W.shape, generator, W.dtype) * std))
+        coupling.draw_(std, generator)
 
 
 @_checks.renamed("generator", "seed")
 @torch.no_grad()
 def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Generator) -> None:
-    """Couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023).
+    """Draws couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023).
 
     Entries outside the pattern of a coupling are then set to 0.
     """
@@ -55,7 +121,7 @@ def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Genera
 def logistic_biases_(
     machine: BoltzmannMachine, seed: int | torch.Generator, location: float = 0.0, scale: float = 0.5
 ) -> None:
-    """Biases (means, for Gaussian layers) ~ Logistic(location, scale) (Taniguchi et al. 2023)."""
+    """Draws biases (means, for Gaussian layers) from Logistic(location, scale) (Taniguchi et al. 2023)."""
     _checks.real(location, "location")
     _checks.real(scale, "scale", low=0.0)
     generator = _random.as_generator(seed, machine.device)
@@ -67,7 +133,7 @@ def logistic_biases_(
 
 
 def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None) -> None:
-    """Visible parameters that give the uncoupled visible units the data's moments (see ``fit_``).
+    """Fits visible parameters, so that uncoupled visible units have the data's moments (see ``fit_``).
 
     Every column counts the rows in which it was observed; one that never was gets the moments of pure noise.
 
@@ -82,7 +148,7 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None
         ValueError: rows of another width, or of values outside the support of the visible units; weights that
             do not fit.
     """
-    rows = _as_rows(machine, rows)
+    rows = _read_rows(machine, rows)
     width = machine.visible_width
     if rows.width != width:
         received = ", ".join(str(machine.layers[l]) for l in machine.visible)
@@ -107,12 +173,12 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None
         _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total)
 
 
-def _as_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
+def _read_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
     return rows if isinstance(rows, Rows) else Rows.of(rows, machine.dtype, "rows", missing=True)
 
 
 def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor) -> None:
-    """``fit_`` to columns with these sums of weights, 0 where never observed."""
+    """Fits a layer to columns with these sums of weights, 0 where never observed."""
     absent = total == 0
     if bool(absent.any()):
         field, theta = torch.zeros_like(total), tuple(t.to(total) for t in layer.reference())
@@ -150,15 +216,17 @@ def from_data_(
     Raises:
         TypeError, ValueError: as ``visible_from_data_``.
     """
-    rows = _as_rows(machine, rows)
+    rows = _read_rows(machine, rows)
     visible_from_data_(machine, rows, weights)
     generator = _random.as_generator(seed, machine.device)
-    gaussian, above = _saddle(machine)
+    gaussian, above = _find_saddle(machine)
     if above is None:
         return
     layers, hidden = [machine.layers[l] for l in gaussian], machine.layers[above]
     weights = _checks.weights(weights, "weights", len(rows))
-    mean, variance = (_columns(machine, gaussian, x).to(machine.device) for x in rows.mean_variance(weights))
+    mean, variance = (
+        _take_columns(machine, gaussian, x).to(machine.device) for x in rows.mean_variance(weights)
+    )
     mean, variance = mean.nan_to_num(nan=0.0), torch.where(variance > 0, variance, 1.0)
     kept = min(_OWN, _CROWDED * len(mean) / hidden.n_units)
     floors = [
@@ -169,22 +237,22 @@ def from_data_(
     own = floor + kept * (variance - floor)
     unit = hidden.moments(torch.zeros_like(hidden.reference()[0]), theta=hidden.reference()).variance.double()
 
-    def drawn(count: int) -> Tensor:
+    def draw_rows(count: int) -> Tensor:
         if weights is None:
             indices = _random.integers(len(rows), (count,), generator)
         else:
             indices = _random.weighted(weights.to(machine.device), count, generator)
-        v = _columns(machine, gaussian, rows.take(indices.cpu())).to(machine.device, torch.float64)
+        v = _take_columns(machine, gaussian, rows.take(indices.cpu())).to(machine.device, torch.float64)
         return torch.where(v.isnan(), mean, v)
 
-    seen = drawn(_SEEN) - mean
+    seen = draw_rows(_SEEN) - mean
     J = _random.normal((len(mean), hidden.width), generator, torch.float64) / variance.sqrt().unsqueeze(1)
     spread = (seen @ J).std(0)
     J *= _SLOPE / (torch.where(spread > 0, spread, 1.0) * unit.sqrt())
     explained = float(((J * own.unsqueeze(1)).square() @ unit / variance).mean())
     J *= min(1.0, _EXPLAINED / explained) ** 0.5
 
-    points = drawn(hidden.n_units)
+    points = draw_rows(hidden.n_units)
     points = points.repeat_interleave(hidden.width // hidden.n_units, 0)
     thresholds = -(points * J.t()).sum(1)
     location = getattr(hidden, hidden.location)
@@ -198,8 +266,8 @@ def from_data_(
         coupling.fill_(weight if layer.scale is None else weight / layer.scale.unsqueeze(1))
 
 
-def _saddle(machine: BoltzmannMachine) -> tuple[list[int], int | None]:
-    """The Gaussian visible layers, and the one discrete hidden layer that they are joined to, if so."""
+def _find_saddle(machine: BoltzmannMachine) -> tuple[list[int], int | None]:
+    """Finds the Gaussian visible layers, and the one discrete hidden layer that they are joined to, if so."""
     gaussian = [l for l in machine.visible if machine.layers[l].gaussian]
     edges = [(l, m) for l, m in machine.edges if l in gaussian or m in gaussian]
     above = {m for _, m in edges}
@@ -210,18 +278,18 @@ def _saddle(machine: BoltzmannMachine) -> tuple[list[int], int | None]:
     return gaussian, hidden if usable else None
 
 
-def _columns(machine: BoltzmannMachine, layers: list[int], x: Tensor) -> Tensor:
-    """The columns of some visible layers, (..., width)."""
+def _take_columns(machine: BoltzmannMachine, layers: list[int], x: Tensor) -> Tensor:
+    """Returns the columns of some visible layers, (..., width)."""
     parts = machine.split(x.view(-1, machine.visible_width))
     return torch.cat([parts[l] for l in layers], -1).view(*x.shape[:-1], -1)
 
 
 @torch.no_grad()
 def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) -> None:
-    """A layer's parameters from statistics seen in ``rows`` rows, without couplings.
+    """Fits a layer's parameters to statistics of ``rows`` rows, without couplings.
 
-    Kinds that say so are smoothed as if one row of pure noise had been seen too, so that a unit that never
-    changed gets finite parameters; of others such a unit gets variance 1 (``Layer.smoothed``).
+    Kinds with ``Layer.smoothed`` are smoothed as if one row of pure noise had been seen too, so that a unit
+    that never changed gets finite parameters; such a unit of other kinds gets variance 1.
 
     Args:
         layer: what to fill.
@@ -243,7 +311,7 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) ->
 
 
 def fit_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:
-    """``fit_`` to the moments of states, (rows, width), with weights (rows,) as of ``_checks.weights``."""
+    """Fits a layer to the moments of states, (rows, width), weighted by ``_checks.weights``, (rows,)."""
     if weights is None:
         expected = tuple(t.mean(0) for t in layer.statistics(x))
         fit_(layer, expected, x.var(0, correction=0), len(x))

@@ -1,4 +1,4 @@
-"""Machines from what was kept of them: nothing is made before its claims are compared with what is there."""
+"""Machines from their files: nothing is made before its claims are compared with what is there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMachine:
-    """A machine from the file that ``BoltzmannMachine.save`` wrote, or from the folder of a run.
+    """Returns the machine from the file that ``BoltzmannMachine.save`` wrote, or from the folder of a run.
 
     Args:
         path: the file; or the ``run_dir`` of a run that has ended, for its ``machine.safetensors``. Where a
@@ -33,7 +33,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
     """
     path = Path(path)
     if path.is_dir():
-        path = _finished(path)
+        path = _find_machine(path)
     tensors, header = storage.read(path)
     try:
         return rebuilt(header, tensors, device)
@@ -41,8 +41,8 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         raise ValueError(f"path: {path} is damaged, {error}") from error
 
 
-def _finished(folder: Path) -> Path:
-    """The machine's file in the folder of a run."""
+def _find_machine(folder: Path) -> Path:
+    """Returns the path of the machine in the folder of a run that has ended."""
     machine, checkpoint = folder / storage.MACHINE, folder / storage.CHECKPOINT
     if not machine.exists():
         storage.refuse_old_checkpoint(folder)
@@ -80,7 +80,7 @@ def rebuilt(
     # Version 0.1.0 called couplings couplings.0, couplings.1, …
     tensors = {re.sub(r"^(couplings\.\d+)$", r"\1.weight", name): x for name, x in tensors.items()}
     units = max((x.numel() for x in tensors.values()), default=0)
-    machine, metadata = _outline(description, most=len(tensors), units=units)
+    machine, metadata = _make_outline(description, most=len(tensors), units=units)
     claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}
     given = {name: tuple(x.shape) for name, x in tensors.items()}
     for name in (*claimed, *given):
@@ -96,8 +96,8 @@ def rebuilt(
     return machine
 
 
-def _outline(description: Any, most: int, units: int) -> tuple[BoltzmannMachine, dict[str, Any]]:
-    """The machine, at most ``most`` layers, with no memory for its parameters, and its metadata.
+def _make_outline(description: Any, most: int, units: int) -> tuple[BoltzmannMachine, dict[str, Any]]:
+    """Returns the machine, at most ``most`` layers, with no memory for its parameters, and its metadata.
 
     A layer has at most ``units`` units, as each has a parameter; patterns of couplings take memory and time.
     """
@@ -109,26 +109,24 @@ def _outline(description: Any, most: int, units: int) -> tuple[BoltzmannMachine,
     if not isinstance(metadata, dict):
         raise ValueError(f"expected a mapping of metadata, received {type(metadata).__name__}")
     with torch.device("meta"):  # shapes without numbers
-        layers = [_layer(config, f"layers[{i}]") for i, config in enumerate(description["layers"])]
+        layers: list[Layer] = [
+            _build(Layer.registry, config, f"layers[{i}]", "layer")
+            for i, config in enumerate(description["layers"])
+        ]
         for i, layer in enumerate(layers):
             if layer.n_units > units:
                 raise ValueError(
                     f"layers[{i}]: expected parameters for {layer.n_units} units, received {units}"
                 )
         try:
-            edges = _edges(description["edges"], most) if "edges" in description else None
+            edges = _make_edges(description["edges"], most) if "edges" in description else None
             return BoltzmannMachine(layers, edges, description.get("visible"), seed=None), metadata
         except (TypeError, RuntimeError) as error:  # more couplings than can be counted, say
             raise ValueError(str(error).splitlines()[0]) from error
 
 
-def _layer(config: Any, name: str) -> Layer:
-    layer: Layer = _built(Layer.registry, config, name, "layer")
-    return layer
-
-
-def _edges(configs: Any, most: int) -> dict[tuple[int, int], Coupling]:
-    """Couplings by pair of layers."""
+def _make_edges(configs: Any, most: int) -> dict[tuple[int, int], Coupling]:
+    """Returns couplings by pair of layers."""
     if not isinstance(configs, list) or len(configs) > most:
         raise ValueError(f"edges: expected a list of at most {most} edges")
     edges = {}
@@ -136,15 +134,15 @@ def _edges(configs: Any, most: int) -> dict[tuple[int, int], Coupling]:
         pair = config.get("layers") if isinstance(config, dict) else None
         if not isinstance(pair, list) or len(pair) != 2 or not all(type(l) is int for l in pair):
             raise ValueError(f"edges[{i}]: expected a mapping with a pair of layers, received {pair!r}")
-        arguments = {name: value for name, value in config.items() if name != "layers"}
-        edges[pair[0], pair[1]] = _built(Coupling.registry, arguments, f"edges[{i}]", "coupling")
+        edges[pair[0], pair[1]] = _build(Coupling.registry, config, f"edges[{i}]", "coupling")
     return edges
 
 
-def _built(registry: Mapping[str, Any], config: Any, name: str, what: str) -> Any:
+def _build(registry: Mapping[str, Any], config: Any, name: str, what: str) -> Any:
+    """Returns a layer or coupling from its kind and arguments; ``layers`` is the place of a coupling."""
     if not isinstance(config, dict):
         raise ValueError(f"{name}: expected a mapping, received {type(config).__name__}")
-    arguments = dict(config)
+    arguments = {key: value for key, value in config.items() if what == "layer" or key != "layers"}
     kind = arguments.pop("kind", None)
     if not isinstance(kind, str) or kind not in registry:
         raise ValueError(f"{name}: this version of harmonium knows no {what} {kind!r}")
@@ -155,7 +153,7 @@ def _built(registry: Mapping[str, Any], config: Any, name: str, what: str) -> An
 
 
 def _require_one_dtype(tensors: Mapping[str, Tensor]) -> None:
-    """Parameters must be of one dtype, finite and backed by memory of their own."""
+    """Refuses parameters of several dtypes, not finite, or without memory of their own."""
     if not isinstance(tensors, Mapping) or not tensors:
         raise ValueError("expected parameters by name, received none")
     for name, x in tensors.items():

@@ -100,7 +100,7 @@ class Statistics:
         summed: Collection[int],
         fields: Mapping[int, Tensor],
     ) -> list[Tensor]:
-        """Adds the sums of t_l and returns the values of x_l."""
+        """Adds the sums of t_l and returns the states or means x_l."""
         means = list(states)
         for l, layer in enumerate(hamiltonian.layers):
             if l in summed:

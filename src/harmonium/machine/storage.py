@@ -61,7 +61,7 @@ def pack(tensors: dict[str, Tensor], header: dict[str, Any]) -> bytes:
 
 
 def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of all that a machine file says: its header and its tensors with names, types and shapes."""
+    """Returns the SHA-256 of a machine file: its header, and its tensors with names, types and shapes."""
     digest = hashlib.sha256(json.dumps(header).encode())
     for name, x in sorted(tensors.items()):
         digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
@@ -72,7 +72,7 @@ def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Returns tensors and header of a machine file, as they were written.
 
-    The tensors are no larger than the file. What the header says of layers is not looked at.
+    The tensors are no larger than the file. The layers in the header are not looked at.
 
     Raises:
         FileNotFoundError: no such file.
@@ -97,7 +97,7 @@ def unpack(path: Path, form: str, version: int) -> tuple[dict[str, Tensor], dict
         version: expected as ``version`` in its header.
 
     Raises:
-        SafetensorError: not a safetensors file, or one whose tensors are not as large as it says.
+        SafetensorError: not a safetensors file, or one whose tensors are not as large as stated there.
         OtherVersion: of another version.
         ValueError: of another format, or damaged.
     """
@@ -168,14 +168,14 @@ def replace_file(path: Path, contents: bytes) -> None:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~_read_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
