@@ -12,7 +12,7 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import GibbsLangevin, Kernel, Langevin
-from harmonium.chains.relaxation import Relaxation
+from harmonium.chains.langevin import Relaxation
 from harmonium.compiled import serving
 from harmonium.machine import Statistics
 

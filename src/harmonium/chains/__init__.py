@@ -1,20 +1,18 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
 from harmonium._upgrade import refuse_gone
-from harmonium.chains.convergence import Convergence, convergence
-from harmonium.chains.diagnose import Diagnosis, diagnose
+from harmonium.chains.convergence import Convergence, Diagnosis, convergence, diagnose
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
-from harmonium.chains.langevin import Langevin
+from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
-from harmonium.chains.planted import planted
-from harmonium.chains.run import Observer, begin, complete, completed, run, run_kernel
+from harmonium.chains.run import Observer, begin, complete, completed, planted, run, run_kernel
 from harmonium.chains.tempering import Tempering
 
 __all__ = [
     "Convergence",
+    "Correction",
     "Diagnosis",
     "Gibbs",
     "GibbsLangevin",

@@ -12,7 +12,7 @@ from harmonium.machine import Hamiltonian
 
 @final
 class Gibbs(Kernel):
-    """The blocks of every colour drawn given all others, colour by colour.
+    """Gibbs sampling: the blocks of every colour drawn given all others, colour by colour.
 
     In a chain of layers these are two half-steps at any depth: the even layers given the odd ones, then the
     odd ones. Chains that start from visible data first draw the hidden layers (``chains.complete``).

@@ -15,8 +15,8 @@ from harmonium._alike import require_alike
 from harmonium.machine import Hamiltonian, States
 
 Info = Mapping[str, float | Tensor]
-"""Diagnostics of a sweep by name, such as an acceptance rate: floats, or tensors of one element, which a GPU
-need not be waited for."""
+"""Diagnostics of a sweep by name, such as an acceptance rate: floats, or tensors of one element, for which
+the host need not wait on a GPU."""
 
 
 class KernelState(NamedTuple):
@@ -29,7 +29,7 @@ class KernelState(NamedTuple):
             numbers. Rules keep it from update to update and in checkpoints. None: nothing.
         fields: of layers given the others of ``states``, where the last sweep has made them. A cache, which
             is dropped when the law changes.
-        known: what else the kernel may use again under the same law. A cache too.
+        known: anything else that the kernel may use again under the same law. A cache too.
     """
 
     states: States

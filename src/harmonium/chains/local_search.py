@@ -32,7 +32,7 @@ def local_search(
     """Climbs from every state to a local mode (Taniguchi et al. 2023, Algs. 1 and 5; FORMULAS §4).
 
     The layers of one colour (the even ones of a chain of layers) are set to the mode of their conditional,
-    then those of the other, until nothing changes. A fair coin for each chain says which colour is first.
+    then those of the other, until nothing changes. A fair coin for each chain chooses the first colour.
     Each chain stops by itself. No half-step lowers the probability and ties go to the upper
     value, so that a chain cannot come back to a state it has left but through rounding; that is noticed, and
     the chain stops there, at a local mode but for the rounding.
@@ -138,7 +138,7 @@ def _climb(
     fields: dict[int, Tensor],
     half: int,
 ) -> Tensor:
-    """Every chain to its end on its own, in compiled code; entries of ``states`` and ``fields`` are replaced.
+    """Climbs with every chain on its own, in compiled code; replaces entries of ``states`` and ``fields``.
 
     Args:
         law, free, states: of ``search``.

@@ -1,4 +1,4 @@
-"""The one loop that runs chains."""
+"""The one loop that runs chains, and where chains begin."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
@@ -100,19 +101,20 @@ def run(
         law = law.given(clamp, len(states.states[0]))
         held = KernelState(law.hold_all(states.states), states.sweeps, states.own)  # another law: no caches
         end = run_kernel(law, kernel, held, sweeps, generator, observer)
-        return end._replace(states=_new(end.states, states.states))
+        return end._replace(states=_copy_given(end.states, states.states))
     begun = begin(machine, law, states, "states", generator)
     law = law.given(clamp, len(begun[0]))
     if dealt is None:
-        return _run(law, kernel, begun, sweeps, generator, observer)
+        return _start(law, kernel, begun, sweeps, generator, observer)
     parts = zip(dealt.rows(len(begun[0]), "states"), dealt.generators(generator), strict=True)
     ends = [
-        _run(law.take(part).anew(), kernel, [x[part] for x in begun], sweeps, noise) for part, noise in parts
+        _start(law.take(part).anew(), kernel, [x[part] for x in begun], sweeps, noise)
+        for part, noise in parts
     ]
     return [torch.cat(each) for each in zip(*dealt.gather(ends), strict=True)]
 
 
-def _run(
+def _start(
     law: Hamiltonian,
     kernel: Kernel,
     begun: States,
@@ -122,10 +124,10 @@ def _run(
 ) -> States:
     """Runs chains from states that have been checked, under a law that holds what is to be held."""
     state = kernel.init(law, law.hold_all(begun), generator, sweeps)
-    return _new(run_kernel(law, kernel, state, sweeps, generator, observer).states, begun)
+    return _copy_given(run_kernel(law, kernel, state, sweeps, generator, observer).states, begun)
 
 
-def _new(states: States, given: Sequence[Tensor]) -> States:
+def _copy_given(states: States, given: Sequence[Tensor]) -> States:
     """Returns the states, in new tensors where they are the given ones."""
     return [x.clone() if x is y else x for x, y in zip(states, given, strict=True)]
 
@@ -177,7 +179,7 @@ def begin(
 
 
 def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:
-    """Hidden layers drawn from visible states, nearest first, each given what is there already.
+    """Draws hidden layers from visible states, nearest first, each given what is there already.
 
     Where no two hidden layers are joined that is an exact draw from p(h | v); elsewhere, it is a start.
 
@@ -196,10 +198,12 @@ def completed(
     known: Mapping[int, Tensor] | None = None,
     observed: bool | None = None,
 ) -> KernelState:
-    """Draws hidden layers as ``complete`` does, with the fields of those drawn given all their neighbours.
+    """Draws hidden layers as ``complete`` does, and keeps the fields of those drawn given all neighbours.
 
-    Fields of layers given v alone may be ``known``, for a machine without joined hidden layers, and so may
-    whether all of v, (batch, visible_width), is ``observed``; None: it is looked at.
+    Args:
+        hamiltonian, v, generator: as in ``complete``.
+        known: fields of layers given v alone, (batch, width_l), for machines without joined hidden layers.
+        observed: whether no entry of v is NaN; None: v is searched for one.
     """
     known = known or {}
     states, fields = hamiltonian.split(v), dict[int, Tensor]()
@@ -215,3 +219,28 @@ def completed(
             fields[l] = field
         given.add(l)
     return KernelState(states, 0, fields=fields)
+
+
+def planted(
+    machine: BoltzmannMachine, rows: int, *, sweeps: int = 1000, seed: int | torch.Generator = 0
+) -> Tensor:
+    """Draws data from a known machine, the visible states of independent chains, to learn a machine from.
+
+    The chains start from noise. Whether ``sweeps`` are enough for the machine is for the caller to judge, by
+    ``couplings.meet`` for instance; a strongly coupled machine may need tempering instead.
+
+    Args:
+        machine: the planted machine.
+        rows: how many, at least 1.
+        sweeps: Gibbs sweeps of every chain, at least 1.
+        seed: an int or a generator.
+
+    Returns:
+        (rows, visible_width), in the machine's dtype.
+    """
+    _checks.positive_int(rows, "rows")
+    _checks.positive_int(sweeps, "sweeps")
+    generator = _random.as_generator(seed, machine.device)
+    noise = machine.random_states(rows, seed=generator)
+    states = run(machine, Gibbs(), noise, sweeps, seed=generator)
+    return machine.hamiltonian().seen(states)

@@ -1,6 +1,6 @@
 """Chains of a small machine of Gaussian visible and two-valued hidden units, compiled: each runs on its own.
 
-The law is that of ``chains.relaxation``. Eager tensor code spends its time on starting operations where a
+The law is that of ``chains.langevin``. Eager tensor code spends its time on starting operations where a
 machine has tens of units; here a sweep costs what its arithmetic costs, the field of a state is never
 computed twice, and statistics are summed on the way. Needs numba (``compiled.serving`` says when it serves).
 """
@@ -14,10 +14,8 @@ import torch
 
 from harmonium import _random
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.gibbs_langevin import GibbsLangevin
 from harmonium.chains.kernel import Kernel, KernelState
-from harmonium.chains.langevin import Langevin
-from harmonium.chains.relaxation import Relaxation
+from harmonium.chains.langevin import GibbsLangevin, Langevin, Relaxation
 from harmonium.compiled.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
 from harmonium.compiled.serving import SHARES, over, units_of
 from harmonium.compiled.units import change, draw, log_odds, probabilities, row_of
@@ -46,7 +44,7 @@ def run_small(
         marginal: whether the hidden layer is summed out of them.
 
     Returns:
-        The chains, and the diagnostics of ``relaxation`` as means over chains and sweeps.
+        The chains, and the diagnostics of ``Relaxation`` as means over chains and sweeps.
     """
     moves = [_move(kernel, state._replace(sweeps=state.sweeps + sweep)) for sweep in range(sweeps)]
     keep, spread = np.array([move.keep for move in moves]), np.array([move.spread for move in moves])

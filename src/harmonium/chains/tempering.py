@@ -71,7 +71,7 @@ class Tempering(Kernel):
         planned: int | None = None,
     ) -> KernelState:
         replicas = [x.repeat(len(self.betas), 1) for x in states]
-        inner = self.kernel.init(self._tempered(law, len(states[0])), replicas, generator, planned)
+        inner = self.kernel.init(self._temper(law, len(states[0])), replicas, generator, planned)
         return KernelState(list(states), 0, {"replicas": inner.states, "kernel": inner.own})
 
     def step(
@@ -80,13 +80,13 @@ class Tempering(Kernel):
         replicas, chains = len(self.betas), len(state.states[0])
         tempered, states = state.known, state.own["replicas"]
         if tempered is None:  # another law than at the last sweep, and what it holds
-            tempered = self._tempered(law, chains)
+            tempered = self._temper(law, chains)
             states = tempered.hold_all(states)
         # What the kernel keeps of its own stays with its temperature; states change places.
         inner = KernelState(states, state.sweeps, state.own["kernel"])
         inner, _ = self.kernel.step(tempered, inner, generator)
 
-        betas = _on(self.betas, law.dtype, law.device)
+        betas = _place_betas(self.betas, law.dtype, law.device)
         coupling = law.coupling_energy(inner.states).view(replicas, chains)
         order = torch.arange(replicas * chains, device=law.device).view(replicas, chains)
         gaps = (betas[:-1] - betas[1:]).double().unsqueeze(-1)
@@ -108,11 +108,11 @@ class Tempering(Kernel):
     def check(self, law: Hamiltonian, state: KernelState) -> None:
         super().check(law, state)
         inner = KernelState(state.own["replicas"], state.sweeps, state.own["kernel"])
-        self.kernel.check(self._tempered(law, len(state.states[0])), inner)
+        self.kernel.check(self._temper(law, len(state.states[0])), inner)
 
-    def _tempered(self, law: Hamiltonian, chains: int) -> Hamiltonian:
+    def _temper(self, law: Hamiltonian, chains: int) -> Hamiltonian:
         """Returns the law of all replicas, those of one temperature side by side."""
-        betas = _on(self.betas, law.dtype, law.device).repeat_interleave(chains).unsqueeze(-1)
+        betas = _place_betas(self.betas, law.dtype, law.device).repeat_interleave(chains).unsqueeze(-1)
         rows = torch.arange(chains, device=law.device).repeat(len(self.betas))
         return law.take(rows).tempered(betas)
 
@@ -121,6 +121,6 @@ class Tempering(Kernel):
 
 
 @lru_cache(maxsize=16)
-def _on(betas: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Inverse temperatures where they are used; every sweep asks for the same."""
+def _place_betas(betas: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Returns the inverse temperatures, (replicas,), on a device; cached, as every sweep needs them."""
     return torch.tensor(betas, dtype=dtype, device=device)

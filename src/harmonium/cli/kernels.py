@@ -8,8 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from harmonium import _checks
-from harmonium.chains import Kernel
-from harmonium.chains.gibbs_langevin import Correction
+from harmonium.chains import Correction, Kernel
 from harmonium.cli.completion import words
 
 PANEL = "Chains"
