@@ -46,7 +46,7 @@ def as_generator(seed: int | torch.Generator, device: torch.device | None = None
 
 
 def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Uniform noise in [0, 1), on the generator's device; float32 noise has 24 bits, float64 noise 53.
+    """Draws uniform noise in [0, 1), on the generator's device; float32 has 24 bits, float64 53.
 
     Compiled noise lies inside the interval: it has odd multiples of 2^-24.
     """
@@ -60,22 +60,28 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
 
 
 def normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Standard normal noise, on the generator's device (torch's own is vectorised)."""
+    """Draws standard normal noise, on the generator's device (torch's own is vectorised)."""
     return torch.randn(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
 
 
+def accept(log_ratio: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws booleans that are true with probability min(1, exp(log_ratio)), of the shape of ``log_ratio``."""
+    u = uniform(log_ratio.shape, generator, torch.float64)
+    return torch.log1p(-u) <= log_ratio  # an Exp(1) variate, so that nothing overflows
+
+
 def permutation(n: int, generator: torch.Generator) -> Tensor:
-    """A uniformly random permutation of ``range(n)``, int64, on the generator's device."""
+    """Draws a permutation of ``range(n)`` uniformly, int64, on the generator's device."""
     return torch.randperm(n, generator=generator, device=generator.device)
 
 
 def weighted(probability: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """n indices drawn with replacement, each with its probability; int64, on the generator's device."""
+    """Draws n indices with replacement, each with its probability; int64, on the generator's device."""
     return torch.multinomial(probability, n, replacement=True, generator=generator)
 
 
 def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Uniform integers in [0, high), int64, on the generator's device."""
+    """Draws integers in [0, high) uniformly, int64, on the generator's device."""
     return torch.randint(high, tuple(shape), generator=generator, device=generator.device)
 
 

@@ -17,7 +17,7 @@ from statistical.test_couplings import estimates, p_value
 import harmonium as hm
 from harmonium.compiled import serving
 from harmonium.couplings import Block, Gibbs, Maximal
-from harmonium.couplings.gibbs import _field
+from harmonium.couplings.gibbs import _find_field
 from harmonium.likelihood.ais import _rise
 from harmonium.machine import Graph, Hamiltonian, Part
 from harmonium.machine.hamiltonian import Couplings
@@ -97,7 +97,7 @@ def test_equal_chains_get_equal_fields(widths, rows, dtype):
     states = [torch.cat(pair) for pair in zip(x, y, strict=True)]
     for l in range(2):
         with torch.no_grad():
-            field = _field(hamiltonian, Part(l), states, 2)
+            field = _find_field(hamiltonian, Part(l), states, 2)
             torch.testing.assert_close(field, hamiltonian.field(l, states))
         assert torch.equal(field[:half], field[rows : rows + half])
 
@@ -108,7 +108,7 @@ def test_chains_of_different_temperatures_get_fields_of_their_own():
     hamiltonian = made.hamiltonian().tempered(torch.tensor([1.0, 0.5]).repeat_interleave(4).unsqueeze(-1))
     for l in range(3):
         with torch.no_grad():
-            assert torch.equal(_field(hamiltonian, Part(l), states, 2), hamiltonian.field(l, states))
+            assert torch.equal(_find_field(hamiltonian, Part(l), states, 2), hamiltonian.field(l, states))
 
 
 def test_numbers_of_threads_do_not_change_the_bits(always):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harmonium.couplings import meeting
-from harmonium.couplings.ledger import Ledger
+from harmonium.couplings.meeting import Ledger
 from harmonium.couplings.pairs import Place
 from harmonium.learning import Rule
 from harmonium.learning.pullback import Parametrisation

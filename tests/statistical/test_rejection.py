@@ -1,4 +1,4 @@
-"""Rejection sampling in rounds of one shape, as devices other than the CPU draw maximal couplings."""
+"""Rejection sampling for maximal couplings: rounds of one shape, as on a GPU, and by doubling, as on the CPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 import harmonium as hm
 from harmonium.couplings import Block, Maximal
-from harmonium.couplings.rejection import Rejection
+from harmonium.couplings.block import Rejection
 from harmonium.machine import Part
 
 ROWS = 1 << 15
@@ -16,18 +16,23 @@ STATES = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)
 
 @pytest.mark.parametrize("apart", [3.0, 0.3])
 @pytest.mark.parametrize("common_noise", [False, True])
-def test_the_coupling_is_maximal(apart: float, common_noise: bool) -> None:
+@pytest.mark.parametrize("behind", [False, True])
+def test_the_coupling_is_maximal(
+    apart: float, common_noise: bool, behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """x ~ p, y ~ q and P(x = y) = 1 - TV(p, q), by enumeration.
 
-    17 frequencies of 32768 rows in four cases, each beyond 4.6 standard errors with probability 4e-6: a
-    correct program fails with probability 3e-4.
+    17 frequencies of 32768 rows in eight cases, each beyond 4.6 standard errors with probability 4e-6: a
+    correct program fails with probability 6e-4.
     """
+    monkeypatch.setattr("harmonium._host.behind", lambda device: behind)
+    monkeypatch.setattr("harmonium.compiled.serving.COMPILED", False)
     law = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0).hamiltonian()
     generator = torch.Generator().manual_seed(5)
     fields = torch.tensor([[0.5, -1.0, 0.2]]), torch.tensor([[0.5 + apart, -1.0 - apart, 0.2]])
     p, q = (Block(law, (Part(0),), (field.expand(ROWS, 3).contiguous(),)) for field in fields)
     coupling = Maximal(common_noise=common_noise)
-    drawn = coupling.begin(p, q, generator).finish()
+    drawn = coupling.draw(p, q, generator)
     one, other = ((STATES @ field[0]).softmax(0).double() for field in fields)
     expected = torch.cat((one, other, torch.minimum(one, other).sum().view(1)))
     x, y = ((z[0].unsqueeze(1) == STATES).all(-1).double() for z in (drawn.x, drawn.y))
@@ -40,8 +45,8 @@ def test_the_coupling_is_maximal(apart: float, common_noise: bool) -> None:
 
 def test_rows_that_wait_for_long_are_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep whose first colour was not done in its rounds goes on from there: pairs that met stay met."""
-    monkeypatch.setattr("harmonium.couplings.rejection._ROUNDS", 1)
-    monkeypatch.setattr("harmonium.couplings.rejection._SLOTS", 1)
+    monkeypatch.setattr("harmonium.couplings.block._ROUNDS", 1)
+    monkeypatch.setattr("harmonium.couplings.block._SLOTS", 1)
     monkeypatch.setattr("harmonium._host.behind", lambda device: True)
     monkeypatch.setattr("harmonium.compiled.serving.COMPILED", False)
     finished: list[int] = []

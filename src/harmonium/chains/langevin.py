@@ -10,10 +10,9 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.chains.metropolis import metropolis_test
 from harmonium.machine import Hamiltonian, States
 
 Correction = Literal["none", "metropolis", "exact"]
@@ -245,7 +244,7 @@ class Relaxation(NamedTuple):
             gain = reached - log_marginal
             gain += self._log_density(block, states, proposal, block.centres(back))
             gain -= self._log_density(block, proposal, states, centres)
-            taken = metropolis_test(gain, block.generator)
+            taken = _random.accept(gain, block.generator)
             reached = torch.where(taken, reached, log_marginal)
         else:
             taken = torch.ones(len(states[0]), dtype=torch.bool, device=block.hamiltonian.device)

@@ -53,7 +53,7 @@ class Metropolis(Kernel):
             proposal = part.taken(law.hold(l, part.put(proposal, moved[l])))
             # Normalisers cancel in the difference.
             gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
-            accept = metropolis_test(gain, generator)
+            accept = _random.accept(gain, generator)
             accepted.append(accept.float().mean())
             by_unit = _host.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
             moved[l] = part.put(by_unit.flatten(-2), moved[l])
@@ -67,7 +67,7 @@ class Metropolis(Kernel):
     ) -> tuple[KernelState, Info]:
         proposal = [self._propose(law, l, x, generator) for l, x in enumerate(state.states)]
         proposal = law.hold_all(proposal)
-        accept = metropolis_test(law.energy(state.states) - law.energy(proposal), generator)
+        accept = _random.accept(law.energy(state.states) - law.energy(proposal), generator)
         pairs = zip(proposal, state.states, strict=True)
         moved = [torch.where(accept.unsqueeze(-1), new, old) for new, old in pairs]
         return KernelState(moved, state.sweeps + 1, state.own), {"acceptance": accept.float().mean()}
@@ -77,10 +77,3 @@ class Metropolis(Kernel):
 
     def __repr__(self) -> str:
         return f"Metropolis({self.scope!r}, step={self.step_size:g})"
-
-
-def metropolis_test(gain: Tensor, generator: torch.Generator) -> Tensor:
-    """Accepts proposals, each with probability min(1, exp(gain)): booleans of the shape of ``gain``."""
-    # u < exp(gain) in log space; u is never 0 as 1 - u is never 0.
-    u = _random.uniform(gain.shape, generator, torch.float64)
-    return torch.log1p(-u) < gain

@@ -94,8 +94,7 @@ class Tempering(Kernel):
         for first in (0, 1):
             lower, upper = slice(first, replicas - 1, 2), slice(first + 1, replicas, 2)
             gain = gaps[lower] * (coupling[upper] - coupling[lower])
-            u = _random.uniform(gain.shape, generator, torch.float64)
-            swap = torch.log1p(-u) < gain
+            swap = _random.accept(gain, generator)
             accepted = accepted + swap.sum()
             for values in (coupling, order):
                 low, high = values[lower].clone(), values[upper].clone()

@@ -11,8 +11,13 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _random
+from harmonium import _host, _random
+from harmonium.compiled import serving
 from harmonium.machine import Hamiltonian, Part
+
+_MAX_PROPOSALS = 1 << 14  # made at once; a bound on memory, not on the number of tries
+_ROUNDS = 4  # made on a GPU before the host waits for it to read whether they were enough
+_SLOTS = 256  # proposals of a round on a GPU, at least
 
 
 @final
@@ -52,7 +57,7 @@ class Block:
         return some
 
     def noise(self, rows: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Noise for ``rows`` draws."""
+        """Draws noise for ``rows`` draws, for each part (rows, units)."""
         return tuple(self.hamiltonian.noise(part, rows, generator) for part in self.parts)
 
     def sample(self, noise: Sequence[Tensor]) -> list[Tensor]:
@@ -92,8 +97,8 @@ class Coupled(NamedTuple):
     """A draw from a coupling.
 
     Attributes:
-        x: for each layer of the block, distributed as the first law says.
-        y: the same for the second law.
+        x: for each layer of the block (rows, columns), distributed by the first law.
+        y: distributed by the second law.
         tries: (rows,), rounds of rejection sampling that a row took; 0 where none was needed.
     """
 
@@ -137,7 +142,185 @@ class Independent(BlockCoupling):
         return Coupled(p.sample(first), q.sample(shared), tries)
 
 
-def accept(log_ratio: Tensor, generator: torch.Generator) -> Tensor:
-    """True with probability min(1, exp(log_ratio)), decided in log space by an Exp(1) variate."""
-    u = _random.uniform(log_ratio.shape, generator, torch.float64)
-    return torch.log1p(-u) <= log_ratio
+@final
+class Maximal(BlockCoupling):
+    """x ~ p is kept for y with probability min(1, q(x)/p(x)); else y comes from what p leaves over of q.
+
+    What is left over is drawn by rejection, which goes on until every row is accepted, without a cap: a cap
+    would bias the draw. The expected number of proposals of a row is 1/TV(p, q), and the loop is entered with
+    probability TV(p, q).
+
+    Args:
+        common_noise: whether rejected rows draw x and y anew with the same noise, each until its own
+            acceptance (Qiu et al. 2020, Alg. 3), which brings the chains closer; otherwise x stays and only y
+            is drawn (Alg. 1).
+    """
+
+    def __init__(self, *, common_noise: bool = False) -> None:
+        self.common_noise = common_noise
+
+    def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        if self.common_noise and serving.two_valued(p.fields[0], p.values):
+            return self._draw_compiled(p, q, generator)
+        if _host.behind(p.fields[0].device):
+            return self.begin(p, q, generator).finish()
+        x = p.sample(p.noise(p.rows, generator))
+        apart = (~_random.accept(p.log_ratio(q, x), generator)).nonzero().squeeze(-1)
+        y = [value.clone() for value in x]
+        tries = torch.zeros(p.rows, dtype=torch.int64, device=apart.device)
+        if len(apart):
+            wait = torch.ones_like(apart, dtype=torch.bool)
+            first, second = ([part[apart] for part in each] for each in (x, y))
+            wait_x = wait if self.common_noise else ~wait
+            rest = Rejection(p.take(apart), q.take(apart), first, second, wait_x, wait, generator).finish()
+            for value, new in zip(x + y, rest.x + rest.y, strict=True):
+                value[apart] = new
+            tries[apart] = rest.tries
+        return Coupled(x, y, tries)
+
+    def begin(self, p: Block, q: Block, generator: torch.Generator) -> Rejection:
+        """Begins a draw, which on a GPU is most likely done when the host looks later."""
+        x = p.sample(p.noise(p.rows, generator))
+        apart = ~_random.accept(p.log_ratio(q, x), generator)
+        wait_x = apart if self.common_noise else torch.zeros_like(apart)
+        return Rejection(p, q, list(x), list(x), wait_x, apart, generator)
+
+    @torch.no_grad()
+    def _draw_compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        units = serving.units_of([p.hamiltonian.units(part)[1][0] for part in p.parts], p.values)
+        widths = [field.shape[1] for field in p.fields]
+        x, y = p.fields[0].new_empty(2 * p.rows, sum(widths)).chunk(2)
+        tries = x.new_empty(p.rows, dtype=torch.int64)
+        serving.over_rows("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
+        if len(widths) == 1:  # the halves of one tensor
+            return Coupled([x], [y], tries)
+        return Coupled(list(torch.split(x, widths, 1)), list(torch.split(y, widths, 1)), tries)
+
+    def __repr__(self) -> str:
+        return f"Maximal(common_noise={self.common_noise})"
+
+
+@final
+class Rejection:
+    """Draws from what one law leaves over of the other, for the rows that have not accepted yet.
+
+    A round deals out proposals to the rows that wait. On a CPU every row gets twice as many as in the last
+    round. On a GPU, where the host does not wait to learn how many rows wait, a round has one shape: at least
+    as many proposals as rows, so that a few rounds are nearly always enough however rare acceptance is. How
+    many a row gets does not depend on their noise, and its first accepted one counts: the law is that of one
+    proposal at a time, without a cap.
+
+    Args:
+        p, q: the two laws.
+        x, y: draws from them, to be written over in rows that wait; the lists are the caller's own.
+        wait_x, wait_y: booleans, true for rows that wait, (rows,).
+        generator: source of noise.
+    """
+
+    def __init__(
+        self,
+        p: Block,
+        q: Block,
+        x: list[Tensor],
+        y: list[Tensor],
+        wait_x: Tensor,
+        wait_y: Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        self._laws, self._draws, self._waits = (p, q), (x, y), [wait_x, wait_y]
+        self._generator, self._behind, self._each = generator, _host.behind(wait_y.device), 1
+        self._tries = torch.zeros(p.rows, dtype=torch.int64, device=wait_y.device)
+        if self._behind:
+            self._go_on()
+
+    @property
+    def left(self) -> Tensor:
+        """True if rows still wait: a tensor of one element, which the host reads as rarely as it can."""
+        return (self._waits[0] | self._waits[1]).any()
+
+    @property
+    def drawn(self) -> Coupled:
+        """The draws; right once no row waits."""
+        return Coupled(*self._draws, self._tries)
+
+    def finish(self) -> Coupled:
+        """Makes as many more rounds as it takes, and returns the draws."""
+        while bool(self.left):
+            self._go_on()
+        return self.drawn
+
+    def _go_on(self) -> None:
+        """Makes the rounds after which the host looks again."""
+        for _ in range(_ROUNDS if self._behind else 1):
+            self._round()
+
+    def _deal(self, waits: Tensor) -> Tensor:
+        """Returns the row of every proposal of a round, (proposals,), in the order of the rows that wait."""
+        if self._behind:
+            slot = torch.arange(max(len(waits), _SLOTS), device=waits.device)
+            order = waits.to(torch.int8).argsort(descending=True, stable=True)  # those that wait come first
+            return order[slot * waits.sum() // len(slot)]
+        order = waits.nonzero().squeeze(-1)
+        each = max(1, min(self._each, _MAX_PROPOSALS // len(order)))
+        self._each = 2 * each
+        return order.repeat_interleave(each)
+
+    def _round(self) -> None:
+        """Makes one round of proposals and keeps the first accepted one of every row."""
+        waits = self._waits[0] | self._waits[1]
+        row = self._deal(waits)
+        none = len(row)
+        slot = torch.arange(none, device=row.device)
+        some = [law.take(row) for law in self._laws]
+        noise = some[0].noise(none, self._generator)
+        for number, (this, other) in enumerate((some, some[::-1])):
+            if not self._behind and not bool(self._waits[number].any()):
+                continue
+            drawn = this.sample(noise)
+            # What the other law leaves over: kept where the maximal step would not have kept it.
+            kept = ~_random.accept(this.log_ratio(other, drawn), self._generator) & self._waits[number][row]
+            first = torch.full((len(waits),), none, device=row.device)
+            first = first.scatter_reduce(0, row, torch.where(kept, slot, none), "amin")
+            found, first = first < none, first.clamp(max=none - 1)
+            for l, new in enumerate(drawn):
+                self._draws[number][l] = torch.where(found.unsqueeze(-1), new[first], self._draws[number][l])
+            self._waits[number] = self._waits[number] & ~found
+        self._tries.scatter_add_(0, row, waits[row].to(torch.int64))
+
+
+@final
+class Reflection(BlockCoupling):
+    """Maximal, and where the draws differ they mirror each other, which brings the next means together.
+
+    For two normal laws of equal variances: z ~ N(0, I), d the standardised difference of means; y = x with
+    probability min(1, φ(z + d)/φ(z)), else y's noise is z reflected at the hyperplane orthogonal to d
+    (Bou-Rabee, Eberle & Zimmer 2020; Jacob et al. 2020, §4.1).
+    """
+
+    def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
+        """As in the base class.
+
+        Raises:
+            TypeError: a layer that is not Gaussian.
+        """
+        for part in p.parts:
+            if not p.hamiltonian.units(part)[0].gaussian:
+                raise TypeError(
+                    f"Reflection: expected Gaussian layers, received {p.hamiltonian.units(part)[0]}"
+                )
+        noise = p.noise(p.rows, generator)
+        x = p.sample(noise)
+        deviations = [p.hamiltonian.units(part)[1][1].rsqrt() for part in p.parts]
+        # field · σ is the standardised mean up to a part that both chains share.
+        gaps = [(a - b) * s for a, b, s in zip(p.fields, q.fields, deviations, strict=True)]
+        z, d = torch.cat(noise, -1).double(), torch.cat(gaps, -1).double()
+        together = _random.accept(-(z * d).sum(-1) - 0.5 * d.square().sum(-1), generator)
+        length = d.square().sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+        mirrored = z - 2 * (z * d).sum(-1, keepdim=True) / length * d
+        widths = [field.shape[-1] for field in p.fields]
+        reflected = [part.to(x[0].dtype) for part in torch.split(mirrored, widths, -1)]
+        y = [
+            torch.where(together.unsqueeze(-1), same, other)
+            for same, other in zip(x, q.sample(reflected), strict=True)
+        ]
+        return Coupled(x, y, torch.zeros(p.rows, dtype=torch.int64, device=z.device))

@@ -1,4 +1,4 @@
-"""Coupled block Gibbs sampling."""
+"""Coupled block Gibbs sampling, with jumps between given visible states."""
 
 from __future__ import annotations
 
@@ -8,16 +8,61 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _host
-from harmonium.couplings.block import Block, BlockCoupling, Coupled
-from harmonium.couplings.jumps import Jumps
-from harmonium.couplings.maximal import Maximal
+from harmonium import _host, _random
+from harmonium.couplings.block import Block, BlockCoupling, Coupled, Maximal, Reflection, Rejection
 from harmonium.couplings.pairs import PairKernel, Place, differences
-from harmonium.couplings.reflection import Reflection
-from harmonium.couplings.rejection import Rejection
 from harmonium.machine import Hamiltonian, Part, States
 
 Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
+
+
+@final
+class Jumps:
+    """Proposals drawn uniformly from a list of visible states, such as the distinct rows of a small data set.
+
+    A chain whose visible state is on the list moves to the proposed one with probability min(1, exp(F(v) -
+    F(v'))); from any other state the reverse move could not be proposed, and it stays. Between Gibbs sweeps
+    this leaves the machine's law invariant. Where a machine's modes are data, as on bars and stripes, chains
+    then mix at once and pairs, which share the proposal, meet at once; on large images chains are never
+    exactly at a datum and nothing happens. For machines with one visible and one hidden
+    layer.
+
+    Args:
+        states: (rows, visible_width); repeated rows count once.
+    """
+
+    def __init__(self, states: Tensor) -> None:
+        self.states = torch.unique(states, dim=0)
+        # Rows are looked up by a projection and then compared, so a collision costs nothing but a refusal.
+        generator = _random.as_generator(0)
+        self._direction = _random.normal((self.states.shape[1],), generator, torch.float64).to(states.device)
+        self._keys, order = (self.states.double() @ self._direction).sort()
+        self.states = self.states[order]
+
+    def move(self, hamiltonian: Hamiltonian, v: Tensor, copies: int, generator: torch.Generator) -> Tensor:
+        """Offers every row of v one jump; ``copies`` equal parts of the rows share proposals and decisions.
+
+        Args:
+            hamiltonian: the machine.
+            v: visible states, (rows, visible_width).
+            copies: 1 for chains alone, 2 for pairs.
+            generator: source of noise.
+        """
+        if self.states.device != v.device:  # once for all sweeps
+            kept = (self.states, self._keys, self._direction)
+            self.states, self._keys, self._direction = (_host.sent(x, v.device) for x in kept)
+        states = self.states.to(v)
+        free_energy = hamiltonian.free_energy(hamiltonian.split(states), (1,))
+        here = torch.searchsorted(self._keys, v.double() @ self._direction).clamp_(max=len(states) - 1)
+        listed = (states[here] == v).all(-1)
+        there = _random.integers(len(states), (len(v) // copies,), generator).repeat(copies)
+        gain = (free_energy[here] - free_energy[there]).view(copies, -1)
+        u = _random.uniform((gain.shape[1],), generator, torch.float64)
+        moves = (torch.log1p(-u) <= gain).flatten() & listed
+        return torch.where(moves.unsqueeze(-1), states[there], v)
+
+    def __repr__(self) -> str:
+        return f"Jumps({len(self.states)} states)"
 
 
 @final
@@ -57,7 +102,7 @@ class Gibbs(PairKernel):
         fields = {
             part.layer: place.fields[part.layer]
             if part.layer in place.fields
-            else _field(hamiltonian, part, place.states, copies)
+            else _find_field(hamiltonian, part, place.states, copies)
             for part in hamiltonian.graph.colours[-1]
             if part.columns is None and not hamiltonian.fixes(part.layer)
         }
@@ -82,7 +127,7 @@ class Gibbs(PairKernel):
 
         def draw(number: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
             if number not in done:
-                coupling = (self.even if number else self.odd) or self._default(hamiltonian, parts)
+                coupling = (self.even if number else self.odd) or self._choose(hamiltonian, parts)
                 halves = [field.chunk(2) for field in fields]
                 p, q = (Block(hamiltonian, parts, half) for half in zip(*halves, strict=True))
                 if isinstance(coupling, Maximal) and _host.behind(hamiltonian.device):
@@ -90,7 +135,7 @@ class Gibbs(PairKernel):
                     done[number] = begun[number].drawn
                 else:
                     done[number] = coupling.draw(p, q, generator)
-            return [_stacked(x, y) for x, y in zip(done[number].x, done[number].y, strict=True)]
+            return [_stack(x, y) for x, y in zip(done[number].x, done[number].y, strict=True)]
 
         while True:
             place = self._sweep(hamiltonian, both, draw, 2, generator)
@@ -115,7 +160,7 @@ class Gibbs(PairKernel):
         copies: int,
         generator: torch.Generator,
     ) -> Place:
-        """The last colour given the others, then the others in their order."""
+        """Draws the last colour given the others, then the others in their order."""
         states = list(place.states)
         known = place.fields
         for number, colour in enumerate(hamiltonian.graph.colours_backwards):
@@ -125,7 +170,7 @@ class Gibbs(PairKernel):
             fields = [
                 known[part.layer]
                 if number == 0 and part.columns is None and part.layer in known
-                else _field(hamiltonian, part, states, copies)
+                else _find_field(hamiltonian, part, states, copies)
                 for part in parts
             ]
             for part, x in zip(parts, draw(number, parts, fields), strict=True):
@@ -137,7 +182,7 @@ class Gibbs(PairKernel):
         return Place(states, {})
 
     @staticmethod
-    def _default(hamiltonian: Hamiltonian, parts: tuple[Part, ...]) -> BlockCoupling:
+    def _choose(hamiltonian: Hamiltonian, parts: tuple[Part, ...]) -> BlockCoupling:
         if all(hamiltonian.units(part)[0].gaussian for part in parts):
             return Reflection()
         return Maximal(common_noise=True)
@@ -148,8 +193,8 @@ class Gibbs(PairKernel):
 
 
 @torch.no_grad()
-def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
-    """The field of a part; chains of a pair get equal fields, to the bit, where they are equal and β is one.
+def _find_field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
+    """Returns the field of a part; equal chains of a pair get equal fields, to the bit, where β is one.
 
     Some libraries round a row by where it stands, and laws that differ by rounding take many proposals.
     """
@@ -164,8 +209,8 @@ def _field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) ->
     return field
 
 
-def _stacked(x: Tensor, y: Tensor) -> Tensor:
-    """x over y; without a copy where they are the two halves of one tensor."""
+def _stack(x: Tensor, y: Tensor) -> Tensor:
+    """Returns x over y; without a copy where they are the two halves of one tensor."""
     base = x._base
     if base is not None and base is y._base and base.shape == (2 * len(x), x.shape[1]):
         return base

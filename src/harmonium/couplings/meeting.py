@@ -1,9 +1,10 @@
-"""The meeting loop: pairs of chains run until they meet, and what they say on the way."""
+"""The meeting loop: pairs of chains run until they meet, and the signed statistics on their way."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import final
 
 import torch
 from torch import Tensor
@@ -13,11 +14,12 @@ from harmonium._checks import Numbers
 from harmonium.chains import begin
 from harmonium.compiled import serving
 from harmonium.couplings.gibbs import Gibbs
-from harmonium.couplings.ledger import Ledger
 from harmonium.couplings.meetings import Meetings, joined
 from harmonium.couplings.pairs import PairKernel, Place, differences, join
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
+
+_ROWS = 512  # smaller lots of statistics wait
 
 
 @_checks.renamed("generator", "seed")
@@ -161,9 +163,9 @@ def run_pairs(
             x = both.take(slice(0, rows))
             flips.observe(before, x)
             ledger.add(x, apart, average)
-            met, equal = (
-                _met(both, chain, read) if t >= lag else torch.zeros(2, rows, dtype=torch.bool, device="cpu")
-            )
+            met = equal = torch.zeros(rows, dtype=torch.bool, device="cpu")
+            if t >= lag:
+                met, equal = _mark_met(both, chain, read)
             done = torch.ones_like(met) if t == max_steps else met
             if bool(done.any()):
                 places = _host.chosen(done, device)
@@ -176,10 +178,10 @@ def run_pairs(
                 _put(horizon, apart, x.states)
             if t >= lag:  # both chains have set out: their next sweep draws these before it reads them
                 both = both.without(drawn_anew)
-            apart, both, met = _without(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
+            apart, both, met = _drop(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
             both = coupling.prepare(hamiltonian.take(torch.cat((apart, apart))), both, copies=2)
             ledger.add_difference(both, apart, weight * correction_weight(t, k, m, lag))
-            apart, both, met = _without(met, apart, both, met)
+            apart, both, met = _drop(met, apart, both, met)
             if t == max_steps:
                 apart, both = apart[:0], both.take(slice(0, 0))
         if t == m:
@@ -189,8 +191,73 @@ def run_pairs(
     return Meetings(times, capped, tries, cost, flips.rate, lag, horizon)
 
 
+@final
+class Ledger:
+    """Adds weighted places to statistics; small lots wait, so that a long tail costs few products.
+
+    Args:
+        hamiltonian: the machine.
+        into: the sums; None keeps none.
+        row_weights: of the pairs, (pairs,), beside the weight of an entry; None where all count alike.
+
+    Attributes:
+        unread: layers whose states are not read.
+    """
+
+    def __init__(
+        self,
+        hamiltonian: Hamiltonian,
+        into: Statistics | None,
+        row_weights: Tensor | None = None,
+    ) -> None:
+        self._hamiltonian = hamiltonian
+        self._into = into
+        self._summed = tuple(l for l in hamiltonian.graph.summed if not hamiltonian.fixes(l))
+        self.unread = self._summed if into is None or into.readings is None else ()
+        self._row_weights = row_weights
+        self._lots: list[tuple[Place, Tensor, Tensor]] = []
+        self._magnitude = 0.0
+
+    def add(self, place: Place, pairs: Tensor, weight: float) -> None:
+        """Adds weight · f of some pairs' rows, f = E[S | the layers that are not summed]."""
+        self._enter(place, pairs, self._weigh(pairs), weight)
+
+    def add_difference(self, both: Place, pairs: Tensor, weight: float) -> None:
+        """Adds weight · (f(x) - f(y)), with x the first half of the rows and y the second."""
+        each = self._weigh(pairs)
+        self._enter(both, pairs.repeat(2), torch.cat((each, -each)), weight)
+
+    def _weigh(self, pairs: Tensor) -> Tensor:
+        if self._row_weights is None:
+            return torch.ones(len(pairs), device=pairs.device)
+        return self._row_weights[pairs]
+
+    def flush(self) -> None:
+        """Adds what waits."""
+        if self._into is None or not self._lots:
+            return
+        place, pairs, signs = self._lots[0]
+        if len(self._lots) > 1:
+            places, all_pairs, all_signs = zip(*self._lots, strict=True)
+            place, pairs, signs = join(*places), torch.cat(all_pairs), torch.cat(all_signs)
+        self._lots = []
+        machine, states, fields = self._hamiltonian.take(pairs), place.states, place.fields
+        weights = self._magnitude * signs.to(states[0])
+        self._into.add(machine, states, weights, self._summed, fields)
+
+    def _enter(self, place: Place, pairs: Tensor, signs: Tensor, weight: float) -> None:
+        if self._into is None or weight == 0 or len(signs) == 0:
+            return
+        if abs(weight) != self._magnitude:
+            self.flush()
+            self._magnitude = abs(weight)
+        self._lots.append((place.without(self.unread), pairs, signs if weight > 0 else -signs))
+        if sum(len(lot[1]) for lot in self._lots) >= _ROWS:
+            self.flush()
+
+
 def correction_weight(t: int, k: int, m: int, lag: int) -> float:
-    """w_t of H_{k:m}: how often t ≥ k + lag is a correction of one of the averaged terms, over m - k + 1."""
+    """Returns w_t of H_{k:m}: the number of averaged terms that t ≥ k + lag corrects, over m - k + 1."""
     if t < k + lag:
         return 0.0
     return ((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1)
@@ -214,22 +281,22 @@ class _FlipRate:
         return int(self.changed) / max(self.seen, 1)
 
 
-def _met(both: Place, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:
+def _mark_met(both: Place, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:
     """Marks the pairs that have met, and those of them equal in all layers read: (2, pairs), on the host.
 
     On a GPU this is the one synchronisation of a sweep.
     """
-    met = _equal(both, chain)
-    return torch.stack((met, met if read == chain else met & _equal(both, read))).cpu()
+    met = _mark_equal(both, chain)
+    return torch.stack((met, met if read == chain else met & _mark_equal(both, read))).cpu()
 
 
-def _equal(both: Place, layers: tuple[int, ...]) -> Tensor:
+def _mark_equal(both: Place, layers: tuple[int, ...]) -> Tensor:
     halves = [both.states[l].chunk(2) for l in layers]
     return torch.stack([differences(x, y) == 0 for x, y in halves]).all(0)
 
 
-def _without(gone: Tensor, apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:
-    """The pairs that are not gone; ``gone`` and ``met`` are on the host."""
+def _drop(gone: Tensor, apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:
+    """Drops the pairs that are gone; ``gone`` and ``met`` are on the host."""
     if not bool(gone.any()):
         return apart, both, met
     rest = _host.chosen(~gone, apart.device)

@@ -17,7 +17,7 @@ class Place(NamedTuple):
     """The states of chains, with the fields that are known.
 
     Attributes:
-        states: for each layer (rows, width_l), or (rows, 0) where nobody will read them.
+        states: for each layer (rows, width_l), or (rows, 0) where they are not read again.
         fields: fields of the layers of ``graph.summed`` given the others, where they are known.
     """
 
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     fields: dict[int, Tensor]
 
     def take(self, rows: Tensor | slice) -> Place:
-        """Some of the rows."""
+        """Returns some of the rows."""
         return Place([x[rows] for x in self.states], {l: field[rows] for l, field in self.fields.items()})
 
     def without(self, layers: Collection[int]) -> Place:
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 def join(*places: Place) -> Place:
-    """The rows of all; fields that not all of them know are dropped."""
+    """Joins the rows of all; drops fields that not all of them have."""
     shared = set.intersection(*(set(place.fields) for place in places))
     return Place(
         [torch.cat(parts) for parts in zip(*(place.states for place in places), strict=True)],
@@ -45,7 +45,7 @@ def join(*places: Place) -> Place:
 
 @torch.no_grad()
 def differences(x: Tensor, y: Tensor) -> Tensor:
-    """In how many entries two batches of states differ, (rows,)."""
+    """Counts the entries in which two batches of states, (rows, width), differ: (rows,)."""
     if not serving.single(x):
         return (x != y).sum(-1)
     counts = torch.empty(len(x), dtype=torch.int64, device="cpu")
@@ -58,7 +58,7 @@ class PairKernel(ABC):
 
     @abstractmethod
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
-        """The layers that the next sweep depends on: chains have met once these are equal.
+        """Returns the layers that the next sweep depends on: chains have met once these are equal.
 
         Other layers of ``graph.summed`` may come to ``coupled`` without their states, (rows, 0).
         """
@@ -77,13 +77,13 @@ class PairKernel(ABC):
     def single(
         self, hamiltonian: Hamiltonian, place: Place, generator: torch.Generator, antithetic: bool = False
     ) -> Place:
-        """A sweep of one chain alone; of two that mirror each other's noise if ``antithetic``."""
+        """Moves every chain by a sweep, alone; if ``antithetic``, halves of the rows mirror their noise."""
 
     @abstractmethod
     def coupled(
         self, hamiltonian: Hamiltonian, both: Place, generator: torch.Generator
     ) -> tuple[Place, Tensor]:
-        """A sweep of both chains, each moved as ``single`` moves it; equal chains stay equal.
+        """Moves both chains by a sweep, each as ``single`` moves it; equal chains stay equal.
 
         Args:
             hamiltonian: the machine; what it holds has as many rows.
