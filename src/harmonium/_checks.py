@@ -1,4 +1,4 @@
-"""Checks of arguments: every message names the argument, what came and what was expected."""
+"""Checks of arguments and of values from files: every message names what was expected and what received."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 def positive_int(value: Any, name: str, minimum: int = 1) -> int:
-    """``value`` as an int of at least ``minimum``."""
+    """Returns ``value`` as an int of at least ``minimum``."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: expected an int, received {type(value).__name__} ({value!r})")
     number = int(value)
@@ -41,7 +41,7 @@ def positive_int(value: Any, name: str, minimum: int = 1) -> int:
 
 
 def real(value: Any, name: str, low: float = -float("inf"), high: float = float("inf")) -> float:
-    """``value`` as a finite float in [low, high]."""
+    """Returns ``value`` as a finite float in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected a number, received {type(value).__name__} ({value!r})")
     try:
@@ -79,7 +79,7 @@ def numeric(value: Any, name: str) -> None:
 
 
 def tensor(value: Numbers, name: str, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
-    """Data, states or clamps as every public function takes them: one rule, whatever the function.
+    """Reads data, states or clamps as every public function takes them: one rule for all.
 
     A NumPy array or a dense tensor, of any real dtype (floats, integers, booleans), on any device, is brought
     to the dtype and the device of the machine; shape and support are looked at afterwards, so that what is
@@ -113,11 +113,11 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A function that still takes a keyword by the name that it had in an earlier version.
+    """Lets a function still take a keyword by the name that it had in an earlier version.
 
     For calls by keyword alone: what is given by position keeps its place. The old name warns
-    (DeprecationWarning, at the line of the call) and says what to write; old and new together are a
-    TypeError. Type checkers and signatures know the new name only.
+    (DeprecationWarning, at the line of the call) and names the new one; old and new together are a
+    TypeError. Type checkers and signatures have the new name only.
 
     Args:
         old: the keyword until then, such as "generator".
@@ -141,7 +141,7 @@ def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def one_of(value: Any, name: str, known: Iterable[str]) -> str:
-    """``value`` as one of the known words."""
+    """Returns ``value`` if it is one of the known words."""
     words = sorted(known)
     if not isinstance(value, str) or value not in words:
         raise ValueError(f"{name}: expected one of {', '.join(words)}; received {value!r}")
@@ -233,3 +233,35 @@ def weights(value: Any, name: str, rows: int) -> Tensor | None:
     if float(times.max()) <= _REPEATS and bool(((times - whole).abs() <= _ROUNDING * times).all()):
         return whole
     return x / x[x > 0].mean()
+
+
+def require_alike(received: Any, expected: Any, name: str) -> None:
+    """Refuses a value, read from a file, of another build: keys, lengths, types; shapes, dtypes of tensors.
+
+    Tensors must be finite besides. Devices and the values of numbers and strings may differ.
+
+    Raises:
+        ValueError: naming the first place that differs.
+    """
+    if isinstance(expected, Tensor):
+        if not isinstance(received, Tensor):
+            raise ValueError(f"{name}: expected a tensor, received {type(received).__name__}")
+        if received.shape != expected.shape or received.dtype != expected.dtype:
+            raise ValueError(
+                f"{name}: expected {expected.dtype} of shape {tuple(expected.shape)}, "
+                f"received {received.dtype} of shape {tuple(received.shape)}"
+            )
+        if not bool(torch.isfinite(received).all()):
+            raise ValueError(f"{name}: holds values that are not finite")
+    elif type(received) is not type(expected):
+        raise ValueError(f"{name}: expected {type(expected).__name__}, received {type(received).__name__}")
+    elif isinstance(expected, dict):
+        if received.keys() != expected.keys():
+            raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
+        for key, value in expected.items():
+            require_alike(received[key], value, f"{name}[{key!r}]")
+    elif isinstance(expected, (list, tuple)):
+        if len(received) != len(expected):
+            raise ValueError(f"{name}: expected {len(expected)} entries, received {len(received)}")
+        for i, value in enumerate(expected):
+            require_alike(received[i], value, f"{name}[{i}]")

@@ -1,4 +1,4 @@
-"""Transfers between the host and the machine's device, with as few synchronisations as possible.
+"""The host: transfers to and from the device, with as few synchronisations as possible, and memory it keeps.
 
 A GPU runs asynchronously: the host waits for it only where a value is read. On the CPU nothing here copies
 anything.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -20,7 +21,7 @@ def behind(device: torch.device) -> bool:
 
 
 def sent(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor on a device; the host does not wait for it to arrive, only for one that comes back."""
+    """Sends a tensor to a device; the host does not wait for it to arrive, only for one that comes back."""
     return x.to(device=device, dtype=dtype, non_blocking=x.device.type == "cpu")
 
 
@@ -36,10 +37,10 @@ def derived(*tensors: Tensor) -> bool:
 
 
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """``torch.where`` of two tensors of one type; by bits where that pays.
+    """Selects as ``torch.where`` does, from two tensors of one type; by bits where that pays.
 
-    On a CPU torch takes one entry after the other by a jump, and a processor that guesses wrong waits: where
-    nobody can tell what comes next, an entry takes many times as long.
+    On a CPU torch takes one entry after the other by a jump, and a processor that guesses wrong waits: for
+    random conditions an entry takes many times as long.
     """
     words = _WORDS.get(x.dtype) if x.dtype is y.dtype else None
     if words is None or behind(x.device) or derived(x, y):  # a view as integers would lose them
@@ -59,23 +60,38 @@ def neither(x: Tensor, low: float, high: float) -> Tensor:
 
 
 def quick(x: Tensor) -> Any:
-    """On the CPU as an array, where NumPy has the type: it compares in a tenth of torch's time."""
+    """Returns x as an array if on the CPU in a type of NumPy, which compares in a tenth of torch's time."""
     return x.numpy(force=True) if x.device.type == "cpu" and x.dtype is not torch.bfloat16 else x
 
 
 def numbers(values: Sequence[float | Tensor]) -> list[float]:
-    """Numbers, some of them tensors of one element on one device, with one wait for all."""
+    """Returns numbers, some given as tensors of one element on one device, with one wait for all."""
     tensors = [x for x in values if isinstance(x, Tensor)]
     read = iter(torch.stack(tensors).tolist() if tensors else [])
     return [float(next(read)) if isinstance(x, Tensor) else x for x in values]
 
 
 def parted(rows: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """Indices of the rows that booleans do not say, and of the ``number`` that they do, without a wait."""
+    """Returns indices of the rows that booleans do not mark, and of the ``number`` marked, without a wait."""
     places = rows.byte().argsort(stable=True)
     return places[: len(rows) - number], places[len(rows) - number :]
 
 
 def chosen(rows: Tensor, device: torch.device) -> Tensor:
-    """Indices on a device of the rows that booleans on the host say, (chosen,) int64."""
+    """Returns indices on a device of the rows that booleans on the host mark, (chosen,) int64."""
     return sent(rows.nonzero().squeeze(-1), device)
+
+
+_LEARNED = 31 << 20  # bytes; glibc learns nothing from more than 32 MiB
+
+
+def keep_memory() -> None:
+    """Lets a block of memory come and go, unwritten, so that the process keeps what it frees later.
+
+    The C library of Linux (glibc) gives large freed blocks back to the system and asks for them anew, page by
+    page, which takes about a tenth of an update with a thousand rows. It learns from what it frees: once a
+    block has come and gone, others up to its size are taken from what was freed, and up to twice as much
+    stays at the end of the heap. Other C libraries stay as they are, and so does this one where the user has
+    set it (for instance by ``MALLOC_TRIM_THRESHOLD_``).
+    """
+    np.empty(_LEARNED, np.uint8)

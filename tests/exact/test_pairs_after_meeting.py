@@ -31,14 +31,14 @@ def sums(coupling: PairKernel, readings: list[tuple[int, ...]] | None, lag: int)
 @pytest.mark.parametrize("coupling", [Gibbs(), Metropolis()], ids=repr)
 def test_equal_pairs_add_nothing(coupling, readings, lag, monkeypatch):
     expected = sums(coupling, readings, lag)
-    without = meeting._without
+    without = meeting._drop
     calls = []
 
     def late(gone, apart, both, met):  # keeps them for the difference; the second call takes those that met
         calls.append(len(apart))
         return without(gone & (len(calls) % 2 == 0), apart, both, met)
 
-    monkeypatch.setattr(meeting, "_without", late)
+    monkeypatch.setattr(meeting, "_drop", late)
     torch.testing.assert_close(sums(coupling, readings, lag), expected)
     assert calls
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium._alike import require_alike
+from harmonium._checks import require_alike
 from harmonium.machine import Hamiltonian, States
 
 Info = Mapping[str, float | Tensor]

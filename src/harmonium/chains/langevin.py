@@ -282,7 +282,8 @@ class Relaxation(NamedTuple):
         total = torch.zeros(len(to[0]), dtype=torch.float64, device=block.hamiltonian.device)
         for l in block.moving:
             z = to[l] - torch.lerp(centres[l], start[l], self.keep)
-            z = block.free(l, z / (self.spread * block.deviations[l]))
+            z, held = z / (self.spread * block.deviations[l]), block.hamiltonian.mask(l)
+            z = z if held is None else z.masked_fill(held, 0.0)
             total -= 0.5 * z.square().sum(-1, dtype=torch.float64)
         return total
 
@@ -335,22 +336,5 @@ class _Block:
         """Returns ln of the moving layers' density, free units of the other colour summed out: (batch,)."""
         total = torch.stack([self.hamiltonian.log_weight(l, states[l]).double() for l in self.moving]).sum(0)
         for l, field in fields.items():
-            layer = self.hamiltonian.layers[l]
-            value = layer.log_partition(field, theta=self.hamiltonian.thetas[l])
-            held = self._find_held(l, field)
-            if held is not None:
-                given = (layer.by_unit(field) * layer.by_unit(held)).sum(-1)
-                value = torch.where(given.isnan(), value, given)
-            total = total + value.sum(-1, dtype=torch.float64)
+            total = total + self.hamiltonian.summed_weight(l, field)
         return total
-
-    def free(self, l: int, x: Tensor) -> Tensor:
-        """Returns x with zero at clamped entries."""
-        held = self._find_held(l, x)
-        return x if held is None else torch.where(held.isnan(), x, 0.0)
-
-    def _find_held(self, l: int, like: Tensor) -> Tensor | None:
-        """Returns the clamped values of a layer, NaN where it is free; None where nothing is clamped."""
-        if self.hamiltonian.held is None:
-            return None
-        return self.hamiltonian.hold(l, torch.full_like(like, torch.nan))

@@ -1,6 +1,6 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
-from harmonium import _memory
+from harmonium import _host
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
@@ -49,4 +49,4 @@ __all__ = [
     "visible_layers",
 ]
 
-_memory.keep()
+_host.keep_memory()

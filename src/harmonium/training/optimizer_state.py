@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium._alike import require_alike
+from harmonium._checks import require_alike
 from harmonium.training.checkpoint import leaves
 
 

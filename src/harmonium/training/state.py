@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import products
-from harmonium._alike import require_alike
+from harmonium._checks import require_alike
 from harmonium.distributed import Group
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.checkpoint import leaves, mapped

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._alike import require_alike
+from harmonium._checks import require_alike
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.callbacks.update import STOP, Signal, Update
 
