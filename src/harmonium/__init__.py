@@ -1,6 +1,6 @@
 """harmonium: Boltzmann machines of any depth and with any kind of unit, that you can trust.
 
-A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelihood`` says how good it is,
+A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelihood`` measures the fit, and
 ``chains`` sample from it. "FORMULAS" in a docstring is the page of that name in the documentation.
 """
 

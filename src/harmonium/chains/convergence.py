@@ -29,7 +29,7 @@ class Convergence(NamedTuple):
 
     Attributes:
         r_hat: ratio of the spread over all chains to the spread within one, at least about 1. Vehtari et al.
-            (2021) ask for at most 1.01.
+            (2021) recommend at most 1.01.
         ess_bulk: effective sample size for the centre of the distribution, of all chains together.
         ess_tail: smaller one of the effective sample sizes for the 5 % and the 95 % quantile.
     """

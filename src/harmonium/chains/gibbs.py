@@ -16,6 +16,14 @@ class Gibbs(Kernel):
 
     In a chain of layers these are two half-steps at any depth: the even layers given the odd ones, then the
     odd ones. Chains that start from visible data first draw the hidden layers (``chains.complete``).
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+        >>> start = machine.random_states(200, seed=0)
+        >>> states = hm.chains.run(machine, hm.chains.Gibbs(), start, sweeps=10, seed=1)
+        >>> bool(0.4 < states[0].mean() < 0.6)
+        True
     """
 
     kind = "gibbs"

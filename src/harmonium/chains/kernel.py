@@ -122,7 +122,7 @@ class Kernel(ABC):
         require_alike(state.own, fresh.own, "state['own']")
 
     def __repr__(self) -> str:
-        """Returns the settings; rules, and through them runs that go on, are known by it."""
+        """Returns the settings; rules, and through them runs that go on, are recognised by it."""
         settings = (f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
         return f"{type(self).__name__}({', '.join(settings)})"
 

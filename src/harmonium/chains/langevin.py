@@ -35,6 +35,16 @@ class Langevin(Kernel):
         anneal: whether the step falls along a half cosine in the course of a run, from ``step`` at its first
             sweep towards 0 after its last. Persistent chains, which have no last sweep, run through it at
             every update. Adjusted sweeps keep the law at any step.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)])
+        >>> start = machine.random_states(200, seed=0)
+        >>> states = hm.chains.run(machine, hm.chains.Langevin(step=0.3), start, sweeps=20, seed=1)
+        >>> bool(0.8 < states[0].std() < 1.2)
+        True
+        >>> hm.chains.Langevin(adjust=None).invariant
+        False
     """
 
     kind = "langevin"
@@ -108,6 +118,15 @@ class GibbsLangevin(Kernel):
 
     Raises:
         ValueError: |β₀| of 1 or more with "exact"; a step so large that the noise is not finite.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)])
+        >>> start = machine.random_states(200, seed=0)
+        >>> kernel = hm.chains.GibbsLangevin(step=0.3, inner=5)
+        >>> states = hm.chains.run(machine, kernel, start, sweeps=20, seed=1)
+        >>> bool(0.8 < states[0].std() < 1.2)
+        True
     """
 
     kind = "gibbs-langevin"

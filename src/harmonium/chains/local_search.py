@@ -52,6 +52,15 @@ def local_search(
     Raises:
         ValueError: states or clamp of the wrong shape or support, free real units of both colours, or
             a graph that two colours do not suffice for.
+
+    Example:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Spin(1), hm.Spin(1)])
+        >>> machine.couplings[0].fill_(torch.ones(1, 1))
+        >>> modes, sweeps = hm.chains.local_search(machine, [torch.ones(5, 1), -torch.ones(5, 1)], seed=0)
+        >>> bool((modes[0] == modes[1]).all())
+        True
     """
     generator = _random.as_generator(seed, machine.device)
     begun = machine.check_states(states)
@@ -76,8 +85,8 @@ def search(
     modes = [x.clone() for x in hamiltonian.hold_all(states)]
     rows = len(modes[0])
     halves = torch.zeros(rows, dtype=torch.int64, device=hamiltonian.device)
-    # Half-steps alternate for all chains alike, the first colour first; the coin says who sits out the first
-    # of them.
+    # Half-steps alternate for all chains alike, the first colour first; the coin chooses which sit out the
+    # first of them.
     late = (_random.uniform((rows,), generator) < 0.5).unsqueeze(-1)
     active = torch.arange(rows, device=hamiltonian.device)
     ended = torch.zeros(rows, dtype=torch.bool, device=hamiltonian.device)

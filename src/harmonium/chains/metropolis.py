@@ -25,6 +25,14 @@ class Metropolis(Kernel):
             proposal and one decision for the whole state, A = min(1, exp(E(x) - E(x'))) (Taniguchi et al.
             2023, §3.2).
         step: standard deviation of the proposals of real units, > 0.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+        >>> start = machine.random_states(200, seed=0)
+        >>> states = hm.chains.run(machine, hm.chains.Metropolis(), start, sweeps=10, seed=1)
+        >>> bool(0.4 < states[0].mean() < 0.6)
+        True
     """
 
     kind = "metropolis"

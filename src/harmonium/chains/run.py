@@ -85,6 +85,14 @@ def run(
 
     Raises:
         ValueError: states or clamp of the wrong shape or support, or a state that the kernel did not return.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+        >>> v = machine.random_states(4, seed=0)[0]
+        >>> states = hm.chains.run(machine, hm.chains.Gibbs(), v, sweeps=5, clamp=v, seed=1)
+        >>> [tuple(x.shape) for x in states], bool((states[0] == v).all())
+        ([(4, 3), (4, 2)], True)
     """
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
     _checks.positive_int(sweeps, "sweeps", minimum=0)

@@ -2,7 +2,7 @@
 
 The law is that of ``chains.langevin``. Eager tensor code spends its time on starting operations where a
 machine has tens of units; here a sweep costs what its arithmetic costs, the field of a state is never
-computed twice, and statistics are summed on the way. Needs numba (``compiled.serving`` says when it serves).
+computed twice, and statistics are summed on the way. Needs numba (see ``compiled.serving``).
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _run_share(
 
 @jit
 def _hidden(v: Any, J: Any, bias: Any, gain: Any, low: Any, s: Any, up: Any, rare: Any, mean: Any) -> None:
-    """Log-odds, probabilities and means of the hidden units given v."""
+    """Finds log-odds, probabilities and means of the hidden units given v."""
     log_odds(v, J, bias, gain, s)
     probabilities(s, up, rare)
     for j in range(len(s)):
@@ -183,7 +183,7 @@ def _hidden(v: Any, J: Any, bias: Any, gain: Any, low: Any, s: Any, up: Any, rar
 
 @jit
 def _centre(h: Any, J: Any, linear: Any, precision: Any, centre: Any) -> None:
-    """Means of the visible units given the hidden ones, or their means."""
+    """Finds means of the visible units given the hidden ones, or their means."""
     for i in range(len(centre)):
         field = np.float32(0)
         for j in range(len(h)):

@@ -33,6 +33,15 @@ class Tempering(Kernel):
 
     Raises:
         ValueError: betas that do not start at 1 or do not decrease.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+        >>> start = machine.random_states(200, seed=0)
+        >>> kernel = hm.chains.Tempering(replicas=3)
+        >>> kernel.betas
+        (1.0, 0.5, 0.0)
+        >>> states = hm.chains.run(machine, kernel, start, sweeps=10, seed=1)
     """
 
     kind = "tempered"

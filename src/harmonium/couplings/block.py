@@ -298,7 +298,7 @@ class Reflection(BlockCoupling):
     """
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        """As in the base class.
+        """Draws as the base class does.
 
         Raises:
             TypeError: a layer that is not Gaussian.

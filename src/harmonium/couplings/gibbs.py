@@ -82,6 +82,14 @@ class Gibbs(PairKernel):
             None: maximal with common noise, and by reflection where all of these layers are Gaussian.
         odd: coupling of the odd layers given the even ones, and of the last colour; None: the same.
         jumps: visible states to jump between after every sweep; None for none.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+        >>> pairs = hm.couplings.Gibbs(hm.couplings.Maximal(), hm.couplings.CommonNoise())
+        >>> met = hm.couplings.meet(machine, pairs, machine.random_states(50, seed=0), seed=1)
+        >>> bool(met.capped.any())
+        False
     """
 
     def __init__(

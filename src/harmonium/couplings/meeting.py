@@ -55,6 +55,14 @@ def meet(
     Raises:
         TypeError: another kind of coupling, no seed, or states that are not real numbers.
         ValueError: shapes, support or numbers out of range.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+        >>> start = machine.random_states(50, seed=0)
+        >>> met = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, seed=1)
+        >>> met.times.shape, bool((met.times >= met.lag).all())
+        (torch.Size([50]), True)
     """
     _checks.instance(coupling, "coupling", PairKernel, "a pair kernel such as couplings.Gibbs()")
     generator = _random.as_generator(seed, machine.device)

@@ -72,6 +72,15 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
     Raises:
         TypeError: not ``Meetings``, or steps that are no tensor or range.
         ValueError: a pair was capped, so that nothing is bounded, or a step below 0.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+        >>> start = machine.random_states(50, seed=0)
+        >>> met = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, seed=1)
+        >>> bounds = hm.couplings.mixing_bound(met, range(20))
+        >>> bool(bounds[0] <= 1), bool(bounds[19] == 0)
+        (True, True)
     """
     return _count_lags(meetings, _read_steps(meetings, steps)).mean(-1).clamp(max=1)
 

@@ -2,7 +2,7 @@
 
 The law is that of ``couplings.Gibbs()``: both half-steps maximal with common noise. Eager tensor code spends
 its time on starting operations where a machine has tens of units and the last of the pairs take hundreds of
-sweeps; here a pair costs what its arithmetic costs. Needs numba (``compiled.serving`` says when it serves).
+sweeps; here a pair costs what its arithmetic costs. Needs numba (see ``compiled.serving``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_small_pairs(
     weight: float,
     antithetic: bool = False,
 ) -> Meetings:
-    """``run_pairs`` by compiled code; hidden states of the result are left as they were given."""
+    """Runs ``run_pairs`` by compiled code; hidden states of the result are left as they were given."""
     pairs, n0 = start[0].shape
     J = _array(hamiltonian.couplings[0] * hamiltonian.beta)
     n1 = J.shape[1]
@@ -102,7 +102,7 @@ def _add(v: Any, up: Any, low: Any, weight: float, mean: Any, visible: Any, hidd
 
 @jit
 def _key(x: Any) -> Any:
-    """The signs of up to 64 units as the bits of one word."""
+    """Returns the signs of up to 64 units as the bits of one word."""
     word = np.uint64(0)
     for i in range(len(x)):
         word = (word << np.uint64(1)) | np.uint64(x[i] > 0)
@@ -135,7 +135,7 @@ def _run_share(
     k: int, m: int, lag: int, max_steps: int, mirrored_from: int, weight: float,
     horizon: Any, times: Any, capped: Any, tries: Any, cost: Any,
 ) -> None:  # fmt: skip
-    """``meeting.run_pairs`` for every ``shares``-th pair.
+    """Runs ``meeting.run_pairs`` for every ``shares``-th pair.
 
     ``visible`` and ``hidden`` are bias, gain and lower value of their units. States are (pairs, n);
     max_steps 0 is no cap; jumps are sorted by key. If not 0, pair mirrored_from + i mirrors the noise of

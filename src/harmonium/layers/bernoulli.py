@@ -23,6 +23,13 @@ class Bernoulli(DiscreteUnits):
 
     Attributes:
         bias: learnable, (n_units,), zero at first.
+
+    Example:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> layer = hm.Bernoulli(2)
+        >>> layer.moments(torch.tensor([[0.0, 100.0]])).mean.tolist()
+        [[0.5, 1.0]]
     """
 
     kind: ClassVar[str] = "bernoulli"

@@ -25,6 +25,12 @@ class Categorical(DiscreteUnits):
 
     Attributes:
         bias: learnable, (n_units, n_states), zero at first.
+
+    Example:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> hm.Categorical(2, n_states=3).from_digits(torch.tensor([[0, 2]])).tolist()
+        [[1.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
     """
 
     kind: ClassVar[str] = "categorical"

@@ -78,6 +78,13 @@ class Gaussian(GaussianUnits):
     Attributes:
         mean: learnable, (n_units,), zero at first.
         log_variance: learnable, (n_units,), ln(σ² - variance_floor), zero at first.
+
+    Example:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> mean, variance = hm.Gaussian(1).moments(torch.tensor([[2.0]]))
+        >>> mean.item(), variance.item()
+        (2.0, 1.0)
     """
 
     kind: ClassVar[str] = "gaussian"

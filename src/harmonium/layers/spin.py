@@ -25,6 +25,12 @@ class Spin(DiscreteUnits):
 
     Attributes:
         bias: learnable, (n_units,), zero at first.
+
+    Example:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> hm.Spin(2).mode(torch.tensor([[-1.0, 3.0]])).tolist()
+        [[-1.0, 1.0]]
     """
 
     kind: ClassVar[str] = "spin"

@@ -51,6 +51,12 @@ class BoltzmannMachine(nn.Module):
         TypeError: something that is not a layer, or not a coupling.
         ValueError: no layers, or one layer object used twice; edges or visible layers that do not exist or
             come twice; a hidden layer without edges.
+
+    Example:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)])
+        >>> machine.edges, machine.visible, machine.couplings[0].weight.shape
+        (((0, 1),), (0,), torch.Size([3, 2]))
     """
 
     def __init__(
@@ -200,9 +206,8 @@ class BoltzmannMachine(nn.Module):
             J, below, above = coupling.matrix(), scales[l], scales[m]
             J = J if below is None else J * below.unsqueeze(-1)
             couplings.append(J if above is None else J * above)
-        return Hamiltonian(
-            layers, self.graph, tuple(layer.natural() for layer in layers), Couplings(couplings)
-        )
+        thetas = tuple(layer.natural() for layer in layers)
+        return Hamiltonian(layers, self.graph, thetas, Couplings(couplings))
 
     def energy(self, states: Sequence[Numbers]) -> Tensor:
         """Returns E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.
@@ -212,9 +217,16 @@ class BoltzmannMachine(nn.Module):
 
         Returns:
             (batch,), float64.
+
+        Example:
+            >>> import torch
+            >>> import harmonium as hm
+            >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=None)
+            >>> machine.couplings[0].fill_(torch.ones(3, 2))
+            >>> machine.energy([torch.ones(1, 3), torch.ones(1, 2)]).item()
+            -6.0
         """
-        hamiltonian = self.hamiltonian()
-        return hamiltonian.energy(self.check_states(states))
+        return self.hamiltonian().energy(self.check_states(states))
 
     def free_energy(
         self,
@@ -234,8 +246,15 @@ class BoltzmannMachine(nn.Module):
 
         Raises:
             ValueError: layers that cannot be summed out together, or states that do not fit.
+
+        Example:
+            >>> import torch
+            >>> import harmonium as hm
+            >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=None)  # J = 0
+            >>> round(machine.free_energy(torch.zeros(1, 3)).item(), 4)  # -2 ln 2
+            -1.3863
         """
-        out = self._summed(summed)
+        out = self.graph.read_summed(summed)
         hamiltonian = self.hamiltonian()
         if isinstance(states, Tensor | np.ndarray):
             if set(out) != set(self.hidden):
@@ -246,24 +265,6 @@ class BoltzmannMachine(nn.Module):
             v = self.visible_rows(states, "states[0]" if self.visible == (0,) else "states")
             return hamiltonian.free_energy(hamiltonian.split(v), out)
         return hamiltonian.free_energy(self.check_states(states, skip=out), out)
-
-    def _summed(self, summed: str | Collection[int] | None) -> tuple[int, ...]:
-        if summed is None:
-            return self.graph.summed
-        if isinstance(summed, str):
-            _checks.one_of(summed, "summed", ("even", "odd"))
-            if not self.graph.is_chain:
-                raise ValueError(
-                    f"summed: expected indices of layers in a machine that is no chain, received {summed!r}"
-                )
-            return tuple(range(summed == "odd", len(self.layers), 2))
-        out = tuple(sorted(summed))
-        if not set(out) <= set(range(len(self.layers))) or any(l in out and m in out for l, m in self.edges):
-            raise ValueError(
-                "summed: expected layers of the machine, no two of them joined and none with inner edges, "
-                f"received {list(summed)}"
-            )
-        return out
 
     def check_states(
         self, states: Sequence[Numbers], skip: Sequence[int] = (), name: str = "states"
@@ -322,7 +323,18 @@ class BoltzmannMachine(nn.Module):
     @_checks.renamed("generator", "seed")
     @torch.no_grad()
     def random_states(self, rows: int, *, seed: int | torch.Generator) -> States:
-        """Draws uniform discrete units and standard normal real ones, for each layer (rows, width_l)."""
+        """Draws uniform discrete units and standard normal real ones, for each layer (rows, width_l).
+
+        Args:
+            rows: number of states, at least 1.
+            seed: source of noise: an int, or a generator to advance.
+
+        Example:
+            >>> import harmonium as hm
+            >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Gaussian(2)])
+            >>> [tuple(x.shape) for x in machine.random_states(4, seed=0)]
+            [(4, 3), (4, 2)]
+        """
         rows = _checks.positive_int(rows, "rows")
         generator = _random.as_generator(seed, self.device)
         hamiltonian = self.hamiltonian()
@@ -339,7 +351,16 @@ class BoltzmannMachine(nn.Module):
             FileExistsError: the file exists and ``overwrite`` is False.
             OSError: it cannot be written; a file already there stays as it was.
             ValueError: a parameter is not finite; such a file could not be read back.
-            TypeError: metadata that JSON does not know.
+            TypeError: metadata that JSON does not have.
+
+        Example:
+            >>> from tempfile import TemporaryDirectory
+            >>> import harmonium as hm
+            >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+            >>> with TemporaryDirectory() as folder:
+            ...     machine.save(f"{folder}/machine.safetensors")
+            ...     hm.load(f"{folder}/machine.safetensors").layers[0]
+            Bernoulli(3)
         """
         header = {**self.config(), "metadata": self.metadata}
         storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)

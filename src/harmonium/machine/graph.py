@@ -181,6 +181,25 @@ class Graph:
         groups = [tuple(sorted(part.layer for part in colour)) for colour in self._fewest]
         return groups[0], groups[1] if len(groups) > 1 else ()
 
+    def read_summed(self, summed: str | Collection[int] | None) -> tuple[int, ...]:
+        """Returns the checked layers to sum out, as of ``BoltzmannMachine.free_energy``."""
+        if summed is None:
+            return self.summed
+        if isinstance(summed, str):
+            _checks.one_of(summed, "summed", ("even", "odd"))
+            if not self.is_chain:
+                raise ValueError(
+                    f"summed: expected indices of layers in a machine that is no chain, received {summed!r}"
+                )
+            return tuple(range(summed == "odd", self.size, 2))
+        out = tuple(sorted(summed))
+        if not set(out) <= set(range(self.size)) or any(l in out and m in out for l, m in self.edges):
+            raise ValueError(
+                "summed: expected layers of the machine, no two of them joined and none with inner edges, "
+                f"received {list(summed)}"
+            )
+        return out
+
     def independent_sets(self, among: Collection[int]) -> Iterator[tuple[int, ...]]:
         """Yields the sets of layers that can be summed out together, each as large as it can be."""
         free = [l for l in sorted(among) if l not in self.inner]

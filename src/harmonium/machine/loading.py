@@ -24,12 +24,21 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
 
     Args:
         path: the file; or the ``run_dir`` of a run that has ended, for its ``machine.safetensors``. Where a
-            checkpoint there is newer, the run went on after it and has not ended: a warning says so.
+            checkpoint there is newer, the run went on after it and has not ended: a warning tells it.
         device: where to put it.
 
     Raises:
         FileNotFoundError: no such file, or a folder without the machine of a run that has ended.
-        ValueError: not a harmonium file, of an unknown version, or damaged; the message says which.
+        ValueError: not a harmonium file, of an unknown version, or damaged; the message names what.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+        >>> with TemporaryDirectory() as folder:
+        ...     machine.save(f"{folder}/machine.safetensors")
+        ...     hm.load(f"{folder}/machine.safetensors").layers[0]
+        Bernoulli(3)
     """
     path = Path(path)
     if path.is_dir():

@@ -28,7 +28,7 @@ class Statistics:
 
     Attributes:
         thetas: sums of t_l, in the order of ``Layer.natural``, each (width_l,).
-        readings: see ``in_readings``; None: what each ``add`` says.
+        readings: see ``in_readings``; None: the ``summed`` of each ``add``.
     """
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:

@@ -50,7 +50,7 @@ def pack(tensors: dict[str, Tensor], header: dict[str, Any]) -> bytes:
 
     Args:
         tensors: contiguous, on the CPU, none in the memory of another.
-        header: values that JSON knows, nested at most ``MAX_DEPTH`` deep.
+        header: values that JSON has, nested at most ``MAX_DEPTH`` deep.
 
     Raises:
         TypeError, ValueError, RecursionError: a header that could not be read back.
