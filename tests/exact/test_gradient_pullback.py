@@ -92,3 +92,38 @@ def test_inside_inference_mode_a_machine_from_outside_learns_and_one_from_inside
             hm.rules.cd().gradient(made(), v, seed=0)
     for name, gradient in expected.parameters.items():
         assert torch.equal(gradient, inside.parameters[name])
+
+
+class Circulant(hm.edges.Coupling):
+    """W[i, j] by (j - i) mod n."""
+
+    kind = "test-circulant"
+
+    def pattern(self, below, above):
+        return None
+
+    def within(self, values: Tensor) -> Tensor:
+        i = torch.arange(len(values))
+        distance = (i - i.unsqueeze(1)) % len(values)
+        return values.gather(1, (i.unsqueeze(1) + i) % len(values)).mean(0)[distance]
+
+
+def ring(coupling: hm.edges.Coupling, W: Tensor) -> hm.BoltzmannMachine:
+    machine = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(4)], edges={(0, 1): coupling}).double()
+    machine.couplings[0].fill_(W)
+    return machine
+
+
+@pytest.mark.parametrize("rule", [hm.rules.exact(), hm.rules.centred(hm.rules.exact())], ids=repr)
+def test_couplings_with_dependent_entries_take_the_projection_of_every_update(rule: hm.learning.Rule) -> None:
+    """Also of a centred one, which moves the couplings by more than their gradient."""
+    generator = torch.Generator().manual_seed(2)
+    v = torch.randn(7, 4, generator=generator).double()
+    tied = ring(Circulant(), torch.randn(4, 4, generator=generator))
+    W = tied.couplings[0].matrix()
+    assert torch.allclose(W, W.roll((1, 1), (0, 1))) and not torch.allclose(W[0], W[1])
+    free = ring(hm.Dense(), W.detach())
+    found, dense = (rule.gradient(machine, v, seed=0).parameters for machine in (tied, free))
+    projected = tied.couplings[0].within(dense["couplings.0.weight"])
+    torch.testing.assert_close(found["couplings.0.weight"], projected)
+    assert not torch.allclose(projected, dense["couplings.0.weight"])

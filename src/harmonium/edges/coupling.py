@@ -17,7 +17,8 @@ class Coupling(nn.Module, ABC):
     """The couplings W of one edge of a machine.
 
     A machine calls ``join`` once, which makes the weights. A kind of coupling is one subclass: ``kind`` and
-    ``pattern``, and ``config`` where it has arguments.
+    ``pattern``, and ``config`` where it has arguments. Where entries of W depend on each other, such as those
+    of a circulant matrix, it also has a ``within`` of its own.
 
     An edge from a layer to itself couples the layer's own units: W is then symmetric, with nothing between
     the columns of one unit, and its weights lie above the diagonal, so that every pair is counted once.
@@ -82,7 +83,11 @@ class Coupling(nn.Module, ABC):
         return self._pattern | self._pattern.t()
 
     def within(self, values: Tensor) -> Tensor:
-        """Returns values of the weights, (width_l, width_m), with 0 outside of the pattern."""
+        """Projects a matrix, (width_l, width_m), on what the weights can be: 0 outside of the pattern.
+
+        Weights, their initial values and the direction of an update all pass through it. An override is a
+        symmetric linear projection, such as the mean over entries that are equal, and differentiable.
+        """
         if self._pattern is None:
             return values
         pattern = self._pattern.to(values.device)

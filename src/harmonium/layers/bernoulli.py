@@ -73,7 +73,7 @@ class Bernoulli(DiscreteUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self._fitted(bias=torch.logit(expected[0]))
+        self.set_finite_(bias=torch.logit(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return _host.neither(x, 0, 1), "values in {0, 1}"

@@ -106,7 +106,7 @@ class Binomial(DiscreteUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self._fitted(bias=torch.logit(expected[0] / self.trials))
+        self.set_finite_(bias=torch.logit(expected[0] / self.trials))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x < 0) | (x > self.trials) | (x != x.floor()), f"counts 0..{self.trials}"

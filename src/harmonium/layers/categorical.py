@@ -85,7 +85,7 @@ class Categorical(DiscreteUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self._fitted(bias=self.by_unit(expected[0].log()))
+        self.set_finite_(bias=self.by_unit(expected[0].log()))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         one_hot = (self.by_unit(x).sum(-1, keepdim=True) == 1).expand(*x.shape[:-1], -1, self.n_states)

@@ -124,7 +124,7 @@ class DoubleReLU(Layer):
     def fit_(self, expected: Theta, variance: Tensor) -> None:
         """Fits a Gaussian distribution to E[x] and the variance, each (width,); E[|x|] is not read."""
         log_quadratic = -variance.log()
-        self._fitted(
+        self.set_finite_(
             linear=expected[0] / variance,
             absolute=torch.zeros_like(variance),
             log_quadratic_positive=log_quadratic,

@@ -152,7 +152,7 @@ class NaturalGaussian(GaussianUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self._fitted(linear=expected[0] / variance, quadratic=1 / variance)
+        self.set_finite_(linear=expected[0] / variance, quadratic=1 / variance)
 
 
 @final
@@ -188,4 +188,4 @@ class StandardisedGaussian(GaussianUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self._fitted(shift=expected[0] * variance.rsqrt(), log_variance=variance.log())
+        self.set_finite_(shift=expected[0] * variance.rsqrt(), log_variance=variance.log())

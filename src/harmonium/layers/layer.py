@@ -157,8 +157,12 @@ class Layer(nn.Module, ABC):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         """Returns the entries outside of the support, as booleans of x's shape, and the support in words."""
 
-    def _fitted(self, **values: Tensor) -> None:
-        """Sets parameters by name, or refuses what is not finite in them (see ``fit_``)."""
+    def set_finite_(self, **values: Tensor) -> None:
+        """Sets parameters by name, each of the parameter's shape, as the last line of ``fit_``.
+
+        Raises:
+            ValueError: values that are not finite.
+        """
         parameters = {name: getattr(self, name) for name in values}
         for name, parameter in parameters.items():
             value = values[name].to(parameter)

@@ -77,7 +77,7 @@ class Spin(DiscreteUnits):
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
-        self._fitted(bias=torch.atanh(expected[0]))
+        self.set_finite_(bias=torch.atanh(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return _host.neither(x, -1, 1), "values in {-1, +1}"
