@@ -15,7 +15,7 @@ from harmonium._checks import Numbers
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.chains.run import run
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+from harmonium.machine import BoltzmannMachine
 
 Array = NDArray[np.float64]
 
@@ -197,12 +197,17 @@ def diagnose(
     if start is None:
         start = machine.random_states(_checks.positive_int(chains, "chains"), seed=generator)
     hamiltonian = machine.hamiltonian()
-    axes = _find_directions(hamiltonian, directions)
+    axes = [
+        (l, m, torch.linalg.svd(J.double(), full_matrices=False)[0][:, :directions])
+        for l, m, J in hamiltonian.edges
+    ]
     kept: list[Tensor] = []
 
     def observe(number: int, state: KernelState, info: Info) -> None:
         if number > sweeps // 2:
-            kept.append(_measure(hamiltonian, axes, state.states))
+            free_energy = hamiltonian.free_energy(state.states, hamiltonian.graph.summed).unsqueeze(0)
+            places = (axis.t() @ state.states[l].double().t() for l, _, axis in axes)
+            kept.append(torch.cat([free_energy, *places]))
 
     run(machine, kernel, start, sweeps, seed=generator, observer=observe)
     draws = torch.stack(kept).cpu()  # (sweeps, quantities, chains)
@@ -211,17 +216,3 @@ def diagnose(
         names += [f"edge ({l}, {m}), direction {k}" for k in range(1, axis.shape[1] + 1)]
     found = {name: convergence(draws[:, number].t()) for number, name in enumerate(names)}
     return Diagnosis(found, draws.shape[0] * draws.shape[2])
-
-
-def _find_directions(hamiltonian: Hamiltonian, directions: int) -> list[tuple[int, int, Tensor]]:
-    """Returns leading left singular vectors of every coupling, (width_l, at most ``directions``)."""
-    return [
-        (l, m, torch.linalg.svd(J.double(), full_matrices=False)[0][:, :directions])
-        for l, m, J in hamiltonian.edges
-    ]
-
-
-def _measure(hamiltonian: Hamiltonian, axes: Sequence[tuple[int, int, Tensor]], states: States) -> Tensor:
-    """Returns the quantities of all chains, (quantities, chains) in float64."""
-    free_energy = hamiltonian.free_energy(states, hamiltonian.graph.summed)
-    return torch.cat([free_energy.unsqueeze(0), *(axis.t() @ states[l].double().t() for l, _, axis in axes)])

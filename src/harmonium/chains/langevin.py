@@ -139,12 +139,19 @@ class GibbsLangevin(Kernel):
         _checks.one_of(correction, "correction", ("none", "metropolis", "exact"))
         self.correction = correction
         self.adjust = _checks.positive_int(adjust, "adjust", minimum=0)
-        self._keep, self._spread = keep, spread = self._join_steps()
+        keep, variance = 1.0, 0.0
+        for j in range(self.inner):
+            size = self.step_size * 0.5 * (1 + math.cos(math.pi * j / self.inner))
+            keep *= 1 - size
+            variance = variance * ((1 - size) * (1 - size)) + 2 * size
+        if correction == "exact":
+            variance = 1 - keep * keep
+        self._keep, self._spread = keep, math.sqrt(max(variance, 0.0))
         if correction == "exact" and not abs(keep) < 1:
             raise ValueError(
                 f"step: expected one with |β₀| below 1, such as less than 2, received {self.step_size:g}"
             )
-        if not math.isfinite(keep + spread):
+        if not math.isfinite(keep + self._spread):
             raise ValueError(f"step: expected one that keeps the noise finite, received {self.step_size:g}")
 
     @property
@@ -163,17 +170,6 @@ class GibbsLangevin(Kernel):
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         return self.relaxation(state).step(law, state, generator)
-
-    def _join_steps(self) -> tuple[float, float]:
-        """Returns β₀ and s of the inner steps together."""
-        keep, variance = 1.0, 0.0
-        for j in range(self.inner):
-            size = self.step_size * 0.5 * (1 + math.cos(math.pi * j / self.inner))
-            keep *= 1 - size
-            variance = variance * ((1 - size) * (1 - size)) + 2 * size
-        if self.correction == "exact":
-            variance = 1 - keep * keep
-        return keep, math.sqrt(max(variance, 0.0))
 
     def __repr__(self) -> str:
         return (
@@ -220,60 +216,79 @@ class Relaxation(NamedTuple):
             return Gibbs().step(hamiltonian, state, generator)
         states, known = list(state.states), dict(state.fields)
         log_marginal: Tensor | None = state.known
-        diagnostics: list[tuple[Tensor, Tensor]] = []
+        diagnostics: list[Tensor] = []
         sides = hamiltonian.graph.sides("a Langevin kernel")
         for own, others in (sides, sides[::-1]):
-            block = _Block(hamiltonian, generator, [l for l in moving if l in own], others)
-            if block.moving:
-                if block.draw_discrete(states, known, own) or diagnostics:
-                    log_marginal = None
-                log_marginal, *numbers = self._move(block, states, known, log_marginal)
-                diagnostics.append((numbers[0], numbers[1]))
-        names = ("acceptance", "squared_jump")
-        totals = torch.stack([torch.stack(pair) for pair in diagnostics]).mean(0)
+            block = _Block(self, hamiltonian, generator, [l for l in moving if l in own], others)
+            if not block.moving:
+                continue
+            drawn = [l for l in own if l not in moving and not hamiltonian.fixes(l)]
+            block.draw(states, block.find_fields(drawn, states, known))
+            if drawn:
+                for l in others:
+                    known.pop(l, None)
+            log_marginal, numbers = block.move(states, known, None if drawn or diagnostics else log_marginal)
+            diagnostics.append(numbers)
+        acceptance, jump = torch.stack(diagnostics).mean(0)
         kept = log_marginal if len(diagnostics) == 1 else None  # the next sweep begins with the same block
         after = KernelState(states, state.sweeps + 1, state.own, known, kept)
-        return after, dict(zip(names, totals, strict=True))
+        return after, {"acceptance": acceptance, "squared_jump": jump}
 
-    def _move(
-        self, block: _Block, states: States, known: dict[int, Tensor], log_marginal: Tensor | None
-    ) -> tuple[Tensor | None, Tensor, Tensor]:
+
+class _Block:
+    """Gaussian layers of one colour, ``moving``, and the layers of the other colour, which they depend on."""
+
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        law: Hamiltonian,
+        generator: torch.Generator,
+        moving: list[int],
+        others: Sequence[int],
+    ) -> None:
+        self.relaxation, self.law, self.generator = relaxation, law, generator
+        self.moving, self.others = moving, others
+        self.deviations = {l: law.thetas[l][1].rsqrt() for l in moving}
+
+    def move(
+        self, states: States, known: dict[int, Tensor], log_marginal: Tensor | None
+    ) -> tuple[Tensor | None, Tensor]:
         """Moves the block in ``states``, whose fields and marginal density may be known.
 
         Returns:
-            The density where the states are now, if it is known, and two diagnostics.
+            The density where the states are now, if it is known, and the acceptance and the mean squared
+            jump, (2,).
         """
-        fields = block.fields(block.others, states, known) if self.adjusted or self.collapsed else {}
-        pulls = self._find_pulls(block, states, fields, known)
-        centres = block.centres(pulls)
+        keep, spread, collapsed, adjusted = self.relaxation
+        fields = self.find_fields(self.others, states, known) if adjusted or collapsed else {}
+        pulls = self._find_pulls(states, fields, known)
+        centres = self._find_centres(pulls)
         proposal = list(states)
-        for l in block.moving:
-            ahead = torch.lerp(centres[l], states[l], self.keep)
-            noise = block.hamiltonian.noise(l, len(ahead), block.generator)
-            proposal[l] = block.hamiltonian.hold(l, ahead.addcmul_(noise, self.spread * block.deviations[l]))
-        proposed_fields = block.fields(block.others, proposal, {})
-        if not self.collapsed:
-            block.draw(proposal, proposed_fields)
+        for l in self.moving:
+            ahead = torch.lerp(centres[l], states[l], keep)
+            noise = self.law.noise(l, len(ahead), self.generator)
+            proposal[l] = self.law.hold(l, ahead.addcmul_(noise, spread * self.deviations[l]))
+        proposed_fields = self.find_fields(self.others, proposal, {})
+        if not collapsed:
+            self.draw(proposal, proposed_fields)
         reached: Tensor | None = None
-        if self.adjusted:
-            back = self._find_pulls(block, proposal, proposed_fields, {})
+        taken = torch.ones(len(states[0]), dtype=torch.bool, device=self.law.device)
+        if adjusted:
+            back = self._find_pulls(proposal, proposed_fields, {})
             if log_marginal is None:
-                log_marginal = block.log_marginal(states, fields)
-            reached = block.log_marginal(proposal, proposed_fields)
+                log_marginal = self._log_marginal(states, fields)
+            reached = self._log_marginal(proposal, proposed_fields)
             gain = reached - log_marginal
-            gain += self._log_density(block, states, proposal, block.centres(back))
-            gain -= self._log_density(block, proposal, states, centres)
-            taken = _random.accept(gain, block.generator)
+            gain += self._log_density(states, proposal, self._find_centres(back))
+            gain -= self._log_density(proposal, states, centres)
+            taken = _random.accept(gain, self.generator)
             reached = torch.where(taken, reached, log_marginal)
-        else:
-            taken = torch.ones(len(states[0]), dtype=torch.bool, device=block.hamiltonian.device)
-        jump = torch.zeros_like(taken, dtype=block.hamiltonian.dtype)
-        units = 0
-        for l in block.moving:
-            jump += ((proposal[l] - states[l]) / block.deviations[l]).square().sum(-1)
-            units += states[l].shape[-1]
-        if self.adjusted:
-            rows = taken.unsqueeze(-1)
+        jump = torch.zeros_like(taken, dtype=self.law.dtype)
+        for l in self.moving:
+            jump += ((proposal[l] - states[l]) / self.deviations[l]).square().sum(-1)
+        units = sum(states[l].shape[-1] for l in self.moving)
+        rows = taken.unsqueeze(-1)
+        if adjusted:
             for new, old in zip(proposal, states, strict=True):
                 if new is not old:
                     torch.where(rows, new, old, out=new)
@@ -281,79 +296,52 @@ class Relaxation(NamedTuple):
                 torch.where(rows, new, fields[l], out=new)
         known.clear()
         known.update(proposed_fields)
-        if self.collapsed:
-            block.draw(proposal, proposed_fields)
-        elif self.adjusted:
+        if collapsed:
+            self.draw(proposal, proposed_fields)
+        elif adjusted:
             known.update({l: torch.where(rows, new, pulls[l]) for l, new in back.items()})
         states[:] = proposal
-        return reached, taken.to(jump.dtype).mean(), (taken * jump).mean() / units
-
-    def _find_pulls(
-        self, block: _Block, states: States, fields: dict[int, Tensor], known: Mapping[int, Tensor]
-    ) -> dict[int, Tensor]:
-        """Returns fields of the moving layers, given the other colour or its means in these fields."""
-        if self.collapsed:
-            return block.fields(block.moving, block.at_means(states, fields), {})
-        return block.fields(block.moving, states, known)
-
-    def _log_density(self, block: _Block, to: States, start: States, centres: dict[int, Tensor]) -> Tensor:
-        """Returns ln q(to | start) of the free units, up to a constant: (batch,)."""
-        total = torch.zeros(len(to[0]), dtype=torch.float64, device=block.hamiltonian.device)
-        for l in block.moving:
-            z = to[l] - torch.lerp(centres[l], start[l], self.keep)
-            z, held = z / (self.spread * block.deviations[l]), block.hamiltonian.mask(l)
-            z = z if held is None else z.masked_fill(held, 0.0)
-            total -= 0.5 * z.square().sum(-1, dtype=torch.float64)
-        return total
-
-
-class _Block:
-    """Gaussian layers of one colour, and the layers of the other colour as what they depend on."""
-
-    def __init__(
-        self,
-        hamiltonian: Hamiltonian,
-        generator: torch.Generator,
-        moving: list[int],
-        others: Sequence[int],
-    ) -> None:
-        self.hamiltonian, self.generator = hamiltonian, generator
-        self.moving = moving
-        self.others = others
-        self.deviations = {l: hamiltonian.thetas[l][1].rsqrt() for l in moving}
-
-    def draw_discrete(self, states: States, known: dict[int, Tensor], own: Sequence[int]) -> bool:
-        """Draws the layers of the colour that do not move, drops the other's fields; returns whether any."""
-        drawn = [l for l in own if l not in self.moving and not self.hamiltonian.fixes(l)]
-        self.draw(states, self.fields(drawn, states, known))
-        if drawn:
-            for l in self.others:
-                known.pop(l, None)
-        return bool(drawn)
+        return reached, torch.stack((taken.to(jump.dtype).mean(), (taken * jump).mean() / units))
 
     def draw(self, states: States, fields: dict[int, Tensor]) -> None:
         """Draws layers of one colour given their fields."""
         for l, field in fields.items():
-            if not self.hamiltonian.fixes(l):
-                states[l] = self.hamiltonian.hold(l, self.hamiltonian.sample(l, field, self.generator))
+            if not self.law.fixes(l):
+                states[l] = self.law.hold(l, self.law.sample(l, field, self.generator))
 
-    def fields(self, layers: Sequence[int], states: States, known: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    def find_fields(
+        self, layers: Sequence[int], states: States, known: Mapping[int, Tensor]
+    ) -> dict[int, Tensor]:
         """Returns fields of layers of one colour, with those that are known already."""
-        return {l: known[l] if l in known else self.hamiltonian.field(l, states) for l in layers}
+        return {l: known[l] if l in known else self.law.field(l, states) for l in layers}
 
-    def at_means(self, states: States, fields: dict[int, Tensor]) -> States:
-        """Returns the states with the other colour at its conditional means."""
-        result = list(states)
-        for l, field in fields.items():
-            result[l] = self.hamiltonian.hold(l, self.hamiltonian.mean(l, field))
-        return result
+    def _find_pulls(
+        self, states: States, fields: dict[int, Tensor], known: Mapping[int, Tensor]
+    ) -> dict[int, Tensor]:
+        """Returns fields of the moving layers, given the other colour or its means in these fields."""
+        if not self.relaxation.collapsed:
+            return self.find_fields(self.moving, states, known)
+        at_means = list(states)
+        for l, mean in self._find_centres(fields).items():
+            at_means[l] = self.law.hold(l, mean)
+        return self.find_fields(self.moving, at_means, {})
 
-    def centres(self, fields: dict[int, Tensor]) -> dict[int, Tensor]:
-        return {l: self.hamiltonian.mean(l, field) for l, field in fields.items()}
+    def _find_centres(self, fields: dict[int, Tensor]) -> dict[int, Tensor]:
+        return {l: self.law.mean(l, field) for l, field in fields.items()}
 
-    def log_marginal(self, states: States, fields: dict[int, Tensor]) -> Tensor:
+    def _log_marginal(self, states: States, fields: dict[int, Tensor]) -> Tensor:
         """Returns ln of the moving layers' density, free units of the other colour summed out: (batch,)."""
-        total = torch.stack([self.hamiltonian.log_weight(l, states[l]).double() for l in self.moving]).sum(0)
+        total = torch.stack([self.law.log_weight(l, states[l]).double() for l in self.moving]).sum(0)
         for l, field in fields.items():
-            total = total + self.hamiltonian.summed_weight(l, field)
+            total = total + self.law.summed_weight(l, field)
+        return total
+
+    def _log_density(self, to: States, start: States, centres: dict[int, Tensor]) -> Tensor:
+        """Returns ln q(to | start) of the free units, up to a constant: (batch,)."""
+        total = torch.zeros(len(to[0]), dtype=torch.float64, device=self.law.device)
+        for l in self.moving:
+            z = to[l] - torch.lerp(centres[l], start[l], self.relaxation.keep)
+            z, held = z / (self.relaxation.spread * self.deviations[l]), self.law.mask(l)
+            z = z if held is None else z.masked_fill(held, 0.0)
+            total -= 0.5 * z.square().sum(-1, dtype=torch.float64)
         return total

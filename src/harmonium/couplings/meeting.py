@@ -132,7 +132,8 @@ def run_pairs(
     tries, cost = torch.zeros_like(times), torch.zeros_like(times)
     capped = torch.zeros(pairs, dtype=torch.bool, device=device)
     ledger = Ledger(hamiltonian, into, row_weights)
-    flips = _FlipRate(hamiltonian)
+    flipped: int | Tensor = 0  # units outside ``graph.summed`` that a sweep of X changed, of so many
+    seen = 0
     chain = coupling.chain_layers(hamiltonian)
     # Which layers f reads: with several readings also some that do not decide a meeting.
     read = chain if into is None or into.readings is None else tuple(range(len(start)))
@@ -169,7 +170,9 @@ def run_pairs(
                 tries[apart] += tried
                 cost[apart] += 2
             x = both.take(slice(0, rows))
-            flips.observe(before, x)
+            for l in hamiltonian.graph.given:
+                flipped = differences(before.states[l], x.states[l]).sum() + flipped
+                seen += x.states[l].numel()
             ledger.add(x, apart, average)
             met = equal = torch.zeros(rows, dtype=torch.bool, device="cpu")
             if t >= lag:
@@ -196,7 +199,7 @@ def run_pairs(
             _put(horizon, together, alone.states)
             together = together[:0]
     ledger.flush()
-    return Meetings(times, capped, tries, cost, flips.rate, lag, horizon)
+    return Meetings(times, capped, tries, cost, int(flipped) / max(seen, 1), lag, horizon)
 
 
 @final
@@ -269,24 +272,6 @@ def correction_weight(t: int, k: int, m: int, lag: int) -> float:
     if t < k + lag:
         return 0.0
     return ((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1)
-
-
-class _FlipRate:
-    """The mean fraction of units outside ``graph.summed`` that a sweep changes."""
-
-    def __init__(self, hamiltonian: Hamiltonian) -> None:
-        self.layers = hamiltonian.graph.given
-        self.changed: int | Tensor = 0
-        self.seen = 0
-
-    def observe(self, before: Place, after: Place) -> None:
-        for l in self.layers:
-            self.changed = differences(before.states[l], after.states[l]).sum() + self.changed
-            self.seen += after.states[l].numel()
-
-    @property
-    def rate(self) -> float:
-        return int(self.changed) / max(self.seen, 1)
 
 
 def _mark_met(both: Place, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:

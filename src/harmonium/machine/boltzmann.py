@@ -126,7 +126,7 @@ class BoltzmannMachine(nn.Module):
     @property
     def hidden(self) -> tuple[int, ...]:
         """The layers that are not visible."""
-        return tuple(l for l in range(len(self.layers)) if l not in self.visible)
+        return self.graph.hidden
 
     @property
     def visible_width(self) -> int:

@@ -266,17 +266,14 @@ def _divide(
         if l not in inner:
             yield Part(l)
             continue
-        for units in _colour_units(layer, inner[l]):
+        joint, q = inner[l], layer.width // layer.n_units
+        groups = [[unit] for unit in range(layer.n_units)]
+        if joint is not None:  # units that no coupling joins, colour by colour
+            by_unit = joint.view(layer.n_units, q, layer.n_units, q).any(3).any(1)
+            groups = _colour_by_saturation(by_unit.cpu().numpy())
+        for units in groups:
             columns = torch.arange(layer.width, device="cpu").view(layer.n_units, -1)[units].flatten()
             yield Part(l, columns, layer.part(units))
-
-
-def _colour_units(layer: Layer, joined: Tensor | None) -> list[list[int]]:
-    """Returns groups of units that no coupling joins, colour by colour."""
-    if joined is None:
-        return [[unit] for unit in range(layer.n_units)]
-    q = layer.width // layer.n_units
-    return _colour_by_saturation(joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy())
 
 
 def _colour_by_saturation(joined: np.ndarray) -> list[list[int]]:

@@ -168,14 +168,10 @@ def replace_file(path: Path, contents: bytes) -> None:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_read_umask())
+        umask = os.umask(0)  # which can only be read by setting it
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def _read_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
