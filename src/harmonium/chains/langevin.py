@@ -272,7 +272,6 @@ class _Block:
         if not collapsed:
             self.draw(proposal, proposed_fields)
         reached: Tensor | None = None
-        taken = torch.ones(len(states[0]), dtype=torch.bool, device=self.law.device)
         if adjusted:
             back = self._find_pulls(proposal, proposed_fields, {})
             if log_marginal is None:
@@ -283,6 +282,8 @@ class _Block:
             gain -= self._log_density(proposal, states, centres)
             taken = _random.accept(gain, self.generator)
             reached = torch.where(taken, reached, log_marginal)
+        else:
+            taken = torch.ones(len(states[0]), dtype=torch.bool, device=self.law.device)
         jump = torch.zeros_like(taken, dtype=self.law.dtype)
         for l in self.moving:
             jump += ((proposal[l] - states[l]) / self.deviations[l]).square().sum(-1)
