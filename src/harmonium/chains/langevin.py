@@ -275,11 +275,11 @@ class _Block:
         if adjusted:
             back = self._find_pulls(proposal, proposed_fields, {})
             if log_marginal is None:
-                log_marginal = self._log_marginal(states, fields)
-            reached = self._log_marginal(proposal, proposed_fields)
+                log_marginal = self._find_log_marginal(states, fields)
+            reached = self._find_log_marginal(proposal, proposed_fields)
             gain = reached - log_marginal
-            gain += self._log_density(states, proposal, self._find_centres(back))
-            gain -= self._log_density(proposal, states, centres)
+            gain += self._find_log_density(states, proposal, self._find_centres(back))
+            gain -= self._find_log_density(proposal, states, centres)
             taken = _random.accept(gain, self.generator)
             reached = torch.where(taken, reached, log_marginal)
         else:
@@ -330,14 +330,14 @@ class _Block:
     def _find_centres(self, fields: dict[int, Tensor]) -> dict[int, Tensor]:
         return {l: self.law.mean(l, field) for l, field in fields.items()}
 
-    def _log_marginal(self, states: States, fields: dict[int, Tensor]) -> Tensor:
+    def _find_log_marginal(self, states: States, fields: dict[int, Tensor]) -> Tensor:
         """Returns ln of the moving layers' density, free units of the other colour summed out: (batch,)."""
         total = torch.stack([self.law.log_weight(l, states[l]).double() for l in self.moving]).sum(0)
         for l, field in fields.items():
             total = total + self.law.summed_weight(l, field)
         return total
 
-    def _log_density(self, to: States, start: States, centres: dict[int, Tensor]) -> Tensor:
+    def _find_log_density(self, to: States, start: States, centres: dict[int, Tensor]) -> Tensor:
         """Returns ln q(to | start) of the free units, up to a constant: (batch,)."""
         total = torch.zeros(len(to[0]), dtype=torch.float64, device=self.law.device)
         for l in self.moving:

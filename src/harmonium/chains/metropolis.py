@@ -46,7 +46,7 @@ class Metropolis(Kernel):
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         if self.scope == "state":
-            return self._whole(law, state, generator)
+            return self._move_whole(law, state, generator)
         moved = list(state.states)
         fields: dict[int, Tensor] = {}
         accepted = []
@@ -70,7 +70,7 @@ class Metropolis(Kernel):
         acceptance = torch.stack(accepted).mean() if accepted else 1.0
         return KernelState(moved, state.sweeps + 1, state.own, fields), {"acceptance": acceptance}
 
-    def _whole(
+    def _move_whole(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         proposal = [self._propose(law, l, x, generator) for l, x in enumerate(state.states)]

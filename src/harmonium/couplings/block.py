@@ -252,7 +252,7 @@ class Rejection:
     def _go_on(self) -> None:
         """Makes the rounds after which the host looks again."""
         for _ in range(_ROUNDS if self._behind else 1):
-            self._round()
+            self._make_round()
 
     def _deal(self, waits: Tensor) -> Tensor:
         """Returns the row of every proposal of a round, (proposals,), in the order of the rows that wait."""
@@ -265,7 +265,7 @@ class Rejection:
         self._each = 2 * each
         return order.repeat_interleave(each)
 
-    def _round(self) -> None:
+    def _make_round(self) -> None:
         """Makes one round of proposals and keeps the first accepted one of every row."""
         waits = self._waits[0] | self._waits[1]
         row = self._deal(waits)

@@ -46,7 +46,7 @@ class Local(Coupling):
                 f"shape: expected an image of {below.n_units} pixels, the units of {below}, "
                 f"received {height} x {width}"
             )
-        corners = self._corners(above.n_units)
+        corners = self._find_corners(above.n_units)
         seen = torch.zeros(above.n_units, height, width, dtype=torch.bool, device="cpu")
         for unit, (top, left) in enumerate(corners):
             seen[unit, top : top + self.window[0], left : left + self.window[1]] = True
@@ -56,7 +56,7 @@ class Local(Coupling):
     def config(self) -> dict[str, Any]:
         return {"shape": list(self.shape), "window": list(self.window)}
 
-    def _corners(self, units: int) -> list[tuple[int, int]]:
+    def _find_corners(self, units: int) -> list[tuple[int, int]]:
         """Returns the upper left corners of all windows, from the grid's first row downwards."""
         free = [side - window for side, window in zip(self.shape, self.window, strict=True)]
         rows = max(1, min(free[0] + 1, round((units * (free[0] + 1) / (free[1] + 1)) ** 0.5)))

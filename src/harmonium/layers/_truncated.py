@@ -70,8 +70,8 @@ class _Pieces(NamedTuple):
 def truncated_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedLaw:
     """Returns mass and moments of exp(slope·x - curvature·x²/2) on [low, high]; arguments of one shape."""
     if torch.is_grad_enabled() and (slope.requires_grad or curvature.requires_grad):
-        return _law(slope, curvature, low, high)
-    parts = [_law(*chunk) for chunk in _chunks(slope, curvature, low, high)]
+        return _find_law(slope, curvature, low, high)
+    parts = [_find_law(*chunk) for chunk in _split_chunks(slope, curvature, low, high)]
     log_mass, mean, variance = (torch.cat(part).view(slope.shape) for part in zip(*parts, strict=True))
     return TruncatedLaw(log_mass, mean, variance)
 
@@ -79,7 +79,7 @@ def truncated_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -
 @torch.no_grad()
 def truncated_quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Returns the x below which a fraction ``level`` in [0, 1] of the law lies; arguments of one shape."""
-    parts = [_quantile(*chunk) for chunk in _chunks(level, slope, curvature, low, high)]
+    parts = [_find_quantile(*chunk) for chunk in _split_chunks(level, slope, curvature, low, high)]
     return torch.cat(parts).view(slope.shape)
 
 
@@ -90,11 +90,11 @@ def truncated_nodes(
 
     The second is precise near both ends, where it is nearly 0.
     """
-    pieces = _pieces(slope, curvature, low, high)
-    rule = _rule(slope.dtype, slope.device)
+    pieces = _cut(slope, curvature, low, high)
+    rule = _make_rule(slope.dtype, slope.device)
     one_a_node = (-1, *[1] * pieces.fall.dim())
     t, weights = -rule.basis[:, 0].view(one_a_node), rule.weights[0].view(one_a_node)
-    density = _density(pieces.fall, pieces.bend, rule).view(-1, *pieces.fall.shape)
+    density = _find_density(pieces.fall, pieces.bend, rule).view(-1, *pieces.fall.shape)
     along = t * pieces.reach
     arch = (pieces.anchor - low + along) * (high - pieces.anchor - along) / 2
     mass = weights * density * pieces.reach.abs() * pieces.lift.exp()
@@ -105,13 +105,13 @@ def truncated_nodes(
 def truncated_mode(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Returns the point of highest density; of two equally high ends the upper one."""
     end = torch.where(slope >= curvature * (low + high) / 2, high, low)
-    return torch.where(curvature > 0, _stationary(slope, curvature, low, high), end)
+    return torch.where(curvature > 0, _find_stationary(slope, curvature, low, high), end)
 
 
-def _law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedLaw:
-    pieces = _pieces(slope, curvature, low, high)
-    rule = _rule(slope.dtype, slope.device)
-    sums = (rule.weights @ _density(pieces.fall, pieces.bend, rule)).view(3, *pieces.fall.shape)
+def _find_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedLaw:
+    pieces = _cut(slope, curvature, low, high)
+    rule = _make_rule(slope.dtype, slope.device)
+    sums = (rule.weights @ _find_density(pieces.fall, pieces.bend, rule)).view(3, *pieces.fall.shape)
     masses = pieces.reach.abs() * sums[0] * pieces.lift.exp()
     mass = masses.sum(0)
     share = masses / mass
@@ -126,10 +126,10 @@ def _law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Truncat
     )
 
 
-def _quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    pieces = _pieces(slope, curvature, low, high)
-    rule = _rule(slope.dtype, slope.device)
-    sums = (rule.weights[:1] @ _density(pieces.fall, pieces.bend, rule)).view(pieces.fall.shape)
+def _find_quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    pieces = _cut(slope, curvature, low, high)
+    rule = _make_rule(slope.dtype, slope.device)
+    sums = (rule.weights[:1] @ _find_density(pieces.fall, pieces.bend, rule)).view(pieces.fall.shape)
     masses = pieces.reach.abs() * sums * pieces.lift.exp()
     left = masses[0] / masses.sum(0)
     in_left = level < left
@@ -158,7 +158,7 @@ def _invert(fraction: Tensor, mass: Tensor, fall: Tensor, bend: Tensor, rule: _R
     low, high = torch.zeros_like(t), torch.ones_like(t)
     result, rows = t, torch.arange(len(t), device=t.device)
     for step in count():
-        excess = t * (rule.weights[0] @ _density(fall * t, bend * t.square(), rule)) - target
+        excess = t * (rule.weights[0] @ _find_density(fall * t, bend * t.square(), rule)) - target
         low, high = _host.where(excess <= 0, t, low), _host.where(excess >= 0, t, high)
         rate = fall + bend * t
         ratio = excess * (t * (fall + bend * t / 2)).exp()
@@ -178,9 +178,9 @@ def _invert(fraction: Tensor, mass: Tensor, fall: Tensor, bend: Tensor, rule: _R
     return result
 
 
-def _pieces(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> _Pieces:
+def _cut(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> _Pieces:
     with torch.no_grad():
-        stationary = _stationary(slope, curvature, low, high)
+        stationary = _find_stationary(slope, curvature, low, high)
         peaked = curvature >= 0
         anchor = torch.stack((torch.where(peaked, stationary, low), torch.where(peaked, stationary, high)))
         end = torch.stack((torch.where(peaked, low, stationary), torch.where(peaked, high, stationary)))
@@ -203,13 +203,13 @@ def _pieces(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> _Pie
     return _Pieces(anchor, reach, fall, curvature * reach.square(), top, lift)
 
 
-def _stationary(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def _find_stationary(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Returns δ/γ put into the interval; for γ = 0 the upper limit γ → 0+, and 0 for a flat density."""
     point = (slope / (curvature + 0.0)).nan_to_num_(nan=0.0)  # the sum turns a negative zero
     return torch.minimum(torch.maximum(point, low), high)
 
 
-def _density(fall: Tensor, bend: Tensor, rule: _Rule) -> Tensor:
+def _find_density(fall: Tensor, bend: Tensor, rule: _Rule) -> Tensor:
     """Returns exp(-fall·t - bend·t²/2) at the rule's nodes, (nodes, elements)."""
     coefficients = torch.stack((fall.flatten(), bend.flatten()))
     exponents = rule.basis @ coefficients
@@ -217,7 +217,7 @@ def _density(fall: Tensor, bend: Tensor, rule: _Rule) -> Tensor:
 
 
 @cache
-def _rule(dtype: torch.dtype, device: torch.device) -> _Rule:
+def _make_rule(dtype: torch.dtype, device: torch.device) -> _Rule:
     nodes, weights = np.polynomial.legendre.leggauss(_NODES[dtype])
     t, w = (nodes + 1) / 2, weights / 2
     basis = np.stack((-t, -t * t / 2), 1)
@@ -225,7 +225,7 @@ def _rule(dtype: torch.dtype, device: torch.device) -> _Rule:
     return _Rule(*(torch.from_numpy(part).to(device, dtype) for part in (basis, moments)))
 
 
-def _chunks(*arguments: Tensor) -> Iterator[list[Tensor]]:
+def _split_chunks(*arguments: Tensor) -> Iterator[list[Tensor]]:
     flat = [x.reshape(-1) for x in arguments]
     return map(list, zip(*(torch.split(x, _CHUNK) for x in flat), strict=True))
 
@@ -280,7 +280,7 @@ def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedLaw:
     finite = torch.isfinite(first) & torch.isfinite(bulge)
     if not bool(finite.all()):
         raise ValueError(
-            f"expected: expected finite statistics, received others for unit {_first_unit(~finite)}"
+            f"expected: expected finite statistics, received others for unit {_find_first(~finite)}"
         )
     slope, curvature = torch.zeros_like(first), torch.zeros_like(first)
     now = _Residual.of(slope, curvature, first, bulge)
@@ -302,7 +302,7 @@ def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedLaw:
             length = torch.where(beyond, length / 2, length)
         (slope, curvature), now = new, trial
     raise ValueError(
-        f"expected: found no parameters with these statistics for unit {_first_unit(~now.settled)}"
+        f"expected: found no parameters with these statistics for unit {_find_first(~now.settled)}"
     )
 
 
@@ -350,5 +350,5 @@ class _Residual(NamedTuple):
         return self.first / self.variance - self.regression * alone, alone
 
 
-def _first_unit(units: Tensor) -> int:
+def _find_first(units: Tensor) -> int:
     return int(units.nonzero()[0])

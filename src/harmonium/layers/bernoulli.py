@@ -47,26 +47,26 @@ class Bernoulli(DiscreteUnits):
         return cls(rows.width), Identity()
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        return softplus(self._logit(B, A, theta), threshold=40)
+        return softplus(self._find_logit(B, A, theta), threshold=40)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        logit = self._logit(B, A, theta)
+        logit = self._find_logit(B, A, theta)
         mean = torch.sigmoid(logit)
         return Moments(mean, mean * torch.sigmoid_(logit.neg_()))
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        return (self._logit(B, A, theta).sigmoid_(),)
+        return (self._find_logit(B, A, theta).sigmoid_(),)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        probability = self._logit(field, 0.0, theta).sigmoid_()
+        probability = self._find_logit(field, 0.0, theta).sigmoid_()
         return torch.lt(noise, probability, out=torch.empty_like(probability))
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        logit = self._logit(field, 0.0, theta)
+        logit = self._find_logit(field, 0.0, theta)
         return torch.ge(logit, 0, out=torch.empty_like(logit))
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        return -softplus((1 - 2 * x) * self._logit(field, 0.0, theta), threshold=40)
+        return -softplus((1 - 2 * x) * self._find_logit(field, 0.0, theta), threshold=40)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return torch.lt(noise, 0.5, out=torch.empty_like(x))
@@ -78,6 +78,6 @@ class Bernoulli(DiscreteUnits):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return _host.neither(x, 0, 1), "values in {0, 1}"
 
-    def _logit(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
+    def _find_logit(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
         logit = B + (self.bias if theta is None else theta[0])
         return logit if isinstance(A, float) and A == 0.0 else torch.sub(logit, A, alpha=0.5)

@@ -61,31 +61,31 @@ class Binomial(DiscreteUnits):
         return {"n_units": self.n_units, "trials": self.trials}
 
     def log_measure(self, x: Tensor) -> Tensor:
-        return self._log_choices().to(x)[x.long()]
+        return self._count_choices().to(x)[x.long()]
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        logit = self._local(B, theta)
+        logit = self._find_local(B, theta)
         if isinstance(A, float) and A == 0.0:
             return self.trials * softplus(logit, threshold=40)
-        return torch.logsumexp(self._log_weights(logit, A), -1)
+        return torch.logsumexp(self._weigh_counts(logit, A), -1)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        logit = self._local(B, theta)
+        logit = self._find_local(B, theta)
         if isinstance(A, float) and A == 0.0:
             mean = self.trials * torch.sigmoid(logit)
             return Moments(mean, mean * torch.sigmoid(-logit))
-        probability = torch.softmax(self._log_weights(logit, A), -1)
+        probability = torch.softmax(self._weigh_counts(logit, A), -1)
         counts = self.values()[:, 0].to(logit)
         mean = (probability * counts).sum(-1)
         return Moments(mean, (probability * (counts - mean.unsqueeze(-1)).square()).sum(-1))
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         """Draws the counts, (..., width), at which the distribution function passes the noise; one pass."""
-        logit = self._local(field, theta)
+        logit = self._find_local(field, theta)
         success, failure = logsigmoid(logit), logsigmoid(-logit)
         below = torch.zeros_like(logit)
         count, likely = torch.zeros_like(logit), torch.zeros_like(logit)
-        for k, choices in enumerate(self._log_choices().tolist()):
+        for k, choices in enumerate(self._count_choices().tolist()):
             total = below + (choices + k * success + (self.trials - k) * failure).exp()
             # Where rounding leaves the last total below the noise, the last count that added to it is meant.
             likely = torch.where(total > below, k, likely)
@@ -94,11 +94,11 @@ class Binomial(DiscreteUnits):
         return torch.minimum(count, likely)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        mean = (self.trials + 1) * torch.sigmoid(self._local(field, theta))
+        mean = (self.trials + 1) * torch.sigmoid(self._find_local(field, theta))
         return mean.floor().clamp(max=self.trials)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        logit = self._local(field, theta)
+        logit = self._find_local(field, theta)
         return self.log_measure(x) + x * logsigmoid(logit) + (self.trials - x) * logsigmoid(-logit)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
@@ -111,14 +111,14 @@ class Binomial(DiscreteUnits):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return (x < 0) | (x > self.trials) | (x != x.floor()), f"counts 0..{self.trials}"
 
-    def _log_weights(self, logit: Tensor, A: Tensor | float) -> Tensor:
+    def _weigh_counts(self, logit: Tensor, A: Tensor | float) -> Tensor:
         """Returns ln of the weight of every count, (..., n_units, n_states)."""
         counts = self.values()[:, 0].to(logit)
         curvature = torch.as_tensor(A, dtype=logit.dtype, device=logit.device).expand_as(logit).unsqueeze(-1)
         weights = counts * logit.unsqueeze(-1) - 0.5 * curvature * counts.square()
-        return weights + self._log_choices().to(logit)
+        return weights + self._count_choices().to(logit)
 
-    def _log_choices(self) -> Tensor:
+    def _count_choices(self) -> Tensor:
         """Returns ln C(N, k) of every count in float64, (n_states,)."""
         k = torch.arange(self.n_states, dtype=torch.float64, device=self.bias.device)
         return torch.lgamma(k[-1] + 1) - torch.lgamma(k + 1) - torch.lgamma(k[-1] - k + 1)

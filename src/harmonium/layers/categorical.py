@@ -60,28 +60,28 @@ class Categorical(DiscreteUnits):
         return {"n_units": self.n_units, "n_states": self.n_states}
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        return torch.logsumexp(self._logits(B, A, theta), -1)
+        return torch.logsumexp(self._find_logits(B, A, theta), -1)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        mean = torch.softmax(self._logits(B, A, theta), -1).flatten(-2)
+        mean = torch.softmax(self._find_logits(B, A, theta), -1).flatten(-2)
         return Moments(mean, mean * (1 - mean))
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        cumulative = torch.softmax(self._logits(field, 0.0, theta), -1).cumsum(-1)
+        cumulative = torch.softmax(self._find_logits(field, 0.0, theta), -1).cumsum(-1)
         # Scaled by the rounded total, the noise stays below it, and a state of probability zero is never
         # drawn.
         threshold = (noise * cumulative[..., -1]).unsqueeze(-1)
-        return self._one_hot((cumulative[..., :-1] <= threshold).sum(-1), field.dtype)
+        return self._encode((cumulative[..., :-1] <= threshold).sum(-1), field.dtype)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        logits = self._logits(field, 0.0, theta)
-        return self._one_hot(self.n_states - 1 - logits.flip(-1).argmax(-1), field.dtype)
+        logits = self._find_logits(field, 0.0, theta)
+        return self._encode(self.n_states - 1 - logits.flip(-1).argmax(-1), field.dtype)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        return (self.by_unit(x) * torch.log_softmax(self._logits(field, 0.0, theta), -1)).sum(-1)
+        return (self.by_unit(x) * torch.log_softmax(self._find_logits(field, 0.0, theta), -1)).sum(-1)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
-        return self._one_hot((noise * self.n_states).long().clamp_(max=self.n_states - 1), x.dtype)
+        return self._encode((noise * self.n_states).long().clamp_(max=self.n_states - 1), x.dtype)
 
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
@@ -91,9 +91,9 @@ class Categorical(DiscreteUnits):
         one_hot = (self.by_unit(x).sum(-1, keepdim=True) == 1).expand(*x.shape[:-1], -1, self.n_states)
         return _host.neither(x, 0, 1) | ~one_hot.flatten(-2), f"one-hot blocks of {self.n_states} columns"
 
-    def _logits(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
+    def _find_logits(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
         (bias,) = theta or self.natural()
         return self.by_unit(B + bias - A / 2)
 
-    def _one_hot(self, digits: Tensor, dtype: torch.dtype) -> Tensor:
+    def _encode(self, digits: Tensor, dtype: torch.dtype) -> Tensor:
         return nn.functional.one_hot(digits, self.n_states).to(dtype).flatten(-2)

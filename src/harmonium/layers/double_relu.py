@@ -59,13 +59,13 @@ class DoubleReLU(Layer):
         return (zero, zero.clone(), one, one.clone())
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        sides = self._local(B, A, theta)
+        sides = self._find_local(B, A, theta)
         masses = [law.top + law.log_width for law in (half_line_law(*side) for side in sides)]
         bounded = (sides[0][1] > 0) & (sides[1][1] > 0)
         return torch.where(bounded, torch.logsumexp(torch.stack(masses), 0), torch.inf)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        up, down, odds = self._laws(B, A, theta)
+        up, down, odds = self._find_laws(B, A, theta)
         share, rest = torch.sigmoid(odds), torch.sigmoid(-odds)
         spread = share * rest * (up.mean + down.mean).square()
         return Moments(
@@ -73,7 +73,7 @@ class DoubleReLU(Layer):
         )
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        up, down, odds = self._laws(B, A, theta)
+        up, down, odds = self._find_laws(B, A, theta)
         share, rest = torch.sigmoid(odds), torch.sigmoid(-odds)
         means = share * up.mean, rest * down.mean
         return (
@@ -87,8 +87,8 @@ class DoubleReLU(Layer):
         return (x, x.abs(), -0.5 * x.clamp(min=0).square(), -0.5 * x.clamp(max=0).square())
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        positive, negative = self._local(field, 0.0, theta)
-        _, _, odds = self._laws(field, 0.0, theta)
+        positive, negative = self._find_local(field, 0.0, theta)
+        _, _, odds = self._find_laws(field, 0.0, theta)
         # Noise 0 stands for the middle of its step: at 0 itself lies minus infinity.
         level = noise.clamp(min=torch.finfo(noise.dtype).eps / 4)
         share, rest = torch.sigmoid(odds), torch.sigmoid(-odds)
@@ -99,7 +99,7 @@ class DoubleReLU(Layer):
         return _host.where(up, x, -x)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        positive, negative = self._local(field, 0.0, theta)
+        positive, negative = self._find_local(field, 0.0, theta)
         (up, high), (down, low) = (
             ((slope / curvature).clamp(min=0), slope.clamp(min=0).square() / curvature)
             for slope, curvature in (positive, negative)
@@ -107,8 +107,8 @@ class DoubleReLU(Layer):
         return _host.where(high >= low, up, -down)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        up, down, odds = self._laws(field, 0.0, theta)
-        sides = self._local(field, 0.0, theta)
+        up, down, odds = self._find_laws(field, 0.0, theta)
+        sides = self._find_local(field, 0.0, theta)
         slope, curvature, width, share = (
             _host.where(x >= 0, a, b)
             for a, b in zip((*sides[0], up.log_width, odds), (*sides[1], down.log_width, -odds), strict=True)
@@ -134,7 +134,7 @@ class DoubleReLU(Layer):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return torch.zeros_like(x, dtype=torch.bool), "real values"
 
-    def _local(
+    def _find_local(
         self, B: Tensor, A: Tensor | float, theta: Theta | None
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Returns slope and curvature on either side, outwards from 0."""
@@ -143,10 +143,10 @@ class DoubleReLU(Layer):
         up, down = slope + absolute, absolute - slope
         return (up, positive + A), (down, negative + A)
 
-    def _laws(
+    def _find_laws(
         self, B: Tensor, A: Tensor | float, theta: Theta | None
     ) -> tuple[HalfLineLaw, HalfLineLaw, Tensor]:
         """Returns the laws on either side and the log-odds of the upper one."""
-        positive, negative = self._local(B, A, theta)
+        positive, negative = self._find_local(B, A, theta)
         up, down = half_line_law(*positive), half_line_law(*negative)
         return up, down, (up.top - down.top) + (up.log_width - down.log_width)

@@ -36,23 +36,23 @@ class GaussianUnits(QuadraticUnits, ABC):
         return (torch.zeros_like(like), torch.ones_like(like))
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        slope, precision = self._local(B, A, theta)
+        slope, precision = self._find_local(B, A, theta)
         value = slope.square() / (2 * precision) + 0.5 * (log(2 * pi) - precision.log())
         return torch.where(precision > 0, value, torch.inf)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        slope, precision = self._local(B, A, theta)
+        slope, precision = self._find_local(B, A, theta)
         return Moments(slope / precision, (1 / precision).expand_as(slope))
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, precision = self._local(field, 0.0, theta)
+        slope, precision = self._find_local(field, 0.0, theta)
         return slope / precision + noise * precision.rsqrt()
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
         return self.moments(field, theta=theta).mean
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, precision = self._local(field, 0.0, theta)
+        slope, precision = self._find_local(field, 0.0, theta)
         deviation = x - slope / precision
         return 0.5 * (precision.log() - log(2 * pi) - precision * deviation.square())
 

@@ -375,7 +375,7 @@ class DiscreteUnits(Layer, ABC):
     def statistics(self, x: Tensor) -> Theta:
         return (x,)
 
-    def _local(self, B: Tensor, theta: Theta | None) -> Tensor:
+    def _find_local(self, B: Tensor, theta: Theta | None) -> Tensor:
         (bias,) = theta or self.natural()
         return B + bias
 
@@ -392,6 +392,6 @@ class QuadraticUnits(Layer, ABC):
         mean, variance = self.moments(B, A, theta)
         return (mean, -0.5 * (mean.square() + variance))
 
-    def _local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, Tensor]:
+    def _find_local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, Tensor]:
         slope, curvature = theta or self.natural()
         return B + slope, curvature + A

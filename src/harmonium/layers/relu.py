@@ -77,13 +77,13 @@ def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tenso
     if len(far):
         y = (
             y.view(-1)
-            .index_copy(0, far, _far_quantile(above.reshape(-1)[far], -z.reshape(-1)[far]))
+            .index_copy(0, far, _find_far_quantile(above.reshape(-1)[far], -z.reshape(-1)[far]))
             .view_as(y)
         )
     return y * deviation
 
 
-def _far_quantile(above: Tensor, t: Tensor) -> Tensor:
+def _find_far_quantile(above: Tensor, t: Tensor) -> Tensor:
     """Returns the y with Φ(-t - y)/Φ(-t) = above, by Newton's method on its log."""
     fall: Tensor = -above.log()
     start = erfcx(t * sqrt(0.5))
@@ -138,24 +138,24 @@ class ReLU(QuadraticUnits):
         return (torch.zeros_like(self.linear), torch.ones_like(self.linear))
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        slope, curvature = self._local(B, A, theta)
+        slope, curvature = self._find_local(B, A, theta)
         law = half_line_law(slope, curvature)
         return torch.where(curvature > 0, law.top + law.log_width, torch.inf)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        law = half_line_law(*self._local(B, A, theta))
+        law = half_line_law(*self._find_local(B, A, theta))
         return Moments(law.mean, law.variance)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature = self._local(field, 0.0, theta)
+        slope, curvature = self._find_local(field, 0.0, theta)
         return half_line_quantile((1 - noise).expand_as(slope), slope, curvature)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature = self._local(field, 0.0, theta)
+        slope, curvature = self._find_local(field, 0.0, theta)
         return (slope / curvature).clamp(min=0)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature = self._local(field, 0.0, theta)
+        slope, curvature = self._find_local(field, 0.0, theta)
         peak = (slope / curvature).clamp(min=0)
         # From the peak down: the heights themselves may be huge and nearly equal.
         fall = 0.5 * curvature * (x - peak).square() - slope.clamp(max=0) * x

@@ -50,27 +50,27 @@ class Spin(DiscreteUnits):
         return cls(rows.width), Identity()
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        local = self._local(B, theta)
+        local = self._find_local(B, theta)
         return softplus(2 * local, threshold=40) - local - A / 2
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        local = self._local(B, theta)
+        local = self._find_local(B, theta)
         return Moments(torch.tanh(local), 4 * torch.sigmoid(2 * local) * torch.sigmoid(-2 * local))
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        return (torch.tanh(self._local(B, theta)),)
+        return (torch.tanh(self._find_local(B, theta)),)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        probability = torch.sigmoid(2 * self._local(field, theta))
+        probability = torch.sigmoid(2 * self._find_local(field, theta))
         up = torch.lt(noise, probability, out=torch.empty_like(probability))
         return up.mul_(2).sub_(1)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        local = self._local(field, theta)
+        local = self._find_local(field, theta)
         return torch.ge(local, 0, out=torch.empty_like(local)).mul_(2).sub_(1)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        return -softplus(-2 * x * self._local(field, theta), threshold=40)
+        return -softplus(-2 * x * self._find_local(field, theta), threshold=40)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return torch.lt(noise, 0.5, out=torch.empty_like(x)).mul_(2).sub_(1)

@@ -73,16 +73,16 @@ class TruncatedGaussBernoulli(IntervalUnits):
         return (zero, zero.clone(), zero - (high - low).log())
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        return softplus(self._mixture(B, A, theta)[1], threshold=40)
+        return softplus(self._find_mixture(B, A, theta)[1], threshold=40)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        law, logit = self._mixture(B, A, theta)
+        law, logit = self._find_mixture(B, A, theta)
         rate = torch.sigmoid(logit)
         spread = law.variance + torch.sigmoid(-logit) * law.mean.square()
         return Moments(rate * law.mean, rate * spread)
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        law, logit = self._mixture(B, A, theta)
+        law, logit = self._find_mixture(B, A, theta)
         rate = torch.sigmoid(logit)
         return (rate * law.mean, -0.5 * rate * (law.variance + law.mean.square()), rate)
 
@@ -90,8 +90,8 @@ class TruncatedGaussBernoulli(IntervalUnits):
         return (x, -0.5 * x.square(), (x != 0).to(x.dtype))
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature, low, high = self._slopes(field, 0.0, theta)
-        _, logit = self._mixture(field, 0.0, theta)
+        slope, curvature, low, high = self._find_slopes(field, 0.0, theta)
+        _, logit = self._find_mixture(field, 0.0, theta)
         rate = torch.sigmoid(logit)
         # Noise below the rate is uniform again once divided by it. Zeros, often most units, need no more.
         present = (noise < rate).flatten().nonzero().squeeze(-1)
@@ -102,14 +102,14 @@ class TruncatedGaussBernoulli(IntervalUnits):
         return torch.zeros_like(rate).view(-1).index_copy(0, present, drawn).view_as(rate)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature, low, high = self._slopes(field, 0.0, theta)
+        slope, curvature, low, high = self._find_slopes(field, 0.0, theta)
         x = _replace_zero(truncated_mode(slope, curvature, low, high), high)
         rate = (theta or self.natural())[2]
         return torch.where((slope - curvature * x / 2) * x + rate >= 0, x, 0.0)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature, _, _ = self._slopes(field, 0.0, theta)
-        law, logit = self._mixture(field, 0.0, theta)
+        slope, curvature, _, _ = self._find_slopes(field, 0.0, theta)
+        law, logit = self._find_mixture(field, 0.0, theta)
         density = logsigmoid(logit) + (slope - curvature * x / 2) * x - law.log_mass
         density = torch.where(self.interval.outside(x), -torch.inf, density)
         return torch.where(x == 0, logsigmoid(-logit), density)
@@ -149,9 +149,9 @@ class TruncatedGaussBernoulli(IntervalUnits):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x) & (x != 0), f"0 or values in {self.interval}"
 
-    def _mixture(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[TruncatedLaw, Tensor]:
+    def _find_mixture(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[TruncatedLaw, Tensor]:
         """Returns the law in the interval, and the log-odds of being there."""
-        law = truncated_law(*self._slopes(B, A, theta))
+        law = truncated_law(*self._find_slopes(B, A, theta))
         return law, law.log_mass + (theta or self.natural())[2]
 
 

@@ -118,7 +118,7 @@ class IntervalUnits(Layer, ABC):
     def config(self) -> dict[str, Any]:
         return {"n_units": self.n_units, **self.interval.config()}
 
-    def _slopes(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, ...]:
+    def _find_slopes(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, ...]:
         """Returns slope, curvature and both ends for ``truncated_law``, each (..., n_units)."""
         linear, quadratic, *_ = theta or self.natural()
         slope = B + linear
@@ -157,21 +157,21 @@ class TruncatedGaussian(QuadraticUnits, IntervalUnits):
         return (self.linear, self.quadratic)
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        return self._law(B, A, theta).log_mass
+        return self._find_law(B, A, theta).log_mass
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        law = self._law(B, A, theta)
+        law = self._find_law(B, A, theta)
         return Moments(law.mean, law.variance)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, *rest = self._slopes(field, 0.0, theta)
+        slope, *rest = self._find_slopes(field, 0.0, theta)
         return truncated_quantile(noise.expand_as(slope), slope, *rest)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
-        return truncated_mode(*self._slopes(field, 0.0, theta))
+        return truncated_mode(*self._find_slopes(field, 0.0, theta))
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        slope, curvature, low, high = self._slopes(field, 0.0, theta)
+        slope, curvature, low, high = self._find_slopes(field, 0.0, theta)
         density = (slope - curvature * x / 2) * x - truncated_law(slope, curvature, low, high).log_mass
         return torch.where(self.interval.outside(x), -torch.inf, density)
 
@@ -188,5 +188,5 @@ class TruncatedGaussian(QuadraticUnits, IntervalUnits):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x), f"values in {self.interval}"
 
-    def _law(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> TruncatedLaw:
-        return truncated_law(*self._slopes(B, A, theta))
+    def _find_law(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> TruncatedLaw:
+        return truncated_law(*self._find_slopes(B, A, theta))

@@ -24,7 +24,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
 
     Args:
         path: the file; or the ``run_dir`` of a run that has ended, for its ``machine.safetensors``. Where a
-            checkpoint there is newer, the run went on after it and has not ended: a warning tells it.
+            checkpoint there is newer, the run went on after it and has not ended: a warning is given.
         device: where to put it.
 
     Raises:
