@@ -17,7 +17,7 @@ from harmonium.layers import Gaussian, Layer, Theta
 from harmonium.layers._columns import first_other
 from harmonium.machine.boltzmann import BoltzmannMachine
 
-HIDDEN_KINDS = tuple(Layer.registry)
+HIDDEN_KINDS = tuple(sorted(Layer.registry))
 VISIBLE_KINDS = ("auto", *HIDDEN_KINDS)
 
 _ROWS = 4096
