@@ -1,4 +1,4 @@
-"""Rejection sampling for maximal couplings: rounds of one shape, as on a GPU, and by doubling, as on the CPU."""
+"""Rejection sampling for maximal couplings, by rounds of one shape as on a GPU, and by doubling as on a CPU."""
 
 from __future__ import annotations
 
