@@ -1,4 +1,4 @@
-"""Rejection sampling for maximal couplings, by rounds of one shape as on a GPU, and by doubling as on a CPU."""
+"""Rejection sampling for maximal couplings, by rounds of one shape and by doubling (GPU and CPU)."""
 
 from __future__ import annotations
 
