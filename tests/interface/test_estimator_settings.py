@@ -28,6 +28,10 @@ def small(kind, **settings):
     return kind((4, 3) if kind is DBM else 4, **{"learning_rate": rate, "random_state": 0, **settings})
 
 
+def length(estimator, rows) -> int:
+    return estimator._recipe().length(estimator, rows)
+
+
 def same(one, other) -> bool:
     pairs = zip(one.machine_.parameters(), other.machine_.parameters(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
@@ -40,10 +44,10 @@ def same(one, other) -> bool:
 @pytest.mark.parametrize("kind", ALL)
 def test_few_rows_are_not_few_updates(kind) -> None:
     default = {DBM: 4000, RBMClassifier: 1000}.get(kind, 2000)
-    assert kind()._length(80) == default
-    assert kind(max_updates=7)._length(80) == 7
-    assert kind(epochs=3, batch_size=10)._length(80) == 24
-    assert kind()._length(1_000_000) == (20 if kind is RBMClassifier else 100) * 10_000
+    assert length(kind(), 80) == default
+    assert length(kind(max_updates=7), 80) == 7
+    assert length(kind(epochs=3, batch_size=10), 80) == 24
+    assert length(kind(), 1_000_000) == (20 if kind is RBMClassifier else 100) * 10_000
     assert small(kind, max_updates=5).fit(BITS, LABEL).n_updates_ == 5
 
 
