@@ -20,7 +20,6 @@ from harmonium import load, rules
 from harmonium.chains import Gibbs, Kernel
 from harmonium.data import bars_and_stripes, digits, encoder_from_dict, gaussian_mixture
 from harmonium.estimators import RBM
-from harmonium.estimators._training import learning_rule
 from harmonium.learning.rules import RECIPES
 
 torch.set_num_threads(1)
@@ -309,10 +308,10 @@ def test_rule_by_name(rule):
 
 
 def test_sweeps_and_chains_reach_the_rule():
-    assert learning_rule(small(rule="cd", sweeps=3)).name == "centred(cd(3))"
-    assert learning_rule(small(rule="pcd", batch_size=17, centred=False)).name == "pcd(1, chains=17)"
-    assert learning_rule(small(sweeps=2, n_chains=5)).name == "centred(pcd(2, chains=5))"
-    assert learning_rule(small(rule=rules.cd(4))).name == "cd(4)"
+    assert small(rule="cd", sweeps=3)._training().rule().name == "centred(cd(3))"
+    assert small(rule="pcd", batch_size=17, centred=False)._training().rule().name == "pcd(1, chains=17)"
+    assert small(sweeps=2, n_chains=5)._training().rule().name == "centred(pcd(2, chains=5))"
+    assert small(rule=rules.cd(4))._training().rule().name == "cd(4)"
 
 
 # What it refuses

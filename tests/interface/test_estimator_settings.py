@@ -29,7 +29,7 @@ def small(kind, **settings):
 
 
 def length(estimator, rows) -> int:
-    return estimator._recipe().length(estimator, rows)
+    return estimator._training().length(rows)
 
 
 def same(one, other) -> bool:

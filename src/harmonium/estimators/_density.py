@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.estimators import _columns, _training
+from harmonium.data._arrays import Array
+from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._fitted import Fitted
-from harmonium.estimators._intake import Array, counted, taken, weights_of
+from harmonium.estimators._intake import counted, taken, weights_of
+from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,
     log_likelihood,
@@ -88,7 +90,7 @@ class DensityEstimator(BoltzmannEstimator):
                 acts at once: the estimator is as it was.
             SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
         """
-        return self._fit(X, sample_weight, "warm_start" if self.warm_start else None)
+        return self._fit(X, sample_weight, again=self.warm_start, whole=True)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Goes once over more rows, with the chains and the optimiser's state of the last call.
@@ -104,27 +106,21 @@ class DensityEstimator(BoltzmannEstimator):
         Raises:
             As ``fit``.
         """
-        return self._fit(X, sample_weight, "partial_fit", whole=False)
+        return self._fit(X, sample_weight, again=True, whole=False)
 
-    def _fit(self, X: Any, sample_weight: Any, onward: str | None, *, whole: bool = True) -> Self:
-        """Fits all or nothing; ``onward`` is the name of what goes on with the machine that is there."""
-        with _training.learner_for(self) as learner:
+    def _fit(self, X: Any, sample_weight: Any, *, again: bool, whole: bool) -> Self:
+        """Fits all or nothing; ``again``: the machine that is there, if one is."""
+        with learner_for(self) as learner:
             learner._validate_params()
-            rule, recipe = _training.learning_rule(learner), learner._recipe()
-            again = onward is not None and self._fitted is not None
-            rows = learner._rows_to_learn(X, again)
+            training: Training = learner._training()
+            rule, earlier = training.rule(), self._fitted if again else None
+            rows = learner._rows_to_learn(X, again=earlier is not None)
             index, weights = counted(weights_of(sample_weight, rows.shape[0]))
             rows = taken(rows, index)
-            if again:
-                fitted = _training.go_on(learner, onward or "")
-            else:
-                fitted = _training.begin(learner, recipe, rows, weights)
-            states = _training.training_rows(learner, fitted, rows)
-            learner._fitted, run, rise = _training.learn(
-                learner, recipe, fitted, states, weights, rule, whole=whole
-            )
-            _training.end(learner, run, rise)
-            recipe.calibrate(rows, weights)
+            fitted, states = training.prepare(rows, weights, earlier)
+            learner._fitted = training.learn(fitted, states, weights, rule, whole=whole)
+            training.end()
+            training.calibrate(rows, weights)
         return self
 
     # Likelihood

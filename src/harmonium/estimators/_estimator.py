@@ -13,10 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from harmonium import _checks, tasks
 from harmonium.data import Encoder, Identity, Table, encoder_from_dict
-from harmonium.estimators import _columns, _files, _training
+from harmonium.data._arrays import Array
+from harmonium.estimators import _columns, _files
 from harmonium.estimators._fitted import Fitted, digest_of
-from harmonium.estimators._intake import Array, decoded, dtype_of, encoded, validated
+from harmonium.estimators._intake import validated
 from harmonium.estimators._options import Options
+from harmonium.estimators._training import Training, some_rows
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tasks.impute import unobserved
@@ -30,11 +32,11 @@ class BoltzmannEstimator(Options, BaseEstimator):
 
     _fitted: Fitted | None = None
     _NUMBERS: tuple[str, ...] = ()
-    """Names in ``Fitted.numbers`` that ``Recipe.calibrate`` sets, and files keep."""
+    """Names in ``Fitted.numbers`` that ``Training.calibrate`` sets, and files keep."""
 
     @abstractmethod
-    def _recipe(self) -> _training.Recipe:
-        """Returns what the training of this estimator has of its own."""
+    def _training(self) -> Training:
+        """Returns a training with these parameters, and with what is this estimator's own."""
 
     @abstractmethod
     def _label_width(self, machine: BoltzmannMachine) -> int:
@@ -75,7 +77,7 @@ class BoltzmannEstimator(Options, BaseEstimator):
         """Updates made."""
         return self._require_fitted().n_updates
 
-    def _rows_to_learn(self, X: Any, again: bool) -> Any:
+    def _rows_to_learn(self, X: Any, *, again: bool) -> Any:
         """Returns validated rows to learn from; ``again``: by the machine that is there."""
         if self.binarise is not None and self.visible not in ("auto", "bernoulli"):
             raise ValueError(
@@ -152,8 +154,8 @@ class BoltzmannEstimator(Options, BaseEstimator):
         _files.put_around(estimator, machine, encoder, estimator._label_width(machine))
         if X is not None:
             rows, fitted = estimator._validated(X), estimator._require_fitted()
-            fitted.rows = _training.some_rows(fitted, rows)
-            estimator._recipe().calibrate(rows, None)
+            fitted.rows = some_rows(fitted, rows)
+            estimator._training().calibrate(rows, None)
         machine.metadata["encoder"] = encoder.to_dict()
         return estimator
 
@@ -306,27 +308,26 @@ class BoltzmannEstimator(Options, BaseEstimator):
         fitted = self._require_fitted()
         _checks.one_of(value, "value", ("decision", "mean"))
         X = self._validated(X, sparse=False)
-        machine, encoder = fitted.machine, fitted.encoder
-        if machine.visible_width > fitted.data_width:
+        if fitted.machine.visible_width > fitted.data_width:
             raise ValueError(
                 "X: expected rows of a machine without labels to denoise; tasks.denoise(machine_, …)"
                 " takes rows with their labels"
             )
-        blocks = encoded(X, encoder, fitted.data_layers)
         data = None if clean is None else torch.cat(list(fitted.states(self._validated(clean))))
+        deviation = (
+            None if noise_deviation is None else tasks.noise_in_states(noise_deviation, fitted.encoder)
+        )
         found = tasks.denoise(
-            machine,
-            torch.cat([v.to(machine.device, machine.dtype) for v in blocks]),
+            fitted.machine,
+            fitted.noisy_states(X),
             flip_probability,
-            noise_deviation=(
-                None if noise_deviation is None else tasks.noise_in_states(noise_deviation, encoder)
-            ),
+            noise_deviation=deviation,
             method=method,
             data=data,
             sweeps=sweeps,
             seed=fitted.generator(self._random(random_state), "denoise"),
         )
-        return decoded(found.decision if value == "decision" else found.mean, encoder, dtype_of(X))
+        return fitted.decode(found.decision if value == "decision" else found.mean, like=X)
 
     # Columns
     # ----------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from torch import Tensor
 from harmonium import _checks, chains
 from harmonium._random import as_generator
 from harmonium.data import Encoder
-from harmonium.estimators._intake import Array, decoded, filled, floating, refuse_blank, states_of
+from harmonium.data._arrays import Array
+from harmonium.data.missing import refuse_blank
+from harmonium.estimators._intake import decoded, dtype_of, encoded, filled, floating, states_of
 from harmonium.estimators._progress import Progress
 from harmonium.layers import Layer
 from harmonium.likelihood import LogPartition, ais, exact_log_partition
@@ -116,17 +118,28 @@ class Fitted:
         label = v.new_full((len(v), self.machine.visible_width - v.shape[1]), torch.nan)
         return torch.cat([v, label], 1)
 
-    def compute(self, X: Any, function: Callable[[Tensor], Tensor], dtype: Any = np.float64) -> Array:
+    def noisy_states(self, X: Any) -> Tensor:
+        """Returns validated rows as states in the machine's dtype, also where noise makes them none."""
+        machine = self.machine
+        blocks = encoded(X, self.encoder, self.data_layers)
+        return torch.cat([v.to(machine.device, machine.dtype) for v in blocks])
+
+    def compute(self, X: Any, function: Callable[[Tensor], Tensor], like: Any = None) -> Array:
         """Returns what a function makes of validated rows as states, a block at a time, as one array.
+
+        Args:
+            X: the rows.
+            function: of states (rows, data_width) in float64.
+            like: an array; the result is float32 where it is. None: float64.
 
         Raises:
             ValueError: a row of missing cells only.
         """
-        return floating(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype)
+        return floating(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype_of(like))
 
-    def decode(self, v: Tensor, dtype: Any = np.float64) -> Any:
-        """Returns visible states or means as rows in the units of the data."""
-        return decoded(v[:, : self.data_width], self.encoder, dtype)
+    def decode(self, v: Tensor, like: Any = None) -> Any:
+        """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""
+        return decoded(v[:, : self.data_width], self.encoder, dtype_of(like))
 
     def fill(self, X: Any, v: Tensor) -> Any:
         """Returns validated rows with their missing cells taken from visible states or means."""

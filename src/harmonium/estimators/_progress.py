@@ -1,13 +1,24 @@
-"""Chains and optimiser that one call of an estimator's training passes to the next."""
+"""How far training has come: what one call passes to the next, and a warning where it ended too soon."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
 
+from harmonium import _checks
 from harmonium.learning import Rule
+from harmonium.machine import BoltzmannMachine
+from harmonium.training import Update
+
+_SHARE = 0.1  # of all that was gained, by the second half of the updates: the machine is still learning
+_SURE = 2.0  # standard errors over the rows
+
+RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
 
 
 class Progress(NamedTuple):
@@ -32,3 +43,37 @@ class Progress(NamedTuple):
         if isinstance(optimizer, type(self.optimizer)):
             memory = deepcopy(self.optimizer.state_dict()["state"])  # else the tensors would be shared
             optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
+
+
+class Rise:
+    """A callback that follows the score of some training rows: before, halfway and at the end.
+
+    Args:
+        score: of every row, higher is better.
+        rows: states, (rows, width).
+        machine: as it is before the first update.
+    """
+
+    def __init__(self, score: RowScore, rows: Tensor, machine: BoltzmannMachine) -> None:
+        self._score, self._rows = score, rows
+        self._seen = [score(machine, rows).cpu()]
+
+    def __call__(self, update: Update) -> None:
+        if update.step in (update.total // 2, update.total):
+            self._seen.append(self._score(update.machine, self._rows).cpu())
+
+    def warn(self, name: str, updates: int) -> None:
+        """Warns where the second half of the updates gained more than a tenth of it all."""
+        if len(self._seen) < 3:
+            return
+        first, half, last = self._seen
+        late, gain = last - half, float((last - torch.minimum(first.mean(), half.mean())).mean())
+        error = float(late.std()) / len(late) ** 0.5 if len(late) > 1 else 0.0
+        share = float(late.mean()) / gain if gain > 0 else 0.0
+        if share > _SHARE and float(late.mean()) > _SURE * error:
+            _checks.warn(
+                f"{name}: what the machine knows of its training rows was still rising when training ended: "
+                f"{share:.0%} of all that it gained came in the second half of {updates} updates; more "
+                "epochs, a larger max_updates or a higher learning_rate take it further",
+                ConvergenceWarning,
+            )

@@ -19,13 +19,16 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.estimators import _columns, _training
+from harmonium.data._arrays import Array
+from harmonium.data.missing import refuse_blank
+from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, counted, floating, refuse_blank, taken, weights_of
+from harmonium.estimators._intake import counted, taken, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._neighbours import from_neighbours
 from harmonium.estimators._options import COUNT, FROM_0, option
+from harmonium.estimators._training import Training, learner_for
 from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
 from harmonium.learning import rules
@@ -113,8 +116,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     averaging: float | None = 0.99
     initial_std: float | None = 0.03
 
-    def _recipe(self) -> _training.Recipe:
-        return _training.Recipe(_label_score, epochs=20, updates=1000)
+    def _training(self) -> Training:
+        return Training(self, _label_score, epochs=20, updates=1000)
 
     def _label_width(self, machine: BoltzmannMachine) -> int:
         label = machine.layers[machine.visible[-1]]
@@ -150,24 +153,25 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
                 estimator is as it was before the call.
             TrainingDiverged, KeyboardInterrupt, SystemExit: see ``RBM.fit``.
         """
-        with _training.learner_for(self) as learner:
+        with learner_for(self) as learner:
             learner._learn(X, y, sample_weight)
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._validate_params()
         share = {"discriminative": 0.0, "joint": 1.0}.get(self.objective, self.joint)
-        rule, recipe = _training.learning_rule(self), self._recipe()
+        training = self._training()
+        rule = training.rule()
         if y is None:
             raise ValueError(
                 "y: expected labels: RBMClassifier requires y to be passed, but the target y is None"
             )
-        again = self.warm_start and self._fitted is not None
-        rows = self._rows_to_learn(X, again)
+        earlier = self._fitted if self.warm_start else None
+        rows = self._rows_to_learn(X, again=earlier is not None)
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
         index, weights = counted(weights_of(sample_weight, len(there)))
-        if not again:
+        if earlier is None:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
                 raise ValueError(
@@ -178,24 +182,19 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             raise ValueError(
                 "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
             )
-        if again:
-            fitted = _training.go_on(self, "warm_start")
-        else:
-            layer = Categorical(1, len(self.classes_))
-            fitted = _training.begin(self, recipe, rows, weights, (layer, label))
+        layer = Categorical(1, len(self.classes_))
+        fitted, states = training.prepare(rows, weights, earlier, (layer, label))
+        if earlier is None:
             fitted.machine.metadata["label"] = column_of(self.classes_).to_dict()
             fitted.machine.metadata["objective"] = self.objective if share else "discriminative"
         rate = label_rate(fitted.data_width) if self.learning_rate is None else self.learning_rate
-        states = _training.training_rows(self, fitted, rows, label)
         judged = ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
-            seed, updates = fitted.stream("neighbours") % 2**32, recipe.length(self, len(label))
+            seed, updates = fitted.stream("neighbours") % 2**32, training.length(len(label))
             states[:, fitted.data_width :] = self._guessed(rows, label, weights, updates, seed).to(states)
         rule = rules.hybrid(rule, fitted.machine.visible[:-1], float(share))
-        self._fitted, run, rise = _training.learn(
-            self, recipe, fitted, states, weights, rule, learning_rate=rate, judged=judged
-        )
-        _training.end(self, run, rise)
+        self._fitted = training.learn(fitted, states, weights, rule, learning_rate=rate, judged=judged)
+        training.end()
 
     def _guessed(self, X: Any, label: Tensor, weights: Tensor | None, updates: int, seed: int) -> Tensor:
         """Returns the labels, (rows, classes), with missing ones as ``unlabelled`` has it."""
@@ -235,16 +234,16 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         asked for the mean over their draws of the missing cells of p(y | a row filled in so), which follows
         p(y | what the row shows) as far as the chains have mixed, to about 0.02.
         """
-        return floating(self._scores_of(X).exp(), np.float64)
+        return _as_array(self._scores_of(X).exp())
 
     def predict_log_proba(self, X: Any) -> Array:
         """ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes), float64. Else as ``predict``."""
-        return floating(self._scores_of(X), np.float64)
+        return _as_array(self._scores_of(X))
 
     def decision_function(self, X: Any) -> Array:
         """ln p(y | x), (rows, classes); of two classes the log odds of the second, (rows,). float64."""
         scores = self._scores_of(X)
-        return floating(scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0], np.float64)
+        return _as_array(scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose most probable label is their own, or of their weight.
@@ -309,7 +308,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         scores = log_weights.logsumexp(1) - self.log_partition_.value
         label = x.new_full((len(x), len(self.classes_)), torch.nan)
         shown = ~unobserved(fitted.machine, torch.cat([x, label], 1))[:, : fitted.ends[-1]]
-        return floating(scores + fitted.log_slopes(shown), np.float64)
+        return _as_array(scores + fitted.log_slopes(shown))
 
     def sample(
         self,
@@ -366,3 +365,8 @@ def _label_score(machine: BoltzmannMachine, states: Tensor) -> Tensor:
     x, y = states[:, :-width], states[:, -width:]
     log_p = LabelPosterior(machine).log_weights(x.to(machine.device, torch.float64)).log_softmax(1)
     return (log_p * y.to(log_p)).sum(1)
+
+
+def _as_array(x: Tensor) -> Array:
+    array: Array = x.cpu().numpy()
+    return array

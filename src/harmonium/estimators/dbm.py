@@ -15,9 +15,8 @@ from torch import Tensor
 from harmonium.data import Rows
 from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import Fitted, posterior_means
-from harmonium.estimators._intake import dtype_of
 from harmonium.estimators._options import option
-from harmonium.estimators._training import Recipe, start_at_random
+from harmonium.estimators._training import Training, start_at_random
 from harmonium.learning import Rule
 from harmonium.learning.rules import centred, pcd
 from harmonium.machine import BoltzmannMachine, logistic_biases_, orthogonal_, visible_from_data_
@@ -65,9 +64,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     initial: str = option("normal", StrOptions({"normal", "orthogonal"}))
     pretraining: int = option(0, Interval(Integral, 0, None, closed="left"))
 
-    def _recipe(self) -> Recipe:
+    def _training(self) -> Training:
         start = start_at_random if self.initial == "normal" else _start_orthogonal
-        return Recipe(row_score, epochs=100, updates=4000, start=start, pretrain=self._pretrain)
+        return Training(self, row_score, epochs=100, updates=4000, start=start, pretrain=self._pretrain)
 
     def _pretrain(self, fitted: Fitted, states: Any, weights: Tensor | None) -> None:
         if self.pretraining and len(fitted.machine.hidden) > 1:
@@ -109,7 +108,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         """
         fitted = self._require_fitted()
         X, machine = self._validated(X), fitted.double()
-        return fitted.compute(X, lambda v: posterior_means(machine, v), dtype_of(X))
+        return fitted.compute(X, lambda v: posterior_means(machine, v), like=X)
 
 
 def _start_orthogonal(

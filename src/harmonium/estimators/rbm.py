@@ -14,9 +14,8 @@ from torch import Tensor
 from harmonium.data.missing import refuse_blank
 from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import posterior_means
-from harmonium.estimators._intake import dtype_of
 from harmonium.estimators._options import COUNT, option
-from harmonium.estimators._training import Recipe
+from harmonium.estimators._training import Training
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import visible_means
 
@@ -103,8 +102,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
 
     n_hidden: int = option(100, COUNT)
 
-    def _recipe(self) -> Recipe:
-        return Recipe(row_score, epochs=100, updates=2000)
+    def _training(self) -> Training:
+        return Training(self, row_score, epochs=100, updates=2000)
 
     # Hidden units and reconstructions
     # ----------------------------------------------------------------------------
@@ -132,7 +131,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         """
         fitted = self._require_fitted()
         X, machine = self._validated(X), fitted.double()
-        return fitted.compute(X, lambda v: _hidden_means(machine, v), dtype_of(X))
+        return fitted.compute(X, lambda v: _hidden_means(machine, v), like=X)
 
     def inverse_transform(self, X: Any) -> Any:
         """The visible units' means given hidden values, E[v | h], in the units of the data.
@@ -154,7 +153,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
                 f"X: expected {self._n_features_out} columns of hidden values, received {X.shape[1]}"
             )
         h = torch.from_numpy(X.astype(np.float64)).to(fitted.machine.device)
-        return fitted.decode(_visible_means(fitted.double(), h), dtype_of(X))
+        return fitted.decode(_visible_means(fitted.double(), h), like=X)
 
     def reconstruct(self, X: Any) -> Any:
         """The rows after one mean-field pass up and down, E[v | h = E[h | v]], in the units of the data.
@@ -173,7 +172,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         fitted = self._require_fitted()
         X, machine = self._validated(X), fitted.double()
         means = [_visible_means(machine, _hidden_means(machine, refuse_blank(v))) for v in fitted.states(X)]
-        return fitted.decode(torch.cat(means), dtype_of(X))
+        return fitted.decode(torch.cat(means), like=X)
 
 
 @torch.no_grad()
