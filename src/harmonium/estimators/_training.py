@@ -204,14 +204,15 @@ class Training:
 
     def _go_on(self, earlier: Fitted) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with."""
-        for name, received in structure_of(self.options).items():
+        structure = structure_of(self.options)
+        for name, received in structure.items():
             expected = earlier.settings.get(name, received)
             if received != expected:
                 raise ValueError(
                     f"{name}: expected {expected!r} as in the machine that is to go on learning, received "
                     f"{received!r}; fit with warm_start=False begins anew"
                 )
-        return replace(earlier, machine=deepcopy(earlier.machine))
+        return replace(earlier, machine=deepcopy(earlier.machine), settings=structure)
 
     # Training
     # ----------------------------------------------------------------------------

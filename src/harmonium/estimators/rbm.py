@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
 import numpy as np
@@ -101,6 +101,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     """
 
     n_hidden: int = option(100, COUNT)
+    _: KW_ONLY
 
     def _training(self) -> Training:
         return Training(self, row_score, epochs=100, updates=2000)
