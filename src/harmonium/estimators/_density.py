@@ -31,8 +31,9 @@ _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows 
 
 
 def row_score(machine: BoltzmannMachine, states: Tensor) -> Tensor:
-    """Returns the pseudo-likelihood of rows where a machine has one, exact or of some units; else what mean
-    field tells of them: (rows,), in nats.
+    """Returns how well rows are learnt, (rows,), in nats: by pseudo-likelihood where a machine has one.
+
+    Pseudo-likelihood is exact or of some units. Elsewhere mean field predicts a tenth of the cells.
     """
     if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
         times = -(-_CELLS // states.numel())
@@ -89,6 +90,13 @@ class DensityEstimator(BoltzmannEstimator):
                 layers had begun (``RBMOutlier`` without ``offset_``), and else is as it was. A second Ctrl-C
                 acts at once: the estimator is as it was.
             SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.n_updates_
+            100
         """
         return self._fit(X, sample_weight, again=self.warm_start, whole=True)
 
@@ -105,6 +113,14 @@ class DensityEstimator(BoltzmannEstimator):
 
         Raises:
             As ``fit``.
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, visible="bernoulli", random_state=0)
+            >>> for batch in ([[0, 0, 1], [1, 1, 0]], [[1, 1, 0], [1, 1, 0]]):
+            ...     rbm = rbm.partial_fit(batch)
+            >>> rbm.n_updates_
+            2
         """
         return self._fit(X, sample_weight, again=True, whole=False)
 
@@ -146,6 +162,13 @@ class DensityEstimator(BoltzmannEstimator):
             ValueError: other columns than in ``fit``, a row of missing cells only, values that the visible
                 units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or too many
                 states to sum over: of missing cells (``RBM``), or of columns that are not given.
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.score_samples([[0, 0, 1], [0, 1, 1]]).round()
+            array([-1., -3.])
         """
         fitted = self._require_fitted()
         X = self._validated(X)
@@ -196,6 +219,13 @@ class DensityEstimator(BoltzmannEstimator):
         Raises:
             TypeError, ValueError: a number out of range, or cells that the machine has no column or no state
                 for.
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.sample(5, sweeps=100, random_state=0).shape
+            (5, 3)
         """
         fitted = self._require_fitted()
         _checks.positive_int(n_samples, "n_samples")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from harmonium.machine import BoltzmannMachine, load
 from harmonium.tasks.impute import unobserved
 
 
-class BoltzmannEstimator(Options, BaseEstimator):
+class BoltzmannEstimator(Options, BaseEstimator, ABC):
     """Parameters, and a fitted machine once there is one. Abstract: ``fit`` is each subclass's own.
 
     Another parameter of an estimator is a field of its class, made by ``option``.
@@ -60,7 +61,7 @@ class BoltzmannEstimator(Options, BaseEstimator):
 
     @machine_.setter
     def machine_(self, machine: BoltzmannMachine) -> None:
-        self._require_fitted().machine = machine
+        self._fitted = replace(self._require_fitted(), machine=machine)
 
     @property
     def encoder_(self) -> Encoder:
@@ -229,6 +230,14 @@ class BoltzmannEstimator(Options, BaseEstimator):
 
         Raises:
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.impute([[0, 0, None], [1, None, 0]])
+            array([[0., 0., 1.],
+                   [1., 1., 0.]])
         """
         _checks.one_of(value, "value", ("best", "mode", "mean", "draw"))
         X, done = self._completions(X, method, draws, sweeps, random_state)

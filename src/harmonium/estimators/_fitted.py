@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ SAMPLERS: dict[str, chains.Kernel | None] = {
 """Methods of ``sample``, beside every kernel of ``chains.Kernel.registry`` by its name."""
 
 
+@final
 @dataclass(eq=False)
 class Fitted:
     """A trained machine, the encoder of its data, and what its training leaves to the next.

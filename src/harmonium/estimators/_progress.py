@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -45,6 +45,7 @@ class Progress(NamedTuple):
             optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
 
 
+@final
 class Rise:
     """A callback that follows the score of some training rows: before, halfway and at the end.
 

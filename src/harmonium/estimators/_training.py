@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from numbers import Integral
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -93,6 +93,7 @@ def do_nothing(*given: Any) -> None:
     """Stands for a step that an estimator's training has not."""
 
 
+@final
 @dataclass
 class Training:
     """One training of an estimator: ``prepare``, then ``learn``, then ``end``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any, final
 
@@ -94,7 +94,8 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
 
     @offset_.setter
     def offset_(self, offset: float) -> None:
-        self._require_fitted().numbers["offset_"] = offset
+        fitted = self._require_fitted()
+        self._fitted = replace(fitted, numbers={**fitted.numbers, "offset_": offset})
 
     def decision_function(self, X: Any) -> Array:
         """Returns ln p of every row minus ``offset_``, negative for outliers: (rows,), float64.
@@ -116,7 +117,16 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
         return scores
 
     def predict(self, X: Any) -> Array:
-        """-1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``."""
+        """Returns -1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``.
+
+        Example:
+            >>> import harmonium as hm
+            >>> X = [[0, 0, 1], [1, 1, 0]] * 49 + [[1, 0, 1]] * 2
+            >>> settings = {"learning_rate": 1.0, "max_updates": 100, "random_state": 0}
+            >>> judge = hm.RBMOutlier(4, contamination=0.02, **settings).fit(X)
+            >>> judge.predict([[0, 0, 1], [1, 1, 0], [1, 0, 1]])
+            array([ 1,  1, -1])
+        """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     @torch.no_grad()
