@@ -143,7 +143,9 @@ class DensityEstimator(BoltzmannEstimator):
     # ----------------------------------------------------------------------------
 
     def score_samples(self, X: Any, *, given: Iterable[Any] | None = None) -> Array:
-        """ln p of every row in nats: a probability for discrete units, a density in the data's units else.
+        """Returns ln p of every row in nats.
+
+        It is a probability for discrete units, and else a density in the units of the data.
 
         Of a row with missing cells it is ln p of what the row shows. Relative to each other the rows of an
         ``RBM`` are exact; ``log_partition_`` tells how well their common constant ln Z is known. It is found
@@ -179,7 +181,7 @@ class DensityEstimator(BoltzmannEstimator):
         return fitted.compute(X, lambda v: log_density(fitted, machine, v, constant))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean of ``score_samples``, so that higher is better in a model search; ``y`` is ignored."""
+        """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
         return float(self.score_samples(X).mean())
 
     # Samples
@@ -194,7 +196,7 @@ class DensityEstimator(BoltzmannEstimator):
         sweeps: int = 1000,
         random_state: Any = None,
     ) -> Any:
-        """Rows drawn from the machine, in the units of the data.
+        """Draws rows from the machine, in the units of the data.
 
         Each comes from pure noise of its own, so that the rows are independent.
 

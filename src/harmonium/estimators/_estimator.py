@@ -118,7 +118,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
     def from_machine(
         cls, machine: BoltzmannMachine, X: Any = None, *, encoder: Encoder | None = None, **parameters: Any
     ) -> Self:
-        """An estimator that was fitted elsewhere: by ``harmonium.train``, or by the command line.
+        """Returns an estimator around a machine that ``harmonium.train`` or the command line has trained.
 
         Args:
             machine: trained; the estimator works on it, not on a copy.
@@ -180,7 +180,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
 
     @classmethod
     def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> Self:
-        """The estimator that ``save`` wrote, or one around the machine of a run's folder.
+        """Returns the estimator that ``save`` wrote, or one around the machine of a run's folder.
 
         Args:
             path: the file, or the folder.
@@ -212,7 +212,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         sweeps: int = 100,
         random_state: Any = None,
     ) -> Any:
-        """The rows with every missing cell filled in, given what each row has.
+        """Fills in every missing cell, given what its row has.
 
         Args:
             X: (rows, columns), dense, NaN or None where a value is missing.
@@ -253,7 +253,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         sweeps: int = 100,
         random_state: Any = None,
     ) -> list[Any]:
-        """Several completions of the rows, each a draw given what each row has (multiple imputation).
+        """Draws several completions of the rows, each given what each row has (multiple imputation).
 
         Args:
             X: as in ``impute``.
@@ -295,7 +295,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         sweeps: int = 200,
         random_state: Any = None,
     ) -> Any:
-        """Clean rows from noisy ones, with the machine as what is known of clean rows.
+        """Estimates clean rows from noisy ones, with the machine as what is known of clean rows.
 
         Args:
             X: (rows, columns), dense; NaN is an erasure.

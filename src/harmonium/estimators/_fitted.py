@@ -179,15 +179,8 @@ class Fitted:
     def find_log_partition(self, method: str, runs: int, temperatures: int) -> LogPartition:
         """Finds ln Z by enumeration ("exact"), by annealing ("ais"), or by the quicker of the two ("auto").
 
-        Annealing is checked on the rows that the machine has learnt; it draws their missing cells.
-
-        Args:
-            method: "auto", "exact" or "ais".
-            runs: of annealing.
-            temperatures: of annealing.
-
-        Returns:
-            ln Z; an exact value has standard error 0 and infinite effective sample size.
+        Annealing is checked on the rows that the machine has learnt; it draws their missing cells. An exact
+        value has standard error 0 and infinite effective sample size.
 
         Raises:
             ValueError: "exact" for a machine too large to enumerate.

@@ -1,4 +1,4 @@
-"""How far training has come: what one call passes to the next, and a warning where it ended too soon."""
+"""Progress of training: what one call passes to the next, and a warning where it ended too soon."""
 
 from __future__ import annotations
 

@@ -120,6 +120,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         return Training(self, _label_score, epochs=20, updates=1000)
 
     def _label_width(self, machine: BoltzmannMachine) -> int:
+        """Sets ``classes_`` to those of a machine, and returns their number."""
         label = machine.layers[machine.visible[-1]]
         if len(machine.visible) < 2 or label.n_units != 1 or label.width != label.n_states:
             raise ValueError(
@@ -221,7 +222,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     # ----------------------------------------------------------------------------
 
     def predict(self, X: Any) -> Array:
-        """The most probable label of every row: (rows,), of the classes' dtype.
+        """Returns the most probable label of every row: (rows,), of the classes' dtype.
 
         Args:
             X: (rows, columns), a frame, dense or sparse. Of a row with missing cells it is the label given
@@ -244,7 +245,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         return labels
 
     def predict_proba(self, X: Any) -> Array:
-        """p(y | x): (rows, classes), float64, in the order of ``classes_``. Else as ``predict``.
+        """Returns p(y | x): (rows, classes), float64, in the order of ``classes_``. Else as ``predict``.
 
         Exact for a row without missing cells, and for others with ``missing_cells="exact"``; where chains are
         asked for the mean over their draws of the missing cells of p(y | a row filled in so), which follows
@@ -261,16 +262,16 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         return _as_array(self._scores_of(X).exp())
 
     def predict_log_proba(self, X: Any) -> Array:
-        """ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes), float64. Else as ``predict``."""
+        """Returns ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes). Else as ``predict``."""
         return _as_array(self._scores_of(X))
 
     def decision_function(self, X: Any) -> Array:
-        """ln p(y | x), (rows, classes); of two classes the log odds of the second, (rows,). float64."""
+        """Returns ln p(y | x), (rows, classes); for two classes the log odds of the second, (rows,)."""
         scores = self._scores_of(X)
         return _as_array(scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows whose most probable label is their own, or of their weight.
+        """Returns the share of rows whose most probable label is their own, or of their weight.
 
         Args:
             X: as ``predict``.
@@ -289,7 +290,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         return float(accuracy_score(labels, self.predict(X), sample_weight=sample_weight))
 
     def _scores_of(self, X: Any) -> Tensor:
-        """ln p(y | x), (rows, classes), float64."""
+        """Returns ln p(y | x), (rows, classes), float64."""
         fitted = self._require_fitted()
         X = self._validated(X)
         posterior = LabelPosterior(fitted.double())
@@ -301,7 +302,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     # ----------------------------------------------------------------------------
 
     def score_samples(self, X: Any, y: Any = None) -> Array:
-        """ln p(x) of every row in nats, or ln p(x, y) with its label: (rows,), float64.
+        """Returns ln p(x) of every row in nats, or ln p(x, y) with its label: (rows,), float64.
 
         A probability for discrete data, a density in the data's units else; of a row with missing cells that
         of what it shows. As exact as ``log_partition_``.
@@ -344,7 +345,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         sweeps: int = 1000,
         random_state: Any = None,
     ) -> tuple[Any, Array]:
-        """Rows drawn from the machine, in the units of the data, and their labels.
+        """Draws rows from the machine, in the units of the data, and their labels.
 
         Each comes from noise of its own: rows are independent.
 

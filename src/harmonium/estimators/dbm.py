@@ -94,7 +94,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         return sum(self.machine_.layers[l].width for l in self.machine_.hidden)
 
     def transform(self, X: Any) -> Any:
-        """The hidden units' means given what every row shows, by naive mean field: all layers side by side.
+        """Returns the hidden units' means given what every row shows, by naive mean field.
+
+        The layers stand side by side.
 
         Args:
             X: (rows, columns), dense or sparse.

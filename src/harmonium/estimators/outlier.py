@@ -148,7 +148,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
 
 
 def _quantiles(values: Array, weights: Array, shares: list[Any]) -> Array:
-    """Linear quantiles as NumPy's, of values that count so often as they weigh."""
+    """Returns linear quantiles as NumPy's, of values that count as often as they weigh."""
     order = values.argsort()
     order = order[weights[order] > 0]
     values, ends = values[order], np.cumsum(weights[order])

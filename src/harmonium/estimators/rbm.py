@@ -114,7 +114,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         return self.machine_.layers[-1].width
 
     def transform(self, X: Any) -> Any:
-        """The hidden units' means given every row, E[h | v].
+        """Returns the hidden units' means given every row, E[h | v].
 
         Of a row with missing cells by naive mean field over these and the hidden units, which is no longer
         exact; ``transform(impute(X))`` is the other way.
@@ -142,7 +142,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         return fitted.compute(X, lambda v: _hidden_means(machine, v), like=X)
 
     def inverse_transform(self, X: Any) -> Any:
-        """The visible units' means given hidden values, E[v | h], in the units of the data.
+        """Returns the visible units' means given hidden values, E[v | h], in the units of the data.
 
         Args:
             X: (rows, n_hidden) hidden states or means, as ``transform`` returns them.
@@ -164,7 +164,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         return fitted.decode(_visible_means(fitted.double(), h), like=X)
 
     def reconstruct(self, X: Any) -> Any:
-        """The rows after one mean-field pass up and down, E[v | h = E[h | v]], in the units of the data.
+        """Returns rows after a mean-field pass up and down, E[v | h = E[h | v]], in the units of the data.
 
         Args:
             X: (rows, columns), dense or sparse.
