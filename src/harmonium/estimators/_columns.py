@@ -11,11 +11,10 @@ from torch import Tensor
 
 from harmonium import _checks, tasks
 from harmonium.data import Table
-from harmonium.data._arrays import Array
 from harmonium.data.codings import Labels
 from harmonium.data.sheet import Sheet, is_sheet, sheet_of
 from harmonium.estimators._fitted import Fitted
-from harmonium.estimators._intake import taken
+from harmonium.estimators._intake import Array, taken
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import Hamiltonian
 from harmonium.tasks.impute import by_column, unobserved

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data._arrays import Array
 from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._fitted import Fitted
-from harmonium.estimators._intake import counted, taken, weights_of
+from harmonium.estimators._intake import Array, counted, taken, weights_of
 from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,

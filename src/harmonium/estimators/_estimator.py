@@ -14,10 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from harmonium import _checks, tasks
 from harmonium.data import Encoder, Identity, Table, encoder_from_dict
-from harmonium.data._arrays import Array
 from harmonium.estimators import _columns, _files
 from harmonium.estimators._fitted import Fitted, digest_of
-from harmonium.estimators._intake import validated
+from harmonium.estimators._intake import Array, validated
 from harmonium.estimators._options import Options
 from harmonium.estimators._training import Training, some_rows
 from harmonium.likelihood import LogPartition

@@ -15,9 +15,16 @@ from torch import Tensor
 from harmonium import _checks, chains
 from harmonium._random import as_generator
 from harmonium.data import Encoder
-from harmonium.data._arrays import Array
-from harmonium.data.missing import refuse_blank
-from harmonium.estimators._intake import decoded, dtype_of, encoded, filled, floating, states_of
+from harmonium.estimators._intake import (
+    Array,
+    decoded,
+    dtype_of,
+    encoded,
+    filled,
+    floating,
+    refuse_blank,
+    states_of,
+)
 from harmonium.estimators._progress import Progress
 from harmonium.layers import Layer
 from harmonium.likelihood import LogPartition, ais, exact_log_partition

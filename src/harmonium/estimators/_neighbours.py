@@ -16,7 +16,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from harmonium.data._arrays import Array
+from harmonium.estimators._intake import Array
 
 Codes = NDArray[np.int64]
 

@@ -19,10 +19,9 @@ from torch import Tensor
 from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.data import Identity, Rows, bernoulli_binarise
-from harmonium.data._arrays import Array, is_sparse
-from harmonium.data.missing import refuse_blank
+from harmonium.data._arrays import is_sparse
 from harmonium.estimators._fitted import Fitted
-from harmonium.estimators._intake import taken, units_for
+from harmonium.estimators._intake import Array, refuse_blank, taken, units_for
 from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, Rise, RowScore
 from harmonium.layers import Layer

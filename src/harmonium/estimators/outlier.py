@@ -14,9 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from harmonium._random import as_generator
-from harmonium.data._arrays import Array
 from harmonium.estimators._density import DensityEstimator, log_density, row_score
 from harmonium.estimators._fitted import digest_of
+from harmonium.estimators._intake import Array
 from harmonium.estimators._options import COUNT, option
 from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
