@@ -39,7 +39,7 @@ from torch.utils._device import _device_constructors
 
 import harmonium as hm
 from harmonium.cli import options, processes
-from harmonium.estimators import _estimator, _stored, dbm
+from harmonium.estimators import _estimator, _training, dbm
 from harmonium.layers import Layer
 
 from .devices import left_out, read
@@ -90,8 +90,8 @@ class Moved:
             ),
             (hm.BoltzmannMachine, "__init__", machine_init(hm.BoltzmannMachine.__init__)),
             (hm, "load", there(hm.load)),
-            (_stored, "load", there(_stored.load)),
-            (_estimator, "train", there(_estimator.train)),
+            (_estimator, "load", there(_estimator.load)),
+            (_training, "train", there(_training.train)),
             (dbm, "pretrain", there(dbm.pretrain)),
             (options, "as_device", named(options.as_device)),
             (processes, "device", named(processes.device)),

@@ -306,7 +306,9 @@ def test_grids_and_pipelines() -> None:
 def test_precision_is_that_of_the_data() -> None:
     X, y = blobs()
     for dtype in (torch.float32, torch.float64):
-        assert small().fit(torch.from_numpy(X).to(dtype).numpy(), y).machine_.dtype == dtype
+        rows = torch.from_numpy(X).to(dtype).numpy()
+        assert small().fit(rows, y).machine_.dtype == dtype
+        assert small(dtype="float32").fit(rows, y).machine_.dtype == torch.float32
 
 
 def test_options_of_rules() -> None:

@@ -55,7 +55,7 @@ def test_a_table_with_holes_is_learnt_from(trees) -> None:
 
 def by_hand(classifier, bits: np.ndarray) -> np.ndarray:
     """p(y | what a row of bits shows) from all completions."""
-    machine, classes = classifier._double(), len(classifier.classes_)
+    machine, classes = classifier._fitted.double(), len(classifier.classes_)
     total = np.zeros((len(bits), classes))
     for i, row in enumerate(bits):
         free = np.flatnonzero(np.isnan(row))
@@ -86,7 +86,7 @@ def test_labels_given_what_a_row_shows(objective: str) -> None:
 
 
 def test_scores_of_what_a_row_shows(trees) -> None:
-    machine = trees._double()
+    machine = trees._fitted.double()
     v = torch.from_numpy(trees.encoder_.encode(HOLED))
     blank = torch.full((ROWS, 3), torch.nan, dtype=torch.float64)
     slopes = np.where(HOLED.isna(), 0.0, trees.encoder_.log_slopes(3)).sum(1)

@@ -14,7 +14,7 @@ from harmonium import rules
 from harmonium.couplings import Gibbs
 from harmonium.data import bars_and_stripes, gaussian_mixture
 from harmonium.estimators import DBM, RBM
-from harmonium.estimators._generative import SAMPLERS
+from harmonium.estimators._fitted import SAMPLERS
 from harmonium.likelihood import exact_log_likelihood
 from harmonium.tasks import METHODS
 

@@ -40,7 +40,7 @@ def rbm():
 
 def conditional_by_hand(estimator, rows: np.ndarray, given: list[int]) -> np.ndarray:
     """ln p(row) - ln p(its given cells), both from all states."""
-    machine = estimator._double()
+    machine = estimator._fitted.double()
     every = np.array(list(itertools.product([0.0, 1.0], repeat=rows.shape[1])))
     log_p = exact_log_likelihood(machine, torch.from_numpy(every)).numpy()
     agrees = (rows[:, None, given] == every[None, :, given]).all(2)
@@ -73,7 +73,7 @@ def test_few_missing_units_of_wide_layers_are_summed_over() -> None:
     rows, given = X[:4], list(range(37))
     filled = np.repeat(rows, 8, 0)
     filled[:, 37:] = np.tile(list(itertools.product([0.0, 1.0], repeat=3)), (4, 1))
-    hamiltonian = wide._double().hamiltonian()
+    hamiltonian = wide._fitted.double().hamiltonian()
     weights = log_weight_of(hamiltonian, torch.from_numpy(filled)).detach().view(4, 8).logsumexp(1)
     expected = log_weight_of(hamiltonian, torch.from_numpy(rows)).detach() - weights
     np.testing.assert_allclose(wide.score_samples(rows, given=given), expected, atol=1e-9)

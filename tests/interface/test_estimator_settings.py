@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
+from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
 
 import harmonium as hm
 from harmonium.data import bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
+from harmonium.estimators._options import option
 
 torch.set_num_threads(1)
 
@@ -28,6 +34,10 @@ def small(kind, **settings):
     return kind((4, 3) if kind is DBM else 4, **{"learning_rate": rate, "random_state": 0, **settings})
 
 
+def length(estimator, rows) -> int:
+    return estimator._training().length(rows)
+
+
 def same(one, other) -> bool:
     pairs = zip(one.machine_.parameters(), other.machine_.parameters(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
@@ -40,10 +50,10 @@ def same(one, other) -> bool:
 @pytest.mark.parametrize("kind", ALL)
 def test_few_rows_are_not_few_updates(kind) -> None:
     default = {DBM: 4000, RBMClassifier: 1000}.get(kind, 2000)
-    assert kind()._length(80) == default
-    assert kind(max_updates=7)._length(80) == 7
-    assert kind(epochs=3, batch_size=10)._length(80) == 24
-    assert kind()._length(1_000_000) == (20 if kind is RBMClassifier else 100) * 10_000
+    assert length(kind(), 80) == default
+    assert length(kind(max_updates=7), 80) == 7
+    assert length(kind(epochs=3, batch_size=10), 80) == 24
+    assert length(kind(), 1_000_000) == (20 if kind is RBMClassifier else 100) * 10_000
     assert small(kind, max_updates=5).fit(BITS, LABEL).n_updates_ == 5
 
 
@@ -90,8 +100,99 @@ def test_a_warm_start_goes_on(kind) -> None:
         warm.fit(BITS[:, :8], LABEL)
 
 
+def test_a_warm_start_takes_the_same_sizes_in_another_form() -> None:
+    warm = small(DBM, warm_start=True, max_updates=3).fit(BITS)
+    assert warm.set_params(n_hidden=np.array([4, 3])).fit(BITS).n_updates_ == 6
+
+
+STRUCTURE = {
+    "n_hidden": 5,
+    "hidden": "spin",
+    "hidden_states": 3,
+    "visible": "spin",
+    "unknown": "missing",
+    "binarise": "sample",
+    "dtype": "float64",
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURE)
+@pytest.mark.parametrize("kind", ALL)
+def test_training_that_goes_on_refuses_what_it_would_not_read(kind, name) -> None:
+    made = small(kind, max_updates=3).fit(BITS, LABEL)
+    value = (4, 2) if (kind, name) == (DBM, "n_hidden") else STRUCTURE[name]
+    made.set_params(**{name: value}, warm_start=True)
+    said = rf"{name}: expected .* as in the machine that is to go on .* warm_start=False begins anew"
+    with pytest.raises(ValueError, match=said):
+        made.fit(BITS, LABEL)
+    if kind is not RBMClassifier:
+        with pytest.raises(ValueError, match=said):
+            made.partial_fit(BITS)
+    assert made.set_params(warm_start=False).fit(BITS, LABEL).n_updates_ == 3
+    assert made.set_params(warm_start=True).fit(BITS, LABEL).n_updates_ == 6
+
+
+# Parameters
+# --------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class Sparse(RBM):
+    """An estimator with one more parameter, as ``docs/design.md`` has it."""
+
+    l1: float = option(0.0, Interval(Real, 0, None, closed="left"), train=True)
+
+
+def test_a_parameter_is_one_line() -> None:
+    made = clone(Sparse(4, l1=0.3, max_updates=200, random_state=0))
+    assert made.get_params()["l1"] == 0.3
+    plain = RBM(4, max_updates=200, random_state=0).fit(BITS).machine_.couplings[0].weight
+    assert made.fit(BITS).machine_.couplings[0].weight.abs().sum() < plain.abs().sum() / 3
+    with pytest.raises(ValueError, match="'l1' parameter of Sparse must be"):
+        made.set_params(l1=-1.0).fit(BITS)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_parameter_is_documented(kind) -> None:
+    text = f"{kind.__doc__}{RBM.__doc__}"
+    assert [name for name in kind().get_params() if not re.search(rf"^ +{name}: ", text, re.M)] == []
+
+
 # Files and machines
 # --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_attributes_as_version_0_2_pickled_them(kind) -> None:
+    made = small(kind, max_updates=5).fit(BITS, LABEL)
+    scores, fitted = made.score_samples(BITS), made._fitted
+    state = {name: x for name, x in vars(made).items() if name != "_fitted"} | {
+        "machine_": fitted.machine,
+        "encoder_": fitted.encoder,
+        "history_": fitted.history,
+        "n_updates_": fitted.n_updates,
+        "_seed": fitted.seed,
+        "_data_width": fitted.data_width,
+        "_generative": fitted.generative,
+        "_progress": fitted.progress,
+        "_log_partition": fitted.log_partition,
+    }
+    if kind is RBMOutlier:
+        state["offset_"] = made.offset_
+    again = kind.__new__(kind)
+    again.__setstate__(state)
+    np.testing.assert_array_equal(again.score_samples(BITS), scores)
+    np.testing.assert_array_equal(again.impute(BITS), made.impute(BITS))
+    if kind is RBMOutlier:
+        np.testing.assert_array_equal(again.predict(BITS), made.predict(BITS))
+    one, other = (each.set_params(warm_start=True).fit(BITS, LABEL) for each in (again, made))
+    assert same(one, other) and one.n_updates_ == 10
+
+
+def test_a_machine_may_be_put_in_place_of_another() -> None:
+    made, other = (small(RBM, max_updates=5, random_state=seed).fit(BITS) for seed in (0, 1))
+    made.machine_ = other.machine_
+    np.testing.assert_array_equal(made.score_samples(BITS), other.score_samples(BITS))
 
 
 @pytest.mark.parametrize("kind", [RBM, DBM])

@@ -91,7 +91,7 @@ def test_several_imputations_differ_where_cells_are_missing(rbm):
 
 def test_scores_are_of_what_a_row_shows(rbm):
     """Against enumeration of machine states, with the slopes of the real columns that are given."""
-    table, machine = rbm.encoder_, rbm._double()
+    table, machine = rbm.encoder_, rbm._fitted.double()
     states = torch.from_numpy(table.encode(HOLED))
     slopes = np.where(HOLED.isna(), 0.0, table.log_slopes(5)).sum(1)
     np.testing.assert_allclose(
@@ -193,7 +193,7 @@ def test_a_deep_machine_on_a_table():
     deep = DBM((4, 3), epochs=5, batch_size=30, random_state=0).fit(HOLED)
     assert deep.transform(HOLED).shape == (ROWS, 7)
     assert deep.impute(HOLED, sweeps=5).notna().all().all()
-    exact = exact_log_likelihood(deep._double(), torch.from_numpy(deep.encoder_.encode(HOLED)))
+    exact = exact_log_likelihood(deep._fitted.double(), torch.from_numpy(deep.encoder_.encode(HOLED)))
     slopes = np.where(HOLED.isna(), 0.0, deep.encoder_.log_slopes(5)).sum(1)
     assert (deep.score_samples(HOLED) <= exact.numpy() + slopes + 1e-8).all()
 
@@ -244,7 +244,7 @@ def test_arrays_with_holes(visible, X):
     full = rbm.impute(holed, sweeps=5)
     np.testing.assert_array_equal(full[~np.isnan(holed)], holed[~np.isnan(holed)])
     assert not np.isnan(full).any()
-    missing = exact_log_likelihood(rbm._double(), torch.cat(list(rbm._states(holed))))
+    missing = exact_log_likelihood(rbm._fitted.double(), torch.cat(list(rbm._fitted.states(holed))))
     real = not rbm.machine_.layers[0].discrete
     slopes = np.where(np.isnan(holed), 0.0, rbm.encoder_.log_slopes(4)).sum(1) if real else 0.0
     np.testing.assert_allclose(rbm.score_samples(holed), missing.numpy() + slopes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
 from harmonium.estimators import RBM, RBMOutlier
@@ -73,6 +74,20 @@ def test_files_and_machines(tmp_path) -> None:
     assert around.offset_ == judge.offset_
     with pytest.raises(ValueError, match=r"path.*expected the machine of a RBM, received a RBMOutlier's"):
         RBM.load(tmp_path / "judge.safetensors")
+
+
+def test_a_threshold_is_that_of_the_machine_as_it_is() -> None:
+    judge = small(epochs=5).fit(CLOUD)
+    hm.train(judge.machine_, judge.encoder_.encode(CLOUD), rule="cd", updates=5)
+    with pytest.raises(
+        NotFittedError, match=r"offset_: .* one of before it changed; RBMOutlier.from_machine"
+    ):
+        judge.predict(FAR)
+    around = RBMOutlier.from_machine(judge.machine_, CLOUD)
+    assert around.predict(CLOUD).mean() > 0.8
+    judge.fit(CLOUD)
+    judge.offset_ = np.inf  # one's own
+    assert (judge.predict(CLOUD) == -1).all()
 
 
 def test_another_estimate_of_ln_z_moves_no_row_across_the_threshold(tmp_path) -> None:

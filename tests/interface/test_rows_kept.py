@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
 from harmonium.data import bars_and_stripes
-from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier, _log_partition
+from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier, _fitted
 
 torch.set_num_threads(1)
 
@@ -86,13 +86,13 @@ def test_rows_of_both_modes_bound_the_truth(kind: type, holes: bool) -> None:
 def handed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The rows that annealing is given."""
     seen: list[Any] = []
-    ais = _log_partition.ais
+    ais = _fitted.ais
 
     def spy(*arguments: Any, data: Any = None, **settings: Any) -> Any:
         seen.append(data)
         return ais(*arguments, data=data, **settings)
 
-    monkeypatch.setattr(_log_partition, "ais", spy)
+    monkeypatch.setattr(_fitted, "ais", spy)
     return seen
 
 
@@ -115,13 +115,13 @@ def test_at_most_a_thousand_rows_are_kept_and_those_of_earlier_batches_too() -> 
     X = (RANDOM.random((1500, 6)) < 0.5).astype(np.float64)
     X[:, 0] = 0
     made = small(RBM).partial_fit(X)
-    assert made._rows_kept.shape == (1000, 6)
+    assert made._fitted.rows.shape == (1000, 6)
     X[:, 0] = 1
     made.partial_fit(X)
     # Half of 2,000 without replacement: its deviation is below 0.012.
-    assert len(made._rows_kept) == 1000 and abs(float(made._rows_kept[:, 0].mean()) - 0.5) < 0.06
-    assert float(made.set_params(warm_start=True).fit(X)._rows_kept[:, 0].min()) == 1
-    assert torch.equal(small(RBM).fit(X)._rows_kept, small(RBM).fit(X)._rows_kept)
+    assert len(made._fitted.rows) == 1000 and abs(float(made._fitted.rows[:, 0].mean()) - 0.5) < 0.06
+    assert float(made.set_params(warm_start=True).fit(X)._fitted.rows[:, 0].min()) == 1
+    assert torch.equal(small(RBM).fit(X)._fitted.rows, small(RBM).fit(X)._fitted.rows)
 
 
 def test_rows_are_kept_by_their_weights() -> None:
@@ -129,18 +129,18 @@ def test_rows_are_kept_by_their_weights() -> None:
     weights = np.array([1.0, 3.0, 0.0])[np.arange(900) % 3]
     made = small(RBM).fit(X, sample_weight=weights)
     # Of 600 draws a share of 3/4 has a deviation of 0.018; five of them.
-    assert abs(float(made._rows_kept[:, 1].mean()) - 0.75) < 0.09
-    assert float(made._rows_kept[:, 2].max()) == 0
+    assert abs(float(made._fitted.rows[:, 1].mean()) - 0.75) < 0.09
+    assert float(made._fitted.rows[:, 2].max()) == 0
 
 
 def test_rows_with_missing_cells_are_completed(handed: list[Any]) -> None:
     holed = np.where(RANDOM.random(BITS.shape) < 0.3, np.nan, BITS)
     holed = holed[~np.isnan(holed).all(1)]
     made = small(RBM).fit(holed)
-    assert bool(made._rows_kept.isnan().any())
+    assert bool(made._fitted.rows.isnan().any())
     made.score_samples(BITS)
-    given = ~made._rows_kept.isnan()
-    assert bool(handed[0].isfinite().all()) and torch.equal(handed[0][given], made._rows_kept[given])
+    given = ~made._fitted.rows.isnan()
+    assert bool(handed[0].isfinite().all()) and torch.equal(handed[0][given], made._fitted.rows[given])
 
 
 def test_files_keep_ln_z_and_no_rows(tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def test_files_keep_ln_z_and_no_rows(tmp_path: Path) -> None:
     made = small(RBMOutlier, random_state=None).fit(BITS)
     made.save(path)
     again = RBMOutlier.load(path)
-    assert again.log_partition_ == made.log_partition_ and again._rows_kept is None
+    assert again.log_partition_ == made.log_partition_ and again._fitted.rows is None
     np.testing.assert_array_equal(again.decision_function(BITS), made.decision_function(BITS))
     copy = pickle.loads(pickle.dumps(made))
-    assert torch.equal(copy._rows_kept, made._rows_kept)
+    assert torch.equal(copy._fitted.rows, made._fitted.rows)
     machine = hm.load(path)
     with torch.no_grad():
         machine.layers[0].bias.add_(1.0)

@@ -2,60 +2,69 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any, Self
 
-import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import (
-    Array,
-    counted,
-    floating,
-    refuse_blank,
-    taken,
-    validated,
-    weights_of,
-)
+from harmonium.estimators._fitted import Fitted
+from harmonium.estimators._intake import Array, counted, taken, weights_of
+from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,
+    log_likelihood,
     missing_pseudo_likelihood,
     predictive_log_score,
     pseudo_log_likelihood,
+    variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
+from harmonium.tasks.impute import unobserved
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
 
 
+def row_score(machine: BoltzmannMachine, states: Tensor) -> Tensor:
+    """Returns how well rows are learnt, (rows,), in nats: by pseudo-likelihood where a machine has one.
+
+    Pseudo-likelihood is exact or of some units. Elsewhere mean field predicts a tenth of the cells.
+    """
+    if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
+        times = -(-_CELLS // states.numel())
+        return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
+    units = sum(machine.layers[l].n_units for l in machine.visible)
+    return pseudo_log_likelihood(machine, states, sampled=_UNITS if units > _UNITS else None, seed=0)
+
+
+@torch.no_grad()
+def log_density(fitted: Fitted, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
+    """Returns ln p of what states show, or its variational bound, in the units of the data: (rows,), in nats.
+
+    Args:
+        fitted: the machine and its encoder.
+        machine: the machine in the precision to compute with.
+        v: (rows, visible_width), NaN where not observed.
+        constant: ln Z.
+    """
+    scores = log_likelihood if machine.graph.independent else variational_bound
+    return scores(machine, v, constant) + fitted.log_slopes(~unobserved(machine, v))
+
+
 class DensityEstimator(BoltzmannEstimator):
-    """A machine of rows without labels. Abstract."""
+    """An estimator of rows without labels. Abstract: the hidden layers are each subclass's own."""
 
-    @abstractmethod
-    def _scores(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-        """ln p of states, or what stands for it, in the units of the machine."""
-
-    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        """Pseudo-likelihood where a machine has one, exact or of some units; else what mean field tells."""
-        if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
-            times = -(-_CELLS // states.numel())
-            return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
-        sampled = _UNITS if self._ends[-1] > _UNITS else None
-        return pseudo_log_likelihood(machine, states, sampled=sampled, seed=0)
-
-    def _adopt(self, machine: BoltzmannMachine) -> None:
+    def _label_width(self, machine: BoltzmannMachine) -> int:
         if "label" in machine.metadata:
             raise ValueError(
                 f"machine: expected one of rows without a label for {type(self).__name__}, received one that "
                 "has a label; RBMClassifier.load, or RBMClassifier.from_machine, takes it"
             )
+        return 0
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -80,11 +89,15 @@ class DensityEstimator(BoltzmannEstimator):
                 layers had begun (``RBMOutlier`` without ``offset_``), and else is as it was. A second Ctrl-C
                 acts at once: the estimator is as it was.
             SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.n_updates_
+            100
         """
-        with self._learner() as learner:
-            again = self.warm_start and hasattr(self, "machine_")
-            learner._learn(X, sample_weight, again=again, whole=True)
-        return self
+        return self._fit(X, sample_weight, again=self.warm_start, whole=True)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Goes once over more rows, with the chains and the optimiser's state of the last call.
@@ -99,33 +112,39 @@ class DensityEstimator(BoltzmannEstimator):
 
         Raises:
             As ``fit``.
-        """
-        with self._learner() as learner:
-            learner._learn(X, sample_weight, again=hasattr(self, "machine_"), whole=False)
-        return self
 
-    def _learn(self, X: Any, sample_weight: Any, *, again: bool, whole: bool) -> None:
-        self._validate_params()
-        rule = self._learning_rule()
-        rows = self._looked_at(X, again)
-        weights = weights_of(sample_weight, rows.shape[0])
-        if again and whole:
-            self._refuse_other_layers()
-        index, weights = counted(weights)
-        rows = taken(rows, index)
-        if again:
-            self.machine_ = deepcopy(self.machine_)  # which training changes in place
-        else:
-            self._begin(rows, weights, torch.float32)
-        assert self.learning_rate is not None
-        self._train(self._training_rows(rows), weights, rule, self.learning_rate, whole=whole)
-        self._calibrate(rows, weights)
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, visible="bernoulli", random_state=0)
+            >>> for batch in ([[0, 0, 1], [1, 1, 0]], [[1, 1, 0], [1, 1, 0]]):
+            ...     rbm = rbm.partial_fit(batch)
+            >>> rbm.n_updates_
+            2
+        """
+        return self._fit(X, sample_weight, again=True, whole=False)
+
+    def _fit(self, X: Any, sample_weight: Any, *, again: bool, whole: bool) -> Self:
+        """Fits all or nothing; ``again``: the machine that is there, if one is."""
+        with learner_for(self) as learner:
+            learner._validate_params()
+            training: Training = learner._training()
+            rule, earlier = training.rule(), self._fitted if again else None
+            rows = learner._rows_to_learn(X, again=earlier is not None)
+            index, weights = counted(weights_of(sample_weight, rows.shape[0]))
+            rows = taken(rows, index)
+            fitted, states = training.prepare(rows, weights, earlier)
+            learner._fitted = training.learn(fitted, states, weights, rule, whole=whole)
+            training.end()
+            training.calibrate(rows, weights)
+        return self
 
     # Likelihood
     # ----------------------------------------------------------------------------
 
     def score_samples(self, X: Any, *, given: Iterable[Any] | None = None) -> Array:
-        """ln p of every row in nats: a probability for discrete units, a density in the data's units else.
+        """Returns ln p of every row in nats.
+
+        It is a probability for discrete units, and else a density in the units of the data.
 
         Of a row with missing cells it is ln p of what the row shows. Relative to each other the rows of an
         ``RBM`` are exact; ``log_partition_`` tells how well their common constant ln Z is known. It is found
@@ -144,22 +163,24 @@ class DensityEstimator(BoltzmannEstimator):
             ValueError: other columns than in ``fit``, a row of missing cells only, values that the visible
                 units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or too many
                 states to sum over: of missing cells (``RBM``), or of columns that are not given.
-        """
-        check_is_fitted(self)
-        X = validated(self, X, reset=False)
-        if given is None:
-            return self._log_densities(X)
-        blocks = [self._conditional_scores(refuse_blank(v), given) for v in self._states(X)]
-        return floating(torch.cat(blocks), np.float64)
 
-    def _log_densities(self, X: Any) -> Array:
-        """``score_samples`` of validated rows."""
-        machine, constant = self._double(), self.log_partition_
-        blocks = [self._scores(machine, refuse_blank(v), constant) for v in self._states(X)]
-        return floating(torch.cat(blocks), np.float64)
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.score_samples([[0, 0, 1], [0, 1, 1]]).round()
+            array([-1., -3.])
+        """
+        fitted = self._require_fitted()
+        X = self._validated(X)
+        if given is not None:
+            chosen = _columns.columns_given(self, given)
+            return fitted.compute(X, lambda v: _columns.conditional_scores(fitted, v, chosen))
+        machine, constant = fitted.double(), self.log_partition_
+        return fitted.compute(X, lambda v: log_density(fitted, machine, v, constant))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean of ``score_samples``, so that higher is better in a model search; ``y`` is ignored."""
+        """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
         return float(self.score_samples(X).mean())
 
     # Samples
@@ -174,7 +195,7 @@ class DensityEstimator(BoltzmannEstimator):
         sweeps: int = 1000,
         random_state: Any = None,
     ) -> Any:
-        """Rows drawn from the machine, in the units of the data.
+        """Draws rows from the machine, in the units of the data.
 
         Each comes from pure noise of its own, so that the rows are independent.
 
@@ -199,11 +220,21 @@ class DensityEstimator(BoltzmannEstimator):
         Raises:
             TypeError, ValueError: a number out of range, or cells that the machine has no column or no state
                 for.
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.sample(5, sweeps=100, random_state=0).shape
+            (5, 3)
         """
-        check_is_fitted(self)
+        fitted = self._require_fitted()
         _checks.positive_int(n_samples, "n_samples")
-        known, held = (None, None) if given is None else self._given(given, n_samples)
-        rows = n_samples if held is None else len(held)
-        clamp = None if held is None else held.to(self.machine_.dtype)
-        states = self._draw(rows, clamp, method, sweeps, random_state)
-        return self._drawn_rows(self.machine_.hamiltonian().seen(states), known)
+        rows, held = None, None
+        if given is not None:
+            rows = _columns.rows_given(self, given, n_samples)
+            held = fitted.visible(rows).to(fitted.machine.dtype)
+        count = n_samples if held is None else len(held)
+        states = fitted.draw(count, held, method, sweeps, self._random(random_state))
+        v = fitted.machine.hamiltonian().seen(states)
+        return fitted.decode(v) if rows is None else fitted.fill(rows, v)

@@ -1,113 +1,84 @@
-"""The base of every estimator: learning from rows, in the units of the data."""
+"""The base of every estimator: what a fitted machine does with rows, in the units of the data."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from copy import copy, deepcopy
-from typing import Any, ClassVar, Self
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
 
-import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from harmonium import _random
-from harmonium._random import as_generator
-from harmonium.data import Identity, Rows, bernoulli_binarise
-from harmonium.data._arrays import is_sparse
-from harmonium.estimators._conditional import Conditional
-from harmonium.estimators._convergence import Rise
-from harmonium.estimators._intake import (
-    Array,
-    refuse_blank,
-    states_of,
-    taken,
-    units_for,
-    validated,
-)
-from harmonium.estimators._log_partition import find_log_partition
+from harmonium import _checks, tasks
+from harmonium.data import Encoder, Identity, Table, encoder_from_dict
+from harmonium.estimators import _columns, _files
+from harmonium.estimators._fitted import Fitted, digest_of
+from harmonium.estimators._intake import Array, validated
 from harmonium.estimators._options import Options
-from harmonium.estimators._progress import Progress, optimizer_factory
-from harmonium.estimators._stored import Stored, digest_of
-from harmonium.layers import Layer
-from harmonium.learning import Rule, rules
+from harmonium.estimators._training import Training, some_rows
 from harmonium.likelihood import LogPartition
-from harmonium.machine import BoltzmannMachine, from_data_, joined, normal_, visible_from_data_
-from harmonium.training import train
-from harmonium.training.callbacks import EarlyStopping
-from harmonium.training.seeds import stream_seed
-
-_STD = 0.03  # of the first couplings
-_SCORED = 256  # training rows whose score tells whether a machine still learns
-_ROWS_KEPT = 1000
-_EVALUATE = 50  # updates between two evaluations of early stopping, at least
+from harmonium.machine import BoltzmannMachine, load
+from harmonium.tasks.impute import unobserved
 
 
-class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
-    """A machine behind scikit-learn's interface; a subclass says which hidden layers it has.
+class BoltzmannEstimator(Options, BaseEstimator, ABC):
+    """Parameters, and a fitted machine once there is one. Abstract: ``fit`` is each subclass's own.
 
-    Abstract, as ``fit`` is each subclass's own.
+    Another parameter of an estimator is a field of its class, made by ``option``.
     """
 
-    _EPOCHS: ClassVar[int] = 100
-    _UPDATES: ClassVar[int] = 2000
-    """Passes and updates at least, where ``epochs`` is None."""
+    _fitted: Fitted | None = None
+    _NUMBERS: tuple[str, ...] = ()
+    """Names in ``Fitted.numbers`` that ``Training.calibrate`` sets, and files keep."""
 
     @abstractmethod
-    def _hidden_layers(self, visible: Sequence[Layer]) -> list[Layer]:
-        """New hidden layers for a machine with these visible layers."""
+    def _training(self) -> Training:
+        """Returns a training with these parameters, and with what is this estimator's own."""
 
     @abstractmethod
-    def _initialise(self, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
-        """Sets the parameters of ``machine_``, given its visible states of the data."""
+    def _label_width(self, machine: BoltzmannMachine) -> int:
+        """Returns the visible columns of a machine's label; ValueError for a machine of another form."""
 
-    @abstractmethod
-    def _pretrain(self, states: Any, weights: Tensor | None) -> None:
-        """Pretrains the machine on the rows as visible states, before all layers are trained together."""
-
-    @abstractmethod
-    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        """Returns the score of every row that early stopping maximises: (rows,), in nats."""
-
-    def _random_start(self, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
-        """Normal couplings; beside Gaussian units off their saddle, unless ``initial_std`` is given."""
-        normal_(self.machine_, _STD if self.initial_std is None else self.initial_std, generator)
-        if self.initial_std is None:
-            from_data_(self.machine_, rows, generator, weights)
-        else:
-            visible_from_data_(self.machine_, rows, weights)
-
-    # Learning
+    # The fitted machine
     # ----------------------------------------------------------------------------
 
-    @contextmanager
-    def _learner(self) -> Iterator[Self]:
-        """Yields a copy that learns in place of this estimator, which becomes it once all is done.
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None
 
-        What raises in the block leaves this estimator as it was: a refused argument, divergence, a signal
-        before training began or a second one in it. A Ctrl-C or SIGTERM after training ended, whole or cut
-        short, lets it become what the copy has learnt by then.
-        """
-        learner, random, before = copy(self), self.random_state, getattr(self, "_progress", None)
-        state = random.get_state() if isinstance(random, np.random.RandomState) else None
-        try:
-            yield learner
-        except BaseException as error:
-            progress = getattr(learner, "_progress", None)
-            if isinstance(error, Exception) or progress is None or progress is before:
-                if state is not None:
-                    random.set_state(state)
-                raise
-            self.__dict__ = learner.__dict__
-            raise
-        self.__dict__ = learner.__dict__
+    def _require_fitted(self) -> Fitted:
+        check_is_fitted(self)
+        assert self._fitted is not None
+        return self._fitted
 
-    def _looked_at(self, X: Any, again: bool) -> Any:
-        """Rows to learn from, looked at; ``again``: by a machine that is there already."""
+    @property
+    def machine_(self) -> BoltzmannMachine:
+        """The trained machine, with the encoder in its metadata."""
+        return self._require_fitted().machine
+
+    @machine_.setter
+    def machine_(self, machine: BoltzmannMachine) -> None:
+        self._fitted = replace(self._require_fitted(), machine=machine)
+
+    @property
+    def encoder_(self) -> Encoder:
+        """Turns data into states of the machine and back."""
+        return self._require_fitted().encoder
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """Records of the training."""
+        return self._require_fitted().history
+
+    @property
+    def n_updates_(self) -> int:
+        """Updates made."""
+        return self._require_fitted().n_updates
+
+    def _rows_to_learn(self, X: Any, *, again: bool) -> Any:
+        """Returns validated rows to learn from; ``again``: by the machine that is there."""
         if self.binarise is not None and self.visible not in ("auto", "bernoulli"):
             raise ValueError(
                 f"binarise: expected None with visible={self.visible!r}, received {self.binarise!r}; "
@@ -115,188 +86,12 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
             )
         return validated(self, X, reset=not again)
 
-    def _refuse_other_layers(self) -> None:
-        """Refuses ``n_hidden`` or ``hidden`` that is not that of the machine ``warm_start`` goes on with."""
-        wanted = self._hidden_layers(self._data_layers)
-        there = [self.machine_.layers[l] for l in self.machine_.hidden]
-        compared: dict[str, tuple[Any, Any]] = {
-            "n_hidden": ([x.n_units for x in there], [x.n_units for x in wanted]),
-            "hidden": (there[0].kind, wanted[0].kind),
-        }
-        for name, (expected, received) in compared.items():
-            if received != expected:
-                raise ValueError(
-                    f"{name}: expected {expected} as in the machine that warm_start goes on with, received "
-                    f"{received}; warm_start=False begins anew"
-                )
+    def _validated(self, X: Any, *, sparse: bool = True) -> Any:
+        """Returns the rows that a fitted estimator is given, looked at as scikit-learn does."""
+        return validated(self, X, reset=False, sparse=sparse)
 
-    def _begin(
-        self, X: Any, weights: Tensor | None, dtype: torch.dtype, label: tuple[Layer, Tensor] | None = None
-    ) -> None:
-        """A new machine for validated rows, started at them."""
-        visible, self.encoder_ = units_for(X, self.visible, self.unknown, self.binarise, weights)
-        self._data_width = sum(layer.width for layer in visible)
-        visible += [] if label is None else [label[0]]
-        hidden = self._hidden_layers(visible)
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.machine_ = joined(visible, hidden).to(dtype=torch.float64 if self.dtype == "float64" else dtype)
-        self.machine_.metadata["encoder"] = self.encoder_.to_dict()
-        states = self._start_rows(X, None if label is None else label[1])
-        rows = Rows.of(states, self.machine_.dtype, missing=True)
-        self._initialise(rows, weights, as_generator(self._stream("couplings"), self.machine_.device))
-        self.history_: list[dict[str, Any]] = []
-        self.n_updates_ = 0
-        self._progress: Progress | None = None
-        self._log_partition: tuple[Any, LogPartition] | None = None
-        self._rows_kept = None
-        self._pretrain(states, weights)
-
-    def _learning_rule(self) -> Rule:
-        if self.centred and self.optimizer == "adam" and not isinstance(self.rule, Rule):
-            raise ValueError(
-                'centred: expected False with optimizer="adam", which rescales every number by itself and '
-                "so loses the direction"
-            )
-        n_chains = self.n_chains
-        if n_chains is None and "chains" in rules.options(self.rule):
-            n_chains = self.batch_size  # batches of a later ``partial_fit`` may have another size
-        given = {"sweeps": self.sweeps, "n_chains": n_chains}
-        named = {"centred": self.centred} if isinstance(self.rule, str) else {}
-        return rules.from_options(
-            self.rule, **named, **{name: value for name, value in given.items() if value is not None}
-        )
-
-    def _length(self, rows: int) -> int:
-        """Updates of ``fit``."""
-        size = min(self.batch_size, rows)
-        epochs = self.epochs or max(self._EPOCHS, -(-self._UPDATES * size // rows))
-        updates = -(-epochs * rows // size)
-        return updates if self.max_updates is None else min(updates, self.max_updates)
-
-    def _train(
-        self,
-        states: Any,
-        weights: Tensor | None,
-        rule: Rule,
-        learning_rate: float,
-        *,
-        judged: Tensor | None = None,
-        whole: bool = True,
-    ) -> None:
-        """Learns from states, or from intensities that are drawn from at every update.
-
-        Args:
-            states: as ``_training_rows`` makes them.
-            weights: of the rows, or None.
-            rule: how.
-            learning_rate: of the named optimisers.
-            judged: rows that ``_row_score`` takes, (rows,) bool; None: all.
-            whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
-        """
-        self._log_partition = None  # of the machine as it was
-        for name in self._CALIBRATED:
-            self.__dict__.pop(name, None)
-        self._generative = rule.generative
-        earlier = self._progress
-        build = optimizer_factory(self.optimizer, learning_rate, earlier)
-        built: list[torch.optim.Optimizer] = []
-
-        def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-            built.append(build(parameters))
-            return built[0]
-
-        count = states.shape[0]
-        scored = torch.arange(count, device="cpu") if judged is None else judged.nonzero().flatten().cpu()
-        kept, validation = torch.arange(count, device="cpu"), dict[str, Any]()
-        if whole and self.early_stopping:
-            kept, validation = self._held_out(states, weights, scored)
-        used = len(kept)
-        updates = self._length(used) if whole else -(-used // min(self.batch_size, used))
-        callbacks: list[Any] = validation.pop("callbacks", [])
-        rise = None
-        if whole and len(scored):
-            first = self._as_tensor(taken(states, scored[torch.isin(scored, kept)][:_SCORED].numpy()))
-            rise = Rise(self._row_score, first, self.machine_)
-            callbacks = [rise, *callbacks]
-        run = train(
-            self.machine_,
-            states if len(kept) == count else taken(states, kept.numpy()),
-            rule=rule,
-            rule_state=earlier.chains_of(rule) if earlier else None,
-            sample_weight=None if weights is None else weights[kept],
-            updates=updates,
-            batch_size=self.batch_size,
-            optimizer=optimizer,
-            schedule=self.schedule if whole else "constant",
-            clip_norm=self.clip_norm,
-            weight_decay=self.weight_decay,
-            averaging=self.averaging,
-            transform=self._redrawn if self.binarise == "sample" else None,
-            seed=self._stream("train", self.n_updates_),
-            device=self.device,
-            callbacks=callbacks,
-            progress=self.verbose > 0,
-            **validation,
-        )
-        if run.averaged_machine is not None:
-            self.machine_ = run.averaged_machine
-        rows = self._as_tensor(taken(states, self._rows_to_keep(count, weights)))
-        if not whole and self._rows_kept is not None:  # as many of this batch stay as of those before
-            rows = torch.cat([self._rows_kept, rows])
-            rows = rows[self._rows_to_keep(len(rows), None)]
-        self._rows_kept = rows
-        records = [{**record, "step": record["step"] + self.n_updates_} for record in run.history]
-        self.history_ = [*self.history_, *records]
-        self.n_updates_ += run.updates
-        self._progress = Progress(rule.name, run.rule_state, built[0])  # last: see _learner
-        run.whole()
-        if rise is not None and run.status == "completed":
-            rise.warn(type(self).__name__, run.updates)
-
-    def _rows_to_keep(self, count: int, weights: Tensor | None) -> Array:
-        """Draws the indices of up to 1,000 of so many rows, by their weights where there are any."""
-        generator = as_generator(self._stream("rows kept", self.n_updates_))
-        index = _random.permutation(count, generator)[:_ROWS_KEPT]
-        if weights is not None:
-            ends = weights.cumsum(0)
-            places = _random.uniform((len(index),), generator, torch.float64) * ends[-1]
-            index = torch.searchsorted(ends, places).clamp(max=count - 1)
-        kept: Array = index.sort().values.numpy()
-        return kept
-
-    def _keep_rows(self, X: Any) -> None:
-        some = taken(X, self._rows_to_keep(X.shape[0], None))
-        self._rows_kept = self._visible(some).to(self.machine_.dtype)
-
-    def _held_out(self, states: Any, weights: Tensor | None, scored: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        """The rows to train on, and what ``train`` is told of the others."""
-        count = states.shape[0]
-        held = max(1, round(self.validation_fraction * len(scored)))
-        if held >= count or not len(scored):
-            raise ValueError(
-                f"validation_fraction: expected rows on both sides, received {self.validation_fraction} of "
-                f"{len(scored)} rows that can be judged (classifiers: with a label and no missing cell); "
-                "give more rows, or early_stopping=False"
-            )
-        generator = as_generator(self._stream("validation"))
-        out = scored[_random.permutation(len(scored), generator)[:held]].sort().values
-        every = torch.arange(count, device="cpu")
-        kept = every[~torch.isin(every, out)]
-        per_epoch = -(-len(kept) // min(self.batch_size, len(kept)))
-        stopping = EarlyStopping(
-            "validation_score", self.n_iter_no_change, restore_best=self.averaging is None
-        )
-        validation = self._as_tensor(taken(states, out.numpy()))
-        return kept, {
-            "validation": validation,
-            "validation_weight": None if weights is None else weights[out],
-            "metrics": {"validation_score": self._row_score},
-            "evaluate_every": max(per_epoch, _EVALUATE),
-            "callbacks": [stopping],
-        }
-
-    # Likelihood
-    # ----------------------------------------------------------------------------
+    def _random(self, random_state: Any) -> Any:
+        return self.random_state if random_state is None else random_state
 
     @property
     def log_partition_(self) -> LogPartition:
@@ -307,75 +102,281 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         learnt, whose missing cells the machine draws; the result says where there are none, as after
         ``from_machine`` without X.
         """
-        check_is_fitted(self)
-        machine = digest_of(self.machine_)  # which its owner may train further
-        settings = (self.log_partition, self.ais_chains, self.ais_temperatures, machine)
-        if self._log_partition is None or self._log_partition[0] != settings:
+        fitted = self._require_fitted()
+        how = (self.log_partition, self.ais_chains, self.ais_temperatures)
+        settings = (*how, digest_of(fitted.machine))  # which its owner may train further
+        if fitted.log_partition is None or fitted.log_partition[0] != settings:
             self._validate_params()
-            value = find_log_partition(
-                self.machine_,
-                self.log_partition,
-                chains=self.ais_chains,
-                temperatures=self.ais_temperatures,
-                seed=self._stream("log_partition", self.n_updates_),
-                rows=self._rows_kept,
-            )
-            self._log_partition = (settings, value)
-        return self._log_partition[1]
+            fitted.log_partition = (settings, fitted.find_log_partition(*how))
+        return fitted.log_partition[1]
 
-    # Between data and states
+    # Around a machine, and in files
     # ----------------------------------------------------------------------------
 
-    def _states(self, X: Any) -> Iterator[Tensor]:
-        """Validated rows as states of the data's layers in float64, a block at a time; see ``states_of``."""
-        return states_of(X, self.encoder_, self._data_layers, self.machine_.device)
+    @classmethod
+    def from_machine(
+        cls, machine: BoltzmannMachine, X: Any = None, *, encoder: Encoder | None = None, **parameters: Any
+    ) -> Self:
+        """Returns an estimator around a machine that ``harmonium.train`` or the command line has trained.
 
-    @property
-    def _data_layers(self) -> list[Layer]:
-        """The visible layers of the data: all but a label."""
-        layers = [self.machine_.layers[l] for l in self.machine_.visible]
-        return layers if self.machine_.visible_width == self._data_width else layers[:-1]
+        Args:
+            machine: trained; the estimator works on it, not on a copy.
+            X: rows that the machine has learnt: annealing is checked on up to 1,000 of them, and the
+                ``offset_`` of ``RBMOutlier`` is found on them. None: none, so that nothing vouches for an
+                annealed ln Z.
+            encoder: between data and states; None: the one in the machine's metadata, which makes frames of
+                a table that the command line read from a file, or none at all, so that rows are states.
+            **parameters: of the estimator, other than those that the machine shows.
 
-    def _start_rows(self, X: Any, label: Tensor | None) -> Any:
-        """All rows as visible states, as sparse as they are."""
-        plain = isinstance(self.encoder_, Identity) and label is None
-        if plain and (is_sparse(X) or not np.isnan(X).all(1).any()):
-            return X
-        parts = [refuse_blank(v).to(self.machine_.dtype) for v in self._states(X)]
-        return torch.cat(parts) if label is None else torch.cat([torch.cat(parts), label.to(parts[0])], 1)
+        Raises:
+            TypeError: no machine.
+            ValueError: a machine of another form, or parameters out of range.
+        """
+        _checks.instance(machine, "machine", BoltzmannMachine, "a BoltzmannMachine")
+        stored = machine.metadata.get("encoder")
+        if encoder is None:
+            encoder = Identity() if stored is None else encoder_from_dict(stored)
+            if isinstance(encoder, Table):
+                encoder = encoder.in_frames()
+        hidden = [machine.layers[l] for l in machine.hidden]
+        if not hidden:
+            raise ValueError("machine: expected hidden layers, received a machine without any")
+        n_hidden: Any = tuple(layer.n_units for layer in hidden)
+        if isinstance(cls.n_hidden, int):
+            if len(hidden) > 1:
+                raise ValueError(
+                    f"machine: expected one hidden layer for {cls.__name__}, received {len(hidden)}; "
+                    "DBM takes more"
+                )
+            (n_hidden,) = n_hidden
+        estimator = cls(**{"n_hidden": n_hidden, "hidden": hidden[0].kind, **parameters})
+        estimator._validate_params()
+        _files.put_around(estimator, machine, encoder, estimator._label_width(machine))
+        if X is not None:
+            rows, fitted = estimator._validated(X), estimator._require_fitted()
+            fitted.rows = some_rows(fitted, rows)
+            estimator._training().calibrate(rows, None)
+        machine.metadata["encoder"] = encoder.to_dict()
+        return estimator
 
-    def _training_rows(self, X: Any, label: Tensor | None = None) -> Any:
-        """Returns the rows to learn from: visible states, or the intensities that states are drawn from."""
-        states = self._start_rows(X, label)
-        if self.binarise != "sample":
-            return states
-        levels = Rows.of(X, self.machine_.dtype, missing=True).take(torch.arange(X.shape[0])).to(states)
-        return levels if label is None else torch.cat([levels, label.to(levels)], 1)
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes the machine, with its encoder and the parameters, to a file of ``BoltzmannMachine.save``.
 
-    def _redrawn(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """1 with the intensity as its probability, a missing one missing, and the label as it is."""
-        levels, label = rows[:, : self._data_width], rows[:, self._data_width :]
-        bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
-        return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
+        ``harmonium.load`` reads the machine alone, and the command line takes the file for a run. ln Z is
+        kept where it has been found. Not kept are the rows that it is checked on, the chains and the
+        optimiser (pickle keeps them), and parameters that are objects of Python: a ``Rule``, a callable, a
+        ``RandomState``.
 
-    def _as_tensor(self, states: Any) -> Tensor:
-        """Some training rows as states to be scored."""
-        rows = Rows.of(states, self.machine_.dtype, missing=True)
-        v = rows.take(torch.arange(len(rows)))
-        return self._redrawn(v, as_generator(0)) if self.binarise == "sample" else v
+        Args:
+            path: of the file.
+            overwrite: whether to replace a file that is there.
 
-    def _log_slopes(self, given: Tensor) -> Tensor:
-        """ln |slope| of the encoder, summed over the given units (rows, units) of each row."""
-        if all(layer.discrete for layer in self._data_layers):
-            return given.new_zeros(len(given), dtype=torch.float64)
-        slopes = self.encoder_.log_slopes(self.n_features_in_)
-        return given.double() @ torch.tensor(slopes, dtype=torch.float64, device=given.device)
+        Raises:
+            FileExistsError: there is a file, and no ``overwrite``.
+        """
+        check_is_fitted(self)
+        _files.described(self).save(path, overwrite=overwrite)
 
-    def _double(self) -> BoltzmannMachine:
-        return deepcopy(self.machine_).double()
+    @classmethod
+    def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> Self:
+        """Returns the estimator that ``save`` wrote, or one around the machine of a run's folder.
 
-    def _stream(self, purpose: str, index: int = 0) -> int:
-        return stream_seed(self._seed, purpose, index)
+        Args:
+            path: the file, or the folder.
+            device: where to put the machine.
+
+        Raises:
+            OSError, ValueError: as ``harmonium.load``, or the machine of another estimator.
+        """
+        machine = load(path, device=device)
+        try:
+            estimator: Self = _files.restored(cls, machine)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"path: {path}: {error}") from error
+        return estimator
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(_files.upgraded(state, self._NUMBERS) if "machine_" in state else state)
+
+    # Missing and noisy values
+    # ----------------------------------------------------------------------------
+
+    def impute(
+        self,
+        X: Any,
+        *,
+        method: str = "gibbs",
+        value: str = "mode",
+        draws: int = 5,
+        sweeps: int = 100,
+        random_state: Any = None,
+    ) -> Any:
+        """Fills in every missing cell, given what its row has.
+
+        Args:
+            X: (rows, columns), dense, NaN or None where a value is missing.
+            method: "gibbs", "tempered", "local_search" or "tap"; see ``harmonium.tasks.impute``.
+            value: "mode": one completion, of discrete units the most probable states, of real ones the means;
+                "mean": means, but of labels the most probable one, and rounded in a column of whole numbers;
+                "draw": one draw given the rest of the row. "best" is an older name of "mode".
+            draws: chains or searches of every row, at least 1.
+            sweeps: of every chain, at least 2.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            What X is: a frame with the same names and dtypes, or an array (rows, columns), float32 for
+            float32 data, else float64. What was given comes back as it was. With ``binarise`` an array.
+
+        Raises:
+            ValueError: other columns than in ``fit``, or given values that the visible units do not take.
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.impute([[0, 0, None], [1, None, 0]])
+            array([[0., 0., 1.],
+                   [1., 1., 0.]])
+        """
+        _checks.one_of(value, "value", ("best", "mode", "mean", "draw"))
+        X, done = self._completions(X, method, draws, sweeps, random_state)
+        chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
+        return self._require_fitted().fill(X, chosen)
+
+    def imputations(
+        self,
+        X: Any,
+        draws: int = 5,
+        *,
+        method: str = "gibbs",
+        sweeps: int = 100,
+        random_state: Any = None,
+    ) -> list[Any]:
+        """Draws several completions of the rows, each given what each row has (multiple imputation).
+
+        Args:
+            X: as in ``impute``.
+            draws: completions, at least 1; each from a chain of its own.
+            method: as in ``impute``.
+            sweeps: of every chain, at least 2.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            ``draws`` of what ``impute`` returns.
+
+        Raises:
+            ValueError: as ``impute``.
+        """
+        X, done = self._completions(X, method, draws, sweeps, random_state)
+        return [self._require_fitted().fill(X, states) for states in done.draws]
+
+    def _completions(
+        self, X: Any, method: str, draws: int, sweeps: int, random_state: Any
+    ) -> tuple[Any, tasks.Imputation]:
+        """Returns validated rows, and their completions as visible states."""
+        fitted = self._require_fitted()
+        fitted.require_density("impute")
+        X = self._validated(X, sparse=False)
+        machine, v = fitted.machine, fitted.visible(X).to(fitted.machine.dtype)
+        seed = fitted.generator(self._random(random_state), "impute")
+        missing = unobserved(machine, v)
+        return X, tasks.impute(machine, v, missing, method, draws=draws, sweeps=sweeps, seed=seed)
+
+    def denoise(
+        self,
+        X: Any,
+        flip_probability: float | None = None,
+        *,
+        noise_deviation: float | None = None,
+        method: str = "tap",
+        value: str = "decision",
+        clean: Any = None,
+        sweeps: int = 200,
+        random_state: Any = None,
+    ) -> Any:
+        """Estimates clean rows from noisy ones, with the machine as what is known of clean rows.
+
+        Args:
+            X: (rows, columns), dense; NaN is an erasure.
+            flip_probability: that a unit is seen in another of its states, for discrete units.
+            noise_deviation: of normal noise, in the units of the data.
+            method: "tap", "gibbs", "pointwise" or "neighbours"; see ``harmonium.tasks.denoise``.
+            value: "decision": the most probable states, of real units the means; "mean": posterior means.
+            clean: clean rows such as the training set, for the two baselines and as a start for the others.
+            sweeps: of every chain; of TAP the largest number.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (rows, columns); float32 for float32 data, else float64; a frame where ``fit`` saw one
+            and nothing was binarised.
+
+        Raises:
+            ValueError: as ``harmonium.tasks.denoise``, or other columns than in ``fit``.
+        """
+        fitted = self._require_fitted()
+        _checks.one_of(value, "value", ("decision", "mean"))
+        X = self._validated(X, sparse=False)
+        if fitted.machine.visible_width > fitted.data_width:
+            raise ValueError(
+                "X: expected rows of a machine without labels to denoise; tasks.denoise(machine_, …)"
+                " takes rows with their labels"
+            )
+        data = None if clean is None else torch.cat(list(fitted.states(self._validated(clean))))
+        deviation = (
+            None if noise_deviation is None else tasks.noise_in_states(noise_deviation, fitted.encoder)
+        )
+        found = tasks.denoise(
+            fitted.machine,
+            fitted.noisy_states(X),
+            flip_probability,
+            noise_deviation=deviation,
+            method=method,
+            data=data,
+            sweeps=sweeps,
+            seed=fitted.generator(self._random(random_state), "denoise"),
+        )
+        return fitted.decode(found.decision if value == "decision" else found.mean, like=X)
+
+    # Columns
+    # ----------------------------------------------------------------------------
+
+    def predict_column(
+        self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
+    ) -> Array:
+        """Returns the most probable label of a column given the rest of each row, or the mean of a number.
+
+        Numbers are counts and reals, labels all else: two values, categories. Means are not rounded.
+
+        Args:
+            X: (rows, columns) as in ``fit``; the column's own cells are not read and may be missing, and a
+                frame need not have the column.
+            column: its name, or its number.
+            method: "exact", for discrete columns: p(value | rest) by enumeration of the column's values, and
+                of what else the row lacks. "gibbs": by ten chains given the rest, which differ from that by
+                their error. "auto": "exact" for a discrete column where a row lacks nothing else and no
+                hidden layers are joined, else "gibbs".
+            sweeps: of every chain, at least 2.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (rows,), in the units of the data.
+
+        Raises:
+            ValueError: no such column, other columns than in ``fit``, "exact" for a real column or more
+                than 2^26 states, or an encoder that makes several units of a column.
+        """
+        fitted = self._require_fitted()
+        _checks.one_of(method, "method", ("auto", "exact", "gibbs"))
+        fitted.require_density("predict_column")
+        j = _columns.column_number(self, column, "column")
+        if fitted.ends[-1] != fitted.n_features:
+            raise ValueError(
+                f"column: expected a machine with a unit for each column, received {column!r} for one with "
+                "several, such as bit-planes; impute(X) and sample(given=...) take it"
+            )
+        v = fitted.visible(_columns.rows_around(self, X, column))
+        generator = fitted.generator(self._random(random_state), "impute")
+        return _columns.predict_column(fitted, v, j, method, sweeps, generator)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

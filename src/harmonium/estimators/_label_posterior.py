@@ -36,7 +36,7 @@ class LabelPosterior:
 
     @torch.no_grad()
     def log_weights(self, x: Tensor) -> Tensor:
-        """ln Σ exp(-E) over hidden units, and what x lacks, for every label: (rows, labels).
+        """Returns ln Σ exp(-E) over hidden units, and what x lacks, for every label: (rows, labels).
 
         Args:
             x: states of the data's layers, (rows, columns), NaN where missing.
@@ -64,7 +64,7 @@ class LabelPosterior:
 
     @torch.no_grad()
     def log_probabilities(self, x: Tensor, missing_cells: str, generator: torch.Generator) -> Tensor:
-        """ln p(y | what x shows), (rows, labels): exact where nothing is missing, and see ``RBMClassifier``.
+        """Returns ln p(y | what x shows), (rows, labels), exact where nothing is missing.
 
         Raises:
             ValueError: more than 2^26 states to sum over with "exact".
@@ -85,7 +85,7 @@ class LabelPosterior:
         return scores
 
     def _log2_missing(self, x: Tensor) -> Tensor:
-        """log2 of what there is to sum over, of every row: of missing cells, or else of hidden units."""
+        """Returns log2 of the states to sum over for every row: of missing cells, or else of hidden units."""
         bits, layers = x.new_zeros(len(x)), self._hamiltonian.layers
         states = self._hamiltonian.split(_beside(x, self._labels[0]))
         for l in self._data:
@@ -94,7 +94,7 @@ class LabelPosterior:
         return bits.clamp(max=layers[self._hidden].log2_states)
 
     def _drawn(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """ln of the mean of p(y | x) over draws of what x lacks given what it shows.
+        """Returns ln of the mean of p(y | x) over draws of what x lacks given what it shows.
 
         Of each chain a sweep draws y given x, the hidden units given both, and the missing cells given these:
         the label, which is slow to leave beside the hidden units, is drawn with them summed out.
@@ -120,10 +120,10 @@ class LabelPosterior:
 
 
 def _blocks(which: Tensor) -> list[Tensor]:
-    """The indices of some rows, a number at a time."""
+    """Returns the indices of some rows, a number at a time."""
     return [rows for rows in torch.split(which.nonzero().flatten(), _ROWS) if len(rows)]
 
 
 def _beside(x: Tensor, y: Tensor) -> Tensor:
-    """Rows with a label, (columns,), beside each."""
+    """Returns rows with a label, (columns,), beside each."""
     return torch.cat([x, y.expand(len(x), -1)], 1)

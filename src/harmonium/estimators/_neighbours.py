@@ -54,7 +54,7 @@ class Neighbours:
         self._scale = (np.asarray(self._edges.sum(1)).ravel() + _ANYWHERE) ** -0.5
 
     def labels(self, codes: Codes) -> Codes:
-        """The labels of all rows, given those of some.
+        """Returns the labels of all rows, given those of some.
 
         Poisson learning (Calder, Cook, Thorpe & Slepčev 2020): with L the graph's Laplacian, the
         scores u of a class solve L u = b, where b is label minus mean label at the rows that have one and 0
@@ -103,14 +103,14 @@ class Neighbours:
         return bool(difference.sum() <= np.sqrt((difference**2).sum()))
 
     def _laplacian(self, u: Array) -> Array:
-        """Of the graph with edges between all rows, normalised: symmetric, with eigenvalues in [0, 2]."""
+        """Multiplies by the normalised Laplacian with edges between all rows, of eigenvalues in [0, 2]."""
         v = self._scale * u.ravel()
         result: Array = u.ravel() - self._scale * (self._edges @ v + _ANYWHERE * v.mean())
         return result
 
 
 def from_neighbours(points: Array, label: Tensor, *, always: bool) -> Tensor:
-    """The labels, a missing one as the neighbours have it: ``always``, or where these know (``know``).
+    """Returns labels, the missing ones from neighbours: ``always``, or where these predict well (``know``).
 
     Args:
         points: as of ``Neighbours``.

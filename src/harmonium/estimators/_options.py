@@ -1,9 +1,9 @@
-"""The parameters that all estimators share."""
+"""The parameters that all estimators share, and how an estimator declares one of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,41 +21,21 @@ from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 BINARISE: dict[str, Encoder] = {"sample": BernoulliBinarise(0)}
 
 COUNT = Interval(Integral, 1, None, closed="left")
-_FROM_0 = Interval(Real, 0, None, closed="left")
+FROM_0 = Interval(Real, 0, None, closed="left")
 _SHARE = Interval(Real, 0, 1, closed="neither")
+_KINDS = StrOptions(Layer.registry.keys())  # units of users too
 
-CONSTRAINTS: dict[str, list[Any]] = {
-    "visible": [StrOptions({"auto"}), StrOptions(Layer.registry.keys()), Mapping],  # units of users too
-    "unknown": [StrOptions(set(UNKNOWN))],
-    "binarise": [StrOptions(set(BINARISE)), None],
-    "hidden": [StrOptions(Layer.registry.keys())],
-    "hidden_states": [Interval(Integral, 2, None, closed="left")],
-    "rule": [StrOptions(set(RECIPES)), Rule],
-    "sweeps": [COUNT, None],
-    "n_chains": [COUNT, None],
-    "batch_size": [COUNT],
-    "epochs": [COUNT, None],
-    "max_updates": [COUNT, None],
-    "centred": ["boolean"],
-    "learning_rate": [_FROM_0],
-    "optimizer": [StrOptions(set(OPTIMIZERS)), callable],
-    "schedule": [StrOptions(set(SCHEDULES)), callable],
-    "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
-    "weight_decay": [_FROM_0],
-    "averaging": [_SHARE, None],
-    "initial_std": [_FROM_0, None],
-    "early_stopping": ["boolean"],
-    "validation_fraction": [_SHARE],
-    "n_iter_no_change": [COUNT],
-    "warm_start": ["boolean"],
-    "log_partition": [StrOptions({"auto", "exact", "ais"})],
-    "ais_chains": [Interval(Integral, 2, None, closed="left")],
-    "ais_temperatures": [COUNT],
-    "dtype": [StrOptions({"float32", "float64"}), None],
-    "verbose": ["verbose"],
-    "device": [str, torch.device, None],
-    "random_state": ["random_state"],
-}
+
+def option(default: Any, *allowed: Any, train: bool = False) -> Any:
+    """Declares a parameter of an estimator as a field of its dataclass.
+
+    Args:
+        default: the value where none is given.
+        *allowed: what it may be, in the terms of scikit-learn's ``_parameter_constraints``. A subclass that
+            only changes the default repeats none of it.
+        train: whether ``harmonium.train`` takes it as a keyword of the same name.
+    """
+    return field(default=default, metadata={"allowed": list(allowed), "train": train})
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -66,33 +46,47 @@ class Options:
     estimator adds, or gives another default.
     """
 
-    visible: str | Mapping[Any, str] = "auto"
-    unknown: str = "error"
-    binarise: str | None = None
-    hidden: str = "bernoulli"
-    hidden_states: int = 2
-    rule: str | Rule = "pcd"
-    sweeps: int | None = None
-    n_chains: int | None = None
-    batch_size: int = 100
-    epochs: int | None = None
-    max_updates: int | None = None
-    centred: bool = True
-    learning_rate: float | None = 0.1
-    optimizer: str | OptimizerFactory = "sgd"
-    schedule: str | Schedule = "linear"
-    clip_norm: float | None = 1.0
-    weight_decay: float = 0.0
-    averaging: float | None = None
-    initial_std: float | None = None
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
-    n_iter_no_change: int = 10
-    warm_start: bool = False
-    log_partition: str = "auto"
-    ais_chains: int = 100
-    ais_temperatures: int = 1000
-    dtype: str | None = None
-    verbose: int = 0
-    device: str | torch.device | None = None
-    random_state: Any = None
+    visible: str | Mapping[Any, str] = option("auto", StrOptions({"auto"}), _KINDS, Mapping)
+    unknown: str = option("error", StrOptions(set(UNKNOWN)))
+    binarise: str | None = option(None, StrOptions(set(BINARISE)), None)
+    hidden: str = option("bernoulli", _KINDS)
+    hidden_states: int = option(2, Interval(Integral, 2, None, closed="left"))
+    rule: str | Rule = option("pcd", StrOptions(set(RECIPES)), Rule)
+    sweeps: int | None = option(None, COUNT, None)
+    n_chains: int | None = option(None, COUNT, None)
+    batch_size: int = option(100, COUNT, train=True)
+    epochs: int | None = option(None, COUNT, None)
+    max_updates: int | None = option(None, COUNT, None)
+    centred: bool = option(True, "boolean")
+    learning_rate: float | None = option(0.1, FROM_0)
+    optimizer: str | OptimizerFactory = option("sgd", StrOptions(set(OPTIMIZERS)), callable)
+    schedule: str | Schedule = option("linear", StrOptions(set(SCHEDULES)), callable)
+    clip_norm: float | None = option(1.0, Interval(Real, 0, None, closed="neither"), None, train=True)
+    weight_decay: float = option(0.0, FROM_0, train=True)
+    averaging: float | None = option(None, _SHARE, None, train=True)
+    initial_std: float | None = option(None, FROM_0, None)
+    early_stopping: bool = option(False, "boolean")
+    validation_fraction: float = option(0.1, _SHARE)
+    n_iter_no_change: int = option(10, COUNT)
+    warm_start: bool = option(False, "boolean")
+    log_partition: str = option("auto", StrOptions({"auto", "exact", "ais"}))
+    ais_chains: int = option(100, Interval(Integral, 2, None, closed="left"))
+    ais_temperatures: int = option(1000, COUNT)
+    dtype: str | None = option(None, StrOptions({"float32", "float64"}), None)
+    verbose: int = option(0, "verbose")
+    device: str | torch.device | None = option(None, str, torch.device, None, train=True)
+    random_state: Any = option(None, "random_state")
+
+    @property
+    def _parameter_constraints(self) -> dict[str, list[Any]]:
+        """The values that each parameter may have, as scikit-learn checks them."""
+        return {name: declared["allowed"] for name, declared in self._declared().items()}
+
+    def _train_settings(self) -> dict[str, Any]:
+        """Returns the parameters that ``harmonium.train`` takes by their names."""
+        return {name: getattr(self, name) for name, declared in self._declared().items() if declared["train"]}
+
+    def _declared(self) -> dict[str, Mapping[str, Any]]:
+        """Returns what ``option`` was told of each parameter, by the class nearest to the estimator's own."""
+        classes = [each for each in reversed(type(self).__mro__) if is_dataclass(each)]
+        return {known.name: known.metadata for each in classes for known in fields(each) if known.metadata}

@@ -1,16 +1,24 @@
-"""Chains and optimiser that one call of an estimator's training passes to the next."""
+"""Progress of training: what one call passes to the next, and a warning where it ended too soon."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import torch
-from torch.nn import Parameter
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
 
+from harmonium import _checks
 from harmonium.learning import Rule
-from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
+from harmonium.machine import BoltzmannMachine
+from harmonium.training import Update
+
+_SHARE = 0.1  # of all that was gained, by the second half of the updates: the machine is still learning
+_SURE = 2.0  # standard errors over the rows
+
+RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
 
 
 class Progress(NamedTuple):
@@ -30,20 +38,43 @@ class Progress(NamedTuple):
         """Returns a copy of the chains for a rule to go on with, where they are its own; else None."""
         return deepcopy(self.chains) if rule.name == self.rule else None
 
+    def remind(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives an optimiser of the same kind a copy of the memory of this one."""
+        if isinstance(optimizer, type(self.optimizer)):
+            memory = deepcopy(self.optimizer.state_dict()["state"])  # else the tensors would be shared
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
 
-def optimizer_factory(
-    optimizer: str | OptimizerFactory, learning_rate: float, earlier: Progress | None
-) -> Callable[[list[Parameter]], torch.optim.Optimizer]:
-    """Returns a factory of optimisers with a copy of the memory of the earlier one of the same kind."""
 
-    def build(parameters: list[Parameter]) -> torch.optim.Optimizer:
-        if isinstance(optimizer, str):
-            built: torch.optim.Optimizer = OPTIMIZERS[optimizer](parameters, lr=learning_rate, fused=True)
-        else:
-            built = optimizer(parameters)
-        if earlier is not None and isinstance(built, type(earlier.optimizer)):
-            memory = deepcopy(earlier.optimizer.state_dict()["state"])  # else the tensors would be shared
-            built.load_state_dict({**built.state_dict(), "state": memory})
-        return built
+@final
+class Rise:
+    """A callback that follows the score of some training rows: before, halfway and at the end.
 
-    return build
+    Args:
+        score: of every row, higher is better.
+        rows: states, (rows, width).
+        machine: as it is before the first update.
+    """
+
+    def __init__(self, score: RowScore, rows: Tensor, machine: BoltzmannMachine) -> None:
+        self._score, self._rows = score, rows
+        self._seen = [score(machine, rows).cpu()]
+
+    def __call__(self, update: Update) -> None:
+        if update.step in (update.total // 2, update.total):
+            self._seen.append(self._score(update.machine, self._rows).cpu())
+
+    def warn(self, name: str, updates: int) -> None:
+        """Warns where the second half of the updates gained more than a tenth of it all."""
+        if len(self._seen) < 3:
+            return
+        first, half, last = self._seen
+        late, gain = last - half, float((last - torch.minimum(first.mean(), half.mean())).mean())
+        error = float(late.std()) / len(late) ** 0.5 if len(late) > 1 else 0.0
+        share = float(late.mean()) / gain if gain > 0 else 0.0
+        if share > _SHARE and float(late.mean()) > _SURE * error:
+            _checks.warn(
+                f"{name}: what the machine knows of its training rows was still rising when training ended: "
+                f"{share:.0%} of all that it gained came in the second half of {updates} updates; more "
+                "epochs, a larger max_updates or a higher learning_rate take it further",
+                ConvergenceWarning,
+            )

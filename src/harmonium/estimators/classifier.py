@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import torch
@@ -16,25 +15,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.estimators._intake import (
-    Array,
-    counted,
-    floating,
-    refuse_blank,
-    taken,
-    validated,
-    weights_of,
-)
+from harmonium.estimators import _columns
+from harmonium.estimators._estimator import BoltzmannEstimator
+from harmonium.estimators._intake import Array, counted, refuse_blank, taken, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._neighbours import from_neighbours
-from harmonium.estimators._options import CONSTRAINTS, COUNT
-from harmonium.estimators._restricted import RestrictedEstimator
+from harmonium.estimators._options import COUNT, FROM_0, option
+from harmonium.estimators._training import Training, learner_for
 from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
 from harmonium.learning import rules
@@ -46,7 +38,7 @@ from harmonium.training.optimizers import OptimizerFactory
 
 @final
 @dataclass(eq=False, repr=False)
-class RBMClassifier(ClassifierMixin, RestrictedEstimator):
+class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     """A restricted Boltzmann machine of rows and their labels (Larochelle & Bengio 2008).
 
     Layers for the data and one categorical unit for the label are visible, and joined to one hidden layer.
@@ -109,29 +101,38 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         ((3, 64), array([8, 8, 8]))
     """
 
+    n_hidden: int = option(100, COUNT)
     _: KW_ONLY
-    objective: str = "hybrid"
-    joint: float = 0.03
-    missing_label: Any = None
-    unlabelled: str = "auto"
-    missing_cells: str = "auto"
+    objective: str = option("hybrid", StrOptions({"hybrid", "discriminative", "joint"}))
+    joint: float = option(0.03, Interval(Real, 0, 1, closed="both"))
+    missing_label: Any = option(None, str, Integral, Real, None)
+    unlabelled: str = option("auto", StrOptions({"auto", "neighbours", "density"}))
+    missing_cells: str = option("auto", StrOptions(set(MISSING)))
     centred: bool = False
-    learning_rate: float | None = None
+    learning_rate: float | None = option(None, FROM_0, None)
     optimizer: str | OptimizerFactory = "adam"
     averaging: float | None = 0.99
     initial_std: float | None = 0.03
 
-    _EPOCHS, _UPDATES = 20, 1000
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_hidden": [COUNT],
-        "objective": [StrOptions({"hybrid", "discriminative", "joint"})],
-        "joint": [Interval(Real, 0, 1, closed="both")],
-        "missing_label": [str, Integral, Real, None],
-        "unlabelled": [StrOptions({"auto", "neighbours", "density"})],
-        "missing_cells": [StrOptions(set(MISSING))],
-        **CONSTRAINTS,
-        "learning_rate": [*CONSTRAINTS["learning_rate"], None],
-    }
+    def _training(self) -> Training:
+        return Training(self, _label_score, epochs=20, updates=1000)
+
+    def _label_width(self, machine: BoltzmannMachine) -> int:
+        """Sets ``classes_`` to those of a machine, and returns their number."""
+        label = machine.layers[machine.visible[-1]]
+        if len(machine.visible) < 2 or label.n_units != 1 or label.width != label.n_states:
+            raise ValueError(
+                "machine: expected a label as its last visible layer, one categorical unit beside the data's "
+                f"layers, received {', '.join(str(machine.layers[l]) for l in machine.visible)}"
+            )
+        self.classes_ = np.arange(label.width)
+        if "label" in machine.metadata:
+            self.classes_ = classes_of(machine.metadata["label"])
+        if len(self.classes_) != label.width:
+            raise ValueError(
+                f"machine: expected {label.width} classes in its metadata, received {len(self.classes_)}"
+            )
+        return label.width
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -150,105 +151,76 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
                 visible units do not take, or y that is no classes. After this and any other error the
                 estimator is as it was before the call.
             TrainingDiverged, KeyboardInterrupt, SystemExit: see ``RBM.fit``.
+
+        Example:
+            >>> import harmonium as hm
+            >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
+            >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)
+            >>> classifier = classifier.fit(X, y)
+            >>> classifier.classes_
+            array(['no', 'yes'], dtype='<U3')
         """
-        with self._learner() as learner:
+        with learner_for(self) as learner:
             learner._learn(X, y, sample_weight)
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._validate_params()
         share = {"discriminative": 0.0, "joint": 1.0}.get(self.objective, self.joint)
-        rule = self._learning_rule()
+        training = self._training()
+        rule = training.rule()
         if y is None:
             raise ValueError(
                 "y: expected labels: RBMClassifier requires y to be passed, but the target y is None"
             )
-        again = self.warm_start and hasattr(self, "machine_")
-        rows = self._looked_at(X, again)
+        earlier = self._fitted if self.warm_start else None
+        rows = self._rows_to_learn(X, again=earlier is not None)
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
-        weights = weights_of(sample_weight, len(there))
-        if again:
-            self._refuse_other_layers()
-            self.machine_ = deepcopy(self.machine_)  # which training changes in place
-        else:
+        index, weights = counted(weights_of(sample_weight, len(there)))
+        if earlier is None:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
                 raise ValueError(
                     f"y: expected at least two classes, received one class, {self.classes_.tolist()[0]!r}"
                 )
-        label = one_hot(labels, there, self.classes_)
-        index, weights = counted(weights)
-        rows, label = taken(rows, index), label[index]
+        rows, label = taken(rows, index), one_hot(labels, there, self.classes_)[index]
         if bool(label.isnan().all()):
             raise ValueError(
                 "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
             )
-        if not again:
-            double = getattr(rows, "dtype", None) == np.float64
-            dtype = torch.float64 if double else torch.float32
-            self._begin(rows, weights, dtype, (Categorical(1, len(self.classes_)), label))
-            self.machine_.metadata["label"] = column_of(self.classes_).to_dict()
-            self.machine_.metadata["objective"] = self.objective if share else "discriminative"
-        rate = self.learning_rate
-        if rate is None:
-            rate = label_rate(self._data_width)
-        states = self._training_rows(rows, label)
-        given = [l for l in self.machine_.visible if l != self._label_layer]
-        rule = rules.hybrid(rule, given, float(share))
+        layer = Categorical(1, len(self.classes_))
+        fitted, states = training.prepare(rows, weights, earlier, (layer, label))
+        if earlier is None:
+            fitted.machine.metadata["label"] = column_of(self.classes_).to_dict()
+            fitted.machine.metadata["objective"] = self.objective if share else "discriminative"
+        rate = label_rate(fitted.data_width) if self.learning_rate is None else self.learning_rate
         judged = ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
-            states[:, self._data_width :] = self._guessed(rows, label, weights).to(states)
-        self._train(states, weights, rule, rate, judged=judged)
+            seed, updates = fitted.stream("neighbours") % 2**32, training.length(len(label))
+            states[:, fitted.data_width :] = self._guessed(rows, label, weights, updates, seed).to(states)
+        rule = rules.hybrid(rule, fitted.machine.visible[:-1], float(share))
+        self._fitted = training.learn(fitted, states, weights, rule, learning_rate=rate, judged=judged)
+        training.end()
 
-    def _guessed(self, X: Any, label: Tensor, weights: Tensor | None) -> Tensor:
-        """The labels, (rows, classes), with missing ones as ``unlabelled`` says."""
+    def _guessed(self, X: Any, label: Tensor, weights: Tensor | None, updates: int, seed: int) -> Tensor:
+        """Returns the labels, (rows, classes), with missing ones as ``unlabelled`` has it."""
         shared = ("n_hidden", "visible", "unknown", "binarise", "hidden", "hidden_states", "batch_size")
         features = RBM(
             **{name: getattr(self, name) for name in (*shared, "dtype", "verbose", "device")},
-            max_updates=self._length(len(label)),
-            random_state=self._stream("neighbours") % 2**32,
+            max_updates=updates,
+            random_state=seed,
         )
         with warnings.catch_warnings(), config_context(transform_output="default"):
             warnings.simplefilter("ignore", ConvergenceWarning)  # as long as this machine, or its own length
             means = features.fit(X, sample_weight=weights).transform(X)
             return from_neighbours(means, label, always=self.unlabelled == "neighbours")
 
-    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        """ln p(y | x)."""
-        x, y = self._data(states.double()), states[:, self._data_width :].to(torch.float64)
-        log_p = LabelPosterior(machine).log_weights(x.to(machine.device)).log_softmax(1)
-        return (log_p * y.to(log_p)).sum(1)
-
-    def _calibrate(self, X: Any, weights: Any) -> None:
-        pass
-
-    def _adopt(self, machine: BoltzmannMachine) -> None:
-        label = machine.layers[machine.visible[-1]]
-        if len(machine.visible) < 2 or label.n_units != 1 or label.width != label.n_states:
-            raise ValueError(
-                "machine: expected a label as its last visible layer, one categorical unit beside the data's "
-                f"layers, received {', '.join(str(machine.layers[l]) for l in machine.visible)}"
-            )
-        self.classes_ = np.arange(label.width)
-        if "label" in machine.metadata:
-            self.classes_ = classes_of(machine.metadata["label"])
-        if len(self.classes_) != label.width:
-            raise ValueError(
-                f"machine: expected {label.width} classes in its metadata, received {len(self.classes_)}"
-            )
-        self._generative = machine.metadata.get("objective") != "discriminative"
-        self._data_width = machine.visible_width - label.width
-
-    @property
-    def _label_layer(self) -> int:
-        return self.machine_.visible[-1]
-
     # Labels of rows
     # ----------------------------------------------------------------------------
 
     def predict(self, X: Any) -> Array:
-        """The most probable label of every row: (rows,), of the classes' dtype.
+        """Returns the most probable label of every row: (rows,), of the classes' dtype.
 
         Args:
             X: (rows, columns), a frame, dense or sparse. Of a row with missing cells it is the label given
@@ -257,31 +229,47 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         Raises:
             ValueError: other columns than in ``fit``, values that the visible units do not take, a row of
                 missing cells only, or ``missing_cells="exact"`` for more than 2^26 states.
+
+        Example:
+            >>> import harmonium as hm
+            >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
+            >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)
+            >>> classifier = classifier.fit(X, y)
+            >>> classifier.predict([[0, 0, 1], [1, 1, None]])
+            array(['no', 'yes'], dtype='<U3')
         """
         best = self._scores_of(X).argmax(1).cpu().numpy()
         labels: Array = self.classes_[best]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
-        """p(y | x): (rows, classes), float64, in the order of ``classes_``. Else as ``predict``.
+        """Returns p(y | x): (rows, classes), float64, in the order of ``classes_``. Else as ``predict``.
 
         Exact for a row without missing cells, and for others with ``missing_cells="exact"``; where chains are
         asked for the mean over their draws of the missing cells of p(y | a row filled in so), which follows
         p(y | what the row shows) as far as the chains have mixed, to about 0.02.
+
+        Example:
+            >>> import harmonium as hm
+            >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
+            >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)
+            >>> classifier = classifier.fit(X, y)
+            >>> classifier.predict_proba([[0, 0, 1]]).round()
+            array([[1., 0.]])
         """
-        return floating(self._scores_of(X).exp(), np.float64)
+        return _as_array(self._scores_of(X).exp())
 
     def predict_log_proba(self, X: Any) -> Array:
-        """ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes), float64. Else as ``predict``."""
-        return floating(self._scores_of(X), np.float64)
+        """Returns ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes). Else as ``predict``."""
+        return _as_array(self._scores_of(X))
 
     def decision_function(self, X: Any) -> Array:
-        """ln p(y | x), (rows, classes); of two classes the log odds of the second, (rows,). float64."""
+        """Returns ln p(y | x), (rows, classes); for two classes the log odds of the second, (rows,)."""
         scores = self._scores_of(X)
-        return floating(scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0], np.float64)
+        return _as_array(scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows whose most probable label is their own, or of their weight.
+        """Returns the share of rows whose most probable label is their own, or of their weight.
 
         Args:
             X: as ``predict``.
@@ -300,20 +288,19 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         return float(accuracy_score(labels, self.predict(X), sample_weight=sample_weight))
 
     def _scores_of(self, X: Any) -> Tensor:
-        """ln p(y | x), (rows, classes), float64."""
-        check_is_fitted(self)
-        X = validated(self, X, reset=False)
-        machine = self._double()
-        posterior = LabelPosterior(machine)
-        generator = as_generator(self._stream("missing cells"), machine.device)
-        blocks = (refuse_blank(x) for x in self._states(X))
+        """Returns ln p(y | x), (rows, classes), float64."""
+        fitted = self._require_fitted()
+        X = self._validated(X)
+        posterior = LabelPosterior(fitted.double())
+        generator = as_generator(fitted.stream("missing cells"), fitted.machine.device)
+        blocks = (refuse_blank(x) for x in fitted.states(X))
         return torch.cat([posterior.log_probabilities(x, self.missing_cells, generator) for x in blocks])
 
     # Likelihood and samples
     # ----------------------------------------------------------------------------
 
     def score_samples(self, X: Any, y: Any = None) -> Array:
-        """ln p(x) of every row in nats, or ln p(x, y) with its label: (rows,), float64.
+        """Returns ln p(x) of every row in nats, or ln p(x, y) with its label: (rows,), float64.
 
         A probability for discrete data, a density in the data's units else; of a row with missing cells that
         of what it shows. As exact as ``log_partition_``.
@@ -326,12 +313,11 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             ValueError: as ``predict``, a label that ``fit`` has not met, a discriminative machine, or missing
                 cells with too many states to sum over.
         """
-        check_is_fitted(self)
-        self._require_density("score_samples")
-        X = validated(self, X, reset=False)
-        x = torch.cat([refuse_blank(x) for x in self._states(X)])
+        fitted = self._require_fitted()
+        fitted.require_density("score_samples")
+        x = torch.cat([refuse_blank(x) for x in fitted.states(self._validated(X))])
         try:
-            log_weights = LabelPosterior(self._double()).log_weights(x)
+            log_weights = LabelPosterior(fitted.double()).log_weights(x)
         except ValueError as error:
             raise ValueError(
                 "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 "
@@ -343,8 +329,9 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             states = one_hot(labels, there, self.classes_).to(log_weights.device)
             log_weights = log_weights.masked_fill(states == 0, -torch.inf)
         scores = log_weights.logsumexp(1) - self.log_partition_.value
-        shown = ~unobserved(self.machine_, self._visible(X))[:, : self._ends[-1]]
-        return floating(scores + self._log_slopes(shown), np.float64)
+        label = x.new_full((len(x), len(self.classes_)), torch.nan)
+        shown = ~unobserved(fitted.machine, torch.cat([x, label], 1))[:, : fitted.ends[-1]]
+        return _as_array(scores + fitted.log_slopes(shown))
 
     def sample(
         self,
@@ -356,7 +343,7 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
         sweeps: int = 1000,
         random_state: Any = None,
     ) -> tuple[Any, Array]:
-        """Rows drawn from the machine, in the units of the data, and their labels.
+        """Draws rows from the machine, in the units of the data, and their labels.
 
         Each comes from noise of its own: rows are independent.
 
@@ -375,19 +362,34 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             ValueError: a label that ``fit`` has not met, cells that the machine has no column or no state
                 for, or a discriminative machine.
         """
-        check_is_fitted(self)
+        fitted = self._require_fitted()
         _checks.positive_int(n_samples, "n_samples")
-        self._require_density("sample")
-        machine, known, clamp = self.machine_, None, None
-        held = torch.full((n_samples, machine.visible_width), torch.nan, device=machine.device)
+        fitted.require_density("sample")
+        machine, rows, held = fitted.machine, None, None
         if given is not None:
-            known, held = self._given(given, n_samples)
-        rows = len(held)
-        if label is not None:
-            labels, there = np.broadcast_to(np.asarray(label), (rows,)), np.ones(rows, dtype=bool)
-            held[:, self._data_width :] = one_hot(labels, there, self.classes_, "label")
-        if label is not None or given is not None:
-            clamp = held.to(machine.dtype)
-        states = self._draw(rows, clamp, method, sweeps, random_state)
-        drawn = self.classes_[states[self._label_layer].argmax(1).cpu().numpy()]
-        return self._drawn_rows(machine.hamiltonian().seen(states), known), drawn
+            rows = _columns.rows_given(self, given, n_samples)
+            held = fitted.visible(rows)
+        elif label is not None:
+            held = torch.full((n_samples, machine.visible_width), torch.nan, device=machine.device)
+        count = n_samples if held is None else len(held)
+        if label is not None and held is not None:
+            labels, there = np.broadcast_to(np.asarray(label), (count,)), np.ones(count, dtype=bool)
+            held[:, fitted.data_width :] = one_hot(labels, there, self.classes_, "label")
+        clamp = None if held is None else held.to(machine.dtype)
+        states = fitted.draw(count, clamp, method, sweeps, self._random(random_state))
+        drawn = self.classes_[states[machine.visible[-1]].argmax(1).cpu().numpy()]
+        v = machine.hamiltonian().seen(states)
+        return (fitted.decode(v) if rows is None else fitted.fill(rows, v)), drawn
+
+
+def _label_score(machine: BoltzmannMachine, states: Tensor) -> Tensor:
+    """Returns ln p(y | x) of rows with their labels: (rows,)."""
+    width = machine.layers[machine.visible[-1]].width
+    x, y = states[:, :-width], states[:, -width:]
+    log_p = LabelPosterior(machine).log_weights(x.to(machine.device, torch.float64)).log_softmax(1)
+    return (log_p * y.to(log_p)).sum(1)
+
+
+def _as_array(x: Tensor) -> Array:
+    array: Array = x.cpu().numpy()
+    return array

@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium.data import Rows
-from harmonium.estimators._density import DensityEstimator
-from harmonium.estimators._hidden_layers import hidden_layers
-from harmonium.estimators._intake import dtype_of, floating, validated
-from harmonium.estimators._options import CONSTRAINTS
-from harmonium.estimators._posterior import hidden_means
-from harmonium.layers import Layer
+from harmonium.estimators._density import DensityEstimator, row_score
+from harmonium.estimators._fitted import Fitted, posterior_means
+from harmonium.estimators._options import option
+from harmonium.estimators._training import Training, start_at_random
 from harmonium.learning import Rule
 from harmonium.learning.rules import centred, pcd
-from harmonium.likelihood import LogPartition, log_likelihood, variational_bound
 from harmonium.machine import BoltzmannMachine, logistic_biases_, orthogonal_, visible_from_data_
-from harmonium.tasks.impute import unobserved
 from harmonium.training import pretrain
 
 
@@ -62,51 +57,21 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         machine_, encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
     """
 
-    n_hidden: Sequence[int] = (100, 50)
+    n_hidden: Sequence[int] = option((100, 50), "array-like")
     _: KW_ONLY
     rule: str | Rule = "mean_field_pcd"
     learning_rate: float | None = 0.2
-    initial: str = "normal"
-    pretraining: int = 0
+    initial: str = option("normal", StrOptions({"normal", "orthogonal"}))
+    pretraining: int = option(0, Interval(Integral, 0, None, closed="left"))
 
-    _EPOCHS, _UPDATES = 100, 4000
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_hidden": ["array-like"],
-        "initial": [StrOptions({"normal", "orthogonal"})],
-        "pretraining": [Interval(Integral, 0, None, closed="left")],
-        **CONSTRAINTS,
-    }
+    def _training(self) -> Training:
+        start = start_at_random if self.initial == "normal" else _start_orthogonal
+        return Training(self, row_score, epochs=100, updates=4000, start=start, pretrain=self._pretrain)
 
-    # Hidden layers
-    # ----------------------------------------------------------------------------
-
-    def _hidden_layers(self, visible: Sequence[Layer]) -> list[Layer]:
-        sizes = list(self.n_hidden)
-        if not sizes or not all(isinstance(size, Integral) and size >= 1 for size in sizes):
-            raise ValueError(f"n_hidden: expected sizes of at least 1, received {self.n_hidden!r}")
-        return hidden_layers(visible, self.hidden, [int(size) for size in sizes], self.hidden_states)
-
-    def _initialise(self, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
-        if self.initial == "normal":
-            self._random_start(rows, weights, generator)
-        else:
-            orthogonal_(self.machine_, 1.0, generator)
-            logistic_biases_(self.machine_, generator)
-            visible_from_data_(self.machine_, rows, weights)
-
-    def _calibrate(self, X: Any, weights: Any) -> None:
-        pass
-
-    @classmethod
-    def _sizes(cls, machine: BoltzmannMachine) -> tuple[int, ...]:
-        if not machine.hidden:
-            raise ValueError("machine: expected hidden layers, received a machine without any")
-        return tuple(machine.layers[l].n_units for l in machine.hidden)
-
-    def _pretrain(self, states: Any, weights: Tensor | None) -> None:
-        if self.pretraining and len(self.machine_.hidden) > 1:
+    def _pretrain(self, fitted: Fitted, states: Any, weights: Tensor | None) -> None:
+        if self.pretraining and len(fitted.machine.hidden) > 1:
             runs = pretrain(
-                self.machine_,
+                fitted.machine,
                 states,
                 rule=centred(pcd(1, chains=self.batch_size)),
                 sample_weight=weights,
@@ -115,18 +80,23 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
                 learning_rate=self.learning_rate,
                 schedule=self.schedule,
                 clip_norm=self.clip_norm,
-                seed=self._stream("pretraining"),
+                seed=fitted.stream("pretraining"),
                 device=self.device,
                 progress=self.verbose > 0,
             )
             runs[-1].whole()
+
+    # Hidden layers
+    # ----------------------------------------------------------------------------
 
     @property
     def _n_features_out(self) -> int:
         return sum(self.machine_.layers[l].width for l in self.machine_.hidden)
 
     def transform(self, X: Any) -> Any:
-        """The hidden units' means given what every row shows, by naive mean field: all layers side by side.
+        """Returns the hidden units' means given what every row shows, by naive mean field.
+
+        The layers stand side by side.
 
         Args:
             X: (rows, columns), dense or sparse.
@@ -137,13 +107,21 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         Raises:
             ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
                 units do not take.
-        """
-        check_is_fitted(self)
-        X = validated(self, X, reset=False)
-        machine = self._double()
-        means = [hidden_means(machine, v) for v in self._states(X)]
-        return floating(torch.cat(means), dtype_of(X))
 
-    def _scores(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-        scores = log_likelihood if machine.graph.independent else variational_bound
-        return scores(machine, v, constant) + self._log_slopes(~unobserved(machine, v))
+        Example:
+            >>> import harmonium as hm
+            >>> dbm = hm.DBM((4, 2), max_updates=20, random_state=0).fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> dbm.transform([[0, 0, 1], [1, 1, 0]]).shape
+            (2, 6)
+        """
+        fitted = self._require_fitted()
+        X, machine = self._validated(X), fitted.double()
+        return fitted.compute(X, lambda v: posterior_means(machine, v), like=X)
+
+
+def _start_orthogonal(
+    options: Any, machine: BoltzmannMachine, rows: Rows, weights: Tensor | None, generator: torch.Generator
+) -> None:
+    orthogonal_(machine, 1.0, generator)
+    logistic_biases_(machine, generator)
+    visible_from_data_(machine, rows, weights)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 import torch
 from sklearn.base import OutlierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from harmonium._random import as_generator
-from harmonium.estimators._intake import Array, floating, refuse_blank, validated
-from harmonium.estimators._options import CONSTRAINTS, COUNT
-from harmonium.estimators._restricted import RestrictedDensity
+from harmonium.estimators._density import DensityEstimator, log_density, row_score
+from harmonium.estimators._fitted import digest_of
+from harmonium.estimators._intake import Array
+from harmonium.estimators._options import COUNT, option
+from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
 from harmonium.tasks.impute import impute, unobserved
 
@@ -26,7 +28,7 @@ _REACH = 1.5  # Tukey's fence, in ranges between the quartiles
 
 @final
 @dataclass(eq=False, repr=False)
-class RBMOutlier(OutlierMixin, RestrictedDensity):
+class RBMOutlier(OutlierMixin, DensityEstimator):
     """Rows that are improbable under a restricted Boltzmann machine of the others.
 
     A row is an outlier where ln p of it is below ``offset_``. Rows may lack cells: ln p of what such a row
@@ -54,15 +56,46 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
         array([ 1, -1])
     """
 
+    n_hidden: int = option(100, COUNT)
     _: KW_ONLY
-    contamination: float | str = "auto"
+    contamination: float | str = option("auto", StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right"))
 
-    _CALIBRATED = ("offset_", "_log_partition_of_offset")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_hidden": [COUNT],
-        "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
-        **CONSTRAINTS,
-    }
+    _NUMBERS = ("offset_", "_log_partition_of_offset", "_machine_of_offset")
+
+    def _training(self) -> Training:
+        return Training(self, row_score, epochs=100, updates=2000, calibrate=self._find_offset)
+
+    def _find_offset(self, X: Any, weights: Tensor | None) -> None:
+        fitted = self._require_fitted()
+        fitted.numbers = {
+            "_log_partition_of_offset": self.log_partition_.value,
+            "_machine_of_offset": digest_of(fitted.machine),
+        }
+        scores = self._completed_scores(X)
+        each = np.ones(len(scores)) if weights is None else weights.numpy()
+        if self.contamination == "auto":
+            low, high = _quantiles(scores, each, [0.25, 0.75])
+            offset = low - _REACH * (high - low)
+        else:
+            (offset,) = _quantiles(scores, each, [self.contamination])
+        fitted.numbers["offset_"] = float(offset)
+
+    @property
+    def offset_(self) -> float:
+        """The threshold: ln p of outliers is below it, in nats."""
+        numbers = self._require_fitted().numbers
+        if "offset_" not in numbers:
+            raise NotFittedError(
+                "offset_: expected a threshold, received a machine without; "
+                "RBMOutlier.from_machine(machine_, X) finds it on rows X"
+            )
+        offset: float = numbers["offset_"]
+        return offset
+
+    @offset_.setter
+    def offset_(self, offset: float) -> None:
+        fitted = self._require_fitted()
+        self._fitted = replace(fitted, numbers={**fitted.numbers, "offset_": offset})
 
     def decision_function(self, X: Any) -> Array:
         """Returns ln p of every row minus ``offset_``, negative for outliers: (rows,), float64.
@@ -74,47 +107,48 @@ class RBMOutlier(OutlierMixin, RestrictedDensity):
             ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
                 missing cells only.
         """
-        check_is_fitted(self)
-        if not hasattr(self, "offset_"):
+        fitted, offset = self._require_fitted(), self.offset_
+        if fitted.numbers.get("_machine_of_offset") not in (None, digest_of(fitted.machine)):  # None: of 0.2
             raise NotFittedError(
-                "offset_: expected a threshold, received a machine without; "
+                "offset_: expected a threshold of machine_ as it is, received one of before it changed; "
                 "RBMOutlier.from_machine(machine_, X) finds it on rows X"
             )
-        scores: Array = self._completed_scores(validated(self, X, reset=False)) - self.offset_
+        scores: Array = self._completed_scores(self._validated(X)) - offset
         return scores
 
     def predict(self, X: Any) -> Array:
-        """-1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
+        """Returns -1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``.
 
-    def _calibrate(self, X: Any, weights: Any) -> None:
-        self._log_partition_of_offset = self.log_partition_.value
-        scores = self._completed_scores(X)
-        each = np.ones(len(scores)) if weights is None else weights.numpy()
-        if self.contamination == "auto":
-            low, high = _quantiles(scores, each, [0.25, 0.75])
-            self.offset_ = float(low - _REACH * (high - low))
-        else:
-            (self.offset_,) = map(float, _quantiles(scores, each, [self.contamination]))
+        Example:
+            >>> import harmonium as hm
+            >>> X = [[0, 0, 1], [1, 1, 0]] * 49 + [[1, 0, 1]] * 2
+            >>> settings = {"learning_rate": 1.0, "max_updates": 100, "random_state": 0}
+            >>> judge = hm.RBMOutlier(4, contamination=0.02, **settings).fit(X)
+            >>> judge.predict([[0, 0, 1], [1, 1, 0], [1, 0, 1]])
+            array([ 1,  1, -1])
+        """
+        return np.where(self.decision_function(X) < 0, -1, 1)
 
     @torch.no_grad()
     def _completed_scores(self, X: Any) -> Array:
-        """ln p of validated rows, each whole or completed by draws."""
-        machine, kept = self._double(), vars(self).get("_log_partition_of_offset")  # not in files of 0.2
+        """Returns ln p of validated rows, each whole or completed by draws."""
+        fitted = self._require_fitted()
+        machine, kept = fitted.double(), fitted.numbers.get("_log_partition_of_offset")  # not in files of 0.2
         constant = self.log_partition_ if kept is None else LogPartition.exact(kept)
-        generator = as_generator(self._stream("missing cells"), machine.device)
-        blocks = []
-        for v in self._states(X):
-            hole = unobserved(machine, refuse_blank(v))
+        generator = as_generator(fitted.stream("missing cells"), machine.device)
+
+        def scores(v: Tensor) -> Tensor:
+            hole = unobserved(machine, v)
             drawn = v.unsqueeze(0)
             if bool(hole.any()):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
-            blocks.append(torch.stack([self._scores(machine, x, constant) for x in drawn]).mean(0))
-        return floating(torch.cat(blocks), np.float64)
+            return torch.stack([log_density(fitted, machine, x, constant) for x in drawn]).mean(0)
+
+        return fitted.compute(X, scores)
 
 
 def _quantiles(values: Array, weights: Array, shares: list[Any]) -> Array:
-    """Linear quantiles as NumPy's, of values that count so often as they weigh."""
+    """Returns linear quantiles as NumPy's, of values that count as often as they weigh."""
     order = values.argsort()
     order = order[weights[order] > 0]
     values, ends = values[order], np.cumsum(weights[order])

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, final
 
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from harmonium.estimators._intake import decoded, dtype_of, floating, refuse_blank, validated
-from harmonium.estimators._options import CONSTRAINTS, COUNT
-from harmonium.estimators._posterior import hidden_means
-from harmonium.estimators._restricted import RestrictedDensity
+from harmonium.estimators._density import DensityEstimator, row_score
+from harmonium.estimators._fitted import posterior_means
+from harmonium.estimators._intake import refuse_blank
+from harmonium.estimators._options import COUNT, option
+from harmonium.estimators._training import Training
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import visible_means
 
 
 @final
 @dataclass(eq=False, repr=False)
-class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
+class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     """A restricted Boltzmann machine: a density of the rows and a transformer to its hidden units.
 
     Rows go in and come out in the data's own units, a frame as a frame: an encoder, chosen with the visible
@@ -100,20 +100,21 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
         feature_names_in_: their names, where the data had names.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_hidden": [COUNT], **CONSTRAINTS}
+    n_hidden: int = option(100, COUNT)
+    _: KW_ONLY
+
+    def _training(self) -> Training:
+        return Training(self, row_score, epochs=100, updates=2000)
 
     # Hidden units and reconstructions
     # ----------------------------------------------------------------------------
-
-    def _calibrate(self, X: Any, weights: Any) -> None:
-        pass
 
     @property
     def _n_features_out(self) -> int:
         return self.machine_.layers[-1].width
 
     def transform(self, X: Any) -> Any:
-        """The hidden units' means given every row, E[h | v].
+        """Returns the hidden units' means given every row, E[h | v].
 
         Of a row with missing cells by naive mean field over these and the hidden units, which is no longer
         exact; ``transform(impute(X))`` is the other way.
@@ -128,15 +129,20 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
         Raises:
             ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
                 units do not take.
+
+        Example:
+            >>> import harmonium as hm
+            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+            >>> rbm.transform([[0, 0, 1], [1, 1, 0]]).shape
+            (2, 4)
         """
-        check_is_fitted(self)
-        X = validated(self, X, reset=False)
-        machine = self._double()
-        means = [_hidden_means(machine, v) for v in self._states(X)]
-        return floating(torch.cat(means), dtype_of(X))
+        fitted = self._require_fitted()
+        X, machine = self._validated(X), fitted.double()
+        return fitted.compute(X, lambda v: _hidden_means(machine, v), like=X)
 
     def inverse_transform(self, X: Any) -> Any:
-        """The visible units' means given hidden values, E[v | h], in the units of the data.
+        """Returns the visible units' means given hidden values, E[v | h], in the units of the data.
 
         Args:
             X: (rows, n_hidden) hidden states or means, as ``transform`` returns them.
@@ -148,17 +154,17 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
         Raises:
             ValueError: another number of columns, or NaN.
         """
-        check_is_fitted(self)
+        fitted = self._require_fitted()
         X = check_array(X, input_name="X")
         if X.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X: expected {self._n_features_out} columns of hidden values, received {X.shape[1]}"
             )
-        h = torch.from_numpy(X.astype(np.float64)).to(self.machine_.device)
-        return decoded(_visible_means(self._double(), h), self.encoder_, dtype_of(X))
+        h = torch.from_numpy(X.astype(np.float64)).to(fitted.machine.device)
+        return fitted.decode(_visible_means(fitted.double(), h), like=X)
 
     def reconstruct(self, X: Any) -> Any:
-        """The rows after one mean-field pass up and down, E[v | h = E[h | v]], in the units of the data.
+        """Returns rows after a mean-field pass up and down, E[v | h = E[h | v]], in the units of the data.
 
         Args:
             X: (rows, columns), dense or sparse.
@@ -171,11 +177,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RestrictedDensity):
         Raises:
             ValueError: as ``transform``.
         """
-        check_is_fitted(self)
-        X = validated(self, X, reset=False)
-        machine = self._double()
-        parts = [_visible_means(machine, _hidden_means(machine, v)) for v in self._states(X)]
-        return decoded(torch.cat(parts), self.encoder_, dtype_of(X))
+        fitted = self._require_fitted()
+        X, machine = self._validated(X), fitted.double()
+        means = [_visible_means(machine, _hidden_means(machine, refuse_blank(v))) for v in fitted.states(X)]
+        return fitted.decode(torch.cat(means), like=X)
 
 
 @torch.no_grad()
@@ -183,9 +188,9 @@ def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     hamiltonian = machine.hamiltonian()
     (hidden,) = machine.hidden
     means = hamiltonian.mean(hidden, hamiltonian.field(hidden, hamiltonian.split(v)))
-    holed = refuse_blank(v).isnan().any(1)
+    holed = v.isnan().any(1)
     if bool(holed.any()):
-        means[holed] = hidden_means(machine, v[holed])
+        means[holed] = posterior_means(machine, v[holed])
     return means
 
 

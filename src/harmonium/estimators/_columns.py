@@ -1,0 +1,185 @@
+"""Some columns given others: draws given cells, ln p(rest | given), and what the rest tells of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium import _checks, tasks
+from harmonium.data import Table
+from harmonium.data.codings import Labels
+from harmonium.data.sheet import Sheet, is_sheet, sheet_of
+from harmonium.estimators._fitted import Fitted
+from harmonium.estimators._intake import Array, taken
+from harmonium.likelihood.exact import log_weight_of
+from harmonium.machine import Hamiltonian
+from harmonium.tasks.impute import by_column, unobserved
+
+_ROWS = 1024
+_CHAINS = 10
+
+
+def column_number(estimator: Any, column: Any, name: str) -> int:
+    """Returns the number of a column that is called by its name, or by its number where there are no names.
+
+    Raises:
+        ValueError: there is no such column; the message begins with ``name``.
+    """
+    names: list[Any] = list(range(estimator.n_features_in_))
+    if isinstance(estimator.encoder_, Table):
+        names = [known.name for known in estimator.encoder_.columns]
+    elif isinstance(column, str) and hasattr(estimator, "feature_names_in_"):
+        names = list(estimator.feature_names_in_)
+    if np.ndim(column) or column not in names:
+        listed = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
+        raise ValueError(f"{name}: expected columns among {listed}; received {column!r}")
+    return names.index(column)
+
+
+def rows_around(estimator: Any, X: Any, column: Any) -> Any:
+    """Returns validated rows, of which a frame may lack the column."""
+    table = estimator.encoder_
+    if isinstance(table, Table) and is_sheet(X):
+        sheet = sheet_of(X)
+        if {cells.name for cells in sheet.columns} == set(table.names) - {column}:
+            return table.given(_by_name(sheet))
+    return estimator._validated(X, sparse=False)
+
+
+def rows_given(estimator: Any, given: Any, times: int) -> Any:
+    """Returns validated rows of the cells that are given, the others missing.
+
+    Args:
+        estimator: fitted.
+        given: a frame, or a mapping from columns to a cell for all rows or to one for each; a column that
+            is not there, and a missing cell, is not given. Where there are no names also an array (rows,
+            columns) with NaN.
+        times: repetitions of each row, at least 1, one after the other.
+
+    Raises:
+        TypeError, ValueError: columns that are not there, or cells that the units do not take.
+    """
+    table = estimator.encoder_
+    if isinstance(table, Table) and (isinstance(given, Mapping) or is_sheet(given)):
+        X: Any = table.given(given if isinstance(given, Mapping) else _by_name(sheet_of(given)))
+    elif isinstance(given, Mapping):
+        listed = {column_number(estimator, j, "given"): np.atleast_1d(x) for j, x in given.items()}
+        X = np.full((max(map(len, listed.values()), default=1), estimator.n_features_in_), np.nan)
+        for j, x in listed.items():
+            X[:, j] = x
+    else:
+        X = estimator._validated(given, sparse=False)
+    return taken(X, np.repeat(np.arange(X.shape[0]), times))
+
+
+def _by_name(sheet: Sheet) -> dict[Any, list[Any]]:
+    return {cells.name: cells.values.tolist() for cells in sheet.columns}
+
+
+def predict_column(
+    fitted: Fitted, v: Tensor, j: int, method: str, sweeps: int, generator: torch.Generator
+) -> Array:
+    """Returns the most probable label of a column given the rest of each row, or the mean of a number.
+
+    Args:
+        fitted: with one unit for each column.
+        v: visible states, (rows, visible_width), float64.
+        j: the column's number.
+        method: "auto", "exact" or "gibbs", see ``RBM.predict_column``.
+        sweeps: of every chain, at least 2.
+        generator: of the chains.
+
+    Returns:
+        (rows,), in the units of the data.
+
+    Raises:
+        ValueError: "exact" for a real column or more than 2^26 states.
+    """
+    machine, ends, table = fitted.machine, fitted.ends, fitted.encoder
+    place = next(place for place, end in enumerate(ends) if j < end)
+    layer, l = fitted.data_layers[place], machine.visible[place]
+    known = table.columns[j] if isinstance(table, Table) else None
+    if method == "exact" and not layer.discrete:
+        raise ValueError(
+            f'method: expected "gibbs" or "auto" for column {(j if known is None else known.name)!r} of real '
+            'numbers, whose mean is drawn by chains; received "exact"'
+        )
+    unit = torch.arange(unobserved(machine, v).shape[1], device=v.device) == j
+    hole = by_column(machine, unit.unsqueeze(0), 1)[0].to(v.device)
+    number = not (layer.two_values or layer.width > layer.n_units)
+    if known is not None:
+        number = not isinstance(known.coding, Labels)
+    chains: dict[str, Any] = {"sweeps": sweeps, "seed": generator}
+    if layer.discrete:
+        exact = (~v.isnan() | hole).all(1) & machine.graph.independent
+        exact = exact & (method != "gibbs") | (method == "exact")
+        asked = {"layer": l, "unit": j - (ends[place] - layer.n_units)}
+        p = v.new_empty(len(v), len(layer.values()))
+        for rows, how in ((exact, "exact"), (~exact, "gibbs")):
+            if bool(rows.any()):
+                p[rows] = tasks.predict(machine, v[rows], method=how, **asked, **chains)[:, 0].to(v)
+        values = layer.values().to(v)
+        states = p @ values if number else values[p.argmax(1)]
+    else:
+        missing = unobserved(machine, v) | unit
+        done = tasks.impute(machine, v.to(machine.dtype), missing, draws=_CHAINS, **chains)
+        states = done.mean[:, hole].to(v)
+    if known is not None:
+        coded = states.cpu().numpy()
+        told: Array = known.coding.decode(coded) if number else known.decode(coded)
+        return told
+    rows = fitted.decode(v.masked_scatter(hole.expand_as(v), states))
+    return rows[:, j]  # type: ignore[no-any-return]
+
+
+def columns_given(estimator: Any, given: Iterable[Any]) -> set[int]:
+    """Returns the numbers of the columns in a list of them, which has some but not all.
+
+    Raises:
+        TypeError, ValueError: no list, columns that are not there, none or all.
+    """
+    _checks.instance(given, "given", Iterable, "a list of columns")
+    if isinstance(given, Mapping) or hasattr(given, "columns"):
+        received = type(given).__name__
+        raise TypeError(f"given: expected a list of columns, whose cells X has, received a {received}")
+    listed = [given] if isinstance(given, str) else list(given)
+    chosen = {column_number(estimator, column, "given") for column in listed}
+    if not 0 < len(chosen) < estimator.n_features_in_:
+        received = "none" if not chosen else "all of them"
+        raise ValueError(
+            f"given: expected some of the {estimator.n_features_in_} columns but not all, received {received}"
+        )
+    return chosen
+
+
+def conditional_scores(fitted: Fitted, v: Tensor, chosen: set[int]) -> Tensor:
+    """Returns ln p(what a row shows of the other columns | what it shows of the chosen ones), (rows,).
+
+    Raises:
+        ValueError: more than 2^26 states to sum over.
+    """
+    machine = fitted.double()
+    # A column has one unit, or one in each of the planes that follow each other.
+    rest = torch.tensor([j % fitted.n_features not in chosen for j in range(fitted.ends[-1])], device="cpu")
+    hole = by_column(machine, rest.unsqueeze(0), 1).to(v.device)
+    hamiltonian = machine.hamiltonian()
+    try:
+        scores = _summed_weights(hamiltonian, v)
+        scores = scores - _summed_weights(hamiltonian, v.masked_fill(hole, torch.nan))
+    except ValueError as error:
+        raise ValueError(
+            "given: expected other columns, or else hidden units, of at most 2^26 joint states, as "
+            "ln p(rest | given) is exact; give all but a few discrete columns, or draw the rest with "
+            "sample(given=…)"
+        ) from error
+    return scores + fitted.log_slopes(~unobserved(machine, v) & rest.to(v.device))
+
+
+@torch.no_grad()
+def _summed_weights(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+    """Returns ln Σ exp(-E) over all that rows do not observe, (rows,), some rows at a time."""
+    return torch.cat([log_weight_of(hamiltonian, part) for part in torch.split(v, _ROWS)])

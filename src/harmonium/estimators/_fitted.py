@@ -1,0 +1,226 @@
+"""A trained machine and all that stands between it and rows of data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from harmonium import _checks, chains
+from harmonium._random import as_generator
+from harmonium.data import Encoder
+from harmonium.estimators._intake import (
+    Array,
+    decoded,
+    dtype_of,
+    encoded,
+    filled,
+    floating,
+    refuse_blank,
+    states_of,
+)
+from harmonium.estimators._progress import Progress
+from harmonium.layers import Layer
+from harmonium.likelihood import LogPartition, ais, exact_log_partition
+from harmonium.likelihood.exact import log2_states
+from harmonium.machine import BoltzmannMachine
+from harmonium.machine.storage import checksum
+from harmonium.meanfield import naive
+from harmonium.tasks.impute import impute, unobserved
+from harmonium.training.seeds import stream_seed
+
+_EXACT_LOG2_STATES = 20  # up to here enumeration takes seconds
+_TOLERANCE = 1e-5  # of mean field
+
+SAMPLERS: dict[str, chains.Kernel | None] = {
+    "local_mode": None,
+    "local_mode_metropolis": chains.Metropolis("state"),
+}
+"""Methods of ``sample``, beside every kernel of ``chains.Kernel.registry`` by its name."""
+
+
+@final
+@dataclass(eq=False)
+class Fitted:
+    """A trained machine, the encoder of its data, and what its training leaves to the next.
+
+    Training makes another one. Only ln Z is put in later, where it is first asked for.
+
+    Attributes:
+        machine: the machine; its last visible layer may be a label.
+        encoder: turns data into states of the other visible layers and back.
+        seed: of all noise, from which each purpose has a stream of its own.
+        n_features: columns of the data.
+        data_width: visible columns of the data, without those of a label.
+        settings: parameters that the machine was begun with, see ``_training.STRUCTURE``.
+        generative: whether the machine has learnt p(x), and not p(y | x) alone.
+        history: records of the training.
+        n_updates: updates made.
+        progress: chains and optimiser for further training; None: there are none.
+        rows: some rows that the machine has learnt, as visible states; None: there are none.
+        numbers: what an estimator has found for the machine as it is, by the name of its attribute.
+        log_partition: ln Z, behind what it depends on; None: not yet found.
+    """
+
+    machine: BoltzmannMachine
+    encoder: Encoder
+    seed: int
+    n_features: int
+    data_width: int
+    settings: dict[str, Any]
+    generative: bool = True
+    history: list[dict[str, Any]] = field(default_factory=list)
+    n_updates: int = 0
+    progress: Progress | None = None
+    rows: Tensor | None = None
+    numbers: dict[str, Any] = field(default_factory=dict)
+    log_partition: tuple[Any, LogPartition] | None = None
+
+    # The machine
+    # ----------------------------------------------------------------------------
+
+    @property
+    def data_layers(self) -> list[Layer]:
+        """The visible layers of the data: all but a label."""
+        layers = [self.machine.layers[l] for l in self.machine.visible]
+        return layers if self.machine.visible_width == self.data_width else layers[:-1]
+
+    @property
+    def ends(self) -> list[int]:
+        """Units up to the end of each of the data's layers."""
+        ends: list[int] = np.cumsum([layer.n_units for layer in self.data_layers]).tolist()
+        return ends
+
+    def double(self) -> BoltzmannMachine:
+        """Returns a copy of the machine in float64."""
+        return deepcopy(self.machine).double()
+
+    def stream(self, purpose: str, index: int = 0) -> int:
+        """Returns the seed of the noise for a purpose."""
+        return stream_seed(self.seed, purpose, index)
+
+    def require_density(self, what: str) -> None:
+        """Refuses a machine that has learnt p(y | x) alone."""
+        if not self.generative:
+            raise ValueError(
+                f'objective: expected "hybrid" or "joint" for {what}: a discriminative machine has learned '
+                "p(y | x) and nothing of p(x)"
+            )
+
+    # Between rows and states
+    # ----------------------------------------------------------------------------
+
+    def states(self, X: Any) -> Iterator[Tensor]:
+        """Yields validated rows as states of the data's layers in float64, a block at a time."""
+        return states_of(X, self.encoder, self.data_layers, self.machine.device)
+
+    def visible(self, X: Any) -> Tensor:
+        """Returns validated rows as states of all visible layers in float64; a label's are missing."""
+        v = torch.cat(list(self.states(X)))
+        label = v.new_full((len(v), self.machine.visible_width - v.shape[1]), torch.nan)
+        return torch.cat([v, label], 1)
+
+    def noisy_states(self, X: Any) -> Tensor:
+        """Returns validated rows as states in the machine's dtype, also where noise makes them none."""
+        machine = self.machine
+        blocks = encoded(X, self.encoder, self.data_layers)
+        return torch.cat([v.to(machine.device, machine.dtype) for v in blocks])
+
+    def compute(self, X: Any, function: Callable[[Tensor], Tensor], like: Any = None) -> Array:
+        """Returns what a function makes of validated rows as states, a block at a time, as one array.
+
+        Args:
+            X: the rows.
+            function: of states (rows, data_width) in float64.
+            like: an array; the result is float32 where it is. None: float64.
+
+        Raises:
+            ValueError: a row of missing cells only.
+        """
+        return floating(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype_of(like))
+
+    def decode(self, v: Tensor, like: Any = None) -> Any:
+        """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""
+        return decoded(v[:, : self.data_width], self.encoder, dtype_of(like))
+
+    def fill(self, X: Any, v: Tensor) -> Any:
+        """Returns validated rows with their missing cells taken from visible states or means."""
+        return filled(X, v[:, : self.data_width], self.encoder)
+
+    def log_slopes(self, given: Tensor) -> Tensor:
+        """Returns ln |slope| of the encoder, summed over the given units (rows, units) of each row."""
+        if all(layer.discrete for layer in self.data_layers):
+            return given.new_zeros(len(given), dtype=torch.float64)
+        slopes = self.encoder.log_slopes(self.n_features)
+        return given.double() @ torch.tensor(slopes, dtype=torch.float64, device=given.device)
+
+    # What is computed with it
+    # ----------------------------------------------------------------------------
+
+    def generator(self, random_state: Any, purpose: str) -> torch.Generator:
+        """Returns a generator for a purpose, seeded by a draw from scikit-learn's kind of random state."""
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        return as_generator(stream_seed(seed, purpose), self.machine.device)
+
+    def draw(
+        self, rows: int, clamp: Tensor | None, method: str, sweeps: int, random_state: Any
+    ) -> list[Tensor]:
+        """Draws states of all layers given visible ones, (rows, visible_width), NaN where they are drawn."""
+        _checks.one_of(method, "method", (*chains.Kernel.registry, *SAMPLERS))
+        self.require_density("sample")
+        machine, generator = self.machine, self.generator(random_state, "sample")
+        states = machine.random_states(rows, seed=generator)
+        if method in SAMPLERS:
+            states, _ = chains.local_search(machine, states, clamp, seed=generator)
+        kernel = SAMPLERS[method] if method in SAMPLERS else chains.Kernel.registry[method]()
+        if kernel is not None:
+            states = chains.run(machine, kernel, states, sweeps, clamp, seed=generator)
+        return states
+
+    def find_log_partition(self, method: str, runs: int, temperatures: int) -> LogPartition:
+        """Finds ln Z by enumeration ("exact"), by annealing ("ais"), or by the quicker of the two ("auto").
+
+        Annealing is checked on the rows that the machine has learnt; it draws their missing cells. An exact
+        value has standard error 0 and infinite effective sample size.
+
+        Raises:
+            ValueError: "exact" for a machine too large to enumerate.
+        """
+        machine, rows = self.machine, self.rows
+        if method == "auto":
+            states = log2_states(machine.graph, machine.layers, range(len(machine.layers)))
+            method = "exact" if states <= _EXACT_LOG2_STATES else "ais"
+        if method == "exact":
+            return LogPartition.exact(exact_log_partition(self.double()))
+        seed = self.stream("log_partition", self.n_updates)
+        if rows is not None and bool((holes := unobserved(machine, rows)).any()):
+            rows = impute(machine, rows, holes, draws=1, seed=seed).draws[0]
+        return ais(machine, runs, temperatures, data=rows, seed=seed)
+
+
+@torch.no_grad()
+def posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
+    """Returns the means of all hidden layers given rows, side by side, by naive mean field.
+
+    Exact where nothing is missing and hidden layers are not joined.
+
+    Args:
+        machine: on any graph.
+        v: (rows, visible_width), NaN where not observed.
+
+    Returns:
+        (rows, widths of the hidden layers).
+    """
+    means = naive(machine, v, v, tolerance=_TOLERANCE).means
+    return torch.cat([means[l] for l in machine.hidden], -1)
+
+
+def digest_of(machine: BoltzmannMachine) -> str:
+    """Returns a digest of layers, edges and parameters, by which numbers are known to be of a machine."""
+    return checksum(machine.config(), {name: x.detach().cpu() for name, x in machine.state_dict().items()})

@@ -1,0 +1,371 @@
+"""The training behind ``fit`` and ``partial_fit``: from parameters and rows to another fitted machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from numbers import Integral
+from typing import Any, final
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from harmonium import _random
+from harmonium._random import as_generator
+from harmonium.data import Identity, Rows, bernoulli_binarise
+from harmonium.data._arrays import is_sparse
+from harmonium.estimators._fitted import Fitted
+from harmonium.estimators._intake import Array, refuse_blank, taken, units_for
+from harmonium.estimators._options import Options
+from harmonium.estimators._progress import Progress, Rise, RowScore
+from harmonium.layers import Layer
+from harmonium.learning import Rule, rules
+from harmonium.machine import BoltzmannMachine, from_data_, hidden_for, joined, normal_, visible_from_data_
+from harmonium.training import TrainingRun, train
+from harmonium.training.callbacks import EarlyStopping
+from harmonium.training.optimizers import OPTIMIZERS
+
+_STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
+_STD = 0.03  # of the first couplings
+_SCORED = 256  # training rows whose score tells whether a machine still learns
+_ROWS_KEPT = 1000
+_EVALUATE = 50  # updates between two evaluations of early stopping, at least
+
+
+@contextmanager
+def learner_for(estimator: Any) -> Iterator[Any]:
+    """Yields a copy that learns in place of an estimator, which becomes it once all is done.
+
+    What raises in the block leaves the estimator as it was: a refused argument, divergence, a signal before
+    training began or a second one in it. A Ctrl-C or SIGTERM after training ended, whole or cut short, lets
+    it become what the copy has learnt by then.
+    """
+    learner, random = copy(estimator), estimator.random_state
+    state = random.get_state() if isinstance(random, np.random.RandomState) else None
+    try:
+        yield learner
+    except BaseException as error:
+        if isinstance(error, Exception) or learner._fitted is estimator._fitted:
+            if state is not None:
+                random.set_state(state)
+            raise
+        estimator.__dict__ = learner.__dict__
+        raise
+    estimator.__dict__ = learner.__dict__
+
+
+def sizes_of(n_hidden: Any) -> list[int]:
+    """Returns the sizes of the hidden layers from the lowest up, by the parameter ``n_hidden``."""
+    sizes: list[Any] = [n_hidden] if isinstance(n_hidden, Integral) else list(n_hidden)
+    if not sizes or any(not isinstance(size, Integral) or int(size) < 1 for size in sizes):
+        raise ValueError(f"n_hidden: expected sizes of at least 1, received {n_hidden!r}")
+    return [int(size) for size in sizes]
+
+
+def structure_of(options: Any) -> dict[str, Any]:
+    """Returns the parameters that are read where a machine begins, and by which it stays."""
+    return {name: getattr(options, name) for name in _STRUCTURE} | {"n_hidden": sizes_of(options.n_hidden)}
+
+
+def start_at_random(
+    options: Options,
+    machine: BoltzmannMachine,
+    rows: Rows,
+    weights: Tensor | None,
+    generator: torch.Generator,
+) -> None:
+    """Sets normal couplings; beside Gaussian units off their saddle, unless ``initial_std`` is given."""
+    normal_(machine, _STD if options.initial_std is None else options.initial_std, generator)
+    if options.initial_std is None:
+        from_data_(machine, rows, generator, weights)
+    else:
+        visible_from_data_(machine, rows, weights)
+
+
+def do_nothing(*given: Any) -> None:
+    """Stands for a step that an estimator's training has not."""
+
+
+@final
+@dataclass
+class Training:
+    """One training of an estimator: ``prepare``, then ``learn``, then ``end``.
+
+    Attributes:
+        options: the estimator, or else its parameters.
+        row_score: what early stopping maximises of every row, (machine, states) -> (rows,), in nats.
+        epochs: passes over the rows where ``Options.epochs`` is None, or
+        updates: as many as make so many updates.
+        start: sets the parameters of a new machine, given its visible states of the data.
+        pretrain: pretrains a new machine on all rows as visible states, before all layers are trained.
+        calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
+    """
+
+    options: Any
+    row_score: RowScore
+    epochs: int
+    updates: int
+    start: Callable[[Any, BoltzmannMachine, Rows, Tensor | None, torch.Generator], None] = start_at_random
+    pretrain: Callable[[Fitted, Any, Tensor | None], None] = do_nothing
+    calibrate: Callable[[Any, Tensor | None], None] = do_nothing
+    run: TrainingRun | None = None
+    rise: Rise | None = None
+
+    def length(self, rows: int) -> int:
+        """Returns the updates of ``fit``."""
+        size = min(self.options.batch_size, rows)
+        epochs = self.options.epochs or max(self.epochs, -(-self.updates * size // rows))
+        updates: int = -(-epochs * rows // size)
+        return updates if self.options.max_updates is None else min(updates, self.options.max_updates)
+
+    def rule(self) -> Rule:
+        """Returns the learning rule that the parameters ask for; TypeError, ValueError: they do not fit."""
+        options = self.options
+        if options.centred and options.optimizer == "adam" and not isinstance(options.rule, Rule):
+            raise ValueError(
+                'centred: expected False with optimizer="adam", which rescales every number by itself and '
+                "so loses the direction"
+            )
+        n_chains = options.n_chains
+        if n_chains is None and "chains" in rules.options(options.rule):
+            n_chains = options.batch_size  # batches of a later ``partial_fit`` may have another size
+        given = {"sweeps": options.sweeps, "n_chains": n_chains}
+        named = {"centred": options.centred} if isinstance(options.rule, str) else {}
+        return rules.from_options(
+            options.rule, **named, **{name: value for name, value in given.items() if value is not None}
+        )
+
+    # A machine to train, and its rows
+    # ----------------------------------------------------------------------------
+
+    def prepare(
+        self,
+        X: Any,
+        weights: Tensor | None,
+        earlier: Fitted | None,
+        label: tuple[Layer, Tensor] | None = None,
+    ) -> tuple[Fitted, Any]:
+        """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
+
+        Args:
+            X: validated rows.
+            weights: of the rows, or None.
+            earlier: goes on in a copy; None: a new machine, started at the rows and pretrained.
+            label: the visible layer of a label, and its states of all rows; None: there is none.
+
+        Returns:
+            The machine, and visible states, or the intensities that states are drawn from.
+
+        Raises:
+            ValueError: rows that the units do not take, or parameters other than those of ``earlier`` that
+                would not be read.
+        """
+        fitted = self._begin(X, weights, label) if earlier is None else self._go_on(earlier)
+        states: Any = X
+        labels = None if label is None else label[1]
+        plain = isinstance(fitted.encoder, Identity) and label is None
+        if not plain or (not is_sparse(X) and np.isnan(X).all(1).any()):
+            blocks = [refuse_blank(v).to(fitted.machine.dtype) for v in fitted.states(X)]
+            states = _beside(torch.cat(blocks), labels)
+        if earlier is None:
+            rows = Rows.of(states, fitted.machine.dtype, missing=True)
+            generator = as_generator(fitted.stream("couplings"), fitted.machine.device)
+            self.start(self.options, fitted.machine, rows, weights, generator)
+            self.pretrain(fitted, states, weights)
+        if self.options.binarise == "sample":
+            states = _beside(_dense(X, fitted).to(states), labels)
+        return fitted, states
+
+    def _begin(self, X: Any, weights: Tensor | None, label: tuple[Layer, Tensor] | None) -> Fitted:
+        """Makes a new machine, whose parameters are still to be set."""
+        options = self.options
+        visible, encoder = units_for(X, options.visible, options.unknown, options.binarise, weights)
+        data_width = sum(layer.width for layer in visible)
+        visible += [] if label is None else [label[0]]
+        hidden = hidden_for(options.hidden, sizes_of(options.n_hidden), options.hidden_states)
+        for below, above in [*((layer, hidden[0]) for layer in visible), *pairwise(hidden)]:
+            if not (below.bounded or above.bounded):  # such a machine may have no normaliser
+                raise ValueError(
+                    f"hidden: expected discrete units, or others with a bound, beside {below}, received "
+                    f"{options.hidden!r}"
+                )
+        seed = int(check_random_state(options.random_state).randint(2**31 - 1))
+        double = options.dtype is None and label is not None and getattr(X, "dtype", None) == np.float64
+        dtype = torch.float64 if double or options.dtype == "float64" else torch.float32
+        machine = joined(visible, hidden).to(dtype=dtype)
+        machine.metadata["encoder"] = encoder.to_dict()
+        return Fitted(machine, encoder, seed, X.shape[1], data_width, structure_of(options))
+
+    def _go_on(self, earlier: Fitted) -> Fitted:
+        """Returns a copy of an earlier machine, if the parameters are those that it was begun with."""
+        structure = structure_of(self.options)
+        for name, received in structure.items():
+            expected = earlier.settings.get(name, received)
+            if received != expected:
+                raise ValueError(
+                    f"{name}: expected {expected!r} as in the machine that is to go on learning, received "
+                    f"{received!r}; fit with warm_start=False begins anew"
+                )
+        return replace(earlier, machine=deepcopy(earlier.machine), settings=structure)
+
+    # Training
+    # ----------------------------------------------------------------------------
+
+    def learn(
+        self,
+        fitted: Fitted,
+        states: Any,
+        weights: Tensor | None,
+        rule: Rule,
+        *,
+        learning_rate: float | None = None,
+        judged: Tensor | None = None,
+        whole: bool = True,
+    ) -> Fitted:
+        """Trains a machine in place, and returns it as it has become; ``end`` is to follow.
+
+        Args:
+            fitted: the machine as it is, of ``prepare``.
+            states: the rows, of ``prepare``.
+            weights: of the rows, or None.
+            rule: how.
+            learning_rate: of the named optimisers; None: that of the parameters.
+            judged: rows that ``row_score`` takes, (rows,) bool; None: all.
+            whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
+        """
+        options = self.options
+        earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), states.shape[0]
+
+        def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+            rate = options.learning_rate if learning_rate is None else learning_rate
+            made: torch.optim.Optimizer = (
+                OPTIMIZERS[options.optimizer](parameters, lr=rate, fused=True)
+                if isinstance(options.optimizer, str)
+                else options.optimizer(parameters)
+            )
+            if earlier is not None:
+                earlier.remind(made)
+            built.append(made)
+            return made
+
+        redraw = partial(_redraw, fitted.data_width) if options.binarise == "sample" else None
+
+        def scored_states(index: Array) -> Tensor:
+            v = _dense(taken(states, index), fitted)
+            return v if redraw is None else redraw(v, as_generator(0))
+
+        scored = torch.arange(count, device="cpu") if judged is None else judged.nonzero().flatten().cpu()
+        kept, validation = torch.arange(count, device="cpu"), dict[str, Any]()
+        callbacks: list[Any] = []
+        if whole and options.early_stopping:
+            out, kept = self._hold_out(fitted, count, scored)
+            per_epoch = -(-len(kept) // min(options.batch_size, len(kept)))
+            validation = {
+                "validation": scored_states(out.numpy()),
+                "validation_weight": None if weights is None else weights[out],
+                "metrics": {"validation_score": self.row_score},
+                "evaluate_every": max(per_epoch, _EVALUATE),
+            }
+            best = options.averaging is None
+            callbacks = [EarlyStopping("validation_score", options.n_iter_no_change, restore_best=best)]
+        used = len(kept)
+        if whole and len(scored):
+            first = scored[torch.isin(scored, kept)][:_SCORED].numpy()
+            self.rise = Rise(self.row_score, scored_states(first), fitted.machine)
+            callbacks = [self.rise, *callbacks]
+        self.run = run = train(
+            fitted.machine,
+            states if used == count else taken(states, kept.numpy()),
+            rule=rule,
+            rule_state=earlier.chains_of(rule) if earlier else None,
+            sample_weight=None if weights is None else weights[kept],
+            updates=self.length(used) if whole else -(-used // min(options.batch_size, used)),
+            optimizer=optimizer,
+            schedule=options.schedule if whole else "constant",
+            transform=redraw,
+            seed=fitted.stream("train", fitted.n_updates),
+            callbacks=callbacks,
+            progress=options.verbose > 0,
+            **validation,
+            **options._train_settings(),
+        )
+        rows = scored_states(_rows_to_keep(fitted, count, weights))
+        if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
+            rows = torch.cat([fitted.rows, rows])
+            rows = rows[_rows_to_keep(fitted, len(rows), None)]
+        records = [{**record, "step": record["step"] + fitted.n_updates} for record in run.history]
+        return replace(
+            fitted,
+            machine=fitted.machine if run.averaged_machine is None else run.averaged_machine,
+            generative=rule.generative,
+            history=[*fitted.history, *records],
+            n_updates=fitted.n_updates + run.updates,
+            progress=Progress(rule.name, run.rule_state, built[0]),
+            rows=rows,
+            numbers={},
+            log_partition=None,
+        )
+
+    def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws the rows to validate on: returns their indices, and those of the rows to train on."""
+        share = self.options.validation_fraction
+        held = max(1, round(share * len(scored)))
+        if held >= count or not len(scored):
+            raise ValueError(
+                f"validation_fraction: expected rows on both sides, received {share} of "
+                f"{len(scored)} rows that can be judged (classifiers: with a label and no missing cell); "
+                "give more rows, or early_stopping=False"
+            )
+        generator = as_generator(fitted.stream("validation"))
+        out = scored[_random.permutation(len(scored), generator)[:held]].sort().values
+        every = torch.arange(count, device="cpu")
+        return out, every[~torch.isin(every, out)]
+
+    def end(self) -> None:
+        """Raises where a signal cut the training short, and warns where the machine was still learning."""
+        assert self.run is not None
+        self.run.whole()
+        if self.rise is not None and self.run.status == "completed":
+            self.rise.warn(type(self.options).__name__, self.run.updates)
+
+
+def _dense(X: Any, fitted: Fitted) -> Tensor:
+    """Returns rows as a dense tensor in the machine's dtype."""
+    rows = Rows.of(X, fitted.machine.dtype, missing=True)
+    return rows.take(torch.arange(len(rows)))
+
+
+def _beside(data: Tensor, label: Tensor | None) -> Tensor:
+    """Returns states of the data with those of their label."""
+    return data if label is None else torch.cat([data, label.to(data)], 1)
+
+
+def _redraw(data_width: int, rows: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws 1 with the intensity as its probability; a missing one stays missing, and the label as it is."""
+    levels, label = rows[:, :data_width], rows[:, data_width:]
+    bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
+    return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
+
+
+def some_rows(fitted: Fitted, X: Any) -> Tensor:
+    """Returns up to 1,000 of validated rows as visible states."""
+    chosen = taken(X, _rows_to_keep(fitted, X.shape[0], None))
+    return fitted.visible(chosen).to(fitted.machine.dtype)
+
+
+def _rows_to_keep(fitted: Fitted, count: int, weights: Tensor | None) -> Array:
+    """Draws the indices of up to 1,000 of so many rows, by their weights where there are any."""
+    generator = as_generator(fitted.stream("rows kept", fitted.n_updates))
+    index = _random.permutation(count, generator)[:_ROWS_KEPT]
+    if weights is not None:
+        ends = weights.cumsum(0)
+        places = _random.uniform((len(index),), generator, torch.float64) * ends[-1]
+        index = torch.searchsorted(ends, places).clamp(max=count - 1)
+    kept: Array = index.sort().values.numpy()
+    return kept
