@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from functools import reduce
 from itertools import pairwise
 from math import inf, log
-from typing import SupportsFloat
+from typing import NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from harmonium.distributed import SHARDS, Distributed, Shards, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.likelihood.starts import heavier, likely_modes
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fit_states_
 
 _PILOT_SWEEPS = 100
 _ENOUGH = (
@@ -182,51 +183,74 @@ def _doubts(estimate: LogPartition, chains: int, missed: int) -> list[str]:
     return doubts
 
 
+class _Step(NamedTuple):
+    """A half-step of every temperature: a part of the graph, and what of it does not change with β.
+
+    Attributes:
+        part: drawn given all others.
+        units: those of the part.
+        ends: their natural parameters under the base and under the target, which θ lies between.
+        summed: whether the part is summed out, so that a change of β changes the weight by its ψ.
+        compiled: draws the part, where compiled code is faster.
+    """
+
+    part: Part
+    units: Layer
+    ends: tuple[Theta, Theta]
+    summed: bool
+    compiled: serving.HalfSteps | None
+
+    @classmethod
+    def of(cls, part: Part, base: Hamiltonian, target: Hamiltonian, states: States) -> _Step:
+        """Returns the half-step of a part for chains, for each layer (chains, width_l)."""
+        (units, theta), cold = target.units(part), base.units(part)[1]
+        serves = serving.half_step(part.taken(states[part.layer]), theta, units.two_values)
+        compiled = serving.HalfSteps(theta[0], units.two_values) if serves else None
+        return cls(part, units, (cold, theta), part.layer in target.graph.summed, compiled)
+
+
 def _anneal(
     base: Hamiltonian, target: Hamiltonian, betas: Sequence[float], states: States, generator: torch.Generator
 ) -> tuple[Tensor, States]:
-    """Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, (chains,), and where the chains end.
+    """Returns Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, (chains,), and where the chains end.
 
-    After each change a Gibbs sweep moves x. Serves both directions: the given states follow the law at the
-    first of the betas.
+    After each change a Gibbs sweep moves x, under a law of its own. Unlike that of ``chains.Gibbs`` it draws
+    the layers first that are summed out, from the fields that the weight has asked for. Serves both
+    directions: the given states follow the law at the first of the betas.
     """
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
-    states, fields = list(states), dict[int, Tensor]()
-    layers, given = target.layers, target.graph.given
-    joined = any(l in given and m in given for l, m in target.graph.edges)
+    states, graph = list(states), target.graph
+    joined = any(l in graph.given and m in graph.given for l, m in graph.edges)
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
-    slopes = {l: tuple(torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in given}
-    path = _at(base, target, betas[0])
+    slopes = [(l, torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in graph.given]
+    steps = [_Step.of(part, base, target, states) for part in graph.backwards]
+    thetas = [tuple(torch._foreach_lerp(*step.ends, betas[0])) for step in steps]
     for now, following in pairwise(betas):
-        before, path = path, _at(base, target, following)
         if joined:
-            total += (following - now) * target.coupling_energy(states, given)
-        for l in given:
-            total += layers[l].log_weight(states[l], slopes[l]).double() * (following - now)
-        for l in target.graph.summed:
-            fields[l] = target.field(l, states)
-            total += _rise(layers[l], fields[l], (now, following), (before.thetas[l], path.thetas[l]))
-            fields[l] *= following
-        for part in path.graph.backwards:
-            l = part.layer
-            field = fields[l] if l in fields else target.field(part, states).mul_(following)
-            x = path.sample(part, field, generator)
-            states[l] = x if part.columns is None else part.put(x, states[l])
+            total += (following - now) * target.coupling_energy(states, graph.given)
+        for l, slope in slopes:
+            terms = map(torch.matmul, target.layers[l].statistics(states[l]), slope)
+            total += reduce(torch.add, terms).double() * (following - now)
+        for i, (part, units, ends, summed, compiled) in enumerate(steps):
+            field = target.field(part, states)
+            before, after = thetas[i], tuple(torch._foreach_lerp(*ends, following))
+            thetas[i] = after
+            if compiled is not None:
+                earlier = (now, before[0]) if summed else None
+                x, rise = compiled(field, following, after[0], _random.key(generator), earlier)
+                total += rise
+            else:
+                if summed:
+                    total += _rise(units, field, (now, following), (before, after))
+                field *= following
+                noise = units.noise(field.shape, generator=generator).to(field.dtype)
+                x = units.sample(field, noise, after)
+            states[part.layer] = x if part.columns is None else part.put(x, states[part.layer])
     return total, states
 
 
-def _at(base: Hamiltonian, target: Hamiltonian, beta: float) -> Hamiltonian:
-    """Returns the target with the natural parameters that its layers have on the path at β."""
-    thetas = []
-    for cold, warm in zip(base.thetas, target.thetas, strict=True):
-        thetas.append(tuple(torch._foreach_lerp(cold, warm, beta)))
-    return Hamiltonian(target.layers, target.graph, tuple(thetas), target.couplings)
-
-
 def _rise(layer: Layer, field: Tensor, betas: tuple[float, float], thetas: tuple[Theta, Theta]) -> Tensor:
-    """Σ ψ over a layer's units after a change of β less that before, in float64: (chains,)."""
-    if serving.half_step(field, thetas[0], layer.two_values):
-        return serving.log_partition_rise(field, betas, (thetas[0][0], thetas[1][0]), layer.two_values)
+    """Returns Σ ψ over a layer's units after a change of β less that before, in float64: (chains,)."""
     before, after = (
         layer.log_partition(field * beta, theta=theta) for beta, theta in zip(betas, thetas, strict=True)
     )
