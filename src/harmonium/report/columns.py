@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harmonium.data.sheet import Cells, sheet_of
-from harmonium.report._figure import new_figure, save_figure
+from harmonium.report.plots import new_figure, save_figure
 
 _NAMES = ("real", "sampled")
 _BINS = 25

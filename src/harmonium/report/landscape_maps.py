@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.meanfield import Landscape
-from harmonium.report._figure import new_figure, save_figure
+from harmonium.report.plots import new_figure, save_figure
 
 _NEIGHBOURS = 10
 _NUMBERED = 30  # solutions whose number of starts is written beside them

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from harmonium.report.page.parts import Remark
 from harmonium.report.page.record import RunRecord
 
 _FEW = 10  # annealing runs that carry the estimate of ln Z
@@ -14,13 +15,6 @@ _GAP = 1.0  # nats between two bounds that are still close
 _R_HAT = 1.1  # from which on chains disagree for anyone to see; up to 1.01 is what is recommended
 _AGREES = 0.9  # of the data's own correlation
 _MOMENTS = 0.2  # on a scale from training data to shuffled ones
-
-
-class Remark(NamedTuple):
-    """One sentence, "good", a "note" or a "caution"."""
-
-    level: str
-    text: str
 
 
 def training_remarks(run: RunRecord) -> list[Remark]:
