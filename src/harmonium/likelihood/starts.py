@@ -39,7 +39,7 @@ def likely_modes(
     few = [x[: -(-chains // _REPLICAS)] for x in noise]
     begun = tempering.init(law, few, generator, sweeps)
     tempered = run_kernel(law, tempering, begun, sweeps, generator).own["replicas"]
-    modes = _climbed(law, [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)])
+    modes = _climb(law, [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)])
     states = torch.cat([modes[l] for l in law.graph.given], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)
     weight = -law.free_energy(modes, law.graph.summed) - copies[which].log()
@@ -47,7 +47,7 @@ def likely_modes(
     return [x[drawn] for x in modes]
 
 
-def _climbed(law: Hamiltonian, states: States) -> States:
+def _climb(law: Hamiltonian, states: States) -> States:
     """Sets every part of the machine to the mode of its conditional, in turn, until nothing changes.
 
     ``chains.local_search`` needs a graph of two colours with discrete units; a start for chains does not.
