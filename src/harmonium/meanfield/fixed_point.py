@@ -91,6 +91,7 @@ def _solve_blocks(
 def _iterate(
     scheme: Scheme, point: Point, tolerance: float, damping: DampingLike, max_sweeps: int
 ) -> tuple[Point, Tensor, Tensor]:
+    """Solves some rows, whose point is written over; returns point, status and sweeps."""
     whole, rows = scheme, len(point.means[0])
     device = point.means[0].device
     behind = _host.behind(device)
@@ -190,6 +191,7 @@ def _measure_change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Te
 
 
 def _find_unbounded(scheme: Scheme, point: Point, free: list[int]) -> Tensor:
+    """Marks the rows that left the region where their real units have a normaliser, (batch,)."""
     lost = torch.zeros(len(point.means[0]), dtype=torch.bool, device=point.means[0].device)
     for l in free:
         if not scheme.hamiltonian.layers[l].discrete:
@@ -199,6 +201,7 @@ def _find_unbounded(scheme: Scheme, point: Point, free: list[int]) -> Tensor:
 
 
 def _adapt(rate: Damping, change: Tensor, last: Tensor | None) -> Damping:
+    """Returns the damping of the next sweep, (batch, 1), by the last two changes."""
     if last is None:
         return torch.zeros_like(change).unsqueeze(-1)
     assert isinstance(rate, Tensor)

@@ -39,7 +39,7 @@ class Landscape(NamedTuple):
     status: Tensor
 
     def overlaps(self, layer: int = 0) -> Tensor:
-        """Correlation coefficients between the solutions' means of a layer, (solutions, solutions).
+        """Returns correlation coefficients between the solutions' means of a layer, (solutions, solutions).
 
         A solution whose means are all alike has overlap 0 with every other and 1 with itself.
         """
@@ -140,6 +140,7 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
     projected = torch.stack(pieces).sum(0)
 
     def measure_distance(one: Tensor, other: Tensor) -> Tensor:
+        """Returns the distances of rows from other rows, (pairs,)."""
         pieces = [(x[one] - x[other]).square().sum(-1, dtype=torch.float64) for x in points]
         return torch.stack(pieces).sum(0).sqrt()
 
