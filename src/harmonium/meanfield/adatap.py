@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import final
 
 import torch
@@ -27,11 +28,19 @@ class AdaTAP(Scheme):
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         check_scalar(hamiltonian, "adaptive TAP")
         super().__init__(hamiltonian)
-        groups = hamiltonian.graph.sides("adaptive TAP")
-        widths = [sum(hamiltonian.layers[l].width for l in layers) for layers in groups]
-        self._inner = min((0, 1), key=lambda side: widths[side])
-        self._sides = (groups[1 - self._inner], groups[self._inner])
-        self._J = self._join()
+        layers, groups = hamiltonian.layers, hamiltonian.graph.sides("adaptive TAP")
+        widths = [sum(layers[l].width for l in group) for group in groups]
+        if widths[0] <= widths[1]:
+            groups, widths = groups[::-1], widths[::-1]
+        self._order = [*groups[0], *groups[1]]  # the outer colour first, then the inner one, which is smaller
+        self._span: dict[int, slice] = {}  # the columns of a layer among the layers of its colour
+        for group in groups:
+            ends = [0, *accumulate(layers[l].width for l in group)]
+            self._span |= {l: slice(*columns) for l, columns in zip(group, pairwise(ends), strict=True)}
+        self._outer = frozenset(groups[0])
+        self._J = torch.zeros(*widths, dtype=hamiltonian.dtype, device=hamiltonian.device)
+        for l, m, J in hamiltonian.edges:
+            self._block(self._J, l, m).copy_(J)
 
     def sweep(self, point: Point, damping: Damping) -> Point:
         a, c, B, A, _ = (list(part) for part in point)
@@ -69,9 +78,12 @@ class AdaTAP(Scheme):
             rows = used[chunk]
             gaussian = _Gaussian(self._couple(rows), D[rows], g[rows], self._width)
             total += (weight[rows].view(-1, 1, 1) * gaussian.covariance()).sum(0)
-        l, m = self.hamiltonian.graph.edges[edge]
-        outer, inner = (l, m) if l in self._sides[0] else (m, l)
-        block = total[self._span(outer), self._span(inner)]
+        return self._block(total, *self.hamiltonian.graph.edges[edge])
+
+    def _block(self, joined: Tensor, l: int, m: int) -> Tensor:
+        """Returns the part of a matrix from the outer to the inner colour that joins l and m, l first."""
+        outer, inner = (l, m) if l in self._outer else (m, l)
+        block = joined[self._span[outer], self._span[inner]]
         return block if outer == l else block.t()
 
     @property
@@ -100,32 +112,15 @@ class AdaTAP(Scheme):
 
     def _concatenate(self, point: Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Returns D, g, B and A of all units, outer colour first: (batch, units)."""
-        order = [*self._sides[0], *self._sides[1]]
-        a, c, B, A = (torch.cat([part[l] for l in order], -1) for part in point[:4])
+        a, c, B, A = (torch.cat([part[l] for l in self._order], -1) for part in point[:4])
         slack = 1 - A * c
         return c / slack, (a - B * c) / slack, B, A
 
     def _split(self, x: Tensor) -> list[Tensor]:
         """Returns the layers of a row of all units."""
-        order = [*self._sides[0], *self._sides[1]]
-        widths = [self.hamiltonian.layers[l].width for l in order]
-        parts = dict(zip(order, torch.split(x, widths, -1), strict=True))
-        return [parts[l].contiguous() for l in range(len(order))]
-
-    def _join(self) -> Tensor:
-        """Returns all couplings as one matrix from the outer to the inner colour."""
-        widths = [sum(self.hamiltonian.layers[l].width for l in layers) for layers in self._sides]
-        joined = torch.zeros(widths, dtype=self.hamiltonian.dtype, device=self.hamiltonian.device)
-        for l, m, J in self.hamiltonian.edges:
-            outer, inner = (l, m) if l in self._sides[0] else (m, l)
-            joined[self._span(outer), self._span(inner)] = J if outer == l else J.t()
-        return joined
-
-    def _span(self, l: int) -> slice:
-        """Returns the columns of a layer among the layers of its colour."""
-        layers = self._sides[0] if l in self._sides[0] else self._sides[1]
-        first = sum(self.hamiltonian.layers[k].width for k in layers if k < l)
-        return slice(first, first + self.hamiltonian.layers[l].width)
+        widths = [self.hamiltonian.layers[l].width for l in self._order]
+        parts = dict(zip(self._order, torch.split(x, widths, -1), strict=True))
+        return [parts[l].contiguous() for l in range(len(parts))]
 
     def _couple(self, rows: Tensor) -> Tensor:
         """Returns β J of some rows, (rows or 1, outer, inner)."""
