@@ -160,7 +160,7 @@ def annealed_bound(
 def tap_log_likelihood(
     machine: BoltzmannMachine,
     X: Numbers,
-    log_partition: float | TapPartition,
+    log_partition: float | LogPartition | TapPartition,
     *,
     order: int = 2,
     tolerance: float = 1e-5,

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _host
 from harmonium._checks import Numbers
-from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.machine.clamp import ClampLike
+from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian
 from harmonium.meanfield.scheme import Damping, Point, Scheme, join
 from harmonium.meanfield.solution import Solution, Status
 
