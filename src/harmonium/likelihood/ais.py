@@ -19,7 +19,7 @@ from harmonium.compiled import serving
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.likelihood.starts import heavier, likely_modes
+from harmonium.likelihood.starts import count_heavier, draw_likely_modes
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fit_states_
 
 _PILOT_SWEEPS = 100
@@ -134,7 +134,7 @@ def ais(
     starts: list[States] = []
     if reverse and data is None:
         drawn = _random.weighted(log_weights.softmax(0), chains, generator)
-        modes = likely_modes(target, [ends, pilot], chains, _PILOT_SWEEPS, generator)
+        modes = draw_likely_modes(target, [ends, pilot], chains, _PILOT_SWEEPS, generator)
         starts = [[x[drawn] for x in ends], modes]
     elif reverse:
         if weights is None:
@@ -148,7 +148,7 @@ def ais(
         log_ratio, reverse_error, _ = _average_weights(log_ratios)
         upper = max(upper, log_base - log_ratio + 3 * reverse_error)
         if data is None:
-            missed = max(missed, heavier(-log_ratios, log_weights))
+            missed = max(missed, count_heavier(-log_ratios, log_weights))
     estimate = LogPartition(value, error, ess, value - 3 * error, upper, data is not None)
     estimate = estimate._replace(doubts=tuple(_list_doubts(estimate, chains, missed)))
     for doubt in estimate.doubts:

@@ -42,7 +42,7 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
         True
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    return float(_log_normalisers(hamiltonian, 1)[0])
+    return float(_normalise(hamiltonian, 1)[0])
 
 
 @torch.no_grad()
@@ -55,7 +55,7 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
     rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
-    return log_weight_of(hamiltonian, rows) - _log_normalisers(hamiltonian, 1)
+    return log_weight_of(hamiltonian, rows) - _normalise(hamiltonian, 1)
 
 
 @torch.no_grad()
@@ -93,7 +93,7 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
         free += hamiltonian.graph.hidden
         short = log2_states(hamiltonian.graph, hamiltonian.layers, free) <= _SHORT_LOG2_STATES
         for part in [rows] if short else [rows[same] for same in same_rows(v[rows].isnan())]:
-            total[part] = _log_normalisers(hamiltonian.given(v[part], len(part)), len(part))
+            total[part] = _normalise(hamiltonian.given(v[part], len(part)), len(part))
     return total
 
 
@@ -150,23 +150,23 @@ def add_exact_expectation(
     """
     rows = 1 if v is None else len(v)
     law = hamiltonian.given(v, rows, complete)
-    normalisers = _log_normalisers(law, rows)
-    for block, states, fields in _blocks(law, rows):
-        probability = (_log_weights(block, states, fields).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
+    normalisers = _normalise(law, rows)
+    for block, states, fields in _iterate_blocks(law, rows):
+        probability = (_weigh(block, states, fields).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
         probability *= weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
         into.add(block, states, probability.flatten(), summed=fields, fields=fields)
 
 
-def _log_normalisers(law: Hamiltonian, rows: int) -> Tensor:
+def _normalise(law: Hamiltonian, rows: int) -> Tensor:
     """Returns ln Σ exp(-E) over all that a row does not hold, (rows,)."""
     total = torch.full((rows,), -inf, dtype=torch.float64, device=law.device)
-    for block, states, fields in _blocks(law, rows):
-        log_weights = _log_weights(block, states, fields).view(rows, -1)
+    for block, states, fields in _iterate_blocks(law, rows):
+        log_weights = _weigh(block, states, fields).view(rows, -1)
         total = torch.logaddexp(total, log_weights.logsumexp(-1))
     return total
 
 
-def _log_weights(block: Hamiltonian, states: States, fields: dict[int, Tensor]) -> Tensor:
+def _weigh(block: Hamiltonian, states: States, fields: dict[int, Tensor]) -> Tensor:
     """Returns -F of every row, -inf where an enumerated state contradicts what is held."""
     log_weights = -block.free_energy(states, fields, fields)
     for l in range(len(states)):
@@ -187,14 +187,14 @@ def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ..
     return best
 
 
-def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, dict[int, Tensor]]]:
+def _iterate_blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, dict[int, Tensor]]]:
     """Yields all states of the layers to enumerate beside every held row, row-major; the others empty.
 
     Of a layer of which all rows hold the same units the others alone are enumerated. Each block comes with
     the law of its rows and the fields of the layers to sum out.
     """
     layers = law.layers
-    free = {l: _free_units(law, l) for l in range(len(layers)) if not law.fixes(l)}
+    free = {l: _list_free_units(law, l) for l in range(len(layers)) if not law.fixes(l)}
     sizes = {l: layers[l].log2_states * len(units) / layers[l].n_units for l, units in free.items()}
     enumerated, summed, states_left = _split(law.graph, sizes)
     if states_left > MAX_LOG2_STATES:
@@ -235,7 +235,7 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
         yield block, states, {l: B + heard[l][row] if held else B for l, B in fields.items()}
 
 
-def _free_units(law: Hamiltonian, l: int) -> Tensor:
+def _list_free_units(law: Hamiltonian, l: int) -> Tensor:
     """Returns the units of a layer that not all rows hold, or all of them where the rows differ."""
     layer, held = law.layers[l], law.mask(l)
     units = torch.arange(layer.n_units, device=law.device)

@@ -69,11 +69,11 @@ def pseudo_log_likelihood(
         for l in machine.visible:
             last = first + machine.layers[l].n_units
             if chosen is None:
-                total[rows] += present.all_units(l)
+                total[rows] += present.score_all_units(l)
             else:
                 row, draw = ((chosen[rows] >= first) & (chosen[rows] < last)).nonzero(as_tuple=True)
                 unit = chosen[rows][row, draw] - first
-                total.index_add_(0, rows[row], present.some_units(l, row, unit))
+                total.index_add_(0, rows[row], present.score_units(l, row, unit))
             first = last
     return total * scale
 
@@ -164,16 +164,16 @@ class _Present(NamedTuple):
         normalisers = {l: hamiltonian.log_partition(l, fields[l]) for l in hamiltonian.graph.hidden}
         return cls(hamiltonian, states, fields, normalisers)
 
-    def hidden(self, l: int) -> list[tuple[int, Tensor]]:
+    def find_hidden(self, l: int) -> list[tuple[int, Tensor]]:
         """Returns the hidden layers joined to a visible one, each with the coupling (width_l, width)."""
         law = self.hamiltonian
         joints = [joint for joint in law.graph.joints[l] if joint.other in self.normalisers]
         return [(j.other, (law.couplings if j.above else law.couplings.transposed)[j.edge]) for j in joints]
 
-    def all_units(self, l: int) -> Tensor:
+    def score_all_units(self, l: int) -> Tensor:
         """Returns Σ_i ln p(v_i | others) over the units of a visible layer, (rows,)."""
         law, layer, rows = self.hamiltonian, self.hamiltonian.layers[l], len(self.states[l])
-        hidden = self.hidden(l)
+        hidden = self.find_hidden(l)
         if not hidden:
             units = layer.log_conditional(self.states[l], self.fields[l], law.thetas[l])
             return units.sum(-1, dtype=torch.float64)
@@ -181,11 +181,11 @@ class _Present(NamedTuple):
         row = torch.arange(rows, device=law.device)
         size = max(1, _BLOCK_ELEMENTS // (rows * sum(J.shape[1] for _, J in hidden)))
         for block in torch.split(torch.arange(layer.n_units, device=law.device), size):
-            found = self.some_units(l, row.repeat_interleave(len(block)), block.repeat(rows))
+            found = self.score_units(l, row.repeat_interleave(len(block)), block.repeat(rows))
             total += found.view(rows, -1).sum(-1)
         return total
 
-    def some_units(self, l: int, row: Tensor, unit: Tensor) -> Tensor:
+    def score_units(self, l: int, row: Tensor, unit: Tensor) -> Tensor:
         """Returns ln p(v_unit | others in its row) for pairs of a row and a visible unit, (pairs,)."""
         law, layer = self.hamiltonian, self.hamiltonian.layers[l]
         values = layer.values().to(self.states[l])  # (states, columns)
@@ -196,7 +196,7 @@ class _Present(NamedTuple):
         alone = layer.unit_log_weights(values.repeat(1, layer.n_units), law.thetas[l]).t()[unit]
         alone = (alone + layer.by_unit(self.fields[l])[row, unit] @ values.t()).double()
         own = unit.unsqueeze(-1) * columns + torch.arange(columns, device=unit.device)
-        hidden = [(h, self.fields[h][row], J[own]) for h, J in self.hidden(l)]
+        hidden = [(h, self.fields[h][row], J[own]) for h, J in self.find_hidden(l)]
         log_weights = []
         for step in range(states):  # the state that is there, then the others
             state = (digit + step) % states

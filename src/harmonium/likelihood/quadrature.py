@@ -36,7 +36,7 @@ def quadrature_log_partition(machine: BoltzmannMachine) -> float:
         ValueError: another machine, or a grid of more than 2^24 points.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    return float(_log_normalisers(hamiltonian, _unobserved(hamiltonian)))
+    return float(_normalise(hamiltonian, _make_unobserved(hamiltonian)))
 
 
 @torch.no_grad()
@@ -55,12 +55,12 @@ def add_quadrature_expectation(
     Raises:
         ValueError: another machine, or a grid of more than 2^24 points.
     """
-    rows = _unobserved(hamiltonian) if v is None else v
+    rows = _make_unobserved(hamiltonian) if v is None else v
     for alike in same_rows(rows.isnan()):
         seen, each = rows[alike], weight[alike] if isinstance(weight, Tensor) else weight
-        totals = _log_normalisers(hamiltonian, seen)
-        for x, log_cell in _blocks(hamiltonian, seen):
-            log_weights = _log_weights(hamiltonian, x).view(len(seen), -1)
+        totals = _normalise(hamiltonian, seen)
+        for x, log_cell in _iterate_blocks(hamiltonian, seen):
+            log_weights = _weigh(hamiltonian, x).view(len(seen), -1)
             probability = (log_weights + log_cell - totals.unsqueeze(-1)).exp()
             probability *= each.unsqueeze(-1) if isinstance(each, Tensor) else each
             states = hamiltonian.split(x)
@@ -116,26 +116,26 @@ def _check_kinds(layers: Sequence[Layer], graph: Graph) -> None:
         )
 
 
-def _unobserved(hamiltonian: Hamiltonian) -> Tensor:
+def _make_unobserved(hamiltonian: Hamiltonian) -> Tensor:
     """Returns one row that observes nothing, (1, visible_width)."""
     return hamiltonian.thetas[0][0].detach().new_full((1, hamiltonian.visible_width), nan)
 
 
-def _log_normalisers(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+def _normalise(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     """Returns ln of the integral over what the rows do not observe, all of them the same units, (rows,)."""
     parts = [
-        (_log_weights(hamiltonian, x).view(len(v), -1) + log_cell).logsumexp(-1)
-        for x, log_cell in _blocks(hamiltonian, v)
+        (_weigh(hamiltonian, x).view(len(v), -1) + log_cell).logsumexp(-1)
+        for x, log_cell in _iterate_blocks(hamiltonian, v)
     ]
     return torch.stack(parts).logsumexp(0)
 
 
-def _log_weights(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+def _weigh(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     """Returns -F of complete rows, (rows,)."""
     return -hamiltonian.free_energy(hamiltonian.split(v), hamiltonian.graph.summed)
 
 
-def _blocks(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, float]]:
+def _iterate_blocks(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, float]]:
     """Yields every row beside points of a grid over the units that it lacks, row-major, some at a time.
 
     The rows, (rows, visible_width), lack the same units, as NaN. With the points comes ln of a cell's volume.

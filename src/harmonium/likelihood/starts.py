@@ -15,7 +15,7 @@ _REPLICAS = 10
 _CLIMB = 30  # sweeps at most; units of two values seldom take ten
 
 
-def likely_modes(
+def draw_likely_modes(
     law: Hamiltonian, found: Sequence[States], chains: int, sweeps: int, generator: torch.Generator
 ) -> States:
     """Draws local modes of a machine by their weight, from all that several kinds of chains lead to.
@@ -63,7 +63,7 @@ def _climb(law: Hamiltonian, states: States) -> States:
     return states
 
 
-def heavier(backward: Tensor, forward: Tensor) -> int:
+def count_heavier(backward: Tensor, forward: Tensor) -> int:
     """Counts reverse runs whose weights are more than e times the largest of the forward run.
 
     By Crooks' relation a reverse run from the machine's own law has each weight as often as a forward run,

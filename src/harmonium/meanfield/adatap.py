@@ -40,7 +40,7 @@ class AdaTAP(Scheme):
         self._outer = frozenset(groups[0])
         self._J = torch.zeros(*widths, dtype=hamiltonian.dtype, device=hamiltonian.device)
         for l, m, J in hamiltonian.edges:
-            self._block(self._J, l, m).copy_(J)
+            self._take_block(self._J, l, m).copy_(J)
 
     def sweep(self, point: Point, damping: Damping) -> Point:
         a, c, B, A, _ = (list(part) for part in point)
@@ -78,9 +78,9 @@ class AdaTAP(Scheme):
             rows = used[chunk]
             gaussian = _Gaussian(self._couple(rows), D[rows], g[rows], self._width)
             total += (weight[rows].view(-1, 1, 1) * gaussian.covariance()).sum(0)
-        return self._block(total, *self.hamiltonian.graph.edges[edge])
+        return self._take_block(total, *self.hamiltonian.graph.edges[edge])
 
-    def _block(self, joined: Tensor, l: int, m: int) -> Tensor:
+    def _take_block(self, joined: Tensor, l: int, m: int) -> Tensor:
         """Returns the part of a matrix from the outer to the inner colour that joins l and m, l first."""
         outer, inner = (l, m) if l in self._outer else (m, l)
         block = joined[self._span[outer], self._span[inner]]

@@ -61,13 +61,13 @@ class Plefka(Scheme):
             field = self.hamiltonian.field(l, a)
             curvature: Tensor | float = 0.0
             if self.order > 1:
-                block = self._neighbours(l, 2, a, c)
+                block = self._sum_neighbours(l, 2, a, c)
                 field = _add_times(field, layer, block, a[l])
-                curvature = _diagonals_of(layer, block)
+                curvature = _take_diagonals(layer, block)
             if self.order > 2:
                 low, high = self._states[l]
                 slope = (low + high - 2 * a[l]).square() - 2 * (a[l] - low) * (high - a[l])  # ∂κ/∂a
-                field = field + slope * self._neighbours(l, 3, a, c) / 6
+                field = field + slope * self._sum_neighbours(l, 3, a, c) / 6
             if damped:
                 field = torch.lerp(field, B[l], damping)
                 if isinstance(curvature, Tensor):
@@ -83,7 +83,7 @@ class Plefka(Scheme):
         total = self.first_order(point)
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             for power, tensors in self._powers.items():
-                x, y = (self._cumulant(power, k, a, c) for k in (l, m))
+                x, y = (self._find_cumulant(power, k, a, c) for k in (l, m))
                 pairs = (product(x, tensors[edge]) * y).sum(-1, dtype=torch.float64)
                 factor = (-0.5 if power == 2 else 1 / 6) / (2 if l == m else 1)
                 total = total + hamiltonian.beta_times(pairs, power) * factor
@@ -97,7 +97,7 @@ class Plefka(Scheme):
         below, above = hamiltonian.layers[l], hamiltonian.layers[m]
         J = hamiltonian.couplings[edge]
         beta = hamiltonian.beta_times(weight.unsqueeze(-1))
-        x, y = (self._cumulant(2, k, a, c) for k in (l, m))
+        x, y = (self._find_cumulant(2, k, a, c) for k in (l, m))
         pairs = product(x.t(), y * beta)
         if pairs.shape == J.shape:
             total = pairs.mul_(J)
@@ -107,27 +107,27 @@ class Plefka(Scheme):
             by_unit = J.view(below.n_units, p, above.n_units, q)
             total = torch.einsum("istjuv,itjv->isju", pairs, by_unit).reshape(J.shape)
         if self.order > 2:
-            x, y = (self._cumulant(3, k, a, c) for k in (l, m))
+            x, y = (self._find_cumulant(3, k, a, c) for k in (l, m))
             total.addcmul_(
                 product(x.t(), y * hamiltonian.beta_times(beta)), self._powers[2][edge], value=-0.5
             )
         return total
 
-    def _neighbours(self, l: int, power: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
+    def _sum_neighbours(self, l: int, power: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
         """Sums cumulants of the neighbouring layers times a power of their coupling, with its power of β."""
         total: Tensor | None = None
         for edge, other, above in self.hamiltonian.graph.joints[l]:
             tensor = self._powers[power][edge]
-            part = product(self._cumulant(power, other, a, c), tensor.t() if above else tensor)
+            part = product(self._find_cumulant(power, other, a, c), tensor.t() if above else tensor)
             total = part if total is None else total + part
         if total is None:
-            total = torch.zeros_like(self._cumulant(power, l, a, c))
+            total = torch.zeros_like(self._find_cumulant(power, l, a, c))
         return self.hamiltonian.beta_times(total, power)
 
-    def _cumulant(self, power: int, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
+    def _find_cumulant(self, power: int, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
         """Returns the second cumulants of a layer, in blocks, or the third, κ, of two-state units."""
         if power == 2:
-            return _covariance_blocks(self.hamiltonian.layers[l], a[l], c[l])
+            return _form_covariances(self.hamiltonian.layers[l], a[l], c[l])
         # Of a unit with the states p and q and the mean a: variance (a-p)(q-a), times p+q-2a.
         low, high = self._states[l]
         return (a[l] - low) * (high - a[l]) * (low + high - 2 * a[l])
@@ -151,7 +151,7 @@ def _square_couplings(below: Layer, above: Layer, J: Tensor) -> Tensor:
     return torch.einsum("isjt,iujv->isujtv", J, J).reshape(below.n_units * p * p, above.n_units * q * q)
 
 
-def _covariance_blocks(layer: Layer, a: Tensor, c: Tensor) -> Tensor:
+def _form_covariances(layer: Layer, a: Tensor, c: Tensor) -> Tensor:
     """Returns covariance blocks from means and variances; of one-hot units diag(a) - a aᵀ."""
     if _count_columns(layer) == 1:
         return c
@@ -169,7 +169,7 @@ def _add_times(field: Tensor, layer: Layer, A: Tensor, a: Tensor) -> Tensor:
     return field.add_((blocks @ layer.by_unit(a).unsqueeze(-1)).squeeze(-1).flatten(-2))
 
 
-def _diagonals_of(layer: Layer, A: Tensor) -> Tensor:
+def _take_diagonals(layer: Layer, A: Tensor) -> Tensor:
     """Returns the diagonal of every block, (batch, width)."""
     q = _count_columns(layer)
     if q == 1:

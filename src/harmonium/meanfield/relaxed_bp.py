@@ -50,7 +50,7 @@ class RelaxedBP(Scheme):
         for l in self.free_layers():
             B[l], A[l] = self._collect(l, a[l], messages)
             a[l], c[l] = self.moments(l, B[l], A[l])
-            for side, field, curvature in self._cavities(l, B[l], A[l], messages):
+            for side, field, curvature in self._list_cavities(l, B[l], A[l], messages):
                 for place, new in enumerate(self._tell(l, a[l], field, curvature), side.outgoing):
                     messages[place] = new + keep * (messages[place] - new)
         return Point(a, c, B, A, messages)
@@ -69,7 +69,7 @@ class RelaxedBP(Scheme):
             B, A = self._collect(l, point.means[l], point.messages)
             whole = self._log_partition(l, point.means[l], B, A)
             total = total + whole.sum(-1, dtype=torch.float64)
-            for side, field, curvature in self._cavities(l, B, A, point.messages):
+            for side, field, curvature in self._list_cavities(l, B, A, point.messages):
                 edge = whole.unsqueeze(1) - self._log_partition(l, point.means[l], field, curvature)
                 theirs = held[side.neighbour]
                 if theirs is not None:
@@ -84,17 +84,17 @@ class RelaxedBP(Scheme):
         weighted = hamiltonian.beta_times(c[m] * weight.unsqueeze(-1))
         return hamiltonian.couplings[edge] * (c[l].t() @ weighted)
 
-    def _sides(self, l: int) -> Iterator[_Side]:
+    def _list_sides(self, l: int) -> Iterator[_Side]:
         """Yields the neighbouring layers of a layer."""
         for edge, other, above in self.hamiltonian.graph.joints[l]:
             J = self.hamiltonian.couplings[edge]
             upwards, downwards = 4 * edge, 4 * edge + 2
             if above:
-                yield _Side(other, self._coupling(J), downwards, upwards)
+                yield _Side(other, self._couple(J), downwards, upwards)
             else:
-                yield _Side(other, self._coupling(J.t()), upwards, downwards)
+                yield _Side(other, self._couple(J.t()), upwards, downwards)
 
-    def _coupling(self, J: Tensor) -> Tensor:
+    def _couple(self, J: Tensor) -> Tensor:
         """Returns β J, for each row where β differs."""
         beta = self.hamiltonian.beta
         return J * (beta.view(-1, 1, 1) if isinstance(beta, Tensor) else beta)
@@ -102,16 +102,16 @@ class RelaxedBP(Scheme):
     def _collect(self, l: int, means: Tensor, messages: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Returns B and A from all neighbours, each in the shape of the layer's means."""
         B, A = torch.zeros_like(means), torch.zeros_like(means)
-        for side in self._sides(l):
+        for side in self._list_sides(l):
             B += (side.J * messages[side.incoming]).sum(-1)
             A -= (side.J.square() * messages[side.incoming + 1]).sum(-1)
         return B, A
 
-    def _cavities(
+    def _list_cavities(
         self, l: int, B: Tensor, A: Tensor, messages: list[Tensor]
     ) -> Iterator[tuple[_Side, Tensor, Tensor]]:
         """Yields every neighbouring layer, with (batch, width_k, width_l) B and A without its units."""
-        for side in self._sides(l):
+        for side in self._list_sides(l):
             field = B.unsqueeze(1) - (side.J * messages[side.incoming]).mT
             curvature = A.unsqueeze(1) + (side.J.square() * messages[side.incoming + 1]).mT
             yield side, field, curvature

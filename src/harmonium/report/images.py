@@ -58,9 +58,9 @@ def image_grid(
         raise TypeError(f"images: expected numbers, received dtype {values.dtype}")
     if values.ndim < 2 or 0 in values.shape:
         raise ValueError(f"images: expected at least one row and column, received shape {values.shape}")
-    shape = _shape_of(values, image_shape)
+    shape = _check_shape(values, image_shape)
     across = math.ceil(len(values) ** 0.5) if columns is None else _checks.positive_int(columns, "columns")
-    grid = _tiled(grey_levels(values).reshape(len(values), *shape), across, enlarge)
+    grid = _tile(_find_grey_levels(values).reshape(len(values), *shape), across, enlarge)
     picture = grid[..., 0] if grid.shape[2] == 1 else grid
     if path is not None:
         write_png(picture, path)
@@ -111,12 +111,12 @@ def image_panels(
         )
     values = np.stack(list(arrays.values()))  # drawn with one black and one white
     n = values.shape[1]
-    values = values.reshape(len(arrays), n, *_shape_of(values[0], image_shape))
+    values = values.reshape(len(arrays), n, *_check_shape(values[0], image_shape))
     masks = np.zeros(values.shape, dtype=bool)
     for mask, name in zip(masks, arrays, strict=True):
         if name in (hidden or {}):
             mask[...] = np.reshape((hidden or {})[name], mask.shape)
-    strips = coloured(values, limits, masks)
+    strips = colour(values, limits, masks)
     many = len(strips) > 1
     if columns is None:
         columns = max(_ACROSS, math.ceil(math.sqrt(n * len(strips))))
@@ -124,12 +124,12 @@ def image_panels(
     step = columns if many else n
     bands = [
         {
-            name: _tiled(cells[first : first + step], columns, enlarge)
+            name: _tile(cells[first : first + step], columns, enlarge)
             for name, cells in zip(arrays, strips, strict=True)
         }
         for first in range(0, n, step)
     ]
-    picture = _laid_out(bands, title)
+    picture = _lay_out(bands, title)
     if path is not None:
         write_png(picture, path)
     return picture
@@ -156,7 +156,7 @@ def encode_png(picture: NDArray[np.uint8]) -> bytes:
     return buffer.getvalue()
 
 
-def grey_levels(values: NDArray[Any], limits: tuple[float, float] | None = None) -> NDArray[np.uint8]:
+def _find_grey_levels(values: NDArray[Any], limits: tuple[float, float] | None = None) -> NDArray[np.uint8]:
     """Returns numbers as bytes, as ``image_grid`` says; with limits these are black and white.
 
     Raises:
@@ -178,13 +178,13 @@ def grey_levels(values: NDArray[Any], limits: tuple[float, float] | None = None)
     return np.rint(shares * 255).astype(np.uint8)
 
 
-def coloured(
+def colour(
     values: NDArray[Any], limits: tuple[float, float] | None, hidden: NDArray[np.bool_]
 ) -> NDArray[np.uint8]:
     """Returns images (..., h, w, channels) in colour, (..., h, w, 3), violet where ``hidden`` is true."""
     shown = values[~hidden]
     values = np.where(hidden, shown[0] if shown.size else 0, values)  # these may be NaN
-    pixels = np.repeat(grey_levels(values, limits), 3 // values.shape[-1], axis=-1)
+    pixels = np.repeat(_find_grey_levels(values, limits), 3 // values.shape[-1], axis=-1)
     pixels[hidden.any(-1)] = _HIDDEN
     return pixels
 
@@ -210,7 +210,7 @@ def signed_pixels(rows: NDArray[Any], shape: Sequence[int]) -> NDArray[np.uint8]
     return np.rint(pixels).clip(0, 255).astype(np.uint8)
 
 
-def _shape_of(values: NDArray[Any], image_shape: Sequence[int] | None) -> tuple[int, int, int]:
+def _check_shape(values: NDArray[Any], image_shape: Sequence[int] | None) -> tuple[int, int, int]:
     """Returns h, w and channels of images, (n, h * w * channels) or in their own shape."""
     shape = values.shape[1:] if image_shape is None else tuple(image_shape)
     size = math.prod(values.shape[1:])
@@ -227,7 +227,7 @@ def _shape_of(values: NDArray[Any], image_shape: Sequence[int] | None) -> tuple[
     return shape[0], shape[1], shape[2] if len(shape) == 3 else 1
 
 
-def _tiled(cells: NDArray[np.uint8], columns: int, enlarge: int | None) -> NDArray[np.uint8]:
+def _tile(cells: NDArray[np.uint8], columns: int, enlarge: int | None) -> NDArray[np.uint8]:
     """Returns images (n, h, w, channels) as one, (height, width, channels), with lines between them."""
     n, h, w, channels = cells.shape
     zoom = -(-_VISIBLE_SIDE // max(h, w)) if enlarge is None else _checks.positive_int(enlarge, "enlarge")
@@ -243,7 +243,7 @@ def _tiled(cells: NDArray[np.uint8], columns: int, enlarge: int | None) -> NDArr
     return grid
 
 
-def _laid_out(bands: Sequence[Mapping[str, NDArray[np.uint8]]], title: str) -> NDArray[np.uint8]:
+def _lay_out(bands: Sequence[Mapping[str, NDArray[np.uint8]]], title: str) -> NDArray[np.uint8]:
     """Lays out bands of strips below one another on paper, labels on their left, the title above."""
     from PIL import Image, ImageDraw, ImageFont  # slow to import, and only needed here
 

@@ -73,11 +73,11 @@ def moment_errors(
     for name in ("samples", "training"):
         rows[name] = rows[name][_random.permutation(len(rows[name]), generator)[:n]]
     pairs = PairStatistics(machine, rows["held_out"])
-    kinds = [_moments(machine, v, pairs, generator) for v in rows.values()]
-    return MomentErrors(*(_scaled(*each) for each in zip(*kinds, strict=True)))
+    kinds = [_find_moments(machine, v, pairs, generator) for v in rows.values()]
+    return MomentErrors(*(_scale(*each) for each in zip(*kinds, strict=True)))
 
 
-def _moments(
+def _find_moments(
     machine: BoltzmannMachine, v: Tensor, pairs: PairStatistics, generator: torch.Generator
 ) -> list[Tensor]:
     """Returns moments of every kind, each as a vector in float64."""
@@ -87,19 +87,19 @@ def _moments(
     joined = [(l, m) for l, m in machine.edges if (l in x) != (m in x)]
     products = [(both[l].t() @ both[m] / len(v)).flatten() for l, m in joined]
     return [
-        _vector([part.mean(0) for part in x.values()]),
-        _vector([part.mean(0) for part in h.values()]),
-        _vector(products),
+        _concatenate([part.mean(0) for part in x.values()]),
+        _concatenate([part.mean(0) for part in h.values()]),
+        _concatenate(products),
         pairs.covariances(v).cpu(),
     ]
 
 
-def _vector(parts: list[Tensor]) -> Tensor:
+def _concatenate(parts: list[Tensor]) -> Tensor:
     """Returns vectors as one, on the CPU, empty where there are none."""
     return torch.cat(parts).cpu() if parts else torch.empty(0, dtype=torch.float64)
 
 
-def _scaled(samples: Tensor, held_out: Tensor, training: Tensor) -> float:
+def _scale(samples: Tensor, held_out: Tensor, training: Tensor) -> float:
     """Returns the error of the samples' moments on the scale from training to shuffled data."""
     if len(held_out) == 0:
         return float("nan")
@@ -126,7 +126,7 @@ class PairStatistics:
         self._pairs = (unit.unsqueeze(-1) < unit).to(rows.device)
         self._columns = self._columns.to(rows.device)
         self._centre = rows[:, self._columns].double().mean(0)
-        self._data = self._scores(self.covariances(rows))
+        self._data = self._standardise(self.covariances(rows))
 
     @property
     def varied(self) -> bool:
@@ -135,8 +135,8 @@ class PairStatistics:
 
     def covariances(self, v: Tensor) -> Tensor:
         """Returns the covariance of every pair, (pairs,) float64."""
-        x = self._centred(v)
-        whole: Tensor = _covariance(x.t() @ x, x.sum(0), len(x))
+        x = self._centre_rows(v)
+        whole: Tensor = _find_covariance(x.t() @ x, x.sum(0), len(x))
         return whole[self._pairs]
 
     def correlation(self, v: Tensor) -> Tensor:
@@ -145,36 +145,36 @@ class PairStatistics:
 
     def jackknife(self, v: Tensor, groups: int) -> tuple[Tensor, Tensor]:
         """Returns the correlation of all rows, and those of the rows without each group, (groups,)."""
-        parts = torch.tensor_split(self._centred(v), groups)
+        parts = torch.tensor_split(self._centre_rows(v), groups)
         products, sums = sum(x.t() @ x for x in parts), sum(x.sum(0) for x in parts)
         assert isinstance(products, Tensor) and isinstance(sums, Tensor)
-        whole = self._with_data(_covariance(products, sums, len(v)))
+        whole = self._correlate(_find_covariance(products, sums, len(v)))
         if groups == 1:
             return whole, whole.new_empty(0)
         without = [
-            self._with_data(_covariance(products - x.t() @ x, sums - x.sum(0), len(v) - len(x)))
+            self._correlate(_find_covariance(products - x.t() @ x, sums - x.sum(0), len(v) - len(x)))
             for x in parts
         ]
         return whole, torch.stack(without)
 
-    def _with_data(self, covariance: Tensor) -> Tensor:
+    def _correlate(self, covariance: Tensor) -> Tensor:
         """Returns the correlation of a covariance matrix with the data's, ()."""
-        product = self._scores(covariance[self._pairs]) * self._data
+        product = self._standardise(covariance[self._pairs]) * self._data
         correlation: Tensor = product.sum().nan_to_num(0.0)  # 0 where the rows have one covariance
         return correlation
 
-    def _scores(self, covariances: Tensor) -> Tensor:
+    def _standardise(self, covariances: Tensor) -> Tensor:
         """Returns covariances of pairs with their mean taken off, of norm 1; NaN where all are alike."""
         x = covariances - covariances.mean()
         scores: Tensor = x / x.norm()
         return scores
 
-    def _centred(self, v: Tensor) -> Tensor:
+    def _centre_rows(self, v: Tensor) -> Tensor:
         """Returns columns about the data's means, so that sums of squares lose no digits."""
         return v[:, self._columns].double() - self._centre
 
 
-def _covariance(products: Tensor, sums: Tensor, rows: int) -> Tensor:
+def _find_covariance(products: Tensor, sums: Tensor, rows: int) -> Tensor:
     """Returns the covariance matrix by sums over rows of products and of columns."""
     mean = sums / rows
     return products / rows - torch.outer(mean, mean)

@@ -127,7 +127,7 @@ def resampling(
     correlation = torch.stack([whole for whole, _ in curves])
     without = torch.stack([parts for _, parts in curves])  # (times, groups)
     drop, error = _drop(correlation, without)
-    drop_z, error_z = _drop(_fisher(correlation), _fisher(without))
+    drop_z, error_z = _drop(_transform(correlation), _transform(without))
     score = torch.where(error_z > 0, drop_z / error_z, 0.0)
     some = min(chains, len(rows) // 2)
     own = float(PairStatistics(machine, rows[some:]).correlation(rows[:some]))
@@ -140,6 +140,6 @@ def _drop(values: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
     return values - values[-1], (drops.var(1, correction=0) * (_GROUPS - 1)).sqrt()
 
 
-def _fisher(correlation: Tensor) -> Tensor:
+def _transform(correlation: Tensor) -> Tensor:
     """Returns Fisher's transform of correlations, which is nearly normal."""
     return correlation.clamp(-_CERTAIN, _CERTAIN).atanh()

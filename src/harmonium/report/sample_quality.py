@@ -185,8 +185,8 @@ def frechet_distance(real: Any, generated: Any, features: nn.Module) -> float:
     try:
         from torchmetrics.image.fid import FrechetInceptionDistance
     except ImportError as error:
-        raise _missing("frechet_distance") from error
-    x, y = _features(real, features, "real"), _features(generated, features, "generated")
+        raise _name_missing("frechet_distance") from error
+    x, y = _compute_features(real, features, "real"), _compute_features(generated, features, "generated")
     # The features are computed here, so that any module will do; torchmetrics sees the identity.
     identity: Any = nn.Identity()
     identity.num_features = x.shape[1]
@@ -227,9 +227,9 @@ def kernel_distance(
     try:
         from torchmetrics.image.kid import poly_mmd
     except ImportError as error:
-        raise _missing("kernel_distance") from error
+        raise _name_missing("kernel_distance") from error
     _checks.positive_int(subsets, "subsets", minimum=2)
-    x, y = _features(real, features, "real"), _features(generated, features, "generated")
+    x, y = _compute_features(real, features, "real"), _compute_features(generated, features, "generated")
     generator = _random.as_generator(seed, x.device)
     largest = min(len(x), len(y))
     size = min(1000, largest) if subset_size is None else _checks.positive_int(subset_size, "subset_size", 2)
@@ -254,7 +254,7 @@ def nearest_neighbours(samples: Any, data: Any) -> Neighbours:
         samples: (n, …).
         data: (m, …), rows of the same number of values.
     """
-    x, y = _tensor(samples, "samples").flatten(1), _tensor(data, "data").flatten(1)
+    x, y = _read_set(samples, "samples").flatten(1), _read_set(data, "data").flatten(1)
     _checks.finite(x, "samples")
     _checks.finite(y, "data")
     if x.shape[1] != y.shape[1]:
@@ -278,16 +278,16 @@ def class_coverage(samples: Any, classifier: ClassifierFeatures) -> Tensor:
         classifier: made by ``ClassifierFeatures.fit``.
     """
     _checks.instance(classifier, "classifier", ClassifierFeatures, "a ClassifierFeatures")
-    images = _tensor(samples, "samples")
+    images = _read_set(samples, "samples")
     _checks.finite(images, "samples")
     labels = classifier.predict(images.to(classifier.last.weight))
     return torch.bincount(labels, minlength=classifier.n_classes) / len(labels)
 
 
-def _features(images: Any, features: nn.Module, name: str) -> Tensor:
+def _compute_features(images: Any, features: nn.Module, name: str) -> Tensor:
     """Returns the features of a set in float64, (n, d)."""
     _checks.instance(features, "features", nn.Module, "a torch module")
-    x = _tensor(images, name)
+    x = _read_set(images, name)
     if len(x) < 2:
         raise ValueError(f"{name}: expected at least two rows, received {len(x)}")
     parameter = next(features.parameters(), None)
@@ -302,7 +302,7 @@ def _features(images: Any, features: nn.Module, name: str) -> Tensor:
     return values.double()
 
 
-def _tensor(x: Any, name: str) -> Tensor:
+def _read_set(x: Any, name: str) -> Tensor:
     """Returns a set as a floating tensor of at least one row."""
     values = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))
     if values.dim() < 2 or len(values) == 0:
@@ -312,6 +312,6 @@ def _tensor(x: Any, name: str) -> Tensor:
     return values if values.is_floating_point() else values.float()
 
 
-def _missing(function: str) -> ImportError:
+def _name_missing(function: str) -> ImportError:
     """Returns the error for a function that lacks the ``metrics`` extra."""
     return ImportError(f"{function}: needs torchmetrics; pip install 'harmonium[metrics]'")

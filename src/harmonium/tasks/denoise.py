@@ -128,10 +128,10 @@ def denoise(
             assert data is not None
             estimate = _average_nearest(seen, data, neighbours, getattr(channel, "deviation", 1.0))
         else:
-            theta = seen.posterior(alone)
+            theta = seen.add_to(alone)
             estimate = layer.moments(torch.zeros_like(seen.held), theta=theta)
-            visible = seen.posterior(hamiltonian.thetas[machine.visible[0]])
-            posterior = _with_visible(hamiltonian, visible).given(seen.held, len(rows))
+            visible = seen.add_to(hamiltonian.thetas[machine.visible[0]])
+            posterior = _replace_visible(hamiltonian, visible).given(seen.held, len(rows))
             if method == "tap":
                 estimate = _solve(posterior, seen.settle(*estimate)[0], sweeps, damping)
             elif method == "gibbs":
@@ -154,7 +154,7 @@ class _Seen(NamedTuple):
     held: Tensor
     values: Tensor
 
-    def posterior(self, prior: Theta) -> Theta:
+    def add_to(self, prior: Theta) -> Theta:
         """Returns natural parameters of every row."""
         return tuple(theta + e for theta, e in zip(prior, self.evidence, strict=True))
 
@@ -213,7 +213,7 @@ def _average_nearest(
     return chosen.mean(1), chosen.var(1, correction=0)
 
 
-def _with_visible(hamiltonian: Hamiltonian, theta: Theta) -> Hamiltonian:
+def _replace_visible(hamiltonian: Hamiltonian, theta: Theta) -> Hamiltonian:
     """Returns the machine with other natural parameters of its visible layer, another one for every row."""
     seen = hamiltonian.graph.visible
     thetas = tuple(theta if l in seen else other for l, other in enumerate(hamiltonian.thetas))
@@ -235,7 +235,7 @@ def _run_chains(
     """Averages the conditional moments of visible units over chains, which start at the law θ = ``begun``."""
     rows = torch.arange(len(begun[0]), device=posterior.device).repeat(chains)
     posterior, l = posterior.take(rows), posterior.graph.visible[0]
-    begin = _with_visible(posterior, tuple(t[rows] for t in begun))
+    begin = _replace_visible(posterior, tuple(t[rows] for t in begun))
     v = begin.hold(l, begin.sample(l, torch.zeros_like(begin.thetas[l][0]), generator))
 
     def find_moments(states: States) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.report.images import coloured, encode_png, image_grid
+from harmonium.report.images import colour, encode_png, image_grid
 from harmonium.report.page.charts import Chart
 
 _ACROSS = 480  # pixels of a strip, about
@@ -75,7 +75,7 @@ class Greys:
         """Returns rows as images, ``columns`` beside each other; a colour stands where ``hidden`` is true."""
         shape = (len(rows), *self._shape)
         mask = np.zeros(shape, dtype=bool) if hidden is None else hidden.reshape(shape)
-        return Strip.of(label, coloured(np.reshape(rows, shape), self._limits, mask), columns)
+        return Strip.of(label, colour(np.reshape(rows, shape), self._limits, mask), columns)
 
 
 @dataclass

@@ -56,7 +56,7 @@ class RunRecord:
             raise FileNotFoundError(f"RUN: there is no file or folder {run}")
         config, history = run / "config.json", run / "history.jsonl"
         if run.is_file():
-            return cls(run.stem, {}, [], _date(run), True)
+            return cls(run.stem, {}, [], _read_date(run), True)
         if not config.exists() and not (run / MACHINE).exists():
             raise FileNotFoundError(f"RUN: {run} holds no run: neither config.json nor {MACHINE}")
         try:
@@ -71,7 +71,7 @@ class RunRecord:
         except ValueError as error:
             raise ValueError(f"RUN: {history} is damaged ({error})") from error
         dated = config if config.exists() else run / MACHINE
-        return cls(run.resolve().name, settings, records, _date(dated), (run / MACHINE).exists())
+        return cls(run.resolve().name, settings, records, _read_date(dated), (run / MACHINE).exists())
 
     @property
     def updates(self) -> int:
@@ -120,13 +120,13 @@ def curves(runs: Sequence[RunRecord]) -> list[Chart]:
     names = list(dict.fromkeys(name for run in runs for record in run.history for name in record))
     metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
     rest = [name for name in names if name not in (*RESERVED, *metrics) and not name.endswith(_ERROR)]
-    plan = [(_words(name), "nats" if "likelihood" in name else "value", [name]) for name in metrics]
+    plan = [(_spell(name), "nats" if "likelihood" in name else "value", [name]) for name in metrics]
     plan += [(f"Norm of the {what}", "norm", [name]) for what, name in _NORMS]
     for title, unit, ends in _FAMILIES:
         family = [name for name in rest if name.endswith(ends)]
         rest = [name for name in rest if name not in family]
         plan.append((title, unit, family))
-    plan += [(_words(name), "value", [name]) for name in rest]
+    plan += [(_spell(name), "value", [name]) for name in rest]
     if len({record["learning_rate"] for run in runs for record in run.history}) > 1:
         plan.append(("Learning rate", "rate", ["learning_rate"]))
     made = [_draw_curve(runs, title, unit, names) for title, unit, names in plan]
@@ -139,7 +139,7 @@ def _draw_curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequenc
     lines, errors, colours, dashed = {}, {}, {}, []
     for number, run in enumerate(runs):
         for rank, name in enumerate(names):
-            label = _words(name)
+            label = _spell(name)
             if several:  # a run has its colour, and the numbers of a family its dashes
                 label = f"{run.name} ({number + 1})" + (f": {label.lower()}" if len(names) > 1 else "")
                 colours[label] = number
@@ -148,12 +148,12 @@ def _draw_curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequenc
     return chart(title, lines, "updates", unit, errors=errors, colours=colours, dashed=dashed)
 
 
-def _words(name: str) -> str:
+def _spell(name: str) -> str:
     """Returns the name of a number as it is written in a text."""
     text = name.replace("_", " ")
     return text[:1].upper() + text[1:]
 
 
-def _date(path: Path) -> str:
+def _read_date(path: Path) -> str:
     """Returns when a file was written."""
     return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
