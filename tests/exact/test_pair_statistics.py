@@ -11,7 +11,7 @@ import torch
 
 import harmonium as hm
 from harmonium.report import moment_errors, resampling
-from harmonium.report.pair_statistics import PairStatistics
+from harmonium.report.moments import PairStatistics
 
 
 def correlated(rows: int, columns: int, seed: int = 0) -> torch.Tensor:

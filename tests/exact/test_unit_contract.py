@@ -363,7 +363,7 @@ def test_denoising_is_right_or_refused_by_name(kind: str, channel: dict[str, flo
 @kinds
 def test_the_decision_of_a_state_is_that_state(kind: str) -> None:
     """And of means near it, unless the units are real."""
-    from harmonium.tasks._decision import nearest_state
+    from harmonium.tasks.rows import nearest_state
 
     layer = make(kind)
     x = draws(layer, torch.zeros(layer.width, dtype=torch.float64), 50)

@@ -18,7 +18,6 @@ import harmonium as hm
 from harmonium.compiled import serving
 from harmonium.couplings import Block, Gibbs, Maximal
 from harmonium.couplings.gibbs import _find_field
-from harmonium.likelihood.ais import _rise
 from harmonium.machine import Graph, Hamiltonian, Part
 from harmonium.machine.hamiltonian import Couplings
 
@@ -244,7 +243,9 @@ def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
     before, after = log_partitions(torch.float64)
     (eager_before, eager_after), exact = log_partitions(torch.float32), (after - before).sum(-1)
     assert serving.half_step(field, thetas[0], layer.two_values)
-    rise = _rise(layer, field, betas, tuple(thetas))
+    step, (earlier, _), ((first,), (second,)) = serving.HalfSteps(first, layer.two_values), betas, thetas
+    x, rise = step(field.clone(), betas[1], second, np.uint64(3), (earlier, first))
+    assert torch.equal(x, serving.draw(betas[1] * field, second, layer.two_values, np.uint64(3)))
     assert rise.dtype is torch.float64 and float(exact.abs().min()) > 0
     error = (rise - exact).abs()
     eager = ((eager_after - eager_before).sum(-1, dtype=torch.float64) - exact).abs()
@@ -254,9 +255,9 @@ def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
         assert float(error.max()) < float(eager.max()) / 8
 
     field[3, 8], field[5, 6] = torch.nan, torch.inf
-    assert _rise(
-        layer, field, betas, tuple(thetas)
-    ).isfinite().logical_not().nonzero().flatten().tolist() == [3, 5]
+    _, rise = step(field.clone(), betas[1], second, np.uint64(3), (earlier, first))
+    assert rise.isfinite().logical_not().nonzero().flatten().tolist() == [3, 5]
+    assert not bool(step(field.clone(), betas[1], second, np.uint64(3))[1].any())
 
 
 @pytest.mark.parametrize("kind", ["bernoulli", "spin"])
@@ -267,9 +268,10 @@ def test_small_rises_add_up_to_the_whole(kind):
     thetas = torch.randn(2, 500, generator=generator)
     betas = torch.linspace(0, 1, 1001, dtype=torch.float64).tolist()
     total = torch.zeros(100, dtype=torch.float64)
+    step = serving.HalfSteps(thetas[0], layer.two_values)
     for now, following in itertools.pairwise(betas):
-        between = tuple((torch.lerp(*thetas, beta),) for beta in (now, following))
-        total += _rise(layer, field, (now, following), between)
+        earlier = (now, torch.lerp(*thetas, now))
+        total += step(field.clone(), following, torch.lerp(*thetas, following), np.uint64(0), earlier)[1]
     ends = [
         layer.log_partition(beta * field.double(), theta=(bias.double(),)).sum(-1)
         for beta, bias in zip((0.0, 1.0), thetas, strict=True)

@@ -67,7 +67,4 @@ def test_a_temperature_of_annealing_enters_few_functions(entered: Entered) -> No
         entered.on = False
         counts.append(entered.calls)
     more = counts[2] - counts[1]
-    assert 5 < len(more) <= LIMIT, sorted(more)
-
-
-LIMIT = 22  # 12 are aimed at
+    assert 5 < len(more) <= 12, sorted(more)

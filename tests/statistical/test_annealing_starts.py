@@ -12,7 +12,7 @@ from campaigns.annealing import machine, read
 
 import harmonium as hm
 from harmonium.likelihood import ais, exact_log_partition
-from harmonium.likelihood.starts import heavier, likely_modes
+from harmonium.likelihood.starts import count_heavier, draw_likely_modes
 
 from .support import machine as small_machine
 
@@ -66,7 +66,7 @@ def test_modes_are_drawn_by_their_weight(name: str) -> None:
     law = MACHINES[name]().hamiltonian()
     generator = torch.Generator().manual_seed(0)
     down = [-torch.ones(10, layer.width, dtype=torch.float64) for layer in law.layers]
-    x = likely_modes(law, [down], 4000, 5, generator)[0]
+    x = draw_likely_modes(law, [down], 4000, 5, generator)[0]
     assert set(x.sum(1).tolist()) <= {-float(x.shape[1]), float(x.shape[1])}
     share = float((x[:, 0] > 0).double().mean())
     expected = 1 / (1 + exp(-2))
@@ -77,14 +77,14 @@ def test_modes_are_drawn_by_their_weight(name: str) -> None:
 def test_machines_of_real_and_truncated_units_have_starts(name: str) -> None:
     made = small_machine(name)
     law = made.hamiltonian()
-    x = likely_modes(law, [], 7, 3, torch.Generator().manual_seed(0))
+    x = draw_likely_modes(law, [], 7, 3, torch.Generator().manual_seed(0))
     made.check_states(x)
     assert [len(each) for each in x] == [7] * len(law.layers)
 
 
 def test_reverse_runs_that_are_heavier_are_counted() -> None:
     forward = torch.tensor([0.0, 2.0])
-    assert heavier(torch.tensor([-5.0, 2.0, 2.9, 3.1, 9.0]), forward) == 2
+    assert count_heavier(torch.tensor([-5.0, 2.0, 2.9, 3.1, 9.0]), forward) == 2
 
 
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]

@@ -36,8 +36,8 @@ from harmonium.likelihood import (
 from harmonium.likelihood.exact import MAX_LOG2_STATES, log2_states, log2_states_of
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import mixing_curve
-from harmonium.report._figure import require_figures
 from harmonium.report.page import verdict
+from harmonium.report.plots import require_figures
 
 _METHODS = ("auto", "exact", "ais")
 _AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds

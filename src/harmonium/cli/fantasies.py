@@ -18,7 +18,8 @@ from harmonium.cli.evaluate import spread
 from harmonium.data import BitPlanes, Rows, Table
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report import image_grid
-from harmonium.report.receptive_fields import receptive_fields, signed_pixels
+from harmonium.report.hidden_units import receptive_fields
+from harmonium.report.images import signed_pixels
 from harmonium.tasks.impute import visible_means
 
 _ROWS = 200  # of the data, for the black and the white

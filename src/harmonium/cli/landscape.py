@@ -21,8 +21,8 @@ from harmonium.machine.storage import replace_file
 from harmonium.meanfield import Landscape, Status
 from harmonium.meanfield import landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
-from harmonium.report._figure import require_figures
 from harmonium.report.landscape_maps import METHODS
+from harmonium.report.plots import require_figures
 
 _FILES = ("landscape.json", "free_energies.png", "solutions.png", "basins.png", "modes.png")
 _MODES = 100

@@ -24,13 +24,12 @@ from harmonium.cli.output import check_target, show, working
 from harmonium.cli.runs import load_machine
 from harmonium.data import DataSet, Rows
 from harmonium.machine.storage import replace_file
-from harmonium.report.mixing_curve import mixing_heights
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
+from harmonium.report.page.parts import Grid, Section
 from harmonium.report.page.record import RunRecord, curves
-from harmonium.report.page.section import Grid, Section
-from harmonium.report.page.sections import SECTIONS
-from harmonium.report.page.subject import Subject
+from harmonium.report.page.sections import SECTIONS, Subject
+from harmonium.report.plots import mixing_heights
 
 _ROWS = 10_000  # of the data, evenly spaced: what they show of the whole is then known to a percent
 _IMAGES, _SAMPLES = 200, 1000  # chains; a table's columns want more for their histograms

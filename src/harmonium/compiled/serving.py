@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
@@ -149,15 +149,46 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
     return x
 
 
-def log_partition_rise(
-    field: Tensor, betas: tuple[float, float], biases: tuple[Tensor, Tensor], values: Values
-) -> Tensor:
-    """Σ ψ(β field) of units under the second β and bias less that under the first, in float64: (rows,)."""
-    total = field.new_zeros(len(field), dtype=torch.float64)
-    _, gain, low = units_of(biases[:1], [values])
-    arrays = biases[0].detach().numpy(), biases[1].detach().numpy()
-    over(_compiled("rows", "rise"), len(field), 16, field.contiguous(), betas, arrays, gain, low, total)
-    return total
+@final
+class HalfSteps:
+    """Half-steps of some units under one law after another, as ``half_step`` supports them.
+
+    Args:
+        bias: of the units, (width,), under one of the laws.
+        values: theirs.
+    """
+
+    def __init__(self, bias: Tensor, values: Values) -> None:
+        _, self._gain, self._low = units_of([bias], [values])
+        self._draw, self._rise = _compiled("rows", "draw"), _compiled("rows", "rise")
+
+    def __call__(
+        self,
+        field: Tensor,
+        beta: float,
+        bias: Tensor,
+        key: np.uint64,
+        earlier: tuple[float, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Draws units given β times their field, and finds by how much their ψ has risen.
+
+        Args:
+            field: (rows, width), written over.
+            beta: of this law.
+            bias: under this law, (width,).
+            key: of the noise.
+            earlier: β and the bias under the law before; None: the rise is not asked for.
+
+        Returns:
+            The draw, (rows, width), and Σ ψ less that under the law before, float64, (rows,), or 0.
+        """
+        field, rise = field.contiguous(), field.new_zeros(len(field), dtype=torch.float64)
+        x = torch.empty_like(field)
+        if earlier is not None:
+            betas, biases = (earlier[0], beta), (earlier[1].detach().numpy(), bias.detach().numpy())
+            over(self._rise, len(field), 16, field, betas, biases, self._gain, self._low, rise)
+        over(self._draw, len(field), 16, field.mul_(beta), bias, self._gain, self._low, key, 0, x)
+        return x, rise
 
 
 _PROCESS = os.getpid()

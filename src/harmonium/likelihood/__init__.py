@@ -2,20 +2,26 @@
 pseudo-likelihood, and how well hidden cells are told."""
 
 from harmonium.likelihood.ais import ais
-from harmonium.likelihood.bounds import annealed_bound, variational_bound
 from harmonium.likelihood.exact import (
     add_exact_expectation,
     conditional_log_likelihood,
     exact_log_likelihood,
     exact_log_partition,
 )
-from harmonium.likelihood.likelihood import log_likelihood
-from harmonium.likelihood.log_partition import LogPartition
-from harmonium.likelihood.mixture import Mixture, mixture
-from harmonium.likelihood.predictive import predictive_log_score
-from harmonium.likelihood.pseudo import missing_pseudo_likelihood, pseudo_log_likelihood
-from harmonium.likelihood.quadrature import add_quadrature_expectation, quadrature_log_partition
-from harmonium.likelihood.tap import TapPartition, tap_log_likelihood, tap_log_partition
+from harmonium.likelihood.likelihood import (
+    annealed_bound,
+    log_likelihood,
+    tap_log_likelihood,
+    variational_bound,
+)
+from harmonium.likelihood.log_partition import LogPartition, TapPartition, tap_log_partition
+from harmonium.likelihood.pseudo import missing_pseudo_likelihood, predictive_log_score, pseudo_log_likelihood
+from harmonium.likelihood.quadrature import (
+    Mixture,
+    add_quadrature_expectation,
+    mixture,
+    quadrature_log_partition,
+)
 
 __all__ = [
     "LogPartition",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from functools import reduce
 from itertools import pairwise
 from math import inf, log
-from typing import SupportsFloat
+from typing import NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -15,11 +16,11 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, KernelState, complete, run_kernel
 from harmonium.compiled import serving
-from harmonium.distributed import SHARDS, Distributed, Shards, as_shards
+from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.likelihood.starts import heavier, likely_modes
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
+from harmonium.likelihood.starts import count_heavier, draw_likely_modes
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fit_states_
 
 _PILOT_SWEEPS = 100
 _ENOUGH = (
@@ -82,17 +83,23 @@ def ais(
     Raises:
         ValueError: β that do not rise from 0 to 1, too few chains, bad data, or a machine whose weights are
             not finite.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+        >>> estimate = hm.likelihood.ais(machine, chains=50, temperatures=20, seed=0)
+        >>> estimate.lower <= hm.likelihood.exact_log_partition(machine) <= estimate.upper
+        True
     """
     chains = _checks.positive_int(chains, "chains", minimum=2)
-    betas = schedule(temperatures)
+    betas = read_temperatures(temperatures)
     dealt = as_shards(distributed, shards)
-    parts = [slice(0, chains)] if dealt is None else dealt.rows(chains, "chains")
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     if data is None:
         if weights is not None:
             raise ValueError("weights: expected None without data, received weights")
-        pilot = _gibbs(target, machine.random_states(chains, seed=generator), generator)
+        pilot = _mix(target, machine.random_states(chains, seed=generator), generator)
         visible = target.seen(pilot)
     else:
         visible = machine.visible_rows(data, "data")
@@ -100,21 +107,34 @@ def ais(
         if weights is not None:
             weights = weights.to(target.device)
             visible, weights = visible[weights > 0], weights[weights > 0]
-    base = _base(machine, complete(target, visible, generator), weights)
+    base = _fit_base(machine, complete(target, visible, generator), weights)
     zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
     log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
 
-    def forward(law: Hamiltonian, part: slice, noise: torch.Generator) -> tuple[Tensor, States]:
-        independent = [base.sample(l, zero[part], noise) for l, zero in enumerate(zeros)]
-        return _anneal(base, law, betas, independent, noise)
+    def anneal_part(
+        law: Hamiltonian, part: slice, noise: torch.Generator, start: States | None
+    ) -> tuple[Tensor, States]:
+        if start is None:
+            independent = [base.sample(l, zero[part], noise) for l, zero in enumerate(zeros)]
+            return _anneal(base, law, betas, independent, noise)
+        return _anneal(base, law, betas[::-1], _mix(law, [x[part] for x in start], noise), noise)
 
-    log_weights, ends = _everywhere(dealt, target, forward, parts, generator)
-    value, error, ess = _mean_weight(log_weights)
+    def anneal(start: States | None = None) -> tuple[Tensor, States]:
+        """Anneals all runs from the base, or back to it from states; returns log weights and final states."""
+        if dealt is None:
+            return anneal_part(target, slice(0, chains), generator, start)
+        noise = zip(dealt.rows(chains, "chains"), dealt.generators(generator), strict=True)
+        done = dealt.gather([anneal_part(target.anew(), part, own, start) for part, own in noise])
+        weights, ends = zip(*done, strict=True)
+        return torch.cat(weights), [torch.cat(each) for each in zip(*ends, strict=True)]
+
+    log_weights, ends = anneal()
+    value, error, ess = _average_weights(log_weights)
     value += log_base
     starts: list[States] = []
     if reverse and data is None:
         drawn = _random.weighted(log_weights.softmax(0), chains, generator)
-        modes = likely_modes(target, [ends, pilot], chains, _PILOT_SWEEPS, generator)
+        modes = draw_likely_modes(target, [ends, pilot], chains, _PILOT_SWEEPS, generator)
         starts = [[x[drawn] for x in ends], modes]
     elif reverse:
         if weights is None:
@@ -124,42 +144,19 @@ def ais(
         starts = [complete(target, visible[rows], generator)]
     upper, missed = -inf if reverse else inf, 0
     for start in starts:
-
-        def backward(
-            law: Hamiltonian, part: slice, noise: torch.Generator, start: States = start
-        ) -> tuple[Tensor, States]:
-            mixed = _gibbs(law, [x[part] for x in start], noise)
-            return _anneal(base, law, betas[::-1], mixed, noise)
-
-        log_ratios, _ = _everywhere(dealt, target, backward, parts, generator)
-        log_ratio, reverse_error, _ = _mean_weight(log_ratios)
+        log_ratios, _ = anneal(start)
+        log_ratio, reverse_error, _ = _average_weights(log_ratios)
         upper = max(upper, log_base - log_ratio + 3 * reverse_error)
         if data is None:
-            missed = max(missed, heavier(-log_ratios, log_weights))
+            missed = max(missed, count_heavier(-log_ratios, log_weights))
     estimate = LogPartition(value, error, ess, value - 3 * error, upper, data is not None)
-    estimate = estimate._replace(doubts=tuple(_doubts(estimate, chains, missed)))
+    estimate = estimate._replace(doubts=tuple(_list_doubts(estimate, chains, missed)))
     for doubt in estimate.doubts:
         _checks.warn(doubt, RuntimeWarning)
     return estimate
 
 
-def _everywhere(
-    shards: Shards | None,
-    target: Hamiltonian,
-    anneal: Callable[[Hamiltonian, slice, torch.Generator], tuple[Tensor, States]],
-    parts: list[slice],
-    generator: torch.Generator,
-) -> tuple[Tensor, States]:
-    """Anneals this process's parts of the runs; returns the log weights and final states of all runs."""
-    if shards is None:
-        return anneal(target, parts[0], generator)
-    noise = zip(parts, shards.generators(generator), strict=True)
-    done = [anneal(target.anew(), part, own) for part, own in noise]
-    log_weights, ends = zip(*shards.gather(done), strict=True)
-    return torch.cat(log_weights), [torch.cat(parts) for parts in zip(*ends, strict=True)]
-
-
-def _doubts(estimate: LogPartition, chains: int, missed: int) -> list[str]:
+def _list_doubts(estimate: LogPartition, chains: int, missed: int) -> list[str]:
     """Lists what speaks against an estimate; ``missed`` reverse runs were heavier than all forward runs."""
     doubts = []
     if estimate.ess < _ENOUGH * chains:
@@ -182,85 +179,106 @@ def _doubts(estimate: LogPartition, chains: int, missed: int) -> list[str]:
     return doubts
 
 
+class _Step(NamedTuple):
+    """A half-step of every temperature: a part of the graph, and what of it does not change with β.
+
+    Attributes:
+        part: drawn given all others.
+        units: those of the part.
+        ends: their natural parameters under the base and under the target, which θ lies between.
+        summed: whether the part is summed out, so that a change of β changes the weight by its ψ.
+        compiled: draws the part, where compiled code is faster.
+    """
+
+    part: Part
+    units: Layer
+    ends: tuple[Theta, Theta]
+    summed: bool
+    compiled: serving.HalfSteps | None
+
+    @classmethod
+    def of(cls, part: Part, base: Hamiltonian, target: Hamiltonian, states: States) -> _Step:
+        """Returns the half-step of a part for chains, for each layer (chains, width_l)."""
+        (units, theta), cold = target.units(part), base.units(part)[1]
+        serves = serving.half_step(part.taken(states[part.layer]), theta, units.two_values)
+        compiled = serving.HalfSteps(theta[0], units.two_values) if serves else None
+        return cls(part, units, (cold, theta), part.layer in target.graph.summed, compiled)
+
+
 def _anneal(
     base: Hamiltonian, target: Hamiltonian, betas: Sequence[float], states: States, generator: torch.Generator
 ) -> tuple[Tensor, States]:
-    """Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, (chains,), and where the chains end.
+    """Returns Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, (chains,), and where the chains end.
 
-    After each change a Gibbs sweep moves x. Serves both directions: the given states follow the law at the
-    first of the betas.
+    After each change a Gibbs sweep moves x, under a law of its own. Unlike that of ``chains.Gibbs`` it draws
+    the layers first that are summed out, from the fields that the weight has asked for. Serves both
+    directions: the given states follow the law at the first of the betas.
     """
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
-    states, fields = list(states), dict[int, Tensor]()
-    layers, given = target.layers, target.graph.given
-    joined = any(l in given and m in given for l, m in target.graph.edges)
+    states, graph = list(states), target.graph
+    joined = any(l in graph.given and m in graph.given for l, m in graph.edges)
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
-    slopes = {l: tuple(torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in given}
-    path = _at(base, target, betas[0])
+    slopes = [(l, torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in graph.given]
+    steps = [_Step.of(part, base, target, states) for part in graph.backwards]
+    thetas = [tuple(torch._foreach_lerp(*step.ends, betas[0])) for step in steps]
     for now, following in pairwise(betas):
-        before, path = path, _at(base, target, following)
         if joined:
-            total += (following - now) * target.coupling_energy(states, given)
-        for l in given:
-            total += layers[l].log_weight(states[l], slopes[l]).double() * (following - now)
-        for l in target.graph.summed:
-            fields[l] = target.field(l, states)
-            total += _rise(layers[l], fields[l], (now, following), (before.thetas[l], path.thetas[l]))
-            fields[l] *= following
-        for part in path.graph.backwards:
-            l = part.layer
-            field = fields[l] if l in fields else target.field(part, states).mul_(following)
-            x = path.sample(part, field, generator)
-            states[l] = x if part.columns is None else part.put(x, states[l])
+            total += (following - now) * target.coupling_energy(states, graph.given)
+        for l, slope in slopes:
+            terms = map(torch.matmul, target.layers[l].statistics(states[l]), slope)
+            total += reduce(torch.add, terms).double() * (following - now)
+        for i, (part, units, ends, summed, compiled) in enumerate(steps):
+            field = target.field(part, states)
+            before, after = thetas[i], tuple(torch._foreach_lerp(*ends, following))
+            thetas[i] = after
+            if compiled is not None:
+                earlier = (now, before[0]) if summed else None
+                x, rise = compiled(field, following, after[0], _random.key(generator), earlier)
+                total += rise
+            else:
+                if summed:
+                    total += _sum_rise(units, field, (now, following), (before, after))
+                field *= following
+                noise = units.noise(field.shape, generator=generator).to(field.dtype)
+                x = units.sample(field, noise, after)
+            states[part.layer] = x if part.columns is None else part.put(x, states[part.layer])
     return total, states
 
 
-def _at(base: Hamiltonian, target: Hamiltonian, beta: float) -> Hamiltonian:
-    """Returns the target with the natural parameters that its layers have on the path at β."""
-    thetas = []
-    for cold, warm in zip(base.thetas, target.thetas, strict=True):
-        thetas.append(tuple(torch._foreach_lerp(cold, warm, beta)))
-    return Hamiltonian(target.layers, target.graph, tuple(thetas), target.couplings)
-
-
-def _rise(layer: Layer, field: Tensor, betas: tuple[float, float], thetas: tuple[Theta, Theta]) -> Tensor:
-    """Σ ψ over a layer's units after a change of β less that before, in float64: (chains,)."""
-    if serving.half_step(field, thetas[0], layer.two_values):
-        return serving.log_partition_rise(field, betas, (thetas[0][0], thetas[1][0]), layer.two_values)
+def _sum_rise(layer: Layer, field: Tensor, betas: tuple[float, float], thetas: tuple[Theta, Theta]) -> Tensor:
+    """Returns Σ ψ over a layer's units after a change of β less that before, in float64: (chains,)."""
     before, after = (
         layer.log_partition(field * beta, theta=theta) for beta, theta in zip(betas, thetas, strict=True)
     )
     return (after - before).sum(-1, dtype=torch.float64)
 
 
-def _base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> Hamiltonian:
-    """Independent units with the (weighted) marginal moments of the states."""
+def _fit_base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> Hamiltonian:
+    """Returns independent units with the (weighted) marginal moments of the states."""
     layers = [deepcopy(layer) for layer in machine.layers]
     for layer, x in zip(layers, states, strict=True):
         fit_states_(layer, x, weights)
     return machine.hamiltonian().with_layers(layers)
 
 
-def _gibbs(hamiltonian: Hamiltonian, states: States, generator: torch.Generator) -> States:
+def _mix(hamiltonian: Hamiltonian, states: States, generator: torch.Generator) -> States:
+    """Returns chains after the sweeps of a pilot run."""
     chains = KernelState(states, 0)
     return run_kernel(hamiltonian, Gibbs(), chains, _PILOT_SWEEPS, generator).states
 
 
-def _mean_weight(log_weights: Tensor) -> tuple[float, float, float]:
-    """The log of the mean weight, its standard error by the delta method, and the effective sample size."""
+def _average_weights(log_weights: Tensor) -> tuple[float, float, float]:
+    """Returns ln of the mean weight, its standard error (delta method), and the effective sample size."""
     n = len(log_weights)
-    if not bool(torch.isfinite(log_weights).all()):
-        raise ValueError(
-            "machine: expected finite annealing weights, received others; Gaussian layers side by side may "
-            "have no normaliser at all"
-        )
+    check_weights(log_weights)
     value = float(log_weights.logsumexp(0)) - log(n)
     relative = (log_weights - value).exp()
     error = float(relative.std()) / n**0.5
     return value, error, float(relative.sum() ** 2 / relative.square().sum())
 
 
-def schedule(temperatures: int | Sequence[float]) -> list[float]:
+def read_temperatures(temperatures: int | Sequence[float]) -> list[float]:
+    """Returns the β of annealing, from 0 to 1, given their number or themselves."""
     if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
         count = _checks.positive_int(temperatures, "temperatures")
         return [float(beta) for beta in torch.linspace(0, 1, count + 1, dtype=torch.float64)]
@@ -274,3 +292,12 @@ def schedule(temperatures: int | Sequence[float]) -> list[float]:
             f"temperatures: expected a count, or numbers that rise from 0 to 1, received {betas}"
         )
     return betas
+
+
+def check_weights(log_weights: Tensor) -> None:
+    """Refuses annealing weights that are not finite."""
+    if not bool(torch.isfinite(log_weights).all()):
+        raise ValueError(
+            "machine: expected finite annealing weights, received others; Gaussian layers side by side may "
+            "have no normaliser at all"
+        )

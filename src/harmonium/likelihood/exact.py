@@ -22,7 +22,7 @@ _BLOCK_ELEMENTS = 1 << 21  # float64 numbers in the largest array of a block: 16
 
 @torch.no_grad()
 def exact_log_partition(machine: BoltzmannMachine) -> float:
-    """ln Z in float64: layers that no edge joins are summed out with ψ, the states of the others enumerated.
+    """Returns ln Z in float64: some layers are summed out with ψ, the states of the others enumerated.
 
     Args:
         machine: the layers that are left to enumerate must be discrete, with at most 2^26 joint states; what
@@ -33,14 +33,21 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
 
     Raises:
         ValueError: too many states, or real units that cannot be summed out.
+
+    Examples:
+        >>> from math import log
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)], seed=0)
+        >>> abs(hm.likelihood.exact_log_partition(machine) - 7 * log(2)) < 0.1  # weak couplings, 2^7 states
+        True
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    return float(_log_normalisers(hamiltonian, 1)[0])
+    return float(_normalise(hamiltonian, 1)[0])
 
 
 @torch.no_grad()
 def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
-    """ln p(v) of every row by enumeration, on any graph: (batch,), float64.
+    """Returns ln p(v) of every row by enumeration, on any graph: (batch,), float64.
 
     Args:
         machine: see ``exact_log_partition``.
@@ -48,12 +55,12 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
     rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
-    return log_weight_of(hamiltonian, rows) - _log_normalisers(hamiltonian, 1)
+    return log_weight_of(hamiltonian, rows) - _normalise(hamiltonian, 1)
 
 
 @torch.no_grad()
 def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, given: Iterable[int]) -> Tensor:
-    """ln p(other visible layers | given layers) of every row by enumeration: (batch,), float64.
+    """Returns ln p(other visible layers | given layers) of every row by enumeration: (batch,), float64.
 
     ln Z cancels. With the pixels given it is what a classifier is judged by (Larochelle & Bengio 2008).
 
@@ -73,7 +80,7 @@ def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, given: Ite
 
 
 def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
-    """ln Σ exp(-E) over all that a row does not observe, (rows,); see ``exact_log_likelihood``.
+    """Returns ln Σ exp(-E) over all that a row does not observe, (rows,); see ``exact_log_likelihood``.
 
     Rows that lack entries of the same layers go together, so that a layer is enumerated for those alone
     that do not observe it; where that is long, rows that lack the same entries, so that these alone are.
@@ -86,13 +93,15 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
         free += hamiltonian.graph.hidden
         short = log2_states(hamiltonian.graph, hamiltonian.layers, free) <= _SHORT_LOG2_STATES
         for part in [rows] if short else [rows[same] for same in same_rows(v[rows].isnan())]:
-            total[part] = _log_normalisers(hamiltonian.given(v[part], len(part)), len(part))
+            total[part] = _normalise(hamiltonian.given(v[part], len(part)), len(part))
     return total
 
 
 def log2_states_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
-    """log2 of the states that ``log_weight_of`` has to enumerate for every row, (rows,) on the CPU; inf: real
-    units that cannot be summed out."""
+    """Returns log2 of the states that ``log_weight_of`` enumerates for every row, (rows,) on the CPU.
+
+    Infinite where real units cannot be summed out.
+    """
     layers, graph = hamiltonian.layers, hamiltonian.graph
     seen = hamiltonian.split(v)
     lacked = [layers[l].by_unit(seen[l])[..., 0].isnan().sum(1) for l in graph.visible]
@@ -107,7 +116,7 @@ def log2_states_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
 
 
 def same_rows(patterns: Tensor) -> list[Tensor]:
-    """The indices of rows that are equal, for each row that there is."""
+    """Returns the indices of rows that are equal, for each row that there is."""
     which = torch.unique(patterns, dim=0, return_inverse=True)[1]
     return [(which == i).nonzero().flatten() for i in which.unique()]
 
@@ -141,23 +150,24 @@ def add_exact_expectation(
     """
     rows = 1 if v is None else len(v)
     law = hamiltonian.given(v, rows, complete)
-    normalisers = _log_normalisers(law, rows)
-    for block, states, fields in _blocks(law, rows):
-        probability = (_log_weights(block, states, fields).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
+    normalisers = _normalise(law, rows)
+    for block, states, fields in _iterate_blocks(law, rows):
+        probability = (_weigh(block, states, fields).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
         probability *= weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
         into.add(block, states, probability.flatten(), summed=fields, fields=fields)
 
 
-def _log_normalisers(law: Hamiltonian, rows: int) -> Tensor:
+def _normalise(law: Hamiltonian, rows: int) -> Tensor:
+    """Returns ln Σ exp(-E) over all that a row does not hold, (rows,)."""
     total = torch.full((rows,), -inf, dtype=torch.float64, device=law.device)
-    for block, states, fields in _blocks(law, rows):
-        log_weights = _log_weights(block, states, fields).view(rows, -1)
+    for block, states, fields in _iterate_blocks(law, rows):
+        log_weights = _weigh(block, states, fields).view(rows, -1)
         total = torch.logaddexp(total, log_weights.logsumexp(-1))
     return total
 
 
-def _log_weights(block: Hamiltonian, states: States, fields: dict[int, Tensor]) -> Tensor:
-    """-F of every row, -inf where an enumerated state contradicts what is held."""
+def _weigh(block: Hamiltonian, states: States, fields: dict[int, Tensor]) -> Tensor:
+    """Returns -F of every row, -inf where an enumerated state contradicts what is held."""
     log_weights = -block.free_energy(states, fields, fields)
     for l in range(len(states)):
         agrees = None if l in fields or block.held is None else block.held.agrees(l, states[l])
@@ -177,14 +187,14 @@ def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ..
     return best
 
 
-def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, dict[int, Tensor]]]:
-    """All states of the layers to enumerate beside every row of what is held, row-major; the others empty.
+def _iterate_blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, dict[int, Tensor]]]:
+    """Yields all states of the layers to enumerate beside every held row, row-major; the others empty.
 
     Of a layer of which all rows hold the same units the others alone are enumerated. Each block comes with
     the law of its rows and the fields of the layers to sum out.
     """
     layers = law.layers
-    free = {l: _free_units(law, l) for l in range(len(layers)) if not law.fixes(l)}
+    free = {l: _list_free_units(law, l) for l in range(len(layers)) if not law.fixes(l)}
     sizes = {l: layers[l].log2_states * len(units) / layers[l].n_units for l, units in free.items()}
     enumerated, summed, states_left = _split(law.graph, sizes)
     if states_left > MAX_LOG2_STATES:
@@ -225,8 +235,8 @@ def _blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, 
         yield block, states, {l: B + heard[l][row] if held else B for l, B in fields.items()}
 
 
-def _free_units(law: Hamiltonian, l: int) -> Tensor:
-    """The units of a layer that not all rows hold, or all of them where the rows differ."""
+def _list_free_units(law: Hamiltonian, l: int) -> Tensor:
+    """Returns the units of a layer that not all rows hold, or all of them where the rows differ."""
     layer, held = law.layers[l], law.mask(l)
     units = torch.arange(layer.n_units, device=law.device)
     if held is None or bool((held != held[0]).any()):

@@ -1,22 +1,28 @@
-"""Log-likelihood of data, given ln Z."""
+"""Log-likelihoods of data, given ln Z: exact, bounds for deep machines, and by TAP."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import log
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium.likelihood.ais import check_weights, read_temperatures
 from harmonium.likelihood.exact import log_weight_of
-from harmonium.likelihood.log_partition import LogPartition
+from harmonium.likelihood.log_partition import LogPartition, TapPartition, value_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.meanfield import naive, tap
 
 _ROWS = 4096
 
 
 @torch.no_grad()
 def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float | LogPartition) -> Tensor:
-    """ln p(v) = -F(v) - ln Z for every row, for a machine whose hidden layers can all be summed out.
+    """Returns ln p(v) = -F(v) - ln Z of every row, for a machine whose hidden layers can all be summed out.
 
     Args:
         machine: the machine.
@@ -32,18 +38,34 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
     Raises:
         ValueError: hidden layers that are joined, X of the wrong shape or support, or a row with more
             than 2^26 states to enumerate.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(4)], seed=0)
+        >>> X = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)  # every state once
+        >>> log_partition = hm.likelihood.exact_log_partition(machine)
+        >>> round(float(hm.likelihood.log_likelihood(machine, X, log_partition).exp().sum()), 4)
+        1.0
     """
-    require_independent_hidden(machine, "exact_log_likelihood where they can be enumerated, and bounds")
+    if not machine.graph.independent:
+        raise ValueError(
+            "machine: expected hidden layers that no edge joins, such as one hidden layer, received "
+            f"{len(machine.hidden)} with edges among them; such machines have exact_log_likelihood where "
+            "they can be enumerated, and bounds"
+        )
     X = machine.visible_rows(X, "X", missing=True)
-    value = log_partition.value if isinstance(log_partition, LogPartition) else log_partition
-    value = _checks.real(value, "log_partition")
-    hamiltonian = machine.hamiltonian()
+    value, hamiltonian = value_of(log_partition), machine.hamiltonian()
+
+    def weigh(v: Tensor) -> Tensor:
+        return -hamiltonian.free_energy(hamiltonian.split(v), hamiltonian.graph.summed)
+
     if _checks.observed(X):
-        return _of_whole_rows(hamiltonian, X) - value
+        return _in_parts(X, weigh) - value
     whole = ~X.isnan().any(1)
     result = torch.empty(len(X), dtype=torch.float64, device=X.device)
     if bool(whole.any()):
-        result[whole] = _of_whole_rows(hamiltonian, X[whole])
+        result[whole] = _in_parts(X[whole], weigh)
     try:
         result[~whole] = log_weight_of(hamiltonian.to(torch.float64), X[~whole].double())
     except ValueError as error:
@@ -55,17 +77,162 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
     return result - value
 
 
-def _of_whole_rows(hamiltonian: Hamiltonian, X: Tensor) -> Tensor:
-    """-F of every row."""
-    summed = hamiltonian.graph.summed
-    parts = [-hamiltonian.free_energy(hamiltonian.split(v), summed) for v in torch.split(X, _ROWS)]
-    return torch.cat(parts)
+@torch.no_grad()
+def variational_bound(
+    machine: BoltzmannMachine,
+    X: Numbers,
+    log_partition: float | LogPartition,
+    *,
+    tolerance: float = 1e-5,
+    max_sweeps: int = 1000,
+) -> Tensor:
+    """Returns E_q[-E] + H(q) - ln Z ≤ ln p(v), q the mean-field posterior (Salakhutdinov & Larochelle 2010).
+
+    Where no two hidden layers are joined and all is observed q is exact, and so is the value. It is a bound
+    at any q, converged or not, as far as ln Z is right: an estimate of ln Z that is too low makes it too
+    good.
+
+    Args:
+        machine: the machine.
+        X: visible states, (batch, visible_width). NaN is not observed: of such a row it is a bound on ln p of
+            what is observed, with the law of the rest, given that, factorised too.
+        log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
+            the value is taken, which is on average too low; only with its ``upper`` is the result a bound as
+            far as that is one.
+        tolerance: see ``meanfield.naive``.
+        max_sweeps: see ``meanfield.naive``.
+
+    Returns:
+        (batch,), float64, in nats.
+    """
+    X = machine.visible_rows(X, "X", missing=True)
+    value = value_of(log_partition)
+
+    def bound(v: Tensor) -> Tensor:
+        return -naive(machine, v, v, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
+
+    return _in_parts(X, bound) - value
 
 
-def require_independent_hidden(machine: BoltzmannMachine, remedy: str) -> None:
-    """Refuses machines with hidden layers that are joined, such as deep ones, and says what they have."""
-    if not machine.graph.independent:
-        raise ValueError(
-            f"machine: expected hidden layers that no edge joins, such as one hidden layer, received "
-            f"{len(machine.hidden)} with edges among them; such machines have {remedy}"
-        )
+@torch.no_grad()
+def annealed_bound(
+    machine: BoltzmannMachine,
+    X: Numbers,
+    log_partition: float | LogPartition,
+    *,
+    chains: int = 10,
+    temperatures: int | Sequence[float] = 100,
+    seed: int | torch.Generator = 0,
+) -> Tensor:
+    """Estimates a bound on ln p(v) by annealing from the mean-field posterior to the true one.
+
+    The path is geometric: every field is (1-β) times its mean-field value plus β times that of the
+    neighbours. The layers of ``graph.summed`` are summed out with ψ. The mean of the weights is p̃(v) on
+    average, so that its log is on average not above ln p̃(v), and not below the variational bound; it tightens
+    with chains and temperatures.
+
+    Args:
+        machine: the machine.
+        X: visible states, (batch, visible_width).
+        log_partition: ln Z, as in ``variational_bound``.
+        chains: annealing runs for every row, at least 1.
+        temperatures: number of evenly spaced β after 0, at least 1; or the β themselves, rising from 0 to 1.
+        seed: an int or a generator.
+
+    Returns:
+        (batch,), float64, in nats.
+    """
+    X = machine.visible_rows(X, "X")
+    chains = _checks.positive_int(chains, "chains")
+    betas, value = read_temperatures(temperatures), value_of(log_partition)
+    if machine.graph.independent:
+        return variational_bound(machine, X, log_partition)
+    generator = _random.as_generator(seed, machine.device)
+
+    def anneal(v: Tensor) -> Tensor:
+        fields = naive(machine, v, v).fields
+        return _anneal_clamped(machine.hamiltonian(), v, fields, chains, betas, generator)
+
+    return _in_parts(X, anneal, max(1, _ROWS // chains)) - value
+
+
+@torch.no_grad()
+def tap_log_likelihood(
+    machine: BoltzmannMachine,
+    X: Numbers,
+    log_partition: float | LogPartition | TapPartition,
+    *,
+    order: int = 2,
+    tolerance: float = 1e-5,
+    max_sweeps: int = 1000,
+) -> Tensor:
+    """Returns -F of TAP with the row clamped, minus ln Z: an approximation of ln p(v) at any depth.
+
+    Where no two hidden layers are joined the clamped part is exact. Elsewhere (Tramel et al. 2018, Eq. 121),
+    rows that have not converged after ``max_sweeps`` count with their last sweep.
+
+    Args:
+        machine: the machine.
+        X: visible states, (batch, visible_width).
+        log_partition: from ``tap_log_partition``; a number stands for ln Z from elsewhere.
+        order: see ``meanfield.tap``.
+        tolerance: see ``meanfield.tap``.
+        max_sweeps: see ``meanfield.tap``.
+
+    Returns:
+        (batch,), float64, in nats.
+    """
+    X = machine.visible_rows(X, "X")
+    value = value_of(log_partition)
+
+    def weigh(v: Tensor) -> Tensor:
+        return -tap(machine, v, v, order=order, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
+
+    return _in_parts(X, weigh) - value
+
+
+def _anneal_clamped(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    base: list[Tensor],
+    chains: int,
+    betas: list[float],
+    generator: torch.Generator,
+) -> Tensor:
+    """Returns ln of the mean weight of every row, (rows,)."""
+    graph = hamiltonian.graph
+    seen = hamiltonian.split(v)
+    start = torch.stack([hamiltonian.log_weight(l, seen[l]).double() for l in graph.visible]).sum(0)
+    start = start + torch.stack([hamiltonian.log_partition(l, base[l]) for l in graph.hidden]).sum(0)
+
+    rows = torch.arange(len(v), device=v.device).repeat_interleave(chains)
+    base = [field[rows] for field in base]
+    states = [x[rows] if l in graph.visible else x for l, x in enumerate(seen)]
+    given = [l for l in graph.hidden if l not in graph.summed]
+    fixed = {*given, *graph.visible}
+    parts = [part for part in graph.backwards if part.layer in given]
+    for l in graph.hidden:
+        states[l] = hamiltonian.sample(l, base[l], generator)
+    total = torch.zeros(len(rows), dtype=torch.float64, device=v.device)
+    for now, following in pairwise(betas):
+        if any(l in fixed and m in fixed for l, m in graph.edges):
+            total += (following - now) * hamiltonian.coupling_energy(states, fixed)
+        for l in given:
+            total -= (following - now) * (base[l] * states[l]).sum(-1, dtype=torch.float64)
+        for l in graph.summed:
+            full = hamiltonian.field(l, states)
+            before, after = torch.lerp(base[l], full, now), torch.lerp(base[l], full, following)
+            total += hamiltonian.log_partition(l, after) - hamiltonian.log_partition(l, before)
+            states[l] = hamiltonian.sample(l, after, generator)
+        for part in parts:
+            l = part.layer
+            field = torch.lerp(part.taken(base[l]), hamiltonian.field(part, states), following)
+            states[l] = part.put(hamiltonian.sample(part, field, generator), states[l])
+    weights = total.view(len(v), chains).logsumexp(-1) - log(chains)
+    check_weights(weights)
+    return start + weights
+
+
+def _in_parts(X: Tensor, function: Callable[[Tensor], Tensor], size: int = _ROWS) -> Tensor:
+    """Returns a function of rows, (rows,), computed for some of them at a time."""
+    return torch.cat([function(v) for v in torch.split(X, size)])

@@ -1,26 +1,29 @@
-"""Exact answers for few real visible units, by quadrature."""
+"""Exact answers for Gaussian visible units beside discrete hidden ones: by quadrature, and as a mixture."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import nan, prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from harmonium import _host
+from harmonium.layers import Layer
 from harmonium.likelihood.exact import same_rows
-from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
+from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
 
 MAX_POINTS = 1 << 24
+MAX_LOG2_COMPONENTS = 20
 _BLOCK_ELEMENTS = 1 << 21
 _REACH = 8.0  # standard deviations beyond the outermost mean: what lies there is below 1e-15
 
 
 @torch.no_grad()
 def quadrature_log_partition(machine: BoltzmannMachine) -> float:
-    """ln Z in float64 on a grid over the visible units, whatever the number of hidden units.
+    """Returns ln Z in float64 on a grid over the visible units, whatever the number of hidden units.
 
     Given the hidden units the visible ones are Gaussian, with means in a box that follows from the couplings.
     The grid covers the box and eight standard deviations more at a spacing of one: the trapezoid rule is then
@@ -33,7 +36,7 @@ def quadrature_log_partition(machine: BoltzmannMachine) -> float:
         ValueError: another machine, or a grid of more than 2^24 points.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    return float(_log_normalisers(hamiltonian, _unobserved(hamiltonian)))
+    return float(_normalise(hamiltonian, _make_unobserved(hamiltonian)))
 
 
 @torch.no_grad()
@@ -52,48 +55,93 @@ def add_quadrature_expectation(
     Raises:
         ValueError: another machine, or a grid of more than 2^24 points.
     """
-    rows = _unobserved(hamiltonian) if v is None else v
+    rows = _make_unobserved(hamiltonian) if v is None else v
     for alike in same_rows(rows.isnan()):
         seen, each = rows[alike], weight[alike] if isinstance(weight, Tensor) else weight
-        totals = _log_normalisers(hamiltonian, seen)
-        for x, log_cell in _blocks(hamiltonian, seen):
-            log_weights = _log_weights(hamiltonian, x).view(len(seen), -1)
+        totals = _normalise(hamiltonian, seen)
+        for x, log_cell in _iterate_blocks(hamiltonian, seen):
+            log_weights = _weigh(hamiltonian, x).view(len(seen), -1)
             probability = (log_weights + log_cell - totals.unsqueeze(-1)).exp()
             probability *= each.unsqueeze(-1) if isinstance(each, Tensor) else each
             states = hamiltonian.split(x)
             into.add(hamiltonian, states, probability.flatten(), summed=hamiltonian.graph.summed)
 
 
-def _unobserved(hamiltonian: Hamiltonian) -> Tensor:
-    """One row that observes nothing, (1, visible_width)."""
+class Mixture(NamedTuple):
+    """A mixture of Gaussians with one diagonal covariance.
+
+    Attributes:
+        log_weights: normalised, (components,).
+        means: (components, n_0).
+        variance: of every unit, in every component, (n_0,).
+    """
+
+    log_weights: Tensor
+    means: Tensor
+    variance: Tensor
+
+
+@torch.no_grad()
+def mixture(machine: BoltzmannMachine) -> Mixture:
+    """Returns the density of Gaussian visible units, a component for every hidden state, in float64.
+
+    Args:
+        machine: Gaussian visible units and one hidden layer of discrete units with at most 2^20 joint states.
+
+    Raises:
+        ValueError: another machine.
+    """
+    layers = machine.layers
+    _check_kinds(layers, machine.graph)
+    if layers[1].log2_states > MAX_LOG2_COMPONENTS:
+        raise ValueError(
+            f"machine: expected at most 2^{MAX_LOG2_COMPONENTS} joint hidden states, "
+            f"received 2^{layers[1].log2_states:.4g}"
+        )
+    hamiltonian = machine.hamiltonian().to(torch.float64)
+    each = torch.arange(layers[1].n_states or 0, device=machine.device)
+    digits = torch.cartesian_prod(*[each] * layers[1].n_units).view(-1, layers[1].n_units)
+    h = layers[1].from_digits(digits).to(torch.float64)
+    log_weights = -hamiltonian.free_energy([h, h], (0,))
+    means = hamiltonian.mean(0, hamiltonian.field(0, [h, h]))
+    return Mixture(log_weights.log_softmax(0), means, 1 / hamiltonian.thetas[0][1])
+
+
+def _check_kinds(layers: Sequence[Layer], graph: Graph) -> None:
+    """Refuses any machine but Gaussian visible units with one hidden layer of discrete units."""
+    if not (graph.is_chain and len(layers) == 2 and layers[0].gaussian and layers[1].discrete):
+        raise ValueError(
+            "machine: expected Gaussian visible units and one hidden layer of discrete units, "
+            f"received {', '.join(layer.kind for layer in layers)}"
+        )
+
+
+def _make_unobserved(hamiltonian: Hamiltonian) -> Tensor:
+    """Returns one row that observes nothing, (1, visible_width)."""
     return hamiltonian.thetas[0][0].detach().new_full((1, hamiltonian.visible_width), nan)
 
 
-def _log_normalisers(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
-    """ln of the integral over what the rows do not observe, all of them the same units, (rows,)."""
+def _normalise(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+    """Returns ln of the integral over what the rows do not observe, all of them the same units, (rows,)."""
     parts = [
-        (_log_weights(hamiltonian, x).view(len(v), -1) + log_cell).logsumexp(-1)
-        for x, log_cell in _blocks(hamiltonian, v)
+        (_weigh(hamiltonian, x).view(len(v), -1) + log_cell).logsumexp(-1)
+        for x, log_cell in _iterate_blocks(hamiltonian, v)
     ]
     return torch.stack(parts).logsumexp(0)
 
 
-def _log_weights(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+def _weigh(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
+    """Returns -F of complete rows, (rows,)."""
     return -hamiltonian.free_energy(hamiltonian.split(v), hamiltonian.graph.summed)
 
 
-def _blocks(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, float]]:
-    """Every row beside the points of a grid over the units that it lacks, row-major, some points at a time.
+def _iterate_blocks(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, float]]:
+    """Yields every row beside points of a grid over the units that it lacks, row-major, some at a time.
 
     The rows, (rows, visible_width), lack the same units, as NaN. With the points comes ln of a cell's volume.
     """
     layers = hamiltonian.layers
-    chain = len(layers) == 2 and hamiltonian.graph.is_chain
-    if not chain or not layers[0].gaussian or not layers[1].discrete:
-        raise ValueError(
-            "machine: expected Gaussian visible units and one hidden layer of discrete units for quadrature, "
-            f"received {', '.join(layer.kind for layer in layers)}"
-        )
+    _check_kinds(layers, hamiltonian.graph)
     U, V = (theta.detach().double() for theta in hamiltonian.thetas[0])
     J = hamiltonian.couplings[0].detach().double() * hamiltonian.beta
     reach = layers[1].by_unit(J) @ layers[1].values().to(J).t()  # (n_0, n_1, n_states)

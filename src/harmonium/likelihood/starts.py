@@ -15,7 +15,7 @@ _REPLICAS = 10
 _CLIMB = 30  # sweeps at most; units of two values seldom take ten
 
 
-def likely_modes(
+def draw_likely_modes(
     law: Hamiltonian, found: Sequence[States], chains: int, sweeps: int, generator: torch.Generator
 ) -> States:
     """Draws local modes of a machine by their weight, from all that several kinds of chains lead to.
@@ -39,7 +39,7 @@ def likely_modes(
     few = [x[: -(-chains // _REPLICAS)] for x in noise]
     begun = tempering.init(law, few, generator, sweeps)
     tempered = run_kernel(law, tempering, begun, sweeps, generator).own["replicas"]
-    modes = _climbed(law, [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)])
+    modes = _climb(law, [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)])
     states = torch.cat([modes[l] for l in law.graph.given], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)
     weight = -law.free_energy(modes, law.graph.summed) - copies[which].log()
@@ -47,7 +47,7 @@ def likely_modes(
     return [x[drawn] for x in modes]
 
 
-def _climbed(law: Hamiltonian, states: States) -> States:
+def _climb(law: Hamiltonian, states: States) -> States:
     """Sets every part of the machine to the mode of its conditional, in turn, until nothing changes.
 
     ``chains.local_search`` needs a graph of two colours with discrete units; a start for chains does not.
@@ -63,7 +63,7 @@ def _climbed(law: Hamiltonian, states: States) -> States:
     return states
 
 
-def heavier(backward: Tensor, forward: Tensor) -> int:
+def count_heavier(backward: Tensor, forward: Tensor) -> int:
     """Counts reverse runs whose weights are more than e times the largest of the forward run.
 
     By Crooks' relation a reverse run from the machine's own law has each weight as often as a forward run,

@@ -2,56 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import final
 
 import torch
 from torch import Tensor
 
-from harmonium._checks import Numbers
-from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.machine.clamp import ClampLike
-from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
+from harmonium.machine import Hamiltonian
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
-from harmonium.meanfield.solution import Solution
 
 _ELEMENTS = 1 << 25  # numbers in the matrices of the rows that are worked on together
-
-
-@torch.no_grad()
-def adatap(
-    machine: BoltzmannMachine,
-    start: Numbers,
-    clamp: ClampLike = None,
-    *,
-    tolerance: float = 1e-6,
-    damping: DampingLike = 0.5,
-    max_sweeps: int = 1000,
-) -> Solution:
-    """Adaptive TAP by vector approximate message passing (Tramel et al. 2018, Alg. 3; FORMULAS §6).
-
-    The units, each at (B₁, A₁), and a Gaussian with the machine's couplings, at (B₂, A₂), agree on all means
-    and variances (Opper & Winther 2001); ``free_energy`` is that of expectation consistency. Unlike TAP it
-    needs no assumption on the couplings; a sweep inverts a matrix for every row, of the smaller colour.
-
-    Args:
-        machine: the machine, of any depth, with units of one column (no ``Categorical``).
-        start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
-        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
-            free.
-        tolerance: see ``solve``.
-        damping: weight of the old fields in new ones, in [0, 1), or "adaptive".
-        max_sweeps: at least 1.
-
-    Returns:
-        The solution. "Unbounded" is also a row whose Gaussian lost its normaliser on the way.
-
-    Raises:
-        ValueError: shapes or numbers out of range, units of several columns, or a graph that two
-            colours do not suffice for.
-    """
-    hamiltonian, v = prepare(machine, start, clamp)
-    scheme = AdaTAP(hamiltonian)
-    return solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
 
 @final
@@ -68,15 +28,23 @@ class AdaTAP(Scheme):
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         check_scalar(hamiltonian, "adaptive TAP")
         super().__init__(hamiltonian)
-        groups = hamiltonian.graph.sides("adaptive TAP")
-        widths = [sum(hamiltonian.layers[l].width for l in layers) for layers in groups]
-        self._inner = min((0, 1), key=lambda side: widths[side])
-        self._sides = (groups[1 - self._inner], groups[self._inner])
-        self._J = self._joined()
+        layers, groups = hamiltonian.layers, hamiltonian.graph.sides("adaptive TAP")
+        widths = [sum(layers[l].width for l in group) for group in groups]
+        if widths[0] <= widths[1]:
+            groups, widths = groups[::-1], widths[::-1]
+        self._order = [*groups[0], *groups[1]]  # the outer colour first, then the inner one, which is smaller
+        self._span: dict[int, slice] = {}  # the columns of a layer among the layers of its colour
+        for group in groups:
+            ends = [0, *accumulate(layers[l].width for l in group)]
+            self._span |= {l: slice(*columns) for l, columns in zip(group, pairwise(ends), strict=True)}
+        self._outer = frozenset(groups[0])
+        self._J = torch.zeros(*widths, dtype=hamiltonian.dtype, device=hamiltonian.device)
+        for l, m, J in hamiltonian.edges:
+            self._take_block(self._J, l, m).copy_(J)
 
     def sweep(self, point: Point, damping: Damping) -> Point:
         a, c, B, A, _ = (list(part) for part in point)
-        fields, curvatures = self._reaction(point)
+        fields, curvatures = self._react(point)
         for l in self.free_layers():
             B[l] = fields[l] + damping * (B[l] - fields[l])
             A[l] = curvatures[l] + damping * (A[l] - curvatures[l])
@@ -88,10 +56,10 @@ class AdaTAP(Scheme):
 
         Where the Gaussian has no normaliser, F is that of naive mean field.
         """
-        D, g, B, A = self._both(point)
-        total = self._gaussian_terms(D, g)
+        D, g, B, A = self._concatenate(point)
+        total = self._sum_gaussian_terms(D, g)
         slack = 1 + A * D
-        units = self._apart(slack.log() + (A * g.square() - 2 * B * g - D * B.square()) / slack)
+        units = self._split(slack.log() + (A * g.square() - 2 * B * g - D * B.square()) / slack)
         for l in range(len(point.means)):
             a, c, field, curvature = (part[l] for part in point[:4])
             exponent = 0.5 * curvature * (a.square() + c) - field * a  # entropy has ψ together with this
@@ -103,79 +71,66 @@ class AdaTAP(Scheme):
 
     def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor:
         """Returns the weighted covariances under the Gaussian, (width_l, width_m)."""
-        D, g, _, _ = self._both(point)
+        D, g, _, _ = self._concatenate(point)
         used = torch.nonzero(weight).squeeze(-1)
         total = torch.zeros_like(self._J)
-        for chunk in self._chunks(len(used)):
+        for chunk in self._chunk(len(used)):
             rows = used[chunk]
-            gaussian = _Gaussian(self._J_of(rows), D[rows], g[rows], self._width)
+            gaussian = _Gaussian(self._couple(rows), D[rows], g[rows], self._width)
             total += (weight[rows].view(-1, 1, 1) * gaussian.covariance()).sum(0)
-        l, m = self.hamiltonian.graph.edges[edge]
-        outer, inner = (l, m) if l in self._sides[0] else (m, l)
-        block = total[self._span(outer), self._span(inner)]
+        return self._take_block(total, *self.hamiltonian.graph.edges[edge])
+
+    def _take_block(self, joined: Tensor, l: int, m: int) -> Tensor:
+        """Returns the part of a matrix from the outer to the inner colour that joins l and m, l first."""
+        outer, inner = (l, m) if l in self._outer else (m, l)
+        block = joined[self._span[outer], self._span[inner]]
         return block if outer == l else block.t()
 
     @property
     def _width(self) -> int:
-        """Units of the outer colour, which come first wherever all units stand in one row."""
+        """Counts the units of the outer colour, which come first wherever all units stand in one row."""
         return self._J.shape[0]
 
-    def _reaction(self, point: Point) -> tuple[list[Tensor], list[Tensor]]:
-        """B₁ and A₁ that the Gaussian asks for, NaN where it has no normaliser."""
-        D, g, _, _ = self._both(point)
+    def _react(self, point: Point) -> tuple[list[Tensor], list[Tensor]]:
+        """Returns B₁ and A₁ that the Gaussian asks for, NaN where it has no normaliser."""
+        D, g, _, _ = self._concatenate(point)
         fields, curvatures = torch.empty_like(D), torch.empty_like(D)
-        for rows in self._chunks(len(D)):
-            gaussian = _Gaussian(self._J_of(rows), D[rows], g[rows], self._width)
+        for rows in self._chunk(len(D)):
+            gaussian = _Gaussian(self._couple(rows), D[rows], g[rows], self._width)
             slack = 1 + D[rows] * gaussian.diagonal
             curvatures[rows] = -gaussian.diagonal / slack
             fields[rows] = (gaussian.reply - gaussian.diagonal * g[rows]) / slack
-        return self._apart(fields), self._apart(curvatures)
+        return self._split(fields), self._split(curvatures)
 
-    def _gaussian_terms(self, D: Tensor, g: Tensor) -> Tensor:
-        """½ g·T g - ½ ln det(1 - D^½ J D^½), (batch,), float64."""
+    def _sum_gaussian_terms(self, D: Tensor, g: Tensor) -> Tensor:
+        """Returns ½ g·T g - ½ ln det(1 - D^½ J D^½), (batch,), float64."""
         parts = []
-        for rows in self._chunks(len(D)):
-            gaussian = _Gaussian(self._J_of(rows), D[rows], g[rows], self._width)
+        for rows in self._chunk(len(D)):
+            gaussian = _Gaussian(self._couple(rows), D[rows], g[rows], self._width)
             parts.append(0.5 * (gaussian.energy - gaussian.log_determinant).double())
         return torch.cat(parts)
 
-    def _both(self, point: Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """D, g, B and A of all units, outer colour first: (batch, units)."""
-        order = [*self._sides[0], *self._sides[1]]
-        a, c, B, A = (torch.cat([part[l] for l in order], -1) for part in point[:4])
+    def _concatenate(self, point: Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Returns D, g, B and A of all units, outer colour first: (batch, units)."""
+        a, c, B, A = (torch.cat([part[l] for l in self._order], -1) for part in point[:4])
         slack = 1 - A * c
         return c / slack, (a - B * c) / slack, B, A
 
-    def _apart(self, x: Tensor) -> list[Tensor]:
-        """The layers of a row of all units."""
-        order = [*self._sides[0], *self._sides[1]]
-        widths = [self.hamiltonian.layers[l].width for l in order]
-        parts = dict(zip(order, torch.split(x, widths, -1), strict=True))
-        return [parts[l].contiguous() for l in range(len(order))]
+    def _split(self, x: Tensor) -> list[Tensor]:
+        """Returns the layers of a row of all units."""
+        widths = [self.hamiltonian.layers[l].width for l in self._order]
+        parts = dict(zip(self._order, torch.split(x, widths, -1), strict=True))
+        return [parts[l].contiguous() for l in range(len(parts))]
 
-    def _joined(self) -> Tensor:
-        """All couplings as one matrix from the outer to the inner colour."""
-        widths = [sum(self.hamiltonian.layers[l].width for l in layers) for layers in self._sides]
-        joined = torch.zeros(widths, dtype=self.hamiltonian.dtype, device=self.hamiltonian.device)
-        for l, m, J in self.hamiltonian.edges:
-            outer, inner = (l, m) if l in self._sides[0] else (m, l)
-            joined[self._span(outer), self._span(inner)] = J if outer == l else J.t()
-        return joined
-
-    def _span(self, l: int) -> slice:
-        """Returns the columns of a layer among the layers of its colour."""
-        layers = self._sides[0] if l in self._sides[0] else self._sides[1]
-        first = sum(self.hamiltonian.layers[k].width for k in layers if k < l)
-        return slice(first, first + self.hamiltonian.layers[l].width)
-
-    def _J_of(self, rows: Tensor) -> Tensor:
-        """β J of some rows, (rows or 1, outer, inner)."""
+    def _couple(self, rows: Tensor) -> Tensor:
+        """Returns β J of some rows, (rows or 1, outer, inner)."""
         beta = self.hamiltonian.beta
         if isinstance(beta, float):
             return self._J.unsqueeze(0) * beta
         return self._J * (beta[rows] if beta.dim() else beta).view(-1, 1, 1)
 
-    def _chunks(self, rows: int) -> tuple[Tensor, ...]:
+    def _chunk(self, rows: int) -> tuple[Tensor, ...]:
+        """Returns the indices of rows in chunks whose matrices fit the memory."""
         outer, inner = self._J.shape
         size = max(1, _ELEMENTS // max(1, inner * (outer + 3 * inner)))
         return torch.split(torch.arange(rows, device=self._J.device), size)
@@ -215,7 +170,7 @@ class _Gaussian:
         self.log_determinant[info > 0] = torch.nan
 
     def covariance(self) -> Tensor:
-        """Between the outer and the inner units, (rows, outer, inner)."""
+        """Returns the covariance between the outer and the inner units, (rows, outer, inner)."""
         root = self._root.unsqueeze(-1)
         whitened = torch.linalg.solve_triangular(self._cholesky, root * self._J.mT, upper=False)
         inner = torch.linalg.solve_triangular(self._cholesky.mT, whitened, upper=True)

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _host
 from harmonium._checks import Numbers
-from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.machine.clamp import ClampLike
+from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian
 from harmonium.meanfield.scheme import Damping, Point, Scheme, join
 from harmonium.meanfield.solution import Solution, Status
 
@@ -49,7 +48,7 @@ def solve(
     """
     check_settings(tolerance, damping, max_sweeps)
     points, ends = [], []
-    for part, point, status, sweeps in _blocks(scheme, start, tolerance, damping, max_sweeps):
+    for part, point, status, sweeps in _solve_blocks(scheme, start, tolerance, damping, max_sweeps):
         points.append(point._replace(messages=[]))
         ends.append((part.free_energy(point), status, sweeps))
     free_energy, status, sweeps = (torch.cat(values) for values in zip(*ends, strict=True))
@@ -67,15 +66,15 @@ def iterate(
         The point, which a later call may start from, and status and sweeps, each (batch,).
     """
     check_settings(tolerance, damping, max_sweeps)
-    solved = [rest for _, *rest in _blocks(scheme, start, tolerance, damping, max_sweeps)]
+    solved = [rest for _, *rest in _solve_blocks(scheme, start, tolerance, damping, max_sweeps)]
     points, status, sweeps = zip(*solved, strict=True)
     return join(points), torch.cat(status), torch.cat(sweeps)
 
 
-def _blocks(
+def _solve_blocks(
     scheme: Scheme, start: Tensor | Point, tolerance: float, damping: DampingLike, max_sweeps: int
 ) -> Iterator[tuple[Scheme, Point, Tensor, Tensor]]:
-    """Rows in blocks that stay in the cache, each solved to its end: scheme, point, status and sweeps."""
+    """Solves rows in blocks that stay in the cache, each to its end: scheme, point, status and sweeps."""
     first = start.means[0] if isinstance(start, Point) else start
     rows, size = len(first), len(first)
     if first.device.type == "cpu":
@@ -91,6 +90,7 @@ def _blocks(
 def _iterate(
     scheme: Scheme, point: Point, tolerance: float, damping: DampingLike, max_sweeps: int
 ) -> tuple[Point, Tensor, Tensor]:
+    """Solves some rows, whose point is written over; returns point, status and sweeps."""
     whole, rows = scheme, len(point.means[0])
     device = point.means[0].device
     behind = _host.behind(device)
@@ -108,12 +108,12 @@ def _iterate(
     for number in range(1, max_sweeps + 1):
         moved = scheme.sweep(current, rate)
         slack = 1 - (rate if isinstance(rate, float) else rate.squeeze(-1))
-        change = _change(current.means, moved.means, free) / slack**2
-        lost = ~torch.isfinite(change) | _unbounded(scheme, moved, free)
+        change = _measure_change(current.means, moved.means, free) / slack**2
+        lost = ~torch.isfinite(change) | _find_unbounded(scheme, moved, free)
         fresh = ((change <= limit) | lost) & ~ended
         if scheme.uses_variances and (behind or bool(fresh.any())):
             # Means may rest where variances have not settled, as in the first sweep from a start without any.
-            fresh &= lost | (_change(current.variances, moved.variances, free) / slack**2 <= limit)
+            fresh &= lost | (_measure_change(current.variances, moved.variances, free) / slack**2 <= limit)
         rests = lost | ended  # where it was
         if behind:
             moved = moved.where(~rests, current)
@@ -125,7 +125,7 @@ def _iterate(
             status, sweeps = torch.where(fresh, reason, status), torch.where(fresh, number, sweeps)
             ended |= fresh
         if damping == "adaptive":
-            rate = _adapted(rate, change, last)
+            rate = _adapt(rate, change, last)
             last = change
         current = moved
         gone = int(ended.sum())  # a device that works behind the host is waited for here alone
@@ -158,7 +158,7 @@ def check_settings(tolerance: float, damping: DampingLike, max_sweeps: int) -> N
 
 
 def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tuple[Hamiltonian, Tensor]:
-    """A machine with what is held of it, and visible means, checked, for a solver.
+    """Returns a machine with what is held of it, and visible means, checked, for a solver.
 
     NaN among the means is no guess: it begins at the mean of the unit by itself, its neighbours at 0.
 
@@ -181,15 +181,16 @@ def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tupl
     return hamiltonian.given(clamp, len(begun)), begun.clone()
 
 
-def _change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:
-    """Σ over the free layers of the squared change, (batch,)."""
+def _measure_change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:
+    """Returns Σ over the free layers of the squared change, (batch,)."""
     total = torch.zeros(len(old[0]), dtype=old[0].dtype, device=old[0].device)
     for l in free:
         total += torch.linalg.vector_norm(new[l] - old[l], dim=-1).square_()
     return total
 
 
-def _unbounded(scheme: Scheme, point: Point, free: list[int]) -> Tensor:
+def _find_unbounded(scheme: Scheme, point: Point, free: list[int]) -> Tensor:
+    """Marks the rows that left the region where their real units have a normaliser, (batch,)."""
     lost = torch.zeros(len(point.means[0]), dtype=torch.bool, device=point.means[0].device)
     for l in free:
         if not scheme.hamiltonian.layers[l].discrete:
@@ -198,7 +199,8 @@ def _unbounded(scheme: Scheme, point: Point, free: list[int]) -> Tensor:
     return lost
 
 
-def _adapted(rate: Damping, change: Tensor, last: Tensor | None) -> Damping:
+def _adapt(rate: Damping, change: Tensor, last: Tensor | None) -> Damping:
+    """Returns the damping of the next sweep, (batch, 1), by the last two changes."""
     if last is None:
         return torch.zeros_like(change).unsqueeze(-1)
     assert isinstance(rate, Tensor)

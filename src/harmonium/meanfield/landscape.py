@@ -15,7 +15,7 @@ from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
-from harmonium.meanfield.solution import Solution, joined
+from harmonium.meanfield.solution import Solution, join_solutions
 
 _DIRECTIONS = 8  # of the projections that are hashed: enough that strangers hardly ever share a cell
 _FAR = 6.0  # a χ variate with as many degrees of freedom is larger once in 50,000
@@ -39,7 +39,7 @@ class Landscape(NamedTuple):
     status: Tensor
 
     def overlaps(self, layer: int = 0) -> Tensor:
-        """Correlation coefficients between the solutions' means of a layer, (solutions, solutions).
+        """Returns correlation coefficients between the solutions' means of a layer, (solutions, solutions).
 
         A solution whose means are all alike has overlap 0 with every other and 1 with itself.
         """
@@ -63,7 +63,7 @@ def landscape(
     distributed: Distributed = None,
     shards: int = SHARDS,
 ) -> Landscape:
-    """TAP solutions from every row of X, and which of them are the same (Tramel et al. 2018, Sec. VII.3).
+    """Finds the TAP solutions from every row of X, each of them once (Tramel et al. 2018, Sec. VII.3).
 
     Args:
         machine: the machine, of any depth.
@@ -81,25 +81,32 @@ def landscape(
 
     Raises:
         ValueError: shapes or numbers out of range, or no start that converges.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+        >>> starts = machine.random_states(20, seed=1)[0]
+        >>> hm.meanfield.landscape(machine, starts).counts  # weak couplings have one solution
+        tensor([20])
     """
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     hamiltonian, starts = prepare(machine, X, None)
     dealt = None if distributed is None else as_shards(distributed, shards)
 
-    def solved(law: Hamiltonian, part: Tensor) -> Solution:
+    def solve_part(law: Hamiltonian, part: Tensor) -> Solution:
         scheme = Plefka(law, order)
         return solve(scheme, part, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
     if dealt is None:
-        whole = solved(hamiltonian, starts)
+        whole = solve_part(hamiltonian, starts)
     else:
         parts = dealt.rows(len(starts), "X")
-        whole = joined(dealt.gather(solved(hamiltonian.anew(), starts[part]) for part in parts))
+        whole = join_solutions(dealt.gather(solve_part(hamiltonian.anew(), starts[part]) for part in parts))
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:
         raise ValueError(f"X: expected a start that converges within {max_sweeps} sweeps, received none")
     group = distinct([a[settled] for a in whole.means], resolution)
-    _, first, counts = _first_of_each(group)
+    _, first, counts = _find_first(group)
     order_of = counts.argsort(descending=True, stable=True)
     rank = torch.empty_like(order_of)
     rank[order_of] = torch.arange(len(order_of), device=rank.device)
@@ -132,7 +139,8 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
     pieces = [(x @ part.to(x)).double() for x, part in zip(points, parts, strict=True)]
     projected = torch.stack(pieces).sum(0)
 
-    def apart(one: Tensor, other: Tensor) -> Tensor:
+    def measure_distance(one: Tensor, other: Tensor) -> Tensor:
+        """Returns the distances of rows from other rows, (pairs,)."""
         pieces = [(x[one] - x[other]).square().sum(-1, dtype=torch.float64) for x in points]
         return torch.stack(pieces).sum(0).sqrt()
 
@@ -143,8 +151,8 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
     left = torch.arange(rows, device=projected.device)
     while len(left):
         _, cell = torch.unique(cells[left], dim=0, return_inverse=True)
-        mine = left[_first_of_each(cell)[1]][cell]
-        near = apart(left, mine) <= reach
+        mine = left[_find_first(cell)[1]][cell]
+        near = measure_distance(left, mine) <= reach
         leader[left[near]] = mine[near]
         left = left[~near]
     leaders, place = torch.unique(leader, return_inverse=True)
@@ -155,15 +163,15 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
 
     pairs = cKDTree(projected[leaders].cpu().numpy()).query_pairs(_FAR * resolution, output_type="ndarray")
     one, other = torch.from_numpy(pairs).to(leaders.device).T
-    joined = pairs[(apart(leaders[one], leaders[other]) <= reach).cpu().numpy()]
+    joined = pairs[(measure_distance(leaders[one], leaders[other]) <= reach).cpu().numpy()]
     graph = coo_array((np.ones(len(joined)), joined.T), shape=(len(leaders), len(leaders)))
     # Components are numbered in the order of their leaders, and a leader is the first of its rows.
     component = connected_components(graph, directed=False)[1]
     return torch.from_numpy(component).to(place.device, torch.int64)[place]
 
 
-def _first_of_each(group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The groups 0, 1, …, the place where each appears first, and its size."""
+def _find_first(group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the groups 0, 1, …, the place where each appears first, and its size."""
     groups, counts = torch.unique(group, return_counts=True)
     places = torch.arange(len(group), device=group.device)
     first = torch.full_like(groups, len(group)).scatter_reduce(0, group, places, "amin")

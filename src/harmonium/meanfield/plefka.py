@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.layers import Layer
 from harmonium.machine import Hamiltonian
-from harmonium.meanfield import blocks
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
 from harmonium.products import product
 
@@ -40,11 +40,10 @@ class Plefka(Scheme):
         if order > 3:
             raise ValueError(f"order: expected 1, 2 or 3, received {order}")
         layers = hamiltonian.layers
-        # Negative, so that a product with variances is A at once.
-        self._squares: list[Tensor] = []
-        if order > 1:
-            self._squares = [blocks.squares(layers[l], layers[m], J).neg_() for l, m, J in hamiltonian.edges]
-        self._cubes: list[Tensor] = []
+        # J² negative, so that a product with variances is A at once.
+        edges = hamiltonian.edges if order > 1 else ()
+        squares = [_square_couplings(layers[l], layers[m], J).neg_() for l, m, J in edges]
+        self._powers = {2: squares} if order > 1 else {}
         self._states: list[tuple[float, float]] = []
         if order > 2:
             check_scalar(hamiltonian, "the third order")
@@ -52,8 +51,7 @@ class Plefka(Scheme):
                 if layer.two_values is None:
                     raise ValueError(f"order: expected at most 2 for {layer}, received {order}")
                 self._states.append(layer.two_values)
-            pairs = zip(hamiltonian.couplings, self._squares, strict=True)
-            self._cubes = [-J * square for J, square in pairs]
+            self._powers[3] = [-J * square for J, square in zip(hamiltonian.couplings, squares, strict=True)]
 
     def sweep(self, point: Point, damping: Damping) -> Point:
         a, c, B, A, _ = (list(part) for part in point)
@@ -63,13 +61,13 @@ class Plefka(Scheme):
             field = self.hamiltonian.field(l, a)
             curvature: Tensor | float = 0.0
             if self.order > 1:
-                block = self._neighbours(l, self._squares, [self._covariance(k, a, c) for k in range(len(a))])
-                field = blocks.add_times(field, layer, block, a[l])
-                curvature = blocks.diagonal(layer, block)
+                block = self._sum_neighbours(l, 2, a, c)
+                field = _add_times(field, layer, block, a[l])
+                curvature = _take_diagonals(layer, block)
             if self.order > 2:
-                cumulants = [self._cumulant(k, a) for k in range(len(a))]
-                slope = self._slope(l, a)
-                field = field + slope * self._neighbours(l, self._cubes, cumulants) / 6
+                low, high = self._states[l]
+                slope = (low + high - 2 * a[l]).square() - 2 * (a[l] - low) * (high - a[l])  # ∂κ/∂a
+                field = field + slope * self._sum_neighbours(l, 3, a, c) / 6
             if damped:
                 field = torch.lerp(field, B[l], damping)
                 if isinstance(curvature, Tensor):
@@ -81,63 +79,99 @@ class Plefka(Scheme):
         return Point(a, c, B, A, [])
 
     def free_energy(self, point: Point) -> Tensor:
-        hamiltonian = self.hamiltonian
+        hamiltonian, (a, c, *_) = self.hamiltonian, point
         total = self.first_order(point)
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
-            for power, factor, tensors in ((2, -0.5, self._squares), (3, 1 / 6, self._cubes)):
-                if self.order >= power:
-                    x, y = (self._term(power, k, point) for k in (l, m))
-                    pairs = (product(x, tensors[edge]) * y).sum(-1, dtype=torch.float64)
-                    factor = factor / 2 if l == m else factor
-                    total = total + hamiltonian.beta_times(pairs, power) * factor
+            for power, tensors in self._powers.items():
+                x, y = (self._find_cumulant(power, k, a, c) for k in (l, m))
+                pairs = (product(x, tensors[edge]) * y).sum(-1, dtype=torch.float64)
+                factor = (-0.5 if power == 2 else 1 / 6) / (2 if l == m else 1)
+                total = total + hamiltonian.beta_times(pairs, power) * factor
         return -total
 
     def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor | None:
         if self.order == 1:
             return None
-        hamiltonian = self.hamiltonian
+        hamiltonian, (a, c, *_) = self.hamiltonian, point
         l, m = hamiltonian.graph.edges[edge]
         below, above = hamiltonian.layers[l], hamiltonian.layers[m]
         J = hamiltonian.couplings[edge]
         beta = hamiltonian.beta_times(weight.unsqueeze(-1))
-        x, y = (self._term(2, k, point) for k in (l, m))
+        x, y = (self._find_cumulant(2, k, a, c) for k in (l, m))
         pairs = product(x.t(), y * beta)
         if pairs.shape == J.shape:
             total = pairs.mul_(J)
         else:
-            p, q = blocks.columns(below), blocks.columns(above)
+            p, q = _count_columns(below), _count_columns(above)
             pairs = pairs.view(below.n_units, p, p, above.n_units, q, q)
             by_unit = J.view(below.n_units, p, above.n_units, q)
             total = torch.einsum("istjuv,itjv->isju", pairs, by_unit).reshape(J.shape)
         if self.order > 2:
-            x, y = (self._term(3, k, point) for k in (l, m))
-            total.addcmul_(product(x.t(), y * hamiltonian.beta_times(beta)), self._squares[edge], value=-0.5)
+            x, y = (self._find_cumulant(3, k, a, c) for k in (l, m))
+            total.addcmul_(
+                product(x.t(), y * hamiltonian.beta_times(beta)), self._powers[2][edge], value=-0.5
+            )
         return total
 
-    def _neighbours(self, l: int, tensors: list[Tensor], x: list[Tensor]) -> Tensor:
-        """Σ over the neighbouring layers of x times their coupling's square or cube, with its power of β."""
+    def _sum_neighbours(self, l: int, power: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
+        """Sums cumulants of the neighbouring layers times a power of their coupling, with its power of β."""
         total: Tensor | None = None
         for edge, other, above in self.hamiltonian.graph.joints[l]:
-            part = product(x[other], tensors[edge].t() if above else tensors[edge])
+            tensor = self._powers[power][edge]
+            part = product(self._find_cumulant(power, other, a, c), tensor.t() if above else tensor)
             total = part if total is None else total + part
         if total is None:
-            total = torch.zeros_like(x[l])
-        return self.hamiltonian.beta_times(total, 2 if tensors is self._squares else 3)
+            total = torch.zeros_like(self._find_cumulant(power, l, a, c))
+        return self.hamiltonian.beta_times(total, power)
 
-    def _term(self, power: int, l: int, point: Point) -> Tensor:
+    def _find_cumulant(self, power: int, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
+        """Returns the second cumulants of a layer, in blocks, or the third, κ, of two-state units."""
         if power == 2:
-            return self._covariance(l, point.means, point.variances)
-        return self._cumulant(l, point.means)
-
-    def _covariance(self, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
-        return blocks.covariance(self.hamiltonian.layers[l], a[l], c[l])
-
-    def _cumulant(self, l: int, a: list[Tensor]) -> Tensor:
+            return _form_covariances(self.hamiltonian.layers[l], a[l], c[l])
         # Of a unit with the states p and q and the mean a: variance (a-p)(q-a), times p+q-2a.
         low, high = self._states[l]
         return (a[l] - low) * (high - a[l]) * (low + high - 2 * a[l])
 
-    def _slope(self, l: int, a: list[Tensor]) -> Tensor:
-        """∂κ/∂a."""
-        low, high = self._states[l]
-        return (low + high - 2 * a[l]).square() - 2 * (a[l] - low) * (high - a[l])
+
+# Second moments within units: a unit with q columns has a covariance block of q², flattened, and a layer
+# blocks (batch, n_units · q²). With one column the block is the variance, and all below the plain product.
+
+
+def _count_columns(layer: Layer) -> int:
+    """Returns the number of columns of a unit's state."""
+    return layer.width // layer.n_units
+
+
+def _square_couplings(below: Layer, above: Layer, J: Tensor) -> Tensor:
+    """Returns J ⊗ J between the blocks of two layers, (blocks below, blocks above)."""
+    p, q = _count_columns(below), _count_columns(above)
+    if p == q == 1:
+        return J.square()
+    J = J.view(below.n_units, p, above.n_units, q)
+    return torch.einsum("isjt,iujv->isujtv", J, J).reshape(below.n_units * p * p, above.n_units * q * q)
+
+
+def _form_covariances(layer: Layer, a: Tensor, c: Tensor) -> Tensor:
+    """Returns covariance blocks from means and variances; of one-hot units diag(a) - a aᵀ."""
+    if _count_columns(layer) == 1:
+        return c
+    mean = layer.by_unit(a)
+    block = torch.diag_embed(mean) - mean.unsqueeze(-1) * mean.unsqueeze(-2)
+    return block.flatten(-3)
+
+
+def _add_times(field: Tensor, layer: Layer, A: Tensor, a: Tensor) -> Tensor:
+    """Returns field + A a, (batch, width), written over the field."""
+    q = _count_columns(layer)
+    if q == 1:
+        return field.addcmul_(A, a)
+    blocks = A.view(*A.shape[:-1], layer.n_units, q, q)
+    return field.add_((blocks @ layer.by_unit(a).unsqueeze(-1)).squeeze(-1).flatten(-2))
+
+
+def _take_diagonals(layer: Layer, A: Tensor) -> Tensor:
+    """Returns the diagonal of every block, (batch, width)."""
+    q = _count_columns(layer)
+    if q == 1:
+        return A
+    return A.view(*A.shape[:-1], layer.n_units, q, q).diagonal(dim1=-2, dim2=-1).flatten(-2)

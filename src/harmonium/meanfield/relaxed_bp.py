@@ -8,47 +8,9 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium._checks import Numbers
 from harmonium.layers import Moments, Theta
-from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.machine.clamp import ClampLike
-from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
+from harmonium.machine import Hamiltonian
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_no_inner, check_scalar
-from harmonium.meanfield.solution import Solution
-
-
-@torch.no_grad()
-def relaxed_bp(
-    machine: BoltzmannMachine,
-    start: Numbers,
-    clamp: ClampLike = None,
-    *,
-    tolerance: float = 1e-6,
-    damping: DampingLike = 0.0,
-    max_sweeps: int = 1000,
-) -> Solution:
-    """Belief propagation with messages of two moments (Tramel et al. 2018, App. B; FORMULAS §6).
-
-    A unit tells each neighbour the mean and variance that it would have without that neighbour. TAP is what
-    is left when single couplings are weak. ``free_energy`` is the Bethe free energy.
-
-    Takes 4 · batch · width_l · width_m numbers for every edge (l, m): for small and middling machines.
-
-    Args:
-        machine: the machine, of any depth, with units of one column (no ``Categorical``).
-        start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
-        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
-            free.
-        tolerance: see ``solve``.
-        damping: weight of the old messages in new ones, in [0, 1), or "adaptive".
-        max_sweeps: at least 1.
-
-    Raises:
-        ValueError: shapes or numbers out of range, or units of several columns.
-    """
-    hamiltonian, v = prepare(machine, start, clamp)
-    scheme = RelaxedBP(hamiltonian)
-    return solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
 
 class _Side(NamedTuple):
@@ -88,8 +50,8 @@ class RelaxedBP(Scheme):
         for l in self.free_layers():
             B[l], A[l] = self._collect(l, a[l], messages)
             a[l], c[l] = self.moments(l, B[l], A[l])
-            for side, field, curvature in self._cavities(l, B[l], A[l], messages):
-                for place, new in enumerate(self._told(l, a[l], field, curvature), side.outgoing):
+            for side, field, curvature in self._list_cavities(l, B[l], A[l], messages):
+                for place, new in enumerate(self._tell(l, a[l], field, curvature), side.outgoing):
                     messages[place] = new + keep * (messages[place] - new)
         return Point(a, c, B, A, messages)
 
@@ -107,7 +69,7 @@ class RelaxedBP(Scheme):
             B, A = self._collect(l, point.means[l], point.messages)
             whole = self._log_partition(l, point.means[l], B, A)
             total = total + whole.sum(-1, dtype=torch.float64)
-            for side, field, curvature in self._cavities(l, B, A, point.messages):
+            for side, field, curvature in self._list_cavities(l, B, A, point.messages):
                 edge = whole.unsqueeze(1) - self._log_partition(l, point.means[l], field, curvature)
                 theirs = held[side.neighbour]
                 if theirs is not None:
@@ -122,38 +84,40 @@ class RelaxedBP(Scheme):
         weighted = hamiltonian.beta_times(c[m] * weight.unsqueeze(-1))
         return hamiltonian.couplings[edge] * (c[l].t() @ weighted)
 
-    def _sides(self, l: int) -> Iterator[_Side]:
+    def _list_sides(self, l: int) -> Iterator[_Side]:
+        """Yields the neighbouring layers of a layer."""
         for edge, other, above in self.hamiltonian.graph.joints[l]:
             J = self.hamiltonian.couplings[edge]
             upwards, downwards = 4 * edge, 4 * edge + 2
             if above:
-                yield _Side(other, self._coupling(J), downwards, upwards)
+                yield _Side(other, self._couple(J), downwards, upwards)
             else:
-                yield _Side(other, self._coupling(J.t()), upwards, downwards)
+                yield _Side(other, self._couple(J.t()), upwards, downwards)
 
-    def _coupling(self, J: Tensor) -> Tensor:
+    def _couple(self, J: Tensor) -> Tensor:
+        """Returns β J, for each row where β differs."""
         beta = self.hamiltonian.beta
         return J * (beta.view(-1, 1, 1) if isinstance(beta, Tensor) else beta)
 
     def _collect(self, l: int, means: Tensor, messages: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """B and A from all neighbours, each in the shape of the layer's means."""
+        """Returns B and A from all neighbours, each in the shape of the layer's means."""
         B, A = torch.zeros_like(means), torch.zeros_like(means)
-        for side in self._sides(l):
+        for side in self._list_sides(l):
             B += (side.J * messages[side.incoming]).sum(-1)
             A -= (side.J.square() * messages[side.incoming + 1]).sum(-1)
         return B, A
 
-    def _cavities(
+    def _list_cavities(
         self, l: int, B: Tensor, A: Tensor, messages: list[Tensor]
     ) -> Iterator[tuple[_Side, Tensor, Tensor]]:
-        """For every neighbouring layer, B and A without each of its units: (batch, width_k, width_l)."""
-        for side in self._sides(l):
+        """Yields every neighbouring layer, with (batch, width_k, width_l) B and A without its units."""
+        for side in self._list_sides(l):
             field = B.unsqueeze(1) - (side.J * messages[side.incoming]).mT
             curvature = A.unsqueeze(1) + (side.J.square() * messages[side.incoming + 1]).mT
             yield side, field, curvature
 
-    def _told(self, l: int, a: Tensor, B: Tensor, A: Tensor) -> Moments:
-        """The moments that every neighbour hears, (batch, width_k, width_l); a held unit tells its value."""
+    def _tell(self, l: int, a: Tensor, B: Tensor, A: Tensor) -> Moments:
+        """Returns the moments that every neighbour hears, (batch, width_k, width_l): values if held."""
         told = self.hamiltonian.layers[l].moments(B, A, self._theta(l, B))
         held = self.hamiltonian.mask(l)
         if held is None:
@@ -162,7 +126,7 @@ class RelaxedBP(Scheme):
         return Moments(torch.where(held, a.unsqueeze(1), told.mean), told.variance.masked_fill(held, 0.0))
 
     def _log_partition(self, l: int, x: Tensor, B: Tensor, A: Tensor) -> Tensor:
-        """ψ(B, A) of every unit, ln of the weight of held ones: (batch, [width_k,] width_l)."""
+        """Returns ψ(B, A) of every unit, ln of the weight of held ones: (batch, [width_k,] width_l)."""
         layer, theta = self.hamiltonian.layers[l], self._theta(l, B)
         held = self.hamiltonian.mask(l)
         value = layer.log_partition(B, A, theta)
@@ -173,6 +137,6 @@ class RelaxedBP(Scheme):
         return torch.where(held, layer.unit_log_weights(x, theta), value)
 
     def _theta(self, l: int, B: Tensor) -> Theta:
-        """Natural parameters beside B, which may have a dimension for the receivers of messages."""
+        """Returns natural parameters beside B, which may have a dimension for the receivers of messages."""
         theta = self.hamiltonian.thetas[l]
         return tuple(p.unsqueeze(1) if p.dim() == 2 and B.dim() == 3 else p for p in theta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import NamedTuple, Self
 
@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
     def take(self, rows: Tensor | slice) -> Point:
         """Returns the point at some of the rows."""
-        return Point(*([x[rows] for x in part] for part in self))
+        return _over(lambda x: x[rows], self)
 
     def put(self, rows: Tensor, other: Point) -> None:
         """Writes the rows of another point over some of the rows, in place."""
@@ -45,25 +45,27 @@ class Point(NamedTuple):
                 x[rows] = y
 
     def where(self, rows: Tensor, other: Point) -> Point:
-        """These rows where ``rows`` is True, (batch,), and those of another point elsewhere."""
+        """Returns these rows where ``rows`` is True, (batch,), and those of another point elsewhere."""
 
-        def chosen(x: Tensor, y: Tensor) -> Tensor:
+        def choose(x: Tensor, y: Tensor) -> Tensor:
             return x if x is y else torch.where(rows.view(-1, *[1] * (x.dim() - 1)), x, y)
 
-        pairs = (zip(part, others, strict=True) for part, others in zip(self, other, strict=True))
-        return Point(*([chosen(x, y) for x, y in pair] for pair in pairs))
+        return _over(choose, self, other)
 
     def copy(self) -> Point:
-        """A copy that shares no memory."""
-        return Point(*([x.clone() for x in part] for part in self))
+        """Returns a copy that shares no memory."""
+        return _over(Tensor.clone, self)
 
 
 def join(points: Sequence[Point]) -> Point:
-    """The rows of several points, one after the other."""
-    if len(points) == 1:
-        return points[0]
+    """Returns the rows of several points, one after the other."""
+    return points[0] if len(points) == 1 else _over(lambda *pieces: torch.cat(pieces), *points)
+
+
+def _over(function: Callable[..., Tensor], *points: Point) -> Point:
+    """Returns a function of the tensors that stand at one place in every point."""
     parts = zip(*points, strict=True)
-    return Point(*([torch.cat(pieces) for pieces in zip(*part, strict=True)] for part in parts))
+    return Point(*([function(*pieces) for pieces in zip(*part, strict=True)] for part in parts))
 
 
 class Scheme(ABC):
@@ -87,15 +89,15 @@ class Scheme(ABC):
 
     @abstractmethod
     def sweep(self, point: Point, damping: Damping) -> Point:
-        """Every free unit once; ``damping`` is the weight of the old fields, a number or (batch, 1)."""
+        """Moves every free unit once; ``damping`` is the weight of the old fields, a number or (batch, 1)."""
 
     @abstractmethod
     def free_energy(self, point: Point) -> Tensor:
-        """F at a point, (batch,), float64."""
+        """Returns F at a point, (batch,), float64."""
 
     @abstractmethod
     def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor | None:
-        """Σ_rows weight · (E[x_l ⊗ x_m] - a_l ⊗ a_m) over an edge (l, m), (width_l, width_m).
+        """Returns Σ_rows weight · (E[x_l ⊗ x_m] - a_l ⊗ a_m) over an edge (l, m), (width_l, width_m).
 
         Args:
             edge: of the graph.
@@ -107,7 +109,7 @@ class Scheme(ABC):
         """
 
     def statistics(self, l: int, point: Point) -> Theta:
-        """E[t_l] of every row, in the order of ``Layer.natural``, each (batch, width_l)."""
+        """Returns E[t_l] of every row, in the order of ``Layer.natural``, each (batch, width_l)."""
         layer = self.hamiltonian.layers[l]
         held = self.hamiltonian.mask(l)
         theta = self.hamiltonian.thetas[l]
@@ -156,12 +158,12 @@ class Scheme(ABC):
         return mean, variance.contiguous()  # real units give an expanded one, which cannot be written to
 
     def free_layers(self) -> list[int]:
-        """The layers that are not held whole, those of ``graph.summed`` first: the order of a sweep."""
+        """Returns the layers not held whole, those of ``graph.summed`` first: the order of a sweep."""
         order = dict.fromkeys(block.layer for block in self.hamiltonian.graph.backwards)
         return [l for l in order if not self.hamiltonian.fixes(l)]
 
     def entropy(self, l: int, point: Point) -> Tensor:
-        """Σ over a layer's units of ψ(B, A) - B a + ½ A (a² + c), (batch,), float64.
+        """Returns Σ over a layer's units of ψ(B, A) - B a + ½ A (a² + c), (batch,), float64.
 
         Of held units ln of their weight.
         """
@@ -179,7 +181,7 @@ class Scheme(ABC):
         return value.sum(-1, dtype=torch.float64)
 
     def first_order(self, point: Point) -> Tensor:
-        """-F of naive mean field at a point's means, with the entropy at (B, A): (batch,), float64.
+        """Returns -F of naive mean field at a point's means, with the entropy at (B, A): (batch,), float64.
 
         Finite wherever the units have a normaliser: what a scheme falls back to where its own has none.
         """

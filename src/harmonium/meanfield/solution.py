@@ -19,6 +19,7 @@ class Status(IntEnum):
 
     @property
     def message(self) -> str:
+        """Describes the status in words."""
         return (
             "met the tolerance",
             "still moved after the sweeps allowed",
@@ -49,28 +50,19 @@ class Solution(NamedTuple):
 
     @property
     def converged(self) -> Tensor:
-        """(batch,), whether the row met the tolerance within the sweeps allowed."""
+        """Marks the rows that met the tolerance within the sweeps allowed, (batch,) booleans."""
         return self.status == Status.CONVERGED
 
     def take(self, rows: Tensor) -> Solution:
         """Returns the solution at some of the rows."""
-        return Solution(
-            means=[x[rows] for x in self.means],
-            variances=[x[rows] for x in self.variances],
-            free_energy=self.free_energy[rows],
-            status=self.status[rows],
-            sweeps=self.sweeps[rows],
-            fields=[x[rows] for x in self.fields],
-            curvatures=[x[rows] for x in self.curvatures],
-        )
+        parts: list[Any] = [[y[rows] for y in x] if isinstance(x, list) else x[rows] for x in self]
+        return Solution(*parts)
 
 
-def joined(parts: Sequence[Solution]) -> Solution:
-    """The rows of several solutions."""
-
-    def all_rows(x: Sequence[Any]) -> Any:
-        if isinstance(x[0], Tensor):
-            return torch.cat(list(x))
-        return [torch.cat(layer) for layer in zip(*x, strict=True)]
-
-    return Solution(*(all_rows(each) for each in zip(*parts, strict=True)))
+def join_solutions(parts: Sequence[Solution]) -> Solution:
+    """Returns the rows of several solutions, one after the other."""
+    whole: list[Any] = [
+        torch.cat(x) if isinstance(x[0], Tensor) else [torch.cat(layer) for layer in zip(*x, strict=True)]
+        for x in zip(*parts, strict=True)
+    ]
+    return Solution(*whole)

@@ -1,16 +1,13 @@
 """Reports: image grids, plots, the quality of samples and the one-page summary of a run."""
 
-from harmonium.report.classifier_features import ClassifierFeatures
 from harmonium.report.columns import compare_columns
-from harmonium.report.images import image_grid, write_png
+from harmonium.report.images import image_grid, image_panels, write_png
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
-from harmonium.report.mixing_curve import mixing_curve
 from harmonium.report.moments import MomentErrors, moment_errors
-from harmonium.report.panels import image_panels
-from harmonium.report.plane import plane
-from harmonium.report.plots import learning_curve
+from harmonium.report.plots import learning_curve, mixing_curve, plane
 from harmonium.report.resampling import Resampling, resampling
 from harmonium.report.sample_quality import (
+    ClassifierFeatures,
     KernelDistance,
     Neighbours,
     class_coverage,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harmonium.data.sheet import Cells, sheet_of
-from harmonium.report._figure import new_figure, save_figure
+from harmonium.report.plots import new_figure, save_figure
 
 _NAMES = ("real", "sampled")
 _BINS = 25
@@ -20,12 +20,27 @@ _PLASTIC = 1.32471795724474602596  # multiples of its inverse powers fill a squa
 
 
 class _Axis(NamedTuple):
-    """A column as places on an axis."""
+    """A column as places on an axis, (rows,) for either table, NaN where a cell is missing."""
 
     name: str
     real: NDArray[np.float64]
     sampled: NDArray[np.float64]
     labels: tuple[Any, ...]  # at 0, 1, …; none for numbers
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The ends of all of both tables, so that nothing a machine invents is cut off."""
+        if self.labels:
+            return -0.5, len(self.labels) - 0.5
+        both = np.concatenate([self.real, self.sampled])
+        low, high = float(np.nanmin(both)), float(np.nanmax(both))
+        margin = 0.04 * ((high - low) or 1.0)
+        return low - margin, high + margin
+
+    def spread(self, places: NDArray[np.float64], power: int) -> NDArray[np.float64]:
+        """Returns places spread about those of the labels; another power is for the other axis."""
+        shifts = ((np.arange(len(places)) / _PLASTIC**power) % 1 - 0.5) * _SPREAD
+        return places + shifts if self.labels else places
 
 
 def compare_columns(
@@ -36,7 +51,7 @@ def compare_columns(
     columns: Sequence[Any] | None = None,
     points: int = 200,
 ) -> None:
-    """A picture of how well sampled rows have the columns of real ones.
+    """Draws how well sampled rows have the columns of real ones.
 
     On the diagonal the distribution of each column in both; above it pairs of columns of the real rows, below
     it those of the sampled ones, which a good sampler makes mirror images. Points of labels are spread about
@@ -61,7 +76,7 @@ def compare_columns(
             raise ValueError(
                 f"{argument}: expected values in the columns {chosen}, received none in {lacking or 'any'}"
             )
-    axes = [_axis(*(table[name] for table in tables)) for name in chosen]
+    axes = [_read_axis(*(table[name] for table in tables)) for name in chosen]
     side = max(3.0, 1.5 * len(axes))
     figure = new_figure("compare_columns", (side, side))
     grid = np.atleast_2d(figure.subplots(len(axes), len(axes), squeeze=False))
@@ -69,16 +84,16 @@ def compare_columns(
         for j, across in enumerate(axes):
             panel = grid[i, j]
             if i == j:
-                _marginal(panel, across)
+                _draw_marginal(panel, across)
             else:
                 x, y = (across.real, down.real) if i < j else (across.sampled, down.sampled)
-                panel.scatter(
-                    *_pair(x, y, across, down, points), s=5, alpha=0.5, linewidths=0, color=f"C{int(i > j)}"
-                )
-                panel.set_ylim(_limits(down))
-                _ticks(panel.yaxis, down, j == 0)
-            panel.set_xlim(_limits(across))
-            _ticks(panel.xaxis, across, i == len(axes) - 1)
+                here = np.flatnonzero(~(np.isnan(x) | np.isnan(y)))[:points]
+                places = across.spread(x[here], 1), down.spread(y[here], 2)
+                panel.scatter(*places, s=5, alpha=0.5, linewidths=0, color=f"C{int(i > j)}")
+                panel.set_ylim(down.limits)
+                _mark(panel.yaxis, down, j == 0)
+            panel.set_xlim(across.limits)
+            _mark(panel.xaxis, across, i == len(axes) - 1)
             if j == 0:
                 panel.set_ylabel(down.name, fontsize="small")
             if i == len(axes) - 1:
@@ -89,7 +104,8 @@ def compare_columns(
     save_figure(figure, path)
 
 
-def _axis(real: Cells, sampled: Cells) -> _Axis:
+def _read_axis(real: Cells, sampled: Cells) -> _Axis:
+    """Returns a column of both tables, whose labels are those of real rows and what else was sampled."""
     parts = [cells.values[~cells.missing] for cells in (real, sampled)]
     if real.numeric and sampled.numeric:
         whole = set(np.unique(np.concatenate(parts)).tolist())
@@ -98,19 +114,16 @@ def _axis(real: Cells, sampled: Cells) -> _Axis:
         seen = {value for part in parts for value in part.tolist()}
         labels = tuple(real.categories or sorted(seen, key=lambda value: (isinstance(value, str), value)))
         labels += tuple(value for value in seen if value not in labels)
-    return _Axis(str(real.name), _places(real, labels), _places(sampled, labels), labels)
-
-
-def _places(cells: Cells, labels: tuple[Any, ...]) -> NDArray[np.float64]:
-    """(rows,), NaN where a cell is missing."""
-    if not labels:
-        return cells.values
     place = {value: float(i) for i, value in enumerate(labels)}
-    return np.array([place.get(value, np.nan) for value in cells.values.tolist()])
+    places = [
+        np.array([place.get(value, np.nan) for value in cells.values.tolist()]) if labels else cells.values
+        for cells in (real, sampled)
+    ]
+    return _Axis(str(real.name), places[0], places[1], labels)
 
 
-def _marginal(panel: Any, axis: _Axis) -> None:
-    """Shares of the rows, of both tables, in the same bins or for each label."""
+def _draw_marginal(panel: Any, axis: _Axis) -> None:
+    """Draws shares of the rows, of both tables, in the same bins or for each label."""
     values = [x[~np.isnan(x)] for x in (axis.real, axis.sampled)]
     labels = np.arange(len(axis.labels) + 1) - 0.5
     edges = labels if axis.labels else np.histogram_bin_edges(np.concatenate(values), _BINS)
@@ -126,43 +139,17 @@ def _marginal(panel: Any, axis: _Axis) -> None:
     panel.set_yticks([])
 
 
-def _pair(
-    x: NDArray[np.float64], y: NDArray[np.float64], across: _Axis, down: _Axis, points: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    here = np.flatnonzero(~(np.isnan(x) | np.isnan(y)))[:points]
-    steps = np.arange(len(here))
-    spread = [((steps / _PLASTIC ** (k + 1)) % 1 - 0.5) * _SPREAD for k in range(2)]
-    moved = [
-        values[here] + (shift if axis.labels else 0.0)
-        for values, axis, shift in ((x, across, spread[0]), (y, down, spread[1]))
-    ]
-    return moved[0], moved[1]
+def _mark(side: Any, axis: _Axis, shown: bool) -> None:
+    """Sets the ticks of a side of a panel, with their labels where these are shown."""
+    from matplotlib.ticker import MaxNLocator
 
-
-def _limits(axis: _Axis) -> tuple[float, float]:
-    """All of both tables, so that nothing a machine invents is cut off."""
-    if axis.labels:
-        return -0.5, len(axis.labels) - 0.5
-    both = np.concatenate([axis.real, axis.sampled])
-    low, high = float(np.nanmin(both)), float(np.nanmax(both))
-    margin = 0.04 * ((high - low) or 1.0)
-    return low - margin, high + margin
-
-
-def _ticks(side: Any, axis: _Axis, shown: bool) -> None:
     if axis.labels:
         names = [f"{label:g}" if isinstance(label, float) else str(label) for label in axis.labels]
         side.set_ticks(range(len(axis.labels)), names)
         if side.axis_name == "x" and sum(map(len, names)) > _LETTERS:
             side.set_tick_params(labelrotation=30)
     else:
-        side.set_major_locator(_locator())
+        side.set_major_locator(MaxNLocator(3))
     side.set_tick_params(labelsize="x-small")
     if not shown:
         side.set_tick_params(labelleft=False, labelbottom=False)
-
-
-def _locator() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(3)

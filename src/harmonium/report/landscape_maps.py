@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.meanfield import Landscape
-from harmonium.report._figure import new_figure, save_figure
+from harmonium.report.plots import new_figure, save_figure
 
 _NEIGHBOURS = 10
 _NUMBERED = 30  # solutions whose number of starts is written beside them
@@ -23,7 +23,7 @@ METHODS = ("isomap", "pca")
 
 
 def embedding(fitted: Tensor, *others: Tensor, method: str = "isomap") -> list[NDArray[np.float64]]:
-    """Points in the plane, by a map fitted to the first of them (Tenenbaum et al. 2000).
+    """Returns points in the plane, by a map fitted to the first of them (Tenenbaum et al. 2000).
 
     Args:
         fitted: (points, columns); of more than 1500 the map is fitted to that many, evenly spaced.
@@ -66,7 +66,7 @@ def embedding(fitted: Tensor, *others: Tensor, method: str = "isomap") -> list[N
 
 
 def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLike[str]) -> None:
-    """Free energies of all solutions over the course of training (Tramel et al. 2018, Fig. 5).
+    """Draws free energies of all solutions over the course of training (Tramel et al. 2018, Fig. 5).
 
     Above: every solution a dot, their mean as a line, the number of solutions as another. Below: histograms
     of up to four of the landscapes, a solution counted once.
@@ -79,7 +79,7 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
         ImportError: the ``plot`` extra is not installed.
         ValueError: no landscape.
     """
-    _some(landscapes)
+    _require_some(landscapes)
     figure = new_figure("free_energy_bands", (7.0, 6.0))
     upper, lower = figure.subplots(2, 1)
     names = list(landscapes)
@@ -124,7 +124,7 @@ def solution_maps(
         ImportError: the ``plot`` extra is not installed.
         ValueError: no landscape.
     """
-    _some(landscapes)
+    _require_some(landscapes)
     clouds = [torch.cat(each.solutions.means, -1) for each in landscapes.values()]
     # Fitted to all: a map of the last alone has no place for two earlier solutions where it has one itself.
     _, *places = embedding(torch.cat(clouds), *clouds, method=method)
@@ -135,7 +135,7 @@ def solution_maps(
         energies = each.free_energies.cpu().numpy()
         dots = panel.scatter(*place.T, c=energies, s=sizes, cmap="viridis", alpha=0.8, edgecolors="white")
         panel.set_title(f"{name}: {_number(len(place), 'solution')}", fontsize="small")
-        _unmarked(panel, method)
+        _unmark(panel, method)
         if np.ptp(energies) > 1e-3:
             figure.colorbar(dots, ax=panel, label="TAP free energy")
     panels[0].margins(0.15)
@@ -151,7 +151,7 @@ def basin_map(
     labels: Tensor | None = None,
     method: str = "isomap",
 ) -> None:
-    """The starts, and on the same map the solutions that they flow to (Tramel et al. 2018, Fig. 7).
+    """Draws the starts, and on the same map the solutions that they flow to (Tramel et al. 2018, Fig. 7).
 
     A line joins each start with its solution; starts that belong to none, as they did not converge, are
     crosses.
@@ -183,23 +183,19 @@ def basin_map(
     colours = (landscape.basin if labels is None else labels).cpu().numpy() % 20
     lines = np.stack([starts[settled], solutions[basin[settled]]], 1)
     axis.add_collection(LineCollection(list(lines), colors="0.6", linewidths=0.4, alpha=0.4, zorder=1))
-    paint = {
-        "cmap": "tab10" if labels is not None else "tab20",
-        "vmin": -0.5,
-        "vmax": 9.5 if labels is not None else 19.5,
-    }
-    what = "coloured by label" if labels is not None else "coloured by its solution"
+    what, palette, count = ("label", "tab10", 10) if labels is not None else ("its solution", "tab20", 20)
     dots = axis.scatter(
-        *starts[settled].T, c=colours[settled], s=14, **paint, zorder=2, label=f"a start, {what}"
-    )
+        *starts[settled].T, c=colours[settled], s=14, cmap=palette, vmin=-0.5, vmax=count - 0.5, zorder=2,
+        label=f"a start, coloured by {what}",
+    )  # fmt: skip
     if not settled.all():
         axis.scatter(*starts[~settled].T, c="0.5", s=14, marker="x", label="a start that did not converge")
     axis.scatter(
         *solutions.T, c="black", s=130, marker="*", edgecolors="white", zorder=3,
         label="a solution, with its number of starts",
     )  # fmt: skip
-    for place, count in list(zip(solutions, landscape.counts.tolist(), strict=True))[:_NUMBERED]:
-        axis.annotate(str(count), place, (6, 6), textcoords="offset points", fontsize="small", zorder=4)
+    for place, number in list(zip(solutions, landscape.counts.tolist(), strict=True))[:_NUMBERED]:
+        axis.annotate(str(number), place, (6, 6), textcoords="offset points", fontsize="small", zorder=4)
     if labels is not None:
         figure.colorbar(dots, label="label")
     axis.set_title(
@@ -207,21 +203,23 @@ def basin_map(
         fontsize="medium",
     )
     figure.legend(loc="outside lower center", ncols=2, fontsize="small")
-    _unmarked(axis, method)
+    _unmark(axis, method)
     save_figure(figure, path)
 
 
-def _unmarked(axis: Any, method: str) -> None:
-    """Axes of a map: distances mean something, coordinates do not."""
+def _unmark(axis: Any, method: str) -> None:
+    """Takes the marks off the axes of a map: distances mean something, coordinates do not."""
     axis.set(xlabel=f"first coordinate ({method})", ylabel="second coordinate", xticks=[], yticks=[])
     axis.xaxis.label.set_size("small")
     axis.yaxis.label.set_size("small")
 
 
 def _number(count: int, what: str) -> str:
+    """Returns a number of things in words."""
     return f"{count} {what}" + ("" if count == 1 else "s")
 
 
-def _some(landscapes: Mapping[str, Landscape]) -> None:
+def _require_some(landscapes: Mapping[str, Landscape]) -> None:
+    """Refuses an empty mapping."""
     if not landscapes:
         raise ValueError("landscapes: expected at least one, received none")

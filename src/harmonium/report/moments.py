@@ -1,8 +1,8 @@
-"""Errors of samples' moments on a scale between data and shuffled data."""
+"""Moments of samples beside those of data: scaled errors, and covariances of pairs of visible units."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -10,8 +10,9 @@ from torch import Tensor
 from harmonium import _random
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
-from harmonium.report.hidden_means import hidden_means
-from harmonium.report.pair_statistics import PairStatistics
+from harmonium.report.hidden_units import hidden_means
+
+_WIDEST = 2000  # columns; of more, so many evenly spaced ones are compared
 
 
 class MomentErrors(NamedTuple):
@@ -72,36 +73,108 @@ def moment_errors(
     for name in ("samples", "training"):
         rows[name] = rows[name][_random.permutation(len(rows[name]), generator)[:n]]
     pairs = PairStatistics(machine, rows["held_out"])
-    kinds = [_moments(machine, v, pairs, generator) for v in rows.values()]
-    return MomentErrors(*(_scaled(*each) for each in zip(*kinds, strict=True)))
+    kinds = [_find_moments(machine, v, pairs, generator) for v in rows.values()]
+    return MomentErrors(*(_scale(*each) for each in zip(*kinds, strict=True)))
 
 
-def _moments(
+def _find_moments(
     machine: BoltzmannMachine, v: Tensor, pairs: PairStatistics, generator: torch.Generator
 ) -> list[Tensor]:
-    """Moments of every kind, each as a vector in float64."""
+    """Returns moments of every kind, each as a vector in float64."""
     x = {l: part.double() for l, part in machine.split(v).items()}
     h = {l: part.double() for l, part in hidden_means(machine, v, generator).items()}
     both = x | h
     joined = [(l, m) for l, m in machine.edges if (l in x) != (m in x)]
     products = [(both[l].t() @ both[m] / len(v)).flatten() for l, m in joined]
     return [
-        _vector([part.mean(0) for part in x.values()]),
-        _vector([part.mean(0) for part in h.values()]),
-        _vector(products),
+        _concatenate([part.mean(0) for part in x.values()]),
+        _concatenate([part.mean(0) for part in h.values()]),
+        _concatenate(products),
         pairs.covariances(v).cpu(),
     ]
 
 
-def _vector(parts: list[Tensor]) -> Tensor:
+def _concatenate(parts: list[Tensor]) -> Tensor:
+    """Returns vectors as one, on the CPU, empty where there are none."""
     return torch.cat(parts).cpu() if parts else torch.empty(0, dtype=torch.float64)
 
 
-def _scaled(samples: Tensor, held_out: Tensor, training: Tensor) -> float:
-    """The error of the samples' moments on the scale from the training's to the shuffled training's."""
+def _scale(samples: Tensor, held_out: Tensor, training: Tensor) -> float:
+    """Returns the error of the samples' moments on the scale from training to shuffled data."""
     if len(held_out) == 0:
         return float("nan")
     error, least = ((x - held_out).square().mean().sqrt() for x in (samples, training))
     shuffled = training.var(correction=0) + held_out.var(correction=0)
     most = (shuffled + (training.mean() - held_out.mean()).square()).sqrt()
     return float((error - least) / (most - least)) if most > least else float("nan")
+
+
+@final
+class PairStatistics:
+    """Covariances of pairs of columns of different visible units, compared with those of data.
+
+    Args:
+        machine: the machine, of whose visible units the columns are.
+        rows: the data, (rows, visible_width), at least one.
+    """
+
+    def __init__(self, machine: BoltzmannMachine, rows: Tensor) -> None:
+        width, layers = rows.shape[1], [machine.layers[l] for l in machine.visible]
+        columns = [layer.width // layer.n_units for layer in layers for _ in range(layer.n_units)]
+        self._columns = torch.linspace(0, width - 1, min(width, _WIDEST), dtype=torch.float64).round().long()
+        unit = torch.arange(len(columns)).repeat_interleave(torch.tensor(columns))[self._columns]
+        self._pairs = (unit.unsqueeze(-1) < unit).to(rows.device)
+        self._columns = self._columns.to(rows.device)
+        self._centre = rows[:, self._columns].double().mean(0)
+        self._data = self._standardise(self.covariances(rows))
+
+    @property
+    def varied(self) -> bool:
+        """Returns True if the data's covariances differ, so that there is something to correlate with."""
+        return len(self._data) > 1 and bool(self._data.isfinite().all())
+
+    def covariances(self, v: Tensor) -> Tensor:
+        """Returns the covariance of every pair, (pairs,) float64."""
+        x = self._centre_rows(v)
+        whole: Tensor = _find_covariance(x.t() @ x, x.sum(0), len(x))
+        return whole[self._pairs]
+
+    def correlation(self, v: Tensor) -> Tensor:
+        """Returns the Pearson correlation of the covariances of rows with those of the data."""
+        return self.jackknife(v, 1)[0]
+
+    def jackknife(self, v: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+        """Returns the correlation of all rows, and those of the rows without each group, (groups,)."""
+        parts = torch.tensor_split(self._centre_rows(v), groups)
+        products, sums = sum(x.t() @ x for x in parts), sum(x.sum(0) for x in parts)
+        assert isinstance(products, Tensor) and isinstance(sums, Tensor)
+        whole = self._correlate(_find_covariance(products, sums, len(v)))
+        if groups == 1:
+            return whole, whole.new_empty(0)
+        without = [
+            self._correlate(_find_covariance(products - x.t() @ x, sums - x.sum(0), len(v) - len(x)))
+            for x in parts
+        ]
+        return whole, torch.stack(without)
+
+    def _correlate(self, covariance: Tensor) -> Tensor:
+        """Returns the correlation of a covariance matrix with the data's, ()."""
+        product = self._standardise(covariance[self._pairs]) * self._data
+        correlation: Tensor = product.sum().nan_to_num(0.0)  # 0 where the rows have one covariance
+        return correlation
+
+    def _standardise(self, covariances: Tensor) -> Tensor:
+        """Returns covariances of pairs with their mean taken off, of norm 1; NaN where all are alike."""
+        x = covariances - covariances.mean()
+        scores: Tensor = x / x.norm()
+        return scores
+
+    def _centre_rows(self, v: Tensor) -> Tensor:
+        """Returns columns about the data's means, so that sums of squares lose no digits."""
+        return v[:, self._columns].double() - self._centre
+
+
+def _find_covariance(products: Tensor, sums: Tensor, rows: int) -> Tensor:
+    """Returns the covariance matrix by sums over rows of products and of columns."""
+    mean = sums / rows
+    return products / rows - torch.outer(mean, mean)

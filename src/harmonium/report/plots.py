@@ -1,13 +1,60 @@
-"""Plots of a run."""
+"""Figures, drawn by matplotlib without anything global: of training, of mixing, and of the plane."""
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from harmonium.report._figure import new_figure, save_figure
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.couplings import Meetings, mixing_bound, mixing_limit
+from harmonium.machine.storage import replace_file
 from harmonium.training.history import RESERVED
+
+_SWEEPS = 500  # a curve over more sweeps is drawn at so many of them
+_POINTS = 150  # of the plane, along each axis
+_SHOWN = 8.0  # nats below the maximum at which the colours end
+
+
+def new_figure(asking: str, size: tuple[float, float]) -> Any:
+    """Returns an empty figure for a public function, so many inches wide and high.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed; the message names the function.
+    """
+    require_figures(asking)
+    # Without pyplot nothing global is touched, neither the backend nor a list of open figures.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def require_figures(asking: str) -> None:
+    """Refuses what will need a figure, before any work is done for it.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"{asking}: needs matplotlib; pip install 'harmonium[plot]'") from error
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str], dpi: int = 110) -> None:
+    """Writes a figure as a PNG file; one that is there is replaced in one step."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    replace_file(Path(path), buffer.getvalue())
 
 
 def learning_curve(
@@ -17,7 +64,7 @@ def learning_curve(
     metrics: Sequence[str] | None = None,
     references: Mapping[str, float] | None = None,
 ) -> None:
-    """Draw the metrics of a run above its gradient norm, over the updates.
+    """Draws the metrics of a run above its gradient norm, over the updates.
 
     Args:
         history: ``TrainingRun.history``.
@@ -55,3 +102,103 @@ def learning_curve(
     lower.plot(steps, [record["gradient_norm"] for record in history], color="0.3")
     lower.set(xlabel="update", ylabel="gradient norm")
     save_figure(figure, path)
+
+
+def mixing_curve(meetings: Meetings, path: str | os.PathLike[str]) -> None:
+    """Draws over the sweeps how far chains may still be from the machine's law.
+
+    The flip rate stands above: where it is near zero, chains are frozen and pairs that met soon had never
+    parted. Dashed is the bound's upper 95 % limit, which ``couplings.mixing_limit`` says the assumption of;
+    past the longest meeting time nothing else is left. With capped pairs nothing is bounded, and the fraction
+    of pairs still apart is drawn instead.
+
+    Args:
+        meetings: from ``couplings.meet``, best with a lag near the longest meeting time at lag 1.
+        path: PNG file; one that is there is replaced in one step.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+        TypeError: not ``Meetings``.
+        OSError: it cannot be written; a file already there stays as it was.
+    """
+    _checks.instance(meetings, "meetings", Meetings, "the meetings of pairs of chains")
+    figure = new_figure("mixing_curve", (6.4, 4.4))
+    axis = figure.subplots()
+    times, bounded = meetings.times, not bool(meetings.capped.any())
+    steps, heights, limits = mixing_heights(meetings)
+    label = "bound on the total variation" if bounded else "pairs still apart (some never met: no bound)"
+    axis.plot(steps, heights, drawstyle="steps-post", label="estimate" if bounded else None)
+    if limits is not None:
+        axis.plot(steps, limits, "--", drawstyle="steps-post", label="its upper 95 % limit")
+        axis.legend(fontsize="small")
+    axis.set(xlabel="sweeps", ylabel=label, yscale="log", ylim=(0.5 / len(times), 1.2))
+    axis.set_title(
+        f"{len(times)} pairs, lag {meetings.lag}; a sweep changes {meetings.flip_rate:.2%} of the units"
+    )
+    save_figure(figure, path)
+
+
+def mixing_heights(meetings: Meetings) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Returns sweeps, the bound on the total variation there, and its upper 95 % limit.
+
+    With capped pairs the fraction of pairs still apart, and None.
+    """
+    times, capped = meetings.times, meetings.capped
+    bounded = not bool(capped.any())
+    last = int(times.max()) - (meetings.lag if bounded else 0)
+    steps = torch.linspace(0, last, min(last + 1, _SWEEPS), dtype=torch.float64).round().long()
+    if bounded:
+        return steps, mixing_bound(meetings, steps).cpu(), mixing_limit(meetings, steps).cpu()
+    apart = (times > steps.to(times.device).unsqueeze(-1)) | capped
+    return steps, apart.double().mean(-1).cpu(), None
+
+
+def plane(
+    panels: Mapping[str, Callable[[Tensor], Tensor]],
+    samples: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    low: Sequence[float],
+    high: Sequence[float],
+) -> None:
+    """Draws log-densities over a rectangle, one panel each, above samples of the same names.
+
+    A machine's own map is ``lambda v: -machine.free_energy(v)``; each panel is shown relative to its maximum,
+    so that a log-density needs no normaliser.
+
+    Args:
+        panels: caption to a function from points (n, 2), float32, to values (n,).
+        samples: caption to points (n, 2); captions without points get an empty panel.
+        path: PNG file; one that is there is replaced in one step.
+        low: lower left corner.
+        high: upper right corner.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+        ValueError: no panels, or corners that are no rectangle.
+    """
+    if not panels:
+        raise ValueError("panels: expected at least one, received none")
+    if len(low) != 2 or len(high) != 2 or not (low[0] < high[0] and low[1] < high[1]):
+        raise ValueError(f"low, high: expected the corners of a rectangle, received {low} and {high}")
+    axes = [torch.linspace(float(a), float(b), _POINTS, device="cpu") for a, b in zip(low, high, strict=True)]
+    x, y = torch.meshgrid(*axes, indexing="xy")
+    grid = torch.stack([x.flatten(), y.flatten()], -1)
+    extent = (low[0], high[0], low[1], high[1])
+    figure = new_figure("plane", (2.1 * len(panels), 4.4))
+    rows = figure.subplots(2, len(panels), squeeze=False)
+    for (caption, density), upper, lower in zip(panels.items(), *rows, strict=True):
+        with torch.no_grad():
+            values = torch.as_tensor(density(grid)).cpu().double().reshape(_POINTS, _POINTS)
+        _checks.finite(values, f"panels[{caption!r}]")
+        shown = (values - values.max()).clamp(min=-_SHOWN)
+        upper.imshow(shown.numpy(), origin="lower", extent=extent, aspect="auto", cmap="viridis")
+        upper.set_title(caption, fontsize=8)
+        if caption in samples:
+            points = samples[caption]
+            points = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points)
+            lower.plot(points[:, 0], points[:, 1], ".", markersize=1, color="0.2")
+        lower.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        for each in (upper, lower):
+            each.tick_params(labelsize=6)
+    save_figure(figure, path, dpi=90)

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, run
-from harmonium.chains.kernel import Info, KernelState
+from harmonium.chains import Gibbs, Info, KernelState, run
 from harmonium.machine import BoltzmannMachine, States
-from harmonium.report.pair_statistics import PairStatistics
+from harmonium.report.moments import PairStatistics
 
 _GROUPS = 20  # of chains, left out one by one for standard errors
 _RATE = 0.001  # of false alarms by chance alone, over all numbers of sweeps
@@ -66,6 +65,7 @@ class Resampling(NamedTuple):
         return len(self.sweeps) > 1 and self._passes(-2, -1)
 
     def _passes(self, time: int, sign: int) -> bool:
+        """Returns whether the drop at a time, with a sign, is large and significant."""
         from scipy.special import stdtrit  # slow to import, and only needed here
 
         limit = -float(stdtrit(_GROUPS - 1, _RATE / len(self.sweeps)))
@@ -127,7 +127,7 @@ def resampling(
     correlation = torch.stack([whole for whole, _ in curves])
     without = torch.stack([parts for _, parts in curves])  # (times, groups)
     drop, error = _drop(correlation, without)
-    drop_z, error_z = _drop(_fisher(correlation), _fisher(without))
+    drop_z, error_z = _drop(_transform(correlation), _transform(without))
     score = torch.where(error_z > 0, drop_z / error_z, 0.0)
     some = min(chains, len(rows) // 2)
     own = float(PairStatistics(machine, rows[some:]).correlation(rows[:some]))
@@ -135,10 +135,11 @@ def resampling(
 
 
 def _drop(values: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
-    """Values minus the last one, and the standard errors of that from values without each group."""
+    """Returns values minus the last one, and the standard errors of that from values without each group."""
     drops = without - without[-1]
     return values - values[-1], (drops.var(1, correction=0) * (_GROUPS - 1)).sqrt()
 
 
-def _fisher(correlation: Tensor) -> Tensor:
+def _transform(correlation: Tensor) -> Tensor:
+    """Returns Fisher's transform of correlations, which is nearly normal."""
     return correlation.clamp(-_CERTAIN, _CERTAIN).atanh()

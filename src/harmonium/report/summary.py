@@ -16,7 +16,7 @@ def write_summary(
     sections: Mapping[str, Mapping[str, Any]],
     pictures: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a Markdown page: a table for every section, then the pictures.
+    """Writes a Markdown page: a table for every section, then the pictures.
 
     Args:
         path: the file; one that is there is replaced in one step.
@@ -30,13 +30,14 @@ def write_summary(
     lines = [f"# {title}", ""]
     for heading, table in sections.items():
         lines += [f"## {heading}", "", "| | |", "|---|---|"]
-        lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in table.items()]
+        lines += [f"| {_format(name)} | {_format(value)} |" for name, value in table.items()]
         lines.append("")
     for caption, picture in (pictures or {}).items():
         lines += [f"![{caption}]({picture})", "", f"*{caption}*", ""]
     replace_file(Path(path), "\n".join(lines).encode())
 
 
-def _cell(value: Any) -> str:
+def _format(value: Any) -> str:
+    """Returns a value as the text of a cell."""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text.replace("|", "\\|").replace("\n", " ")

@@ -37,7 +37,7 @@ class Channel(ABC):
 
     @abstractmethod
     def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
-        """y drawn from p(y | x), (batch, width)."""
+        """Draws y from p(y | x), (batch, width)."""
 
 
 @final

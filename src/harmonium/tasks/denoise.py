@@ -11,14 +11,14 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, Info, KernelState, complete, run_kernel
+from harmonium.chains import Gibbs, KernelState, complete, run_kernel
 from harmonium.layers import Layer, Theta
-from harmonium.machine import BoltzmannMachine, Hamiltonian, fit_states_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 from harmonium.meanfield import Plefka, solve
 from harmonium.meanfield.fixed_point import DampingLike
 from harmonium.products import product
-from harmonium.tasks._decision import nearest_state
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
+from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 DENOISE_METHODS = ("tap", "gibbs", "pointwise", "neighbours")
 
@@ -86,6 +86,14 @@ def denoise(
 
     Raises:
         ValueError: not one kind of noise, one that does not suit the units, or shapes that do not fit.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
+        >>> noisy = torch.tensor([[1.0, 0.0, float("nan")]])  # the last unit is erased
+        >>> hm.tasks.denoise(machine, noisy, flip_probability=0.1).decision[:, :2]
+        tensor([[1., 0.]])
     """
     _checks.one_of(method, "method", DENOISE_METHODS)
     _checks.positive_int(sweeps, "sweeps", minimum=2)
@@ -106,26 +114,29 @@ def denoise(
         channel = GaussianChannel(noise_deviation)
     else:
         channel = SymmetricChannel(_checks.real(flip_probability, "flip_probability", 0.0, 1.0))
-    noisy, erased = _observed(machine, noisy, channel)
+    noisy, erased = _check(machine, noisy, channel)
     if data is not None:
         data = machine.visible_rows(data, "data")
     elif method in ("pointwise", "neighbours"):
         raise ValueError(f'data: expected clean rows for method="{method}", received None')
 
-    alone = layer.reference() if data is None else _independent(layer, data)
-    parts = []
+    alone = layer.reference() if data is None else _fit_independent(layer, data)
+    parts, estimate = [], tuple[Tensor, ...]()
     for rows in torch.split(torch.arange(len(noisy), device="cpu"), max(1, _ROWS // chains)):
         seen = _see(channel, layer, noisy[rows], erased[rows])
         if method == "neighbours":
             assert data is not None
-            estimate = _nearest(seen, data, neighbours, getattr(channel, "deviation", 1.0))
-        elif method == "pointwise":
-            estimate = _pointwise(layer, seen, alone)
-        elif method == "tap":
-            estimate = _tap(hamiltonian, seen, alone, sweeps, damping)
+            estimate = _average_nearest(seen, data, neighbours, getattr(channel, "deviation", 1.0))
         else:
-            estimate = _gibbs(hamiltonian, seen, alone, sweeps, chains, generator)
-        parts.append(estimate)
+            theta = seen.add_to(alone)
+            estimate = layer.moments(torch.zeros_like(seen.held), theta=theta)
+            visible = seen.add_to(hamiltonian.thetas[machine.visible[0]])
+            posterior = _replace_visible(hamiltonian, visible).given(seen.held, len(rows))
+            if method == "tap":
+                estimate = _solve(posterior, seen.settle(*estimate)[0], sweeps, damping)
+            elif method == "gibbs":
+                estimate = _run_chains(posterior, theta, sweeps, chains, generator)
+        parts.append(seen.settle(*estimate))
     mean, variance, converged = (torch.cat(part) for part in zip(*parts, strict=True))
     return Denoised(mean, variance, nearest_state(layer, mean), converged)
 
@@ -143,27 +154,23 @@ class _Seen(NamedTuple):
     held: Tensor
     values: Tensor
 
-    def posterior(self, prior: Theta) -> Theta:
-        """Natural parameters of every row."""
+    def add_to(self, prior: Theta) -> Theta:
+        """Returns natural parameters of every row."""
         return tuple(theta + e for theta, e in zip(prior, self.evidence, strict=True))
 
-    def settle(self, mean: Tensor, variance: Tensor, converged: Tensor) -> _Estimate:
-        """With what is certain put in."""
+    def settle(
+        self, mean: Tensor, variance: Tensor, converged: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns an estimate with what is certain put in, and which rows have converged (None: all)."""
         certain = ~torch.isnan(self.held)
+        if converged is None:
+            converged = torch.ones(len(mean), dtype=torch.bool, device=mean.device)
         return torch.where(certain, self.held, mean), variance.masked_fill(certain, 0.0), converged
 
 
-_Estimate = tuple[Tensor, Tensor, Tensor]
-
-
-def _observed(machine: BoltzmannMachine, noisy: Numbers, channel: Channel) -> tuple[Tensor, Tensor]:
-    """Checked observations with some state in the place of erasures, and where those are."""
-    layer = machine.layers[machine.visible[0]]
-    noisy = _checks.tensor(noisy, "noisy", machine.dtype, machine.device)
-    if noisy.dim() != 2 or noisy.shape[1] != layer.width or len(noisy) == 0:
-        raise ValueError(
-            f"noisy: expected (batch, {layer.width}) with at least one row, received {tuple(noisy.shape)}"
-        )
+def _check(machine: BoltzmannMachine, noisy: Numbers, channel: Channel) -> tuple[Tensor, Tensor]:
+    """Returns checked observations with some state in the place of erasures, and where those are."""
+    layer, noisy = machine.layers[machine.visible[0]], read_rows(machine, noisy, "noisy")
     erased = torch.isnan(noisy)
     filled = torch.where(erased, layer.mode(torch.zeros_like(noisy), layer.reference()), noisy)
     _checks.finite(filled, "noisy")
@@ -173,6 +180,7 @@ def _observed(machine: BoltzmannMachine, noisy: Numbers, channel: Channel) -> tu
 
 
 def _see(channel: Channel, layer: Layer, noisy: Tensor, erased: Tensor) -> _Seen:
+    """Returns what observations say of the units."""
     values = noisy.masked_fill(erased, torch.nan)
     if channel.exact:
         nothing = tuple(torch.zeros_like(noisy) for _ in layer.natural())
@@ -181,20 +189,17 @@ def _see(channel: Channel, layer: Layer, noisy: Tensor, erased: Tensor) -> _Seen
     return _Seen(evidence, torch.full_like(noisy, torch.nan), values)
 
 
-def _independent(layer: Layer, data: Tensor) -> Theta:
-    """θ of independent units with the statistics of the data."""
+def _fit_independent(layer: Layer, data: Tensor) -> Theta:
+    """Returns θ of independent units with the statistics of the data."""
     fitted = deepcopy(layer)
     fit_states_(fitted, data)
     return fitted.natural()
 
 
-def _pointwise(layer: Layer, seen: _Seen, alone: Theta) -> _Estimate:
-    mean, variance = layer.moments(torch.zeros_like(seen.held), theta=seen.posterior(alone))
-    return seen.settle(mean, variance, torch.ones(len(mean), dtype=torch.bool, device=mean.device))
-
-
-def _nearest(seen: _Seen, data: Tensor, neighbours: int, deviation: float | Tensor) -> _Estimate:
-    """Rows of data that most probably were what was seen: distances are in units of the noise."""
+def _average_nearest(
+    seen: _Seen, data: Tensor, neighbours: int, deviation: float | Tensor
+) -> tuple[Tensor, Tensor]:
+    """Averages the rows of data that most probably were seen: distances are in units of the noise."""
     if neighbours > len(data):
         raise ValueError(f"neighbours: expected at most the {len(data)} rows of data, received {neighbours}")
     present = (~torch.isnan(seen.values)).to(data.dtype)
@@ -205,54 +210,39 @@ def _nearest(seen: _Seen, data: Tensor, neighbours: int, deviation: float | Tens
     distance = product(present, (precision * data.square()).t())
     distance = distance - 2 * product(seen.values.nan_to_num(nan=0.0) * precision, data.t())
     chosen = data[distance.topk(neighbours, largest=False).indices]  # (batch, neighbours, width)
-    variance = chosen.var(1, correction=0)
-    return seen.settle(
-        chosen.mean(1), variance, torch.ones(len(chosen), dtype=torch.bool, device=data.device)
-    )
+    return chosen.mean(1), chosen.var(1, correction=0)
 
 
-def _conditioned(hamiltonian: Hamiltonian, seen: _Seen) -> Hamiltonian:
-    """The machine given what was seen, another one for every row."""
-    return _with_visible(hamiltonian, seen.posterior(hamiltonian.thetas[hamiltonian.graph.visible[0]]))
-
-
-def _with_visible(hamiltonian: Hamiltonian, theta: Theta) -> Hamiltonian:
+def _replace_visible(hamiltonian: Hamiltonian, theta: Theta) -> Hamiltonian:
+    """Returns the machine with other natural parameters of its visible layer, another one for every row."""
     seen = hamiltonian.graph.visible
     thetas = tuple(theta if l in seen else other for l, other in enumerate(hamiltonian.thetas))
     return replace(hamiltonian, thetas=thetas)
 
 
-def _tap(hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int, damping: DampingLike) -> _Estimate:
-    l = hamiltonian.graph.visible[0]
-    start, _, _ = _pointwise(hamiltonian.layers[l], seen, alone)
-    scheme = Plefka(_conditioned(hamiltonian, seen).given(seen.held, len(start)))
-    solution = solve(scheme, start, damping=damping, max_sweeps=sweeps)
+def _solve(
+    posterior: Hamiltonian, start: Tensor, sweeps: int, damping: DampingLike
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Solves mean field of the posterior; returns visible means, variances, and which rows converged."""
+    solution = solve(Plefka(posterior), start, damping=damping, max_sweeps=sweeps)
+    l = posterior.graph.visible[0]
     return solution.means[l], solution.variances[l], solution.converged
 
 
-def _gibbs(
-    hamiltonian: Hamiltonian, seen: _Seen, alone: Theta, sweeps: int, chains: int, generator: torch.Generator
-) -> _Estimate:
-    rows = torch.arange(len(seen.held), device=seen.held.device).repeat(chains)
-    l = hamiltonian.graph.visible[0]
-    layer = hamiltonian.layers[l]
-    posterior = _conditioned(hamiltonian, seen).given(seen.held, len(seen.held)).take(rows)
-    zero = torch.zeros_like(seen.held[rows])
-    begin = _with_visible(posterior, tuple(t[rows] for t in seen.posterior(alone)))
-    v = begin.hold(l, begin.sample(l, zero, generator))
-    sums = [torch.zeros_like(zero) for _ in range(2)]
+def _run_chains(
+    posterior: Hamiltonian, begun: Theta, sweeps: int, chains: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Averages the conditional moments of visible units over chains, which start at the law θ = ``begun``."""
+    rows = torch.arange(len(begun[0]), device=posterior.device).repeat(chains)
+    posterior, l = posterior.take(rows), posterior.graph.visible[0]
+    begin = _replace_visible(posterior, tuple(t[rows] for t in begun))
+    v = begin.hold(l, begin.sample(l, torch.zeros_like(begin.thetas[l][0]), generator))
 
-    def observe(number: int, state: KernelState, info: Info) -> None:
-        if number > sweeps // 2:
-            mean, variance = layer.moments(posterior.field(l, state.states), theta=posterior.thetas[l])
-            sums[0] += mean
-            sums[1] += variance + mean.square()
+    def find_moments(states: States) -> Tensor:
+        mean, variance = posterior.layers[l].moments(posterior.field(l, states), theta=posterior.thetas[l])
+        return torch.stack((mean, variance + mean.square()))
 
-    start = KernelState(complete(posterior, v, generator), 0)
-    run_kernel(posterior, Gibbs(), start, sweeps, generator, observe)
-    mean, square = (total.view(chains, *seen.held.shape).mean(0) / (sweeps - sweeps // 2) for total in sums)
-    return seen.settle(
-        mean,
-        (square - mean.square()).clamp(min=0),
-        torch.ones(len(mean), dtype=torch.bool, device=mean.device),
-    )
+    start, averaged = KernelState(complete(posterior, v, generator), 0), SecondHalf(sweeps, find_moments)
+    run_kernel(posterior, Gibbs(), start, sweeps, generator, averaged)
+    mean, square = averaged.total.view(2, chains, len(begun[0]), -1).mean(1) / averaged.count
+    return mean, (square - mean.square()).clamp(min=0)

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Info, Kernel, KernelState, local_search, run
+from harmonium.chains import Kernel, local_search, run
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
-from harmonium.tasks._decision import nearest_state
+from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
 
@@ -72,28 +72,33 @@ def impute(
     Raises:
         ValueError: shapes that do not fit, or given values outside the support.
         TypeError: ``missing`` that is not boolean.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)], seed=0)
+        >>> found = hm.tasks.impute(machine, torch.ones(2, 4), torch.tensor([[True, False, False, False]]))
+        >>> found.best[:, 1:].tolist(), found.draws.shape  # what was given stays
+        ([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], torch.Size([5, 2, 4]))
     """
     _checks.one_of(method, "method", {*METHODS, *Kernel.registry})
     _checks.positive_int(draws, "draws")
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)
-    X = _checks.tensor(X, "X", machine.dtype, machine.device)
-    if X.dim() != 2 or X.shape[1] != machine.visible_width or len(X) == 0:
-        raise ValueError(
-            f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
-        )
+    X = read_rows(machine, X, "X")
     absent = by_column(machine, missing, len(X))
-    fill = _filler(method)
+    others: dict[str, Callable[..., Imputation]] = {"local_search": _search, "tap": _solve_tap}
+    fill = others.get(method) or partial(_run_chains, Kernel.registry[method]())
     parts = []
     for rows in torch.split(torch.arange(len(X), device="cpu"), max(1, _ROWS // draws)):
         held = X[rows].masked_fill(absent[rows], torch.nan)
-        machine.check_rows(torch.where(absent[rows], _uniform_mode(machine), held), "X")
+        machine.check_rows(torch.where(absent[rows], _find_mode(machine), held), "X")
         parts.append(fill(machine, held, draws, sweeps, generator))
     best, mean, drawn = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
     return Imputation(*(torch.where(absent, x, X) for x in (best, mean, drawn)))
 
 
-def _chains(
+def _run_chains(
     kernel: Kernel,
     machine: BoltzmannMachine,
     held: Tensor,
@@ -101,24 +106,21 @@ def _chains(
     sweeps: int,
     generator: torch.Generator,
 ) -> Imputation:
+    """Fills in by chains that hold what was given."""
     hamiltonian = machine.hamiltonian()
     start = machine.random_states(draws * len(held), seed=generator)
-    total = torch.zeros_like(hamiltonian.seen(start))
-
-    def observe(number: int, state: KernelState, info: Info) -> None:
-        if number > sweeps // 2:
-            total.add_(visible_means(hamiltonian, state.states))
-
+    means = SecondHalf(sweeps, partial(visible_means, hamiltonian))
     clamp = held.repeat(draws, 1)
-    states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=observe)
-    mean = total.div_(sweeps - sweeps // 2).view(draws, *held.shape).mean(0)
+    states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=means)
+    mean = means.total.div_(means.count).view(draws, *held.shape).mean(0)
     drawn = hamiltonian.seen(states).view(draws, *held.shape)
-    return Imputation(_nearest(machine, mean), mean, drawn)
+    return Imputation(_decide(machine, mean), mean, drawn)
 
 
-def _modes(
+def _search(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Imputation:
+    """Fills in by searches for local modes, which need no number of sweeps."""
     start = machine.random_states(draws * len(held), seed=generator)
     modes, _ = local_search(machine, start, held.repeat(draws, 1), seed=generator)
     drawn = machine.hamiltonian().seen(modes).view(draws, *held.shape)
@@ -126,46 +128,40 @@ def _modes(
     return Imputation(drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn)
 
 
-def _tap(
+def _solve_tap(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Imputation:
+    """Fills in by mean field; draws are of every visible layer given the means of the others."""
     hamiltonian = machine.hamiltonian()
     solution = tap(machine, held, held, damping=0.5, max_sweeps=sweeps)
-    fields = [hamiltonian.field(l, solution.means) for l in machine.visible]
+    fields = {l: hamiltonian.field(l, solution.means) for l in machine.visible}
     drawn = [
-        torch.cat(
-            [hamiltonian.sample(l, B, generator) for l, B in zip(machine.visible, fields, strict=True)], -1
-        )
-        for _ in range(draws)
+        torch.cat([hamiltonian.sample(l, B, generator) for l, B in fields.items()], -1) for _ in range(draws)
     ]
     mean = hamiltonian.seen(solution.means)
-    return Imputation(_nearest(machine, mean), mean, torch.stack(drawn))
-
-
-def _filler(method: str) -> Callable[..., Imputation]:
-    """Returns what fills in by a method: a kernel of ``Kernel.registry``, or one of the others."""
-    others: dict[str, Callable[..., Imputation]] = {"local_search": _modes, "tap": _tap}
-    return others.get(method) or partial(_chains, Kernel.registry[method]())
+    return Imputation(_decide(machine, mean), mean, torch.stack(drawn))
 
 
 def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:
-    """E of every visible layer given the states of the others, side by side."""
+    """Returns E of every visible layer given the states of the others, side by side."""
     visible = hamiltonian.graph.visible
     return torch.cat([hamiltonian.mean(l, hamiltonian.field(l, states)) for l in visible], -1)
 
 
-def _nearest(machine: BoltzmannMachine, mean: Tensor) -> Tensor:
+def _decide(machine: BoltzmannMachine, mean: Tensor) -> Tensor:
+    """Returns the states nearest to means of the visible units, (rows, visible_width)."""
     return torch.cat([nearest_state(machine.layers[l], x) for l, x in machine.split(mean).items()], -1)
 
 
-def _uniform_mode(machine: BoltzmannMachine) -> Tensor:
+def _find_mode(machine: BoltzmannMachine) -> Tensor:
+    """Returns a state that every visible unit takes, (1, visible_width)."""
     zero = torch.zeros(1, machine.visible_width, dtype=machine.dtype, device=machine.device)
     layers = ((machine.layers[l], x) for l, x in machine.split(zero).items())
     return torch.cat([layer.mode(x, layer.reference()) for layer, x in layers], -1)
 
 
 def by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
-    """Booleans of units as booleans of columns, (rows, width)."""
+    """Returns booleans of units as booleans of columns, (rows, width)."""
     _checks.numeric(missing, "missing")
     if missing.dtype not in (torch.bool, np.dtype(bool)):
         raise TypeError(f"missing: expected booleans, received {missing.dtype}")

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, Info, KernelState, complete, run_kernel
+from harmonium.chains import Gibbs, KernelState, complete, run_kernel
 from harmonium.likelihood.exact import log_weight_of
-from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+from harmonium.tasks.rows import SecondHalf, read_rows
 
 PREDICT_METHODS = ("exact", "gibbs")
 
@@ -28,7 +29,7 @@ def predict(
     chains: int = 10,
     seed: int | torch.Generator = 0,
 ) -> Tensor:
-    """p(y_i | x) of every unit of a visible layer, given what is observed of the other visible layers.
+    """Returns p(y_i | x) of every unit of a visible layer, given what is observed of the others.
 
     With a label for the layer and its pixels beside it, a machine is a classifier (Larochelle & Bengio 2008).
 
@@ -67,11 +68,7 @@ def predict(
     hamiltonian = machine.hamiltonian()
     if method == "exact":
         hamiltonian = hamiltonian.to(torch.float64)
-    X = _checks.tensor(X, "X", hamiltonian.dtype, hamiltonian.device)
-    if X.dim() != 2 or X.shape[1] != machine.visible_width or len(X) == 0:
-        raise ValueError(
-            f"X: expected (batch, {machine.visible_width}) with at least one row, received {tuple(X.shape)}"
-        )
+    X = read_rows(machine, X, "X", hamiltonian.dtype)
     kind = hamiltonian.layers[layer]
     asked = list(range(kind.n_units)) if unit is None else [unit]
     if unit is not None and (type(unit) is not int or unit not in range(kind.n_units)):
@@ -82,14 +79,14 @@ def predict(
     parts = []
     for rows in torch.split(X, _ROWS):
         if method == "exact":
-            parts.append(_enumerated(hamiltonian, rows, layer, asked))
+            parts.append(_enumerate(hamiltonian, rows, layer, asked))
         else:
-            parts.append(_drawn(hamiltonian, rows, layer, sweeps, chains, generator)[:, asked])
+            parts.append(_run_chains(hamiltonian, rows, layer, sweeps, chains, generator)[:, asked])
     return torch.cat(parts)
 
 
-def _enumerated(hamiltonian: Hamiltonian, rows: Tensor, l: int, asked: list[int]) -> Tensor:
-    """p(unit = s) from the weights of the row with that unit held at each of its states."""
+def _enumerate(hamiltonian: Hamiltonian, rows: Tensor, l: int, asked: list[int]) -> Tensor:
+    """Returns p(unit = s) from the weights of the row with that unit held at each of its states."""
     kind, states = hamiltonian.layers[l], hamiltonian.split(rows)
     weights = []
     for unit in asked:
@@ -101,22 +98,21 @@ def _enumerated(hamiltonian: Hamiltonian, rows: Tensor, l: int, asked: list[int]
     return torch.stack(weights, -1).view(len(rows), len(asked), -1).softmax(-1)
 
 
-def _drawn(
+def _run_chains(
     hamiltonian: Hamiltonian, rows: Tensor, l: int, sweeps: int, chains: int, generator: torch.Generator
 ) -> Tensor:
+    """Estimates p(unit = s) of every unit by chains that hold what is observed."""
     kind, v = hamiltonian.layers[l], rows.repeat(chains, 1)
     law = hamiltonian.given(v, len(v))
     values = kind.values().to(rows)
-    total = torch.zeros(len(v), kind.n_units, len(values), dtype=torch.float64, device=rows.device)
 
-    def observe(number: int, state: KernelState, info: Info) -> None:
-        if number > sweeps // 2:
-            field = law.field(l, state.states)
-            for s, value in enumerate(values):
-                x = value.repeat(kind.n_units).expand_as(field)
-                total[..., s] += kind.log_conditional(x, field, law.thetas[l]).exp()
+    def weigh(states: States) -> Tensor:
+        """Returns p of every state of every unit given the rest, (chains, n_units, n_states)."""
+        field = law.field(l, states)
+        each = [value.repeat(kind.n_units).expand_as(field) for value in values]
+        return torch.stack([kind.log_conditional(x, field, law.thetas[l]).exp().double() for x in each], -1)
 
-    start = KernelState(complete(law, v, generator), 0)
-    run_kernel(law, Gibbs(), start, sweeps, generator, observe)
-    mean = total.view(chains, len(rows), kind.n_units, -1).mean(0)
+    averaged = SecondHalf(sweeps, weigh)
+    run_kernel(law, Gibbs(), KernelState(complete(law, v, generator), 0), sweeps, generator, averaged)
+    mean = averaged.total.view(chains, len(rows), kind.n_units, -1).mean(0)
     return mean / mean.sum(-1, keepdim=True)

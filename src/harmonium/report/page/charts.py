@@ -54,7 +54,7 @@ def chart(
     filled: bool = False,
     x_ticks: Sequence[tuple[float, str]] | None = None,
 ) -> Chart | None:
-    """Lines over one another; None where no point is finite.
+    """Returns lines over one another; None where no point is finite.
 
     Args:
         title: what is shown.
@@ -116,18 +116,22 @@ def histogram(
     together = np.concatenate([x.astype(object) for x in values.values()])
     numeric = all(isinstance(value, int | float) for value in together.tolist())
     different = sorted(set(together.tolist()), key=None if numeric else str)
+    edges, ticks = np.arange(min(len(different), _CATEGORIES) + 1.0), None
     if not numeric or (len(different) <= _CATEGORIES and all(v == round(v) for v in different)):
         shown = different[:_CATEGORIES]
-        steps = {name: [float((x == value).mean()) for value in shown] for name, x in values.items()}
-        edges = np.arange(len(shown) + 1.0)
-        ticks = [(i + 0.5, _number(v) if numeric else str(v)[:9]) for i, v in enumerate(shown)]
+        shares = {name: [float((x == value).mean()) for value in shown] for name, x in values.items()}
+        ticks = [(i + 0.5, _format(v) if numeric else str(v)[:9]) for i, v in enumerate(shown)]
         ticks = ticks[:: ceil(len(ticks) / 6)]
-        more = "" if len(shown) == len(different) else f" (first {len(shown)} of {len(different)})"
-        lines = {name: _steps(edges, heights) for name, heights in steps.items()}
-        return chart(title + more, lines, x_label, y_label, filled=True, x_ticks=ticks)
-    edges = np.histogram_bin_edges(together.astype(float), _BINS)
-    lines = {name: _steps(edges, np.histogram(x, edges)[0] / len(x)) for name, x in values.items()}
-    return chart(title, lines, x_label, y_label, filled=True)
+        title += "" if len(shown) == len(different) else f" (first {len(shown)} of {len(different)})"
+    else:
+        edges = np.histogram_bin_edges(together.astype(float), _BINS)
+        shares = {name: (np.histogram(x, edges)[0] / len(x)).tolist() for name, x in values.items()}
+    sides = list(pairwise(edges.tolist()))
+    lines = {
+        name: [(x, height) for pair, height in zip(sides, heights, strict=True) for x in pair]
+        for name, heights in shares.items()
+    }
+    return chart(title, lines, x_label, y_label, filled=True, x_ticks=ticks)
 
 
 class _Axis:
@@ -143,10 +147,12 @@ class _Axis:
         self._start, self._end = start, end
 
     def at(self, value: float) -> float:
+        """Returns the place of a number."""
         share = ((log10(value) if self._log else value) - self._low) / (self._high - self._low)
         return self._start + share * (self._end - self._start)
 
     def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Returns round numbers as places and texts, about so many at most."""
         if self._log:
             decades = range(ceil(self._low), floor(self._high) + 1)
             values = [10.0**d for d in decades[:: max(1, ceil(len(decades) / most))]]
@@ -156,15 +162,11 @@ class _Axis:
             step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)
             first, last = ceil(self._low / step - 1e-9), floor(self._high / step + 1e-9)
             values = [i * step for i in range(first, last + 1)]
-        return [(self.at(value), _number(value)) for value in values]
+        return [(self.at(value), _format(value)) for value in values]
 
 
-def _steps(edges: Any, heights: Any) -> list[tuple[float, float]]:
-    sides = zip(pairwise(edges.tolist()), heights, strict=True)
-    return [(x, float(height)) for pair, height in sides for x in pair]
-
-
-def _number(value: float) -> str:
+def _format(value: float) -> str:
+    """Returns a number in few letters."""
     if value and abs(value) < 1e-3:
         return f"{value:.0e}".replace("e-0", "e-")
     return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{round(value, 9):g}"

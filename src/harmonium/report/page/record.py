@@ -14,6 +14,7 @@ from harmonium.report.page.charts import Chart, chart
 from harmonium.training.history import RESERVED, Record, from_lines
 
 _ERROR = "_standard_error"
+_NORMS = (("gradient", "gradient_norm"), ("weights", "weight_norm"))
 # Numbers that belong into one chart, by the ends of their names; others get a chart each.
 _FAMILIES = (
     ("Meeting times of coupled chains", "sweeps", ("meeting_time",)),
@@ -45,7 +46,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, run: Path) -> RunRecord:
-        """The record in a folder; of a machine's file one that is empty.
+        """Reads the record in a folder; of a machine's file one that is empty.
 
         Raises:
             FileNotFoundError: no such folder or file, or a folder that holds no run.
@@ -55,7 +56,7 @@ class RunRecord:
             raise FileNotFoundError(f"RUN: there is no file or folder {run}")
         config, history = run / "config.json", run / "history.jsonl"
         if run.is_file():
-            return cls(run.stem, {}, [], _date(run), True)
+            return cls(run.stem, {}, [], _read_date(run), True)
         if not config.exists() and not (run / MACHINE).exists():
             raise FileNotFoundError(f"RUN: {run} holds no run: neither config.json nor {MACHINE}")
         try:
@@ -70,10 +71,11 @@ class RunRecord:
         except ValueError as error:
             raise ValueError(f"RUN: {history} is damaged ({error})") from error
         dated = config if config.exists() else run / MACHINE
-        return cls(run.resolve().name, settings, records, _date(dated), (run / MACHINE).exists())
+        return cls(run.resolve().name, settings, records, _read_date(dated), (run / MACHINE).exists())
 
     @property
     def updates(self) -> int:
+        """Updates that the last record was written after."""
         return int(self.history[-1]["step"]) if self.history else 0
 
     @property
@@ -87,16 +89,16 @@ class RunRecord:
         return [name for name in names if not name.endswith(_ERROR)]
 
     def points(self, name: str) -> list[tuple[float, float]]:
-        """A number of the records over the updates."""
+        """Returns a number of the records over the updates."""
         return [(record["step"], record[name]) for record in self.history if name in record]
 
     def late(self, name: str) -> float | None:
-        """The mean of a number over the last third of training."""
+        """Returns the mean of a number over the last third of training."""
         last = [y for x, y in self.points(name) if 3 * x >= 2 * self.updates]
         return sum(last) / len(last) if last else None
 
     def settings(self) -> dict[str, str]:
-        """Everything of ``config.json`` but what tells data apart, in words."""
+        """Returns everything of ``config.json`` but what tells data apart, in words."""
         plain: dict[str, str] = {}
         for name, value in self.config.items():
             if name in ("versions", "process"):
@@ -114,32 +116,30 @@ class RunRecord:
 
 
 def curves(runs: Sequence[RunRecord]) -> list[Chart]:
-    """The charts of the numbers that runs recorded, one line for each run and number."""
+    """Returns the charts of the numbers that runs recorded, one line for each run and number."""
     names = list(dict.fromkeys(name for run in runs for record in run.history for name in record))
     metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
     rest = [name for name in names if name not in (*RESERVED, *metrics) and not name.endswith(_ERROR)]
-    plan = [(_words(name), "nats" if "likelihood" in name else "value", [name]) for name in metrics]
-    plan += [
-        ("Norm of the gradient", "norm", ["gradient_norm"]),
-        ("Norm of the weights", "norm", ["weight_norm"]),
-    ]
+    plan = [(_spell(name), "nats" if "likelihood" in name else "value", [name]) for name in metrics]
+    plan += [(f"Norm of the {what}", "norm", [name]) for what, name in _NORMS]
     for title, unit, ends in _FAMILIES:
         family = [name for name in rest if name.endswith(ends)]
         rest = [name for name in rest if name not in family]
         plan.append((title, unit, family))
-    plan += [(_words(name), "value", [name]) for name in rest]
+    plan += [(_spell(name), "value", [name]) for name in rest]
     if len({record["learning_rate"] for run in runs for record in run.history}) > 1:
         plan.append(("Learning rate", "rate", ["learning_rate"]))
-    made = [_curve(runs, title, unit, names) for title, unit, names in plan]
+    made = [_draw_curve(runs, title, unit, names) for title, unit, names in plan]
     return [each for each in made if each is not None]
 
 
-def _curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequence[str]) -> Chart | None:
+def _draw_curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequence[str]) -> Chart | None:
+    """Returns the chart of some numbers of runs."""
     several = len(runs) > 1
     lines, errors, colours, dashed = {}, {}, {}, []
     for number, run in enumerate(runs):
         for rank, name in enumerate(names):
-            label = _words(name)
+            label = _spell(name)
             if several:  # a run has its colour, and the numbers of a family its dashes
                 label = f"{run.name} ({number + 1})" + (f": {label.lower()}" if len(names) > 1 else "")
                 colours[label] = number
@@ -148,12 +148,12 @@ def _curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequence[str
     return chart(title, lines, "updates", unit, errors=errors, colours=colours, dashed=dashed)
 
 
-def _words(name: str) -> str:
+def _spell(name: str) -> str:
+    """Returns the name of a number as it is written in a text."""
     text = name.replace("_", " ")
     return text[:1].upper() + text[1:]
 
 
-def _date(path: Path) -> str:
-    return (
-        datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(" ", "minutes").replace("+00:00", " UTC")
-    )
+def _read_date(path: Path) -> str:
+    """Returns when a file was written."""
+    return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -11,19 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator, permutation
-from harmonium.data import BitPlanes, Table
+from harmonium.data import BitPlanes, Encoder, Table
 from harmonium.data.missing import missing_half
-from harmonium.meanfield import landscape as explore
-from harmonium.report.hidden_means import SETTLING, hidden_means
+from harmonium.machine import BoltzmannMachine
+from harmonium.meanfield import landscape
+from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
+from harmonium.report.images import signed_pixels
 from harmonium.report.page.charts import histogram
-from harmonium.report.page.pictures import Picture, Strip, signed
-from harmonium.report.page.section import Grid, Section
-from harmonium.report.page.subject import Subject
-from harmonium.report.page.verdict import Remark, activity_remarks, copy_remarks
-from harmonium.report.receptive_fields import receptive_fields
+from harmonium.report.page.parts import Greys, Grid, Picture, Remark, Section, Strip
+from harmonium.report.page.verdict import activity_remarks, copy_remarks
 from harmonium.report.sample_quality import nearest_neighbours
-from harmonium.tasks import denoise, impute
-from harmonium.tasks.channel import GaussianChannel, SymmetricChannel, noise_in_states
+from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise, impute, noise_in_states
 from harmonium.tasks.impute import visible_means
 
 _SHOWN = 10  # images of a strip
@@ -35,8 +36,89 @@ _SURE = 0.01  # a unit that is active on fewer rows is never active
 _FLIPS, _NOISE = 0.1, 0.5  # examples of denoising: units flipped, or noise as a share of the data's deviation
 
 
-def samples(section: Section, subject: Subject) -> None:
-    """Samples, the rows nearest to them, and rows."""
+@dataclass
+class Subject:
+    """A machine with its data and samples.
+
+    Attributes:
+        machine: any machine.
+        encoder: of its data.
+        width: columns of its states that are data; what follows them is a label.
+        shape: of an image, or ().
+        names: of the columns where there is no table.
+        data: name of the data.
+        rows: states of complete rows, (rows, visible_width), or None where no data are at hand.
+        lacking: why there are none.
+        training: rows that the machine was trained on, where ``rows`` are others; else None.
+        samples: states for each layer, of chains from noise.
+        sweeps: of these chains.
+        seed: of what is drawn here.
+    """
+
+    machine: BoltzmannMachine
+    encoder: Encoder
+    width: int
+    shape: tuple[int, ...]
+    names: Sequence[str] | None
+    data: str
+    rows: Tensor | None
+    lacking: str
+    training: Tensor | None
+    samples: list[Tensor]
+    sweeps: int
+    seed: int
+
+    @cached_property
+    def seen(self) -> Tensor:
+        """The visible layers of the samples, (samples, visible_width)."""
+        return self.machine.hamiltonian().seen(self.samples)
+
+    def spread(self, most: int) -> Tensor:
+        """Returns at most so many of the ``given`` rows, evenly spaced."""
+        count = len(self.given)
+        return self.given[torch.linspace(0, count - 1, min(most, count), device="cpu").long()]
+
+    @property
+    def given(self) -> Tensor:
+        """The rows of the data.
+
+        Raises:
+            ValueError: none are at hand.
+        """
+        if self.rows is None:
+            raise ValueError(self.lacking)
+        return self.rows
+
+    def decode(self, v: Tensor) -> NDArray[Any]:
+        """Returns rows in the units of the data, without their label."""
+        return np.asarray(self.encoder.decode(v[:, : self.width].cpu().numpy()))
+
+    def estimate(self, mean: Tensor, state: Tensor) -> NDArray[Any]:
+        """Returns means decoded; of bit-planes, whose means are no grey levels, the states."""
+        return self.decode(state if isinstance(self.encoder, BitPlanes) else mean)
+
+    @cached_property
+    def images(self) -> Greys | None:
+        """The drawing of rows as images; None if they are none."""
+        drawable = len(self.shape) in (2, 3) and (*self.shape, 1)[2] in (1, 3)
+        if isinstance(self.encoder, Table) or not drawable:
+            return None
+        values = self.decode(self.seen if self.rows is None else self.rows)
+        return Greys(self.shape, values) if prod(self.shape) == values.shape[1] else None
+
+    def require_images(self) -> Greys:
+        """Returns the drawing of rows as images.
+
+        Raises:
+            ValueError: its rows are no images.
+        """
+        if self.images is None:
+            raise ValueError("the rows are no images.")
+        return self.images
+
+
+def fill_samples(section: Section, subject: Subject) -> None:
+    """Fills the section on samples, the rows nearest to them, and rows."""
     count, sweeps = len(subject.seen), subject.sweeps
     section.lead = f"{count} chains from noise, {sweeps} Gibbs sweeps each."
     index = None
@@ -49,11 +131,9 @@ def samples(section: Section, subject: Subject) -> None:
             section.remarks = copy_remarks(float(distances.median()), float(own.median()))
     greys = subject.images
     if greys is None:
-        sets = {
-            "samples": subject.seen[:_SHOWN],
-            "data": None if subject.rows is None else subject.spread(_SHOWN),
-        }
-        section.tables = [_table(name, _cells(subject, v)) for name, v in sets.items() if v is not None]
+        section.tables = [_make_table("samples", _read_cells(subject, subject.seen[:_SHOWN]))]
+        if subject.rows is not None:
+            section.tables.append(_make_table("data", _read_cells(subject, subject.spread(_SHOWN))))
         section.lead += f" {subject.lacking}"
         return
     means = visible_means(subject.machine.hamiltonian(), subject.samples)
@@ -62,10 +142,10 @@ def samples(section: Section, subject: Subject) -> None:
     strips: list[Strip] = []
     for first in range(0, min(2 * _SHOWN, count), _SHOWN):
         some = slice(first, first + _SHOWN)
-        strips.append(greys.strip("samples", subject.decoded(subject.seen[some])))
+        strips.append(greys.strip("samples", subject.decode(subject.seen[some])))
         strips.append(greys.strip(f"their {word}", subject.estimate(means[some], subject.seen[some])))
         if index is not None:
-            strips.append(greys.strip("nearest rows", subject.decoded(subject.given[index[some]])))
+            strips.append(greys.strip("nearest rows", subject.decode(subject.given[index[some]])))
     about = f"Drawn states, and their {word} given the hidden units, which are smoother than anything drawn."
     if index is not None:
         about += f" Below them the nearest of {len(subject.given)} rows: copies would be the same."
@@ -74,13 +154,12 @@ def samples(section: Section, subject: Subject) -> None:
         section.lead += " " + subject.lacking
     else:
         about = f"Evenly spaced rows of {subject.data}, in the same greys."
-        section.pictures.append(
-            Picture("Data", about, [greys.strip("", subject.decoded(subject.spread(6 * _SHOWN)))])
-        )
+        strip = greys.strip("", subject.decode(subject.spread(6 * _SHOWN)))
+        section.pictures.append(Picture("Data", about, [strip]))
 
 
-def filters(section: Section, subject: Subject) -> None:
-    """The weights between each hidden unit and the data's columns."""
+def fill_filters(section: Section, subject: Subject) -> None:
+    """Fills the section on the weights between each hidden unit and the data's columns."""
     machine = subject.machine
     fields = receptive_fields(machine)
     image = subject.images is not None and prod(subject.shape) == subject.width
@@ -93,22 +172,23 @@ def filters(section: Section, subject: Subject) -> None:
             about += f"; the {len(largest)} of largest weights." if len(largest) < len(W) else "."
             if all(l not in edge or not set(edge) & set(machine.visible) for edge in machine.edges):
                 about += " A layer further off is seen through the layers between: products of weights."
-            section.pictures.append(Picture(name, about, [signed("", W[largest], subject.shape)]))
+            section.pictures.append(
+                Picture(name, about, [Strip.of("", signed_pixels(W[largest], subject.shape), 10)])
+            )
         elif max(W.shape) <= _WIDE:
             about = "Units of the layer downwards, columns of the data across; red positive, blue negative."
-            names = list(_cells(subject, subject.seen[:1]))
+            names = list(_read_cells(subject, subject.seen[:1]))
             if isinstance(subject.encoder, Table):  # whose columns of a kind stand together
                 names = [str(column.name) for column in subject.encoder.columns]
             about += f" Columns: {', '.join(names)}." if len(names) <= _COLUMNS else ""
-            whole = signed("", W.reshape(1, -1), W.shape, 1)
-            section.pictures.append(Picture(name, about, [whole]))
+            whole = signed_pixels(W.reshape(1, -1), W.shape)
+            section.pictures.append(Picture(name, about, [Strip.of("", whole, 1)]))
     if not section.pictures:
-        section.absent = (
-            "No weights can be drawn: there are too many columns for a matrix, and they are no image."
-        )
+        text = "No weights can be drawn: there are too many columns for a matrix, and they are no image."
+        section.absent = text
 
 
-def activity(section: Section, subject: Subject) -> None:
+def fill_activity(section: Section, subject: Subject) -> None:
     """Fills the section on the activity of hidden units on the data."""
     machine, rows = subject.machine, subject.given
     if not machine.hidden:
@@ -145,13 +225,13 @@ def activity(section: Section, subject: Subject) -> None:
         )
 
 
-def columns(section: Section, subject: Subject) -> None:
-    """Histograms of columns, of data and of samples."""
+def fill_columns(section: Section, subject: Subject) -> None:
+    """Fills the section of histograms of columns, of data and of samples."""
     if subject.images is not None:
         section.absent = "The rows are images, which stand above; histograms are drawn for tables."
         return
     sets = {"data": subject.given, "samples": subject.seen}
-    cells = {name: _cells(subject, v) for name, v in sets.items()}
+    cells = {name: _read_cells(subject, v) for name, v in sets.items()}
     names = list(cells["data"])
     section.lead = f"{len(subject.given)} complete rows of {subject.data}, and {len(subject.seen)} samples."
     if len(names) > _COLUMNS:
@@ -160,32 +240,30 @@ def columns(section: Section, subject: Subject) -> None:
         section.charts.append(histogram(name, {group: cells[group][name] for group in sets}))
 
 
-def _cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
+def _read_cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
+    """Returns rows in the units of the data, by column."""
     if isinstance(subject.encoder, Table):
-        return {
-            str(c.name): c.values for c in subject.encoder.sheet(v[:, : subject.width].cpu().numpy()).columns
-        }
-    values = subject.decoded(v)
+        sheet = subject.encoder.sheet(v[:, : subject.width].cpu().numpy())
+        return {str(column.name): column.values for column in sheet.columns}
+    values = subject.decode(v)
     names = subject.names or [f"column {i}" for i in range(values.shape[1])]
     return dict(zip(names, values.T, strict=True))
 
 
-def _table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
-    """Rows of a table, with as many columns as are drawn elsewhere."""
+def _make_table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
+    """Returns rows as a table, with as many columns as are drawn elsewhere."""
     shown = dict(list(cells.items())[:_COLUMNS])
     texts = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in x.tolist()] for x in shown.values()]
     return Grid([title, *shown], [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)])
 
 
-def landscape(section: Section, subject: Subject) -> None:
+def fill_landscape(section: Section, subject: Subject) -> None:
     """Fills the section on the mean-field solutions that rows converge to."""
     rows = subject.spread(_STARTS)
-    found = explore(subject.machine, rows)
+    found = landscape(subject.machine, rows)
     lost = int((found.basin < 0).sum())
     section.lead = (
         f"Mean field of the second order (TAP), from {len(rows)} rows of {subject.data}. Different "
-    )
-    section.lead += (
         f"solutions: {len(found.counts)}; rows that did not settle: {lost}. Solutions tell of modes."
     )
     pairs = zip(found.counts.tolist(), found.free_energies.tolist(), strict=True)
@@ -193,13 +271,13 @@ def landscape(section: Section, subject: Subject) -> None:
     section.tables.append(Grid(["solution", "rows", "free energy"], each))
     if subject.images is not None and not isinstance(subject.encoder, BitPlanes):
         means = subject.machine.hamiltonian().seen(found.solutions.means)[:_SHOWN]
-        strip = subject.images.strip("", subject.decoded(means))
+        strip = subject.images.strip("", subject.decode(means))
         section.pictures.append(Picture("Means of the solutions with most rows", "", [strip]))
 
 
-def completion(section: Section, subject: Subject) -> None:
-    """Rows with their lower half hidden: given, truth, result."""
-    greys, machine, rows = subject.greys(), subject.machine, subject.spread(_SHOWN)
+def fill_completion(section: Section, subject: Subject) -> None:
+    """Fills the section on rows with their lower half hidden: given, truth, result."""
+    greys, machine, rows = subject.require_images(), subject.machine, subject.spread(_SHOWN)
     h, w, channels = (*subject.shape, 1)[:3]
     mask = missing_half(len(rows), (h, w * channels), "lower")
     units = sum(machine.layers[l].n_units for l in machine.visible)
@@ -207,64 +285,55 @@ def completion(section: Section, subject: Subject) -> None:
     absent = mask.repeat(1, (units - labels) // mask.shape[1])
     absent = torch.cat([absent, absent.new_zeros(len(absent), labels)], 1)
     found = impute(machine, rows, absent, draws=5, sweeps=200, seed=subject.seed)
-    truth = subject.decoded(rows)
+    truth = subject.decode(rows)
     result = np.where(mask.numpy(), subject.estimate(found.mean, found.best), truth)
     section.lead = (
         "The lower half of each image was hidden and filled in by Gibbs chains given the rest: the means of "
         "5 chains of 200 sweeps, probabilities where units have two values. The rows are of "
         f"{subject.data}, on which the machine may have been trained."
     )
-    strips = [
-        greys.strip("given", truth, hidden=mask.numpy()),
-        greys.strip("truth", truth),
-        greys.strip("result", result),
-    ]
+    given = greys.strip("given", truth, hidden=mask.numpy())
+    strips = [given, greys.strip("truth", truth), greys.strip("result", result)]
     section.pictures.append(Picture("The lower half from the upper", "Violet is what was hidden.", strips))
 
 
-def denoising(section: Section, subject: Subject) -> None:
-    """Rows with noise on them: given, truth, result."""
-    greys, machine, rows = subject.greys(), subject.machine, subject.spread(_SHOWN)
+def fill_denoising(section: Section, subject: Subject) -> None:
+    """Fills the section on rows with noise on them: given, truth, result."""
+    greys, machine, rows = subject.require_images(), subject.machine, subject.spread(_SHOWN)
     if len(machine.visible) > 1:
         section.absent = "Denoising wants one visible layer, whose units share one kind of noise."
         return
     layer = machine.layers[machine.visible[0]]
     generator = as_generator(subject.seed, machine.device)
-    truth = subject.decoded(rows)
+    truth = subject.decode(rows)
     if layer.discrete:
         noisy = SymmetricChannel(_FLIPS).corrupt(layer, rows, generator)
         found = denoise(machine, noisy, _FLIPS, data=subject.given, seed=generator)
         noise = f"{_FLIPS:.0%} of the units were flipped"
     else:
-        size = _NOISE * float(subject.decoded(subject.given).std())
+        size = _NOISE * float(subject.decode(subject.given).std())
         deviation = noise_in_states(size, subject.encoder)
         noisy = GaussianChannel(deviation).corrupt(layer, rows, generator)
         found = denoise(machine, noisy, noise_deviation=deviation, data=subject.given, seed=generator)
         noise = f"Normal noise of deviation {size:.3g} was added, half that of the data"
-    section.lead = (
-        f"{noise}; the result is the posterior mean by TAP under the machine, which knows the noise."
-    )
+    about = "the result is the posterior mean by TAP under the machine, which knows the noise."
+    section.lead = f"{noise}; {about}"
     if not bool(found.converged.all()):
-        lost = int((~found.converged).sum())
-        section.remarks.append(
-            Remark("note", f"TAP had not converged for {lost} of {len(rows)} noisy images.")
-        )
-    named = {
-        "given": subject.decoded(noisy),
-        "truth": truth,
-        "result": subject.estimate(found.mean, found.decision),
-    }
+        text = f"TAP had not converged for {int((~found.converged).sum())} of {len(rows)} noisy images."
+        section.remarks.append(Remark("note", text))
+    result = subject.estimate(found.mean, found.decision)
+    named = {"given": subject.decode(noisy), "truth": truth, "result": result}
     strips = [greys.strip(name, values) for name, values in named.items()]
     section.pictures.append(Picture("Noisy images made clean", "", strips))
 
 
 # In the order of the page, each with its title and what fills it in or says by a ValueError why not.
 SECTIONS = (
-    ("samples", "Samples beside data", samples),
-    ("filters", "Receptive fields", filters),
-    ("activity", "Hidden activity", activity),
-    ("columns", "Columns of data and samples", columns),
-    ("landscape", "Landscape", landscape),
-    ("completion", "Completion", completion),
-    ("denoising", "Denoising", denoising),
+    ("samples", "Samples beside data", fill_samples),
+    ("filters", "Receptive fields", fill_filters),
+    ("activity", "Hidden activity", fill_activity),
+    ("columns", "Columns of data and samples", fill_columns),
+    ("landscape", "Landscape", fill_landscape),
+    ("completion", "Completion", fill_completion),
+    ("denoising", "Denoising", fill_denoising),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from harmonium.report.page.parts import Remark
 from harmonium.report.page.record import RunRecord
 
 _FEW = 10  # annealing runs that carry the estimate of ln Z
@@ -14,13 +15,6 @@ _GAP = 1.0  # nats between two bounds that are still close
 _R_HAT = 1.1  # from which on chains disagree for anyone to see; up to 1.01 is what is recommended
 _AGREES = 0.9  # of the data's own correlation
 _MOMENTS = 0.2  # on a scale from training data to shuffled ones
-
-
-class Remark(NamedTuple):
-    """One sentence, "good", a "note" or a "caution"."""
-
-    level: str
-    text: str
 
 
 def training_remarks(run: RunRecord) -> list[Remark]:
@@ -39,13 +33,8 @@ def training_remarks(run: RunRecord) -> list[Remark]:
     for name in run.metrics:
         remarks.append(_trend(name.replace("_", " "), run.points(name)))
     if not run.metrics:
-        remarks.append(
-            Remark(
-                "note",
-                "No measure was followed on held-out data (train --validation --metric), "
-                "so the record cannot tell whether the machine still improved.",
-            )
-        )
+        text = "No measure was followed on held-out data (train --validation --metric), so the record cannot"
+        remarks.append(Remark("note", f"{text} tell whether the machine still improved."))
     return remarks + _rule_remarks(run)
 
 
@@ -62,44 +51,36 @@ def _trend(name: str, points: list[tuple[float, float]]) -> Remark:
     spread = float(np.ptp([value for _, value in points])) or 1.0
     if abs(slope) <= 3 * error or abs(change) < 0.005 * spread:
         return Remark("good", f"At the end the {name} had levelled off, at {y[-1]:.4g}.")
-    direction = "rose" if change > 0 else "fell"
-    advice = "more updates may still change it"
+    direction, advice = "rose" if change > 0 else "fell", "more updates may still change it"
     if "likelihood" in name:
-        advice = (
-            "more updates would raise it" if change > 0 else "too many updates, or too high a learning rate"
-        )
-    return Remark(
-        "caution",
-        f"At the end the {name} still {direction}, by {abs(change):.3g} in a third of the run: {advice}.",
-    )
+        falls = "too many updates, or too high a learning rate"
+        advice = "more updates would raise it" if change > 0 else falls
+    text = f"At the end the {name} still {direction}, by {abs(change):.3g} in a third of the run: {advice}."
+    return Remark("caution", text)
 
 
 def _rule_remarks(run: RunRecord) -> list[Remark]:
     """Judges the rule's diagnostics, as means over the last third of training."""
     remarks = []
-    for name in dict.fromkeys(name for record in run.history for name in record):
-        value = run.late(name)
+    late = {name: run.late(name) for name in dict.fromkeys(name for record in run.history for name in record)}
+    for name, value in late.items():
         if value is None:
             continue
         if name.endswith("capped") and value > 0:
-            text = f"{value:.1%} of the pairs of chains were cut before they met: that biased the gradient."
-            remarks.append(Remark("caution", text))
+            text = f"{value:.1%} of the pairs of chains were cut before they met"
+            remarks.append(Remark("caution", f"{text}: that biased the gradient."))
         elif name.endswith("capped"):
             remarks.append(Remark("good", "All pairs of chains met: no gradient was cut short."))
         elif name.endswith("mean_field_converged") and value < 0.99:
             text = f"Mean field had not converged for {1 - value:.0%} of the rows of an update."
             remarks.append(Remark("caution", text))
         elif name.endswith("acceptance") and value < 0.2:
-            text = (
-                f"Only {value:.0%} of the proposals were accepted: a smaller step moves the chains further."
-            )
-            remarks.append(Remark("caution", text))
-    limit, norm = run.config.get("clip_norm"), run.late("gradient_norm")
+            text = f"Only {value:.0%} of the proposals were accepted"
+            remarks.append(Remark("caution", f"{text}: a smaller step moves the chains further."))
+    limit, norm = run.config.get("clip_norm"), late.get("gradient_norm")
     if limit is not None and norm is not None and norm > limit:
-        text = (
-            f"The gradient's norm, {norm:.3g}, was above its limit of {limit:g}: most updates were clipped."
-        )
-        remarks.append(Remark("note", text))
+        text = f"The gradient's norm, {norm:.3g}, was above its limit of {limit:g}"
+        remarks.append(Remark("note", f"{text}: most updates were clipped."))
     return list(dict.fromkeys(remarks))
 
 
@@ -157,17 +138,18 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
     """
     if table["method"] == "exact" or mixing is None:
         return None
-    if not unmixed(table, mixing):
-        text = f"Annealing gives ln Z = {table['value']:.2f}, and all {mixing['pairs']} pairs of chains from "
-        if table.get("doubts"):
-            return Remark("note", f"{text}noise met, but annealing itself left doubts.")
-        return Remark("good", f"{text}noise met: nothing speaks against its bounds.")
-    return Remark(
-        "caution",
-        f"Annealing gives ln Z = {table['value']:.2f}, but {_apart(mixing)}. So nothing vouches for its "
-        "standard error and its upper bound: modes that no run reached are missing in both. ln Z may be "
-        "higher, and likelihoods lower. Compare more temperatures, other seeds, and a base of training rows.",
-    )
+    text = f"Annealing gives ln Z = {table['value']:.2f}, "
+    if unmixed(table, mixing):
+        text += (
+            f"but {_count_apart(mixing)}. So nothing vouches for its standard error and its upper bound: "
+            "modes that no run reached are missing in both. ln Z may be higher, and likelihoods lower. "
+            "Compare more temperatures, other seeds, and a base of training rows."
+        )
+        return Remark("caution", text)
+    text += f"and all {mixing['pairs']} pairs of chains from noise met"
+    if table.get("doubts"):
+        return Remark("note", f"{text}, but annealing itself left doubts.")
+    return Remark("good", f"{text}: nothing speaks against its bounds.")
 
 
 def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
@@ -175,7 +157,7 @@ def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
     return table["method"] != "exact" and mixing is not None and mixing["given_up"] > 0
 
 
-def _apart(mixing: Mapping[str, Any]) -> str:
+def _count_apart(mixing: Mapping[str, Any]) -> str:
     """Describes the number of pairs of chains that never met."""
     apart = round(mixing["given_up"] * mixing["pairs"])
     after = mixing["longest_meeting_time"]
@@ -208,7 +190,7 @@ def mixing_remarks(table: Mapping[str, Any], sweeps: int) -> list[Remark]:
         sweeps: of the chains whose samples the page shows.
     """
     if table["given_up"] > 0:
-        text = f"{_apart(table)}: nothing bounds how far the samples are from the machine's law."
+        text = f"{_count_apart(table)}: nothing bounds how far the samples are from the machine's law."
         return [Remark("caution", text)]
     bound = table["sweeps_to_distance_0.1_with_confidence"] or table["sweeps_to_distance_0.1"]
     if bound is None:
@@ -231,10 +213,8 @@ def convergence_remark(table: Mapping[str, Any]) -> Remark:
     )
     if table["passed"]:
         return Remark("good", f"{text}.")
-    return Remark(
-        "caution" if not table["r_hat"] <= _R_HAT else "note",
-        f"{text}: averages over chains this long are not yet those of the machine.",
-    )
+    level = "note" if table["r_hat"] <= _R_HAT else "caution"
+    return Remark(level, f"{text}: averages over chains this long are not yet those of the machine.")
 
 
 def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
@@ -245,18 +225,18 @@ def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
     """
     peak, last = max(table["correlation"]), table["correlation"][-1]
     data, sweeps = table["correlation_of_data"], table["sweeps"][-1]
+    if table["falls"]:
+        text = (
+            "Trained out of equilibrium: covariances of chains from noise correlate with the data's by "
+            f"{peak:.2f} after {table['peak']} sweeps, and by {last:.2f} after {sweeps}. The best samples "
+            "are not from the machine's law. Train on with a lower rate and more sweeps (--rule pcd "
+            "--schedule linear)."
+        )
+        return Remark("caution", text)
     text = (
         "The covariances of pairs of units, of chains from noise, correlate with the data's by "
         f"{last:.2f} after {sweeps} sweeps (other rows of the data: {data:.2f})"
     )
-    if table["falls"]:
-        return Remark(
-            "caution",
-            "Trained out of equilibrium: covariances of chains from noise correlate with the data's by "
-            f"{peak:.2f} after {table['peak']} sweeps, and by {last:.2f} after {sweeps}. The best samples "
-            "are not from the machine's law. Train on with a lower rate and more sweeps (--rule pcd "
-            "--schedule linear).",
-        )
     if table["rises"]:
         return Remark("note", f"{text}, and still rising: more sweeps would bring them nearer.")
     return Remark("good" if last > _AGREES * data else "note", f"{text}, and did not fall on the way.")
@@ -284,18 +264,13 @@ def activity_remarks(never: int, always: int, saturated: float, units: int) -> l
     for count, how in ((never, "never"), (always, "always")):
         if count:
             text = f"{count} of {units} hidden units are {how} active on the data"
-            remarks.append(
-                Remark(
-                    "caution" if count > units / 10 else "note", text + ": they tell rows apart by nothing."
-                )
-            )
+            level = "caution" if count > units / 10 else "note"
+            remarks.append(Remark(level, f"{text}: they tell rows apart by nothing."))
     if not remarks:
         remarks.append(Remark("good", f"All {units} hidden units are active on some rows and not on others."))
     if saturated > 0.9:
-        text = (
-            f"The hidden units are saturated, {saturated:.0%} of their probabilities below 1 % or above 99 %."
-        )
-        remarks.append(Remark("note", text))
+        share = f"{saturated:.0%} of their probabilities below 1 % or above 99 %"
+        remarks.append(Remark("note", f"The hidden units are saturated, {share}."))
     return remarks
 
 

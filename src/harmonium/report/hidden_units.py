@@ -1,18 +1,14 @@
-"""Receptive fields of the units in the data."""
+"""Hidden units: their receptive fields in the data, and their means given rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from harmonium.chains import Gibbs, run
 from harmonium.machine import BoltzmannMachine
 
-_WARM, _COOL = np.array([178, 24, 43]), np.array([33, 102, 172])
+SETTLING = 50  # sweeps of hidden layers that are joined to each other, given the data
 
 
 def receptive_fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
@@ -43,22 +39,18 @@ def receptive_fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
     return {l: reached[l] for l in machine.hidden}
 
 
-def signed_pixels(rows: NDArray[Any], shape: Sequence[int]) -> NDArray[np.uint8]:
-    """Images of signed numbers, each on its own scale: white is 0, red positive, blue negative.
+def hidden_means(machine: BoltzmannMachine, rows: Tensor, generator: torch.Generator) -> dict[int, Tensor]:
+    """Returns the mean of every hidden unit given each row, by layer (rows, width_l).
 
-    Numbers of three channels are colours themselves, grey is 0.
+    Exact where no hidden layers are joined. Elsewhere the means are given a draw of the other hidden layers,
+    after 50 sweeps with the row clamped.
 
     Args:
-        rows: (n, h * w * channels).
-        shape: (h, w) or (h, w, channels) with 1 or 3 channels.
-
-    Returns:
-        (n, h, w, 3).
+        machine: the machine.
+        rows: complete rows, (rows, visible_width).
+        generator: source of noise.
     """
-    size = np.abs(rows).max(axis=1, keepdims=True)
-    share = (rows / np.where(size > 0, size, 1)).reshape(len(rows), *shape[:2], -1)
-    if share.shape[3] == 3:
-        pixels = 127.5 * (share + 1)
-    else:
-        pixels = 255 + np.abs(share) * (np.where(share > 0, _WARM, _COOL) - 255)
-    return np.rint(pixels).clip(0, 255).astype(np.uint8)
+    start = machine.random_states(len(rows), seed=generator)
+    states = run(machine, Gibbs(), start, 1 if machine.graph.independent else SETTLING, rows, seed=generator)
+    hamiltonian = machine.hamiltonian()
+    return {l: hamiltonian.mean(l, hamiltonian.field(l, states)) for l in machine.hidden}

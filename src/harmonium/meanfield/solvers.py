@@ -1,0 +1,176 @@
+"""The solvers by name: naive mean field, TAP, adaptive TAP and relaxed belief propagation."""
+
+from __future__ import annotations
+
+import torch
+
+from harmonium._checks import Numbers
+from harmonium.machine import BoltzmannMachine, ClampLike
+from harmonium.meanfield.adatap import AdaTAP
+from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
+from harmonium.meanfield.plefka import Plefka
+from harmonium.meanfield.relaxed_bp import RelaxedBP
+from harmonium.meanfield.solution import Solution
+
+
+@torch.no_grad()
+def naive(
+    machine: BoltzmannMachine,
+    start: Numbers,
+    clamp: ClampLike = None,
+    *,
+    tolerance: float = 1e-6,
+    damping: DampingLike = 0.0,
+    max_sweeps: int = 1000,
+) -> Solution:
+    """Solves a_l = E[x_l | B_l], B_l = the field of the neighbours' means, for every free layer.
+
+    Layers are updated in turn, which never raises the free energy when undamped and no layer has an inner
+    edge; the units that one couples move together, and where it is strong they need damping. -free_energy is
+    a lower bound on ln Z at every sweep, converged or not; with visible values clamped it bounds ln p̃(v), so
+    that minus ln Z it is the variational bound on ln p(v) (Salakhutdinov & Larochelle 2010).
+
+    Args:
+        machine: the machine.
+        start: visible means to start from, (batch, visible_width); hidden layers start from them. NaN is no
+            guess: the mean of the unit by itself.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
+            free.
+        tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
+            by 1 - damping, is at most this; > 0.
+        damping: weight of the old field in a new one, in [0, 1), or "adaptive"; see ``solve``.
+        max_sweeps: at least 1.
+
+    Returns:
+        The solution; rows that did not converge say so in ``status``.
+
+    Raises:
+        ValueError: shapes or numbers out of range.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+        >>> solution = hm.meanfield.naive(machine, torch.zeros(1, 6))
+        >>> -solution.free_energy.item() <= hm.likelihood.exact_log_partition(machine)
+        True
+    """
+    hamiltonian, v = prepare(machine, start, clamp)
+    return solve(Plefka(hamiltonian, order=1), v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+
+
+@torch.no_grad()
+def tap(
+    machine: BoltzmannMachine,
+    start: Numbers,
+    clamp: ClampLike = None,
+    *,
+    order: int = 2,
+    tolerance: float = 1e-6,
+    damping: DampingLike = "adaptive",
+    max_sweeps: int = 1000,
+) -> Solution:
+    """Solves A = -Σ J² c, B = Σ J a + A a, a = f_a(B, A), c = f_c(B, A) for every free layer (FORMULAS §6).
+
+    The solutions are the stationary points of the TAP free energy (Tramel et al. 2018, Alg. 1), and depend on
+    the start once the couplings are strong. Layers are updated in turn, units that an inner edge couples
+    together. Unlike naive mean field the free energy bounds nothing, and it is far closer to -ln Z while
+    couplings are weak.
+
+    Args:
+        machine: the machine, of any depth.
+        start: visible means to start from, (batch, visible_width), with variance zero, such as rows of data;
+            hidden layers start from them. NaN is no guess: the mean of the unit by itself.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
+            free.
+        order: 2, or 3 for machines of Bernoulli and Spin layers, which adds the terms in J³; 1 is ``naive``.
+        tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
+            by 1 - damping, is at most this; > 0.
+        damping: weight of the old fields in new ones, in [0, 1), or "adaptive" by row; see ``solve``.
+        max_sweeps: at least 1.
+
+    Returns:
+        The solution; rows that did not converge say so in ``status``.
+
+    Raises:
+        ValueError: shapes or numbers out of range, or the third order for other layers.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+        >>> solution = hm.meanfield.tap(machine, torch.zeros(1, 6))
+        >>> abs(solution.free_energy.item() + hm.likelihood.exact_log_partition(machine)) < 1e-3
+        True
+    """
+    hamiltonian, v = prepare(machine, start, clamp)
+    return solve(Plefka(hamiltonian, order), v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+
+
+@torch.no_grad()
+def adatap(
+    machine: BoltzmannMachine,
+    start: Numbers,
+    clamp: ClampLike = None,
+    *,
+    tolerance: float = 1e-6,
+    damping: DampingLike = 0.5,
+    max_sweeps: int = 1000,
+) -> Solution:
+    """Solves adaptive TAP by vector approximate message passing (Tramel et al. 2018, Alg. 3; FORMULAS §6).
+
+    The units, each at (B₁, A₁), and a Gaussian with the machine's couplings, at (B₂, A₂), agree on all means
+    and variances (Opper & Winther 2001); ``free_energy`` is that of expectation consistency. Unlike TAP it
+    needs no assumption on the couplings; a sweep inverts a matrix for every row, of the smaller colour.
+
+    Args:
+        machine: the machine, of any depth, with units of one column (no ``Categorical``).
+        start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
+            free.
+        tolerance: see ``solve``.
+        damping: weight of the old fields in new ones, in [0, 1), or "adaptive".
+        max_sweeps: at least 1.
+
+    Returns:
+        The solution. "Unbounded" is also a row whose Gaussian lost its normaliser on the way.
+
+    Raises:
+        ValueError: shapes or numbers out of range, units of several columns, or a graph that two
+            colours do not suffice for.
+    """
+    hamiltonian, v = prepare(machine, start, clamp)
+    return solve(AdaTAP(hamiltonian), v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+
+
+@torch.no_grad()
+def relaxed_bp(
+    machine: BoltzmannMachine,
+    start: Numbers,
+    clamp: ClampLike = None,
+    *,
+    tolerance: float = 1e-6,
+    damping: DampingLike = 0.0,
+    max_sweeps: int = 1000,
+) -> Solution:
+    """Solves belief propagation with messages of two moments (Tramel et al. 2018, App. B; FORMULAS §6).
+
+    A unit tells each neighbour the mean and variance that it would have without that neighbour. TAP is what
+    is left when single couplings are weak. ``free_energy`` is the Bethe free energy.
+
+    Takes 4 · batch · width_l · width_m numbers for every edge (l, m): for small and middling machines.
+
+    Args:
+        machine: the machine, of any depth, with units of one column (no ``Categorical``).
+        start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
+        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
+            free.
+        tolerance: see ``solve``.
+        damping: weight of the old messages in new ones, in [0, 1), or "adaptive".
+        max_sweeps: at least 1.
+
+    Raises:
+        ValueError: shapes or numbers out of range, or units of several columns.
+    """
+    hamiltonian, v = prepare(machine, start, clamp)
+    return solve(RelaxedBP(hamiltonian), v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
