@@ -94,6 +94,7 @@ def ais(
     chains = _checks.positive_int(chains, "chains", minimum=2)
     betas = read_temperatures(temperatures)
     dealt = as_shards(distributed, shards)
+    parts = [slice(0, chains)] if dealt is None else dealt.rows(chains, "chains")
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     if data is None:
@@ -122,8 +123,8 @@ def ais(
     def anneal(start: States | None = None) -> tuple[Tensor, States]:
         """Anneals all runs from the base, or back to it from states; returns log weights and final states."""
         if dealt is None:
-            return anneal_part(target, slice(0, chains), generator, start)
-        noise = zip(dealt.rows(chains, "chains"), dealt.generators(generator), strict=True)
+            return anneal_part(target, parts[0], generator, start)
+        noise = zip(parts, dealt.generators(generator), strict=True)
         done = dealt.gather([anneal_part(target.anew(), part, own, start) for part, own in noise])
         weights, ends = zip(*done, strict=True)
         return torch.cat(weights), [torch.cat(each) for each in zip(*ends, strict=True)]
