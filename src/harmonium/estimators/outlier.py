@@ -44,7 +44,8 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
 
     Attributes:
         offset_: below which ln p is an outlier's, in nats. It is found on the training rows, or on those that
-            ``from_machine`` is given.
+            ``from_machine`` is given, for ``machine_`` as it is then: once that has changed, ``predict``
+            refuses.
         machine_, encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
 
     Example:

@@ -77,7 +77,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
             epoch, or every 50 updates where an epoch has fewer.
         warm_start: whether another ``fit`` goes on with the machine, the chains and the optimiser's memory of
-            the last one.
+            the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``, ``hidden``,
+            ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.
         log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration, up to 2^26 states of
             the visible or of the hidden units; "ais": by annealed importance sampling; "auto": "exact" up to
             2^20 states, else "ais".
