@@ -109,7 +109,7 @@ def run(
     ends = [
         _run(law.take(part).anew(), kernel, [x[part] for x in begun], sweeps, noise) for part, noise in parts
     ]
-    return [torch.cat(each) for each in zip(*dealt.gather(ends), strict=True)]
+    return [torch.cat(each) for each in zip(*dealt.all_gather(ends), strict=True)]
 
 
 def _run(

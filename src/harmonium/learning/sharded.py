@@ -104,15 +104,15 @@ class Sharded:
             kept.append(new)
             notes.append(diagnostics)
         edges = range(len(hamiltonian.couplings)) or [None]
-        totals = shards.sums([_flat(edge, *part) for part in parts] for edge in edges)
+        totals = shards.all_reduce_sum([_flat(edge, *part) for part in parts] for edge in edges)
         delta, centre = _whole(totals, hamiltonian, self.rule.centred)
         direction = self.rule.direction(law, delta, centre)
         keeps = any(each is not None for each in kept)
-        return Estimate(direction, _together(shards.gather(notes)), kept if keeps else None)
+        return Estimate(direction, _together(shards.all_gather(notes)), kept if keeps else None)
 
     def whole_state(self, state: Any) -> Any:
         """The state of all shards in their order, from that of this process's; None where there is none."""
-        return None if state is None else self.shards.gather(state)
+        return None if state is None else self.shards.all_gather(state)
 
     def own_state(self, state: Any) -> Any:
         """The state of this process's shards, from that of all."""

@@ -155,7 +155,7 @@ def _everywhere(
         return anneal(target, parts[0], generator)
     noise = zip(parts, shards.generators(generator), strict=True)
     done = [anneal(target.anew(), part, own) for part, own in noise]
-    log_weights, ends = zip(*shards.gather(done), strict=True)
+    log_weights, ends = zip(*shards.all_gather(done), strict=True)
     return torch.cat(log_weights), [torch.cat(parts) for parts in zip(*ends, strict=True)]
 
 

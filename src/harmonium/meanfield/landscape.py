@@ -94,7 +94,7 @@ def landscape(
         whole = solved(hamiltonian, starts)
     else:
         parts = dealt.rows(len(starts), "X")
-        whole = joined(dealt.gather(solved(hamiltonian.anew(), starts[part]) for part in parts))
+        whole = joined(dealt.all_gather(solved(hamiltonian.anew(), starts[part]) for part in parts))
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:
         raise ValueError(f"X: expected a start that converges within {max_sweeps} sweeps, received none")

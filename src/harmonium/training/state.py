@@ -120,8 +120,8 @@ class TrainingState:
         """Take over the state of the process that leads."""
         if group.size == 1:
             return
-        shared = group.share((self.content(), self.history.records))
-        if not group.leads:
+        shared = group.broadcast((self.content(), self.history.records))
+        if not group.is_rank_zero:
             content, records = shared
             self.restore({**content, "callbacks": []}, records)
 

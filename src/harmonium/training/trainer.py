@@ -203,7 +203,7 @@ def train(
 
     move(machine, device)
     evaluate = Validation(validation, validation_weight, metrics, machine)
-    if not group.leads:
+    if not group.is_rank_zero:
         callbacks, progress = (), False
     feed = feed_of(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
     total = int(updates) if updates is not None else feed.updates(int(epochs or 1))
@@ -254,7 +254,7 @@ def train(
 
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(guard.parameter_fault(state.step))
-        values = evaluate(machine) if evaluating and group.leads else {}
+        values = evaluate(machine) if evaluating and group.is_rank_zero else {}
         state.metrics.update(values)
         couplings = [W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")]
         measured = {"weight_norm": global_norm(couplings), **values}
@@ -268,7 +268,7 @@ def train(
         if run_dir is None:
             return
         require_sound(guard.fault(state.step) or state.fault())
-        with group.leading():
+        with group.on_rank_zero():
             if directory and state.step != directory.saved_step:
                 state.seconds = time.perf_counter() - started
                 directory.save(state)
@@ -276,8 +276,8 @@ def train(
     try:
         if run_dir is not None or sharded:
             identity = fingerprint(settings, machine, feed.identity(), climber.optimizer, total)
-            require_one_run(group.gather(identity))
-        with group.leading() as leads:
+            require_one_run(group.all_gather(identity))
+        with group.on_rank_zero() as leads:
             if leads and run_dir is not None:
                 directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
                 if resume:
@@ -292,17 +292,17 @@ def train(
         begun = state.step
         with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
             saved_at = time.perf_counter()
-            state.stopped, halted = group.any(state.stopped, interruption.signal is not None)
+            state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
             while state.step < total and not state.stopped and not halted:
                 v, each, where = feed.take(state.step)
                 if sharded and state.step == begun:
-                    require_one_run(group.gather({"first batch": digest(v)}))
+                    require_one_run(group.all_gather({"first batch": digest(v)}))
                 if transform is not None:
                     v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
                 if not feed.checked:
                     check_batch(machine, v, where, "X")
                 guard.see(v, density)
-                if state.step == 0 and group.leads:
+                if state.step == 0 and group.is_rank_zero:
                     warn_of_saddle(machine, v)
 
                 if renews:
@@ -347,7 +347,7 @@ def train(
                 overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                 halted = interruption.signal is not None
                 if group.size > 1:
-                    state.stopped, halted, overdue = group.any(state.stopped, halted, overdue)
+                    state.stopped, halted, overdue = group.all_reduce_any(state.stopped, halted, overdue)
                 if state.step % checkpoint_every == 0 if checkpoint_every else overdue:
                     own = state.rule_state
                     if sharded and run_dir is not None:
@@ -359,8 +359,8 @@ def train(
                 state.rule_state = sharded.whole_state(state.rule_state)
             save()
         finished = state.stopped or state.step == total
-        signal = None if finished else max(group.gather(interruption.signal or 0))
-        if finished and group.leads:
+        signal = None if finished else max(group.all_gather(interruption.signal or 0))
+        if finished and group.is_rank_zero:
             guard.warn()
             for callback in callbacks:
                 offer(callback, "finish", machine)
