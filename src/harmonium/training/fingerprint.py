@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.schedules import as_schedule, depends_on_total
 from harmonium.training.settings import Settings
@@ -62,13 +61,8 @@ def _edges(machine: BoltzmannMachine) -> list[Any]:
 
 
 def digest(x: Tensor) -> int:
-    """Of all numbers of a tensor."""
+    """Returns a checksum of all numbers of a tensor of any shape."""
     return zlib.crc32(x.cpu().contiguous().numpy().tobytes())
-
-
-def digest_of_rows(rows: Rows) -> int:
-    """Of the first, the middle and the last row: enough to tell one data set from another."""
-    return digest(rows.take(torch.tensor([0, len(rows) // 2, len(rows) - 1])).double())
 
 
 def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:

@@ -14,9 +14,9 @@ from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, visible_from_data_
+from harmonium.training.batch_source import check_rows
 from harmonium.training.run import TrainingRun
 from harmonium.training.seeds import as_seed, stream_seed
-from harmonium.training.support import check_rows
 from harmonium.training.trainer import train
 
 _ROWS = 4096

@@ -13,9 +13,9 @@ from harmonium import products
 from harmonium._alike import require_alike
 from harmonium.distributed import Group
 from harmonium.machine import BoltzmannMachine
+from harmonium.training.batch_source import BatchSource
 from harmonium.training.checkpoint import leaves, mapped
 from harmonium.training.divergence import Fault
-from harmonium.training.feed import Feed
 from harmonium.training.history import History, Record
 from harmonium.training.optimizer_state import checked_state
 from harmonium.training.seeds import stream_seed
@@ -31,7 +31,7 @@ class TrainingState:
     generator: torch.Generator
     callbacks: Sequence[Any]
     rule: Any
-    feed: Feed
+    feed: BatchSource
     history: History = field(default_factory=History)
     rule_state: Any = None
     step: int = 0

@@ -20,10 +20,10 @@ from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
+from harmonium.training.batch_source import check_batch, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update
 from harmonium.training.callbacks.update import offer
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
-from harmonium.training.feed import feed_of
 from harmonium.training.fingerprint import digest, fingerprint, require_one_run
 from harmonium.training.interruption import Interruption
 from harmonium.training.optimizers import Ascent, OptimizerFactory, ascent, global_norm
@@ -35,7 +35,6 @@ from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
 from harmonium.training.state import TrainingState
-from harmonium.training.support import check_batch
 from harmonium.training.validation import Metric, Validation
 
 _CHECKPOINT_SECONDS = 60.0
@@ -205,7 +204,7 @@ def train(
     evaluate = Validation(validation, validation_weight, metrics, machine)
     if not group.is_rank_zero:
         callbacks, progress = (), False
-    feed = feed_of(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
+    feed = make_batch_source(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
     total = int(updates) if updates is not None else feed.updates(int(epochs or 1))
     evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
     record_every = record_every or max(1, min(100, total // 100))

@@ -11,8 +11,8 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine
+from harmonium.training.batch_source import check_rows
 from harmonium.training.history import RESERVED
-from harmonium.training.support import check_rows
 
 Metric = Callable[[BoltzmannMachine, Tensor], float | Tensor]
 
