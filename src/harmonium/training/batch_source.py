@@ -213,11 +213,9 @@ class RowBatches(BatchSource):
     def _places(self, epoch: int, start: int, stop: int) -> Tensor:
         """Returns the rows at places ``start`` to ``stop`` in the order of an epoch."""
         order = self._order(epoch)
-        return (
-            order[start:stop]
-            if isinstance(order, Tensor)
-            else torch.from_numpy(order(np.arange(start, stop)))
-        )
+        if isinstance(order, Tensor):
+            return order[start:stop]
+        return torch.from_numpy(order(np.arange(start, stop)))
 
 
 @final

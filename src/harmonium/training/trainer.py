@@ -21,8 +21,7 @@ from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.batch_source import check_batch, make_batch_source
-from harmonium.training.callbacks import STOP, Callback, Update
-from harmonium.training.callbacks.update import offer
+from harmonium.training.callbacks import STOP, Callback, Update, offer
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
 from harmonium.training.fingerprint import digest, fingerprint, require_one_run
 from harmonium.training.interruption import Interruption
