@@ -88,22 +88,6 @@ class History:
         """Returns the state that a checkpoint keeps: the number of records, and sums since the last one."""
         return {"length": len(self.records), "sums": dict(self._sums), "counts": dict(self._counts)}
 
-    def require_state(self, state: Any) -> None:
-        """Refuse what ``state_dict`` could not have returned.
-
-        Raises:
-            ValueError: naming what is wrong with it.
-        """
-        if state.keys() != {"length", "sums", "counts"} or state["sums"].keys() != state["counts"].keys():
-            raise ValueError(f"history: expected length, sums and counts, received {list(state)}")
-        for name, kind, numbers in (("sums", float, state["sums"]), ("counts", int, state["counts"])):
-            if any(type(key) is not str or type(number) is not kind for key, number in numbers.items()):
-                raise ValueError(f"history[{name!r}]: expected numbers by name, received {numbers}")
-        if type(state["length"]) is not int or min([state["length"] + 1, *state["counts"].values()]) < 1:
-            raise ValueError(
-                f"history: expected whole numbers, received {state['length']}, {state['counts']}"
-            )
-
     def load_state_dict(self, state: Mapping[str, Any], records: list[Record]) -> None:
         """Continue from a checkpoint and the records written before it."""
         self.records = records

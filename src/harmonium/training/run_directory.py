@@ -141,7 +141,7 @@ class RunDirectory:
         state.require_callbacks(content)
         lines, records = self._read_records(content["history"]["length"], content["step"])
         try:
-            state.restore(content, records)
+            state.load_state_dict(content, records)
         except Exception as error:  # a callback may fail in any way on a damaged state
             reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise DamagedCheckpoint(f"{path}: damaged ({reason})") from error
@@ -199,7 +199,7 @@ class RunDirectory:
                 with open(self._history, "ab") as file:
                     os.fsync(file.fileno())
         with self._writing(self.checkpoint):
-            write_checkpoint(self._next, {"settings": self._settings, **state.content()})
+            write_checkpoint(self._next, {"settings": self._settings, **state.state_dict()})
             if self.checkpoint.exists():
                 os.replace(self.checkpoint, self._previous)
             os.replace(self._next, self.checkpoint)

@@ -19,17 +19,22 @@ from harmonium.learning.pullback import Parametrisation
 from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.averaging import RunningAverage
 from harmonium.training.batch_source import check_batch, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer
-from harmonium.training.divergence import Fault, Guard, TrainingDiverged
+from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.fingerprint import digest, fingerprint, require_one_run
 from harmonium.training.interruption import Interruption
-from harmonium.training.optimizers import Ascent, OptimizerFactory, ascent, global_norm
+from harmonium.training.optimizers import (
+    Ascent,
+    OptimizerFactory,
+    RunningAverage,
+    find_direction,
+    global_norm,
+)
+from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.progress import ProgressDisplay
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
-from harmonium.training.saddle import warn_of_saddle
 from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
@@ -221,17 +226,17 @@ def train(
     for callback in callbacks:
         offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
-    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker, feed)
+    state = TrainingState(machine, averaged, climber, generator, callbacks, worker, feed)
     state.begin_from(rule_state)
     directory = None
     rate = base_rate = climber.learning_rate
     diagnostics = dict[str, float]()
     renews, rounds = _host.behind(generator.device), precision != "float32"
 
-    def require_sound(fault: Fault | None) -> None:
-        if fault:
+    def require_sound(problem: Problem | None) -> None:
+        if problem:
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-            raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint, clip_norm)
+            raise TrainingDiverged(problem, state.step, rate, diagnostics, checkpoint, clip_norm)
 
     law, device = Parametrisation(machine), machine.device
     if isinstance(rule, Rule) and rule.given is not None:
@@ -251,7 +256,7 @@ def train(
         return worker.estimate(law, v, rule_state, generator, row_weights, observed)
 
     def record(evaluating: bool) -> dict[str, float]:
-        require_sound(guard.parameter_fault(state.step))
+        require_sound(monitor.check_parameters(state.step))
         values = evaluate(machine) if evaluating and group.is_rank_zero else {}
         state.metrics.update(values)
         couplings = [W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")]
@@ -265,7 +270,7 @@ def train(
         """Writes a checkpoint, once the state holds what the rule keeps of all shards."""
         if run_dir is None:
             return
-        require_sound(guard.fault(state.step) or state.fault())
+        require_sound(monitor.check_machine(state.step) or state.find_problem())
         with group.on_rank_zero():
             if directory and state.step != directory.saved_step:
                 state.seconds = time.perf_counter() - started
@@ -284,7 +289,7 @@ def train(
         if sharded:
             state.follow(group)
             state.rule_state = sharded.own_state(state.rule_state)
-        guard = Guard(machine, parameters, state.step, clip_norm)
+        monitor = DivergenceMonitor(machine, parameters, state.step, clip_norm)
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
         started = time.perf_counter() - state.seconds
         begun = state.step
@@ -299,7 +304,7 @@ def train(
                     v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
                 if not feed.checked:
                     check_batch(machine, v, where, "X")
-                guard.see(v, density)
+                monitor.watch(v, density)
                 if state.step == 0 and group.is_rank_zero:
                     warn_of_saddle(machine, v)
 
@@ -309,13 +314,13 @@ def train(
                     estimate = estimated(v, each, state.rule_state)
                 diagnostics = estimate.diagnostics
                 weight = 1.0 if each is None else float(each.mean())
-                gradients = ascent(parameters, estimate.parameters, weight, weight_decay, l1)
+                gradients = find_direction(parameters, estimate.parameters, weight, weight_decay, l1)
                 norm = global_norm(gradients)
                 scale = _scale(factor, state.step, total)
                 rate = base_rate * scale
-                fault = guard.gradient_fault(gradients, norm, diagnostics)
-                if fault:
-                    require_sound(fault)
+                problem = monitor.check_gradients(gradients, norm, diagnostics)
+                if problem:
+                    require_sound(problem)
                 if clip_norm is not None and norm > clip_norm:
                     gradients = [gradient * (clip_norm / norm) for gradient in gradients]
                 climber.step(gradients, scale)
@@ -328,8 +333,8 @@ def train(
                     average.update(state.step)
 
                 last = state.step == total
-                if last or guard.due(state.step):
-                    require_sound(guard.fault(state.step))
+                if last or monitor.is_due(state.step):
+                    require_sound(monitor.check_machine(state.step))
                 evaluating = bool(evaluate.metrics) and (last or state.step % evaluate_every == 0)
                 recording = evaluating or last or state.step % record_every == 0
                 values = record(evaluating) if recording else {}
@@ -359,7 +364,7 @@ def train(
         finished = state.stopped or state.step == total
         signal = None if finished else max(group.all_gather(interruption.signal or 0))
         if finished and group.is_rank_zero:
-            guard.warn()
+            monitor.warn()
             for callback in callbacks:
                 offer(callback, "finish", machine)
             if directory:
