@@ -26,11 +26,10 @@ from harmonium.machine.storage import (
 )
 from harmonium.products.processor import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
-from harmonium.training.fingerprint import require_same
 from harmonium.training.history import Record, as_line, from_lines
 from harmonium.training.lock import Lock
 from harmonium.training.schedules import Schedule
-from harmonium.training.state import TrainingState
+from harmonium.training.state import TrainingState, require_same
 
 PREVIOUS = "checkpoint-previous.safetensors"
 

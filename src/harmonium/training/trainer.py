@@ -19,11 +19,9 @@ from harmonium.learning.pullback import Parametrisation
 from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.batch_source import check_batch, make_batch_source
+from harmonium.training.batch_source import check_batch, digest, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
-from harmonium.training.fingerprint import digest, fingerprint, require_one_run
-from harmonium.training.interruption import Interruption
 from harmonium.training.optimizers import (
     Ascent,
     OptimizerFactory,
@@ -32,13 +30,13 @@ from harmonium.training.optimizers import (
     global_norm,
 )
 from harmonium.training.plausibility import warn_of_saddle
-from harmonium.training.progress import ProgressDisplay
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.schedules import Schedule, as_schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
-from harmonium.training.state import TrainingState
+from harmonium.training.state import TrainingState, fingerprint, require_one_run
+from harmonium.training.terminal import Interruption, show_progress
 from harmonium.training.validation import Metric, Validation
 
 _CHECKPOINT_SECONDS = 60.0
@@ -293,7 +291,7 @@ def train(
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
         started = time.perf_counter() - state.seconds
         begun = state.step
-        with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
+        with Interruption() as interruption, show_progress(total, state.step, progress) as display:
             saved_at = time.perf_counter()
             state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
             while state.step < total and not state.stopped and not halted:
@@ -344,8 +342,8 @@ def train(
                     state.stopped = any([callback(update) is STOP for callback in callbacks])
                     if state.stopped and not recording:
                         record(bool(evaluate.metrics))
-                if display.shown:
-                    display.update(state.step, {**state.metrics, "gradient_norm": norm})
+                if display:
+                    display(state.step, {**state.metrics, "gradient_norm": norm})
 
                 overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                 halted = interruption.signal is not None
