@@ -22,6 +22,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import check_batch, digest, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
+from harmonium.training.history import Metric, Validation
 from harmonium.training.optimizers import (
     Ascent,
     OptimizerFactory,
@@ -37,7 +38,6 @@ from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
 from harmonium.training.state import TrainingState, fingerprint, require_one_run
 from harmonium.training.terminal import Interruption, show_progress
-from harmonium.training.validation import Metric, Validation
 
 _CHECKPOINT_SECONDS = 60.0
 _STREAM_EVALUATE = 1000  # updates between evaluations where nobody knows an epoch
