@@ -11,8 +11,9 @@ import torch
 import harmonium as hm
 from harmonium.data import _read_idx
 from harmonium.training import Stream, batch_source
-from harmonium.training.batch_source import KeyedPermutation, RowBatches
+from harmonium.training.batch_source import RowBatches
 from harmonium.training.checkpoint import read_checkpoint
+from harmonium.training.seeds import KeyedPermutation
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.integers(0, 2, (64, 6), dtype=np.uint8)

@@ -41,7 +41,7 @@ class Group:
 
     @property
     def is_rank_zero(self) -> bool:
-        """True if this process writes, prints and evaluates for all."""
+        """Returns whether this process writes, prints and evaluates for all."""
         return self.rank == 0
 
     def all_reduce_any(self, *flags: bool) -> list[bool]:

@@ -117,7 +117,7 @@ class EarlyStopping:
         self._current: dict[str, Tensor] = {}
 
     def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
-        """Start afresh, so that one object may serve several runs."""
+        """Starts afresh, so that one object may serve several runs."""
         if self.metric not in metrics:
             raise ValueError(
                 f"EarlyStopping: expected metric to be one of {list(metrics)}, received {self.metric!r}"
@@ -127,7 +127,7 @@ class EarlyStopping:
         self._current = machine.state_dict()
 
     def __call__(self, update: Update) -> Signal | None:
-        """Note the metric where it was evaluated; STOP when patience has run out."""
+        """Notes the metric where it was evaluated; STOP when patience has run out."""
         if self.metric not in update.metrics:
             return None
         value = update.metrics[self.metric]
@@ -141,7 +141,7 @@ class EarlyStopping:
         return STOP if self._waited >= self.patience else None
 
     def finish(self, machine: BoltzmannMachine) -> None:
-        """Put the best parameters back."""
+        """Puts the best parameters back."""
         if self._best_state is not None:
             machine.load_state_dict(self._best_state)
 
@@ -155,7 +155,7 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint.
+        """Continues from a checkpoint.
 
         Raises:
             ValueError: not what ``state_dict`` returns for the machine of this run.
@@ -212,11 +212,11 @@ class TensorBoard:
         self._step = 0
 
     def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
-        """Start afresh, so that one object may serve several runs."""
+        """Starts afresh, so that one object may serve several runs."""
         self._step = 0
 
     def __call__(self, update: Update) -> None:
-        """Write one record."""
+        """Writes one record."""
         if update.metrics or update.step % self.every == 0 or update.step == update.total:
             writer = self._open()
             writer.add_scalar("training/learning_rate", update.learning_rate, update.step)
@@ -230,12 +230,12 @@ class TensorBoard:
         self._step = update.step
 
     def finish(self, machine: BoltzmannMachine) -> None:
-        """Draw the machine that the run leaves."""
+        """Draws the machine that the run leaves."""
         if self.pictures is not None and self._step % self.pictures_every:
             self._draw(machine, self._step)
 
     def close(self) -> None:
-        """Flush and close the event file."""
+        """Flushes and closes the event file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -245,7 +245,7 @@ class TensorBoard:
         return {"step": self._step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint; events written after it are purged."""
+        """Continues from a checkpoint; events written after it are purged."""
         self._step = _checks.positive_int(state["step"], "TensorBoard: step", minimum=0)
 
     def _draw(self, machine: BoltzmannMachine, step: int) -> None:

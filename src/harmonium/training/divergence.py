@@ -139,18 +139,18 @@ class DivergenceMonitor:
         """Finds a value that is not finite in the next update; a parameter if parameters are the cause."""
         problem = None
         if not math.isfinite(norm):
-            name = self._worst(gradients)
+            name = self._find_worst(gradients)
             problem = Problem(name, f"the gradient of {name} is not finite")
         else:
             for name, value in diagnostics.items():
                 if not math.isfinite(value):
                     problem = Problem(name, f"the rule's diagnostic {name} is {value}")
                     break
-        return problem and (self._not_finite() or self._run_away() or problem)
+        return problem and (self._find_not_finite() or self._find_run_away() or problem)
 
     def check_parameters(self, step: int) -> Problem | None:
         """Finds a parameter that is not finite; records finite parameters, or restores the last record."""
-        problem = self._not_finite()
+        problem = self._find_not_finite()
         if not problem:
             self._noted.take(self._current, step)
         return problem
@@ -161,7 +161,7 @@ class DivergenceMonitor:
 
     def check_machine(self, step: int) -> Problem | None:
         """Finds a machine that is not finite or has run away; records good parameters, or restores them."""
-        problem = self._not_finite() or self._run_away()
+        problem = self._find_not_finite() or self._find_run_away()
         if not problem and self._gap <= self._limit / _ABSURD:
             self._good.take(self._current, step)
         return problem
@@ -181,38 +181,38 @@ class DivergenceMonitor:
         if words:
             _checks.warn(f"training ended, but {words}. {_advice(self._clip_norm)}", RuntimeWarning)
 
-    def _not_finite(self) -> Problem | None:
+    def _find_not_finite(self) -> Problem | None:
         if math.isfinite(global_norm(self._current)):
             return None
-        name = self._worst(self._current)
-        return Problem(name, f"the values of {name} are not finite and were {self._put_back()}")
+        name = self._find_worst(self._current)
+        return Problem(name, f"the values of {name} are not finite and were {self._put_parameters_back()}")
 
-    def _run_away(self) -> Problem | None:
-        if self._plausible():
+    def _find_run_away(self) -> Problem | None:
+        if self._is_plausible():
             return None
         far = f", whose rows lie {self._gap:.3g} times as far below its states as uniform noise would,"
         return Problem(
             "machine",
             f"the machine has run away from the data{far if math.isfinite(self._gap) else ''} and its "
-            f"parameters were {self._put_back()}",
+            f"parameters were {self._put_parameters_back()}",
         )
 
-    def _plausible(self) -> bool:
+    def _is_plausible(self) -> bool:
         if self._v is not None:
             self._gap = energy_gap(self._machine, self._v)
         return self._gap <= self._limit  # not so for NaN
 
-    def _put_back(self) -> str:
-        """Back to the last finite parameters if they are good, else to the last that were found good."""
+    def _put_parameters_back(self) -> str:
+        """Restores the last finite parameters if they are good, else the last that were found good."""
         if self._noted.step > self._good.step:
             torch._foreach_copy_(self._current, self._noted.tensors)
-            if self._plausible():
+            if self._is_plausible():
                 return f"put back to those after {self._noted.step} updates"
         torch._foreach_copy_(self._current, self._good.tensors)
         return f"put back to those after {self._good.step} updates"
 
-    def _worst(self, tensors: Sequence[Tensor]) -> str:
-        """The first with an entry that is not finite; where only their norm overflows, the largest."""
+    def _find_worst(self, tensors: Sequence[Tensor]) -> str:
+        """Returns the name of the first that is not finite; where only their norm overflows, of the largest."""
         for name, tensor in zip(self._names, tensors, strict=True):
             if not bool(torch.isfinite(tensor).all()):
                 return name

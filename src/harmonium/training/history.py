@@ -156,11 +156,11 @@ class Validation:
             ValueError: a metric returned neither a value for every row nor, without weights, a number.
         """
         return {
-            name: self._mean(f"metrics[{name!r}]", metric(machine, self._X))
+            name: self._average(f"metrics[{name!r}]", metric(machine, self._X))
             for name, metric in self.metrics.items()
         }
 
-    def _mean(self, name: str, value: Any) -> float:
+    def _average(self, name: str, value: Any) -> float:
         try:
             values = torch.as_tensor(
                 value if hasattr(value, "__len__") else float(value), dtype=torch.float64

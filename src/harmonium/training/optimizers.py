@@ -76,7 +76,7 @@ class Ascent:
         return self._base_rates[0]
 
     def step(self, gradients: list[Tensor], scale: float) -> None:
-        """One update with all learning rates multiplied by ``scale``."""
+        """Makes one update with all learning rates multiplied by ``scale``."""
         for group, base_rate in zip(self.optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = base_rate * scale
         if self._plain:

@@ -84,13 +84,13 @@ def pretrain(
         if runs[-1].status == "interrupted":
             return runs
         if l < len(machine.layers) - 2:
-            rows = Rows.of(_drawn(pair, rows, stream_seed(seed, "pretraining", l)), dtype=machine.dtype)
+            rows = Rows.of(_draw_hidden(pair, rows, stream_seed(seed, "pretraining", l)), dtype=machine.dtype)
     return runs
 
 
 @torch.no_grad()
-def _drawn(pair: BoltzmannMachine, rows: Rows, seed: int) -> Tensor:
-    """One draw of the upper layer for every row, (rows, width); small integers where they hold its states."""
+def _draw_hidden(pair: BoltzmannMachine, rows: Rows, seed: int) -> Tensor:
+    """Draws the upper layer for every row, (rows, width); small integers where they hold its states."""
     hamiltonian = pair.hamiltonian()
     generator = _random.as_generator(seed, pair.device)
     small = pair.layers[1].discrete and bool((pair.layers[1].values().abs() <= 127).all())

@@ -167,7 +167,7 @@ class RunDirectory:
             return
         versions = {name: version(name) for name in ("harmonium", "torch")}
         text = json.dumps({**self._settings, "versions": versions, "process": _process()}, indent=2)
-        with self._writing(self._config):
+        with self._name_failures(self._config):
             replace_file(self._config, f"{text}\n".encode())
 
     def append(self, state: TrainingState) -> None:
@@ -186,7 +186,7 @@ class RunDirectory:
         if state.history.records:
             # The checkpoint counts the records, so they must not reach the disk after it.
             self._extend_history(state, b"", synchronise=True)
-        with self._writing(self.checkpoint):
+        with self._name_failures(self.checkpoint):
             write_checkpoint(self._next, {"settings": self._settings, **state.state_dict()})
             if self.checkpoint.exists():
                 os.replace(self.checkpoint, self._previous)
@@ -195,23 +195,23 @@ class RunDirectory:
 
     def save_machines(self, state: TrainingState) -> None:
         """Writes ``machine.safetensors`` and, where there is an average, ``averaged.safetensors``."""
-        with self._writing(self._machine):
+        with self._name_failures(self._machine):
             state.machine.save(self._machine, overwrite=True)
         if state.averaged is not None:
-            with self._writing(self._averaged):
+            with self._name_failures(self._averaged):
                 state.averaged.save(self._averaged, overwrite=True)
 
     def _replace(self) -> None:
         """Removes the run that this one replaces, and writes this one's settings."""
         if self._replaced:
             for file in self._replaced:
-                with self._writing(file):
+                with self._name_failures(file):
                     file.unlink(missing_ok=True)
             self._replaced = []
             self.write_config()
 
     @contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
+    def _name_failures(self, path: Path) -> Iterator[None]:
         """Names, in a failure, the file and what is left to resume from."""
         kept = "no checkpoint had been written before"
         if self.saved_step is not None:
@@ -244,7 +244,7 @@ class RunDirectory:
 
     def _extend_history(self, state: TrainingState, line: bytes, synchronise: bool = False) -> None:
         """Appends to ``history.jsonl``; writes it anew where it is not what this run has written so far."""
-        with self._writing(self._history), open(self._history, "ab") as file:
+        with self._name_failures(self._history), open(self._history, "ab") as file:
             whole = file.tell() == self._length
             if whole:
                 self._length += file.write(line)
@@ -259,7 +259,7 @@ class RunDirectory:
         content = b"".join(map(write_line, state.history.records))
         self._length = len(content)
         if content or self._history.exists():
-            with self._writing(self._history):
+            with self._name_failures(self._history):
                 replace_file(self._history, content)
 
 

@@ -57,7 +57,7 @@ class TrainingState:
             "optimizer": self.optimizer.state_dict(),
             "rule": self.rule_state,
             "data": self.batches.state_dict(),
-            "callbacks": [[type(each).__name__, each.state_dict()] for each in self._stateful()],
+            "callbacks": [[type(each).__name__, each.state_dict()] for each in self._find_stateful()],
         }
 
     def begin_from(self, rule_state: Any) -> None:
@@ -68,7 +68,7 @@ class TrainingState:
         """
         if rule_state is not None and hasattr(self.rule, "check_state"):
             self.rule.check_state(self.machine, rule_state)
-        self.rule_state = _moved(rule_state, self.machine.device)
+        self.rule_state = _move(rule_state, self.machine.device)
 
     def require_callbacks(self, content: dict[str, Any]) -> None:
         """Refuses to go on with other callbacks.
@@ -77,7 +77,7 @@ class TrainingState:
             ValueError: the callbacks that keep a state are not those of the checkpoint.
         """
         kinds = [kind for kind, _ in content["callbacks"]]
-        received = [type(each).__name__ for each in self._stateful()]
+        received = [type(each).__name__ for each in self._find_stateful()]
         if kinds != received:
             raise ValueError(
                 f"callbacks: the checkpoint holds the state of {kinds}, this call has {received}"
@@ -99,14 +99,14 @@ class TrainingState:
         for name, machine in machines.items():
             own = None if machine is None else dict(machine.state_dict())
             require_alike(content[name], own, name)
-        rule_state = _moved(content["rule"], device)
-        if where := _not_finite(rule_state, "rule"):
+        rule_state = _move(content["rule"], device)
+        if where := _find_not_finite(rule_state, "rule"):
             raise ValueError(f"{where}: holds values that are not finite")
         self.begin_from(rule_state)
         self.optimizer.load_state_dict(content["optimizer"])
         self.batches.load_state_dict(content["data"])
-        for each, (_, state) in zip(self._stateful(), content["callbacks"], strict=True):
-            each.load_state_dict(_moved(state, device))
+        for each, (_, state) in zip(self._find_stateful(), content["callbacks"], strict=True):
+            each.load_state_dict(_move(state, device))
         settings = content.get("settings", {})
         if self.generator.device.type == settings.get("device", "cpu") == "cpu":
             try:
@@ -132,14 +132,14 @@ class TrainingState:
         """Finds a value that is not finite in the rest of the state: averages, optimiser and rule."""
         kept = {"averaged": self.averaged, "optimizer": self.optimizer}
         parts = {name: each.state_dict() for name, each in kept.items() if each is not None}
-        where = _not_finite({**parts, "rule": self.rule_state})
+        where = _find_not_finite({**parts, "rule": self.rule_state})
         return Problem(where, f"the state {where} is not finite") if where else None
 
-    def _stateful(self) -> list[Any]:
+    def _find_stateful(self) -> list[Any]:
         return [each for each in self.callbacks if hasattr(each, "state_dict")]
 
 
-def _not_finite(value: Any, where: str = "") -> str:
+def _find_not_finite(value: Any, where: str = "") -> str:
     """Returns the place of the first tensor that is not finite in a nested value; else nothing."""
     for place, leaf in leaves(value, where):
         if isinstance(leaf, Tensor) and not bool(torch.isfinite(leaf).all()):
@@ -147,24 +147,18 @@ def _not_finite(value: Any, where: str = "") -> str:
     return ""
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def _move(value: Any, device: torch.device) -> Any:
     """Returns nested lists, tuples and dicts with their tensors on a device."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, dict):
-        return {key: _moved(item, device) for key, item in value.items()}
+        return {key: _move(item, device) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_moved(item, device) for item in value)
+        return type(value)(_move(item, device) for item in value)
     return value
 
 
-def fingerprint(
-    settings: Settings,
-    machine: BoltzmannMachine,
-    data: Mapping[str, Any],
-    optimizer: torch.optim.Optimizer,
-    total: int,
-) -> dict[str, Any]:
+def fingerprint(settings: Settings, state: TrainingState, total: int) -> dict[str, Any]:
     """Returns all that determines the bits of a run, as numbers and strings by the name of the argument.
 
     Data are identified by their shape and three rows, their weights by a digest of all, callables by their
@@ -172,39 +166,29 @@ def fingerprint(
 
     Args:
         settings: of the run.
-        machine: the machine to train.
-        data: the entries that identify the data.
-        optimizer: of the run.
+        state: as it begins.
         total: updates.
     """
+    machine, optimizer = state.machine, state.optimizer.optimizer
     content = settings.as_dict()
     del content["updates"], content["epochs"]
     if not isinstance(settings.optimizer, str):
         content["optimizer"] = f"{type(optimizer).__name__}({optimizer.defaults})"
+    config, device = machine.config(), machine.device
+    graph = [config["edges"], config["visible"]] if "edges" in config else []  # no chain of dense couplings
     return {
         **content,
-        **data,
-        "machine": [str(layer) for layer in machine.layers] + _edges(machine),
+        **state.batches.identity(),
+        "machine": [str(layer) for layer in machine.layers] + graph,
         "requires_grad": [name for name, each in machine.named_parameters() if each.requires_grad],
         "dtype": str(machine.dtype),
-        "device": device_name(machine.device),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "updates": total,
     }
 
 
-def device_name(device: torch.device) -> str:
-    """ "cpu", or which GPU it is."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def _edges(machine: BoltzmannMachine) -> list[Any]:
-    """Returns the edges and visible layers, where layers are not a chain of dense couplings; else nothing."""
-    config = machine.config()
-    return [config["edges"], config["visible"]] if "edges" in config else []
-
-
 def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse processes that were to train one machine and have different arguments.
+    """Refuses processes that were to train one machine and have different arguments.
 
     Raises:
         ValueError: naming the first that differs.
@@ -220,7 +204,7 @@ def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
 
 
 def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:
-    """Refuse to resume with other settings, but for the device, of which another one makes other bits.
+    """Refuses to resume with other settings, but for the device, of which another one makes other bits.
 
     Warns:
         RuntimeWarning: another device.

@@ -276,7 +276,7 @@ def train(
 
     try:
         if run_dir is not None or sharded:
-            identity = fingerprint(settings, machine, feed.identity(), climber.optimizer, total)
+            identity = fingerprint(settings, state, total)
             require_one_run(group.all_gather(identity))
         with group.on_rank_zero() as leads:
             if leads and run_dir is not None:
