@@ -212,7 +212,7 @@ class DivergenceMonitor:
         return f"put back to those after {self._good.step} updates"
 
     def _find_worst(self, tensors: Sequence[Tensor]) -> str:
-        """Returns the name of the first that is not finite; where only their norm overflows, of the largest."""
+        """Names the first that is not finite; where only their norm overflows, the largest."""
         for name, tensor in zip(self._names, tensors, strict=True):
             if not bool(torch.isfinite(tensor).all()):
                 return name
