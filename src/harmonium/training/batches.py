@@ -58,16 +58,17 @@ class Batches:
         """Epochs completed after ``step`` updates."""
         return step * self.size // self.rows
 
-    def indices(self, step: int) -> Tensor:
-        """Rows of the update that follows ``step`` earlier ones, int64 on the CPU, shape (size,)."""
+    def indices(self, step: int, count: int = 1) -> Tensor:
+        """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""
         if self.size == self.rows:
-            places = torch.arange(self.rows)
+            places = torch.arange(self.rows).repeat(count)
         else:
             epoch, start = divmod(step * self.size, self.rows)
-            places = self._places(epoch, start, min(start + self.size, self.rows))
-            missing = self.size - len(places)
-            if missing:
-                places = torch.cat([places, self._places(epoch + 1, 0, missing)])
+            left, parts = count * self.size, list[Tensor]()
+            while left > 0:
+                parts.append(self._places(epoch, start, min(start + left, self.rows)))
+                left, epoch, start = left - len(parts[-1]), epoch + 1, 0
+            places = parts[0] if len(parts) == 1 else torch.cat(parts)
         return places if self._kept is None else self._kept[places]
 
     def weights(self, indices: Tensor) -> Tensor | None:

@@ -86,6 +86,10 @@ class RowFeed(Feed):
         seed: of their order.
         checked: whether they are in the support of the machine.
         observed: whether all entries are known to be observed.
+
+    Attributes:
+        size: rows of a batch, at most those that there are.
+        width: of the rows.
     """
 
     def __init__(
@@ -103,22 +107,29 @@ class RowFeed(Feed):
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
         self._ahead: tuple[int, Future[Batch]] | None = None
         self.checked, self.observed, self.per_epoch = checked, observed, self._batches.per_epoch
+        self.size, self.width = self._batches.size, rows.width
 
-    def take(self, step: int) -> Batch:
+    def take(self, step: int, count: int = 1) -> Batch:
+        """Returns the batch of the update that follows ``step`` earlier ones.
+
+        Args:
+            step: in their order.
+            count: with rows in memory that were checked: so many batches, one after the other.
+        """
         if self._rows.tensor is not None and self.checked:
-            where = self._batches.indices(step)
+            where = self._batches.indices(step, count)
             v = self._rows.tensor.index_select(0, where.to(self._rows.tensor.device)).to(self._rows.dtype)
             return Batch(v, self._batches.weights(where) if self._weights is not None else None, where)
         if self._reader is None:
-            return self._read(step)
+            return self._read(step, count)
         if self._ahead is None or self._ahead[0] != step:
             self._ahead = step, self._reader.submit(self._read, step)
         batch = self._ahead[1].result()
         self._ahead = step + 1, self._reader.submit(self._read, step + 1)
         return batch
 
-    def _read(self, step: int) -> Batch:
-        where = self._batches.indices(step)
+    def _read(self, step: int, count: int = 1) -> Batch:
+        where = self._batches.indices(step, count)
         return Batch(self._rows.take(where, checked=self.checked), self._batches.weights(where), where)
 
     def updates(self, epochs: int) -> int:

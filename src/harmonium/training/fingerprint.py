@@ -22,6 +22,7 @@ def fingerprint(
     data: Mapping[str, Any],
     optimizer: torch.optim.Optimizer,
     total: int,
+    engine: str,
 ) -> dict[str, Any]:
     """Returns all that determines the bits of a run, as numbers and strings by the name of the argument.
 
@@ -34,6 +35,7 @@ def fingerprint(
         data: the entries that identify the data.
         optimizer: of the run.
         total: updates.
+        engine: what makes the updates.
     """
     content = settings.as_dict()
     del content["updates"], content["epochs"]
@@ -47,6 +49,7 @@ def fingerprint(
         "dtype": str(machine.dtype),
         "device": device_name(machine.device),
         "updates": total,
+        "engine": engine,
     }
 
 
@@ -88,19 +91,19 @@ def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
 
 
 def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:
-    """Refuse to resume with other settings, but for the device, of which another one makes other bits.
+    """Refuse to resume with other settings, but for the device and the engine, which make other bits.
 
     Warns:
-        RuntimeWarning: another device.
+        RuntimeWarning: another device or engine.
 
     Raises:
         ValueError: naming the first setting that differs.
     """
-    saved = {"precision": "float32", **saved}  # which every run had before there was another
+    saved = {"precision": "float32", "engine": "torch", **saved}  # as of runs before there were others
     for name, value in now.items():
-        if name == "device" and saved.get(name) != value:
+        if name in ("device", "engine") and saved.get(name) != value:
             _checks.warn(
-                f"device: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
+                f"{name}: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
                 "law but not in the same bits",
                 RuntimeWarning,
             )

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, _random, products
+from harmonium import _checks, _random
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
-from harmonium.learning import Estimate, Rule
-from harmonium.learning.pullback import Parametrisation
+from harmonium.learning import Rule
 from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.callbacks import STOP, Callback, Update
 from harmonium.training.callbacks.update import offer
+from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
 from harmonium.training.feed import feed_of
 from harmonium.training.fingerprint import digest, fingerprint, require_one_run
 from harmonium.training.interruption import Interruption
-from harmonium.training.optimizers import Ascent, OptimizerFactory, ascent, global_norm
+from harmonium.training.optimizers import Ascent, OptimizerFactory, global_norm
 from harmonium.training.progress import ProgressDisplay
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.saddle import warn_of_saddle
-from harmonium.training.schedules import Schedule, as_schedule
+from harmonium.training.schedules import Schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
 from harmonium.training.state import TrainingState
-from harmonium.training.support import check_batch
+from harmonium.training.updates import OneByOne, Updates
 from harmonium.training.validation import Metric, Validation
 
 _CHECKPOINT_SECONDS = 60.0
@@ -216,7 +214,6 @@ def train(
     if not parameters:
         raise ValueError("machine: expected a parameter with requires_grad=True, received none")
     climber = Ascent(optimizer, parameters.values(), learning_rate, momentum)
-    factor = as_schedule(schedule)
     average = None if averaging is None else RunningAverage(machine, averaging)
     generator = _random.as_generator(stream_seed(seed, "rule"), machine.device)
 
@@ -225,32 +222,36 @@ def train(
     averaged = average.machine if average else None
     state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker, feed)
     state.begin_from(rule_state)
+    way: type[Updates] = CompiledUpdates if served(state, settings, total, climber) else OneByOne
+    if isinstance(rule, Rule) and rule.given is not None:
+        machine.check_given(rule.given)
     directory = None
-    rate = base_rate = climber.learning_rate
-    diagnostics = dict[str, float]()
-    renews, rounds = _host.behind(generator.device), precision != "float32"
+    rate = climber.learning_rate
+    diagnostics: Mapping[str, float] = {}
 
     def require_sound(fault: Fault | None) -> None:
         if fault:
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
             raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint, clip_norm)
 
-    law, device = Parametrisation(machine), machine.device
-    if isinstance(rule, Rule) and rule.given is not None:
-        machine.check_given(rule.given)
+    def see(v: Tensor) -> None:
+        """Looks at a batch before its update."""
+        if sharded and state.step == begun:
+            require_one_run(group.gather({"first batch": digest(v)}))
+        guard.see(v, density)
+        if state.step == 0 and group.leads:
+            warn_of_saddle(machine, v)
 
-    def estimated(v: Tensor, weights: Tensor | None, rule_state: Any) -> Estimate:
-        if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
-            given = {} if weights is None else {"weights": weights}
-            v = _host.sent(v, machine.device)
-            return worker.gradient(machine, v, state=rule_state, seed=generator, **given)
-        row_weights: Tensor | None = None
-        observed: bool | None = feed.observed or None
-        if weights is not None or not feed.checked:
-            v, row_weights, observed = rule.checked(machine, v, weights)
-        elif v.device != device:
-            v = _host.sent(v, device)
-        return worker.estimate(law, v, rule_state, generator, row_weights, observed)
+    def evaluates(step: int) -> bool:
+        return bool(evaluate.metrics) and (step == total or step % evaluate_every == 0)
+
+    def records(step: int) -> bool:
+        return evaluates(step) or step == total or step % record_every == 0
+
+    def quiet(step: int) -> bool:
+        """Returns whether nothing but the next update is due after so many."""
+        saves = checkpoint_every is not None and step % checkpoint_every == 0
+        return not (callbacks or average or saves or records(step) or guard.due(step))
 
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(guard.parameter_fault(state.step))
@@ -275,7 +276,7 @@ def train(
 
     try:
         if run_dir is not None or sharded:
-            identity = fingerprint(settings, machine, feed.identity(), climber.optimizer, total)
+            identity = fingerprint(settings, machine, feed.identity(), climber.optimizer, total, way.engine)
             require_one_run(group.gather(identity))
         with group.leading() as leads:
             if leads and run_dir is not None:
@@ -288,53 +289,23 @@ def train(
             state.rule_state = sharded.own_state(state.rule_state)
         guard = Guard(machine, parameters, state.step, clip_norm)
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
+        maker = way(state, settings, total, climber, guard, see)
         started = time.perf_counter() - state.seconds
         begun = state.step
         with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
             saved_at = time.perf_counter()
             state.stopped, halted = group.any(state.stopped, interruption.signal is not None)
             while state.step < total and not state.stopped and not halted:
-                v, each, where = feed.take(state.step)
-                if sharded and state.step == begun:
-                    require_one_run(group.gather({"first batch": digest(v)}))
-                if transform is not None:
-                    v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
-                if not feed.checked:
-                    check_batch(machine, v, where, "X")
-                guard.see(v, density)
-                if state.step == 0 and group.leads:
-                    warn_of_saddle(machine, v)
-
-                if renews:
-                    generator.manual_seed(stream_seed(seed, "rule", state.step))
-                with products.precision(precision) if rounds else nullcontext():
-                    estimate = estimated(v, each, state.rule_state)
-                diagnostics = estimate.diagnostics
-                weight = 1.0 if each is None else float(each.mean())
-                gradients = ascent(parameters, estimate.parameters, weight, weight_decay, l1)
-                norm = global_norm(gradients)
-                scale = _scale(factor, state.step, total)
-                rate = base_rate * scale
-                fault = guard.gradient_fault(gradients, norm, diagnostics)
-                if fault:
-                    require_sound(fault)
-                if clip_norm is not None and norm > clip_norm:
-                    gradients = [gradient * (clip_norm / norm) for gradient in gradients]
-                climber.step(gradients, scale)
-
-                state.step += 1
-                state.rule_state = estimate.state
-                del estimate, gradients  # a copy of the parameters that the next estimate need not wait for
-                state.history.add(norm, diagnostics)
+                rate, norm, diagnostics, fault = maker.make(quiet)
+                require_sound(fault)
                 if average:
                     average.update(state.step)
 
                 last = state.step == total
                 if last or guard.due(state.step):
                     require_sound(guard.fault(state.step))
-                evaluating = bool(evaluate.metrics) and (last or state.step % evaluate_every == 0)
-                recording = evaluating or last or state.step % record_every == 0
-                values = record(evaluating) if recording else {}
+                recording = records(state.step)
+                values = record(evaluates(state.step)) if recording else {}
                 if callbacks:
                     epoch = feed.epoch(state.step)
                     update = Update(state.step, total, epoch, machine, rate, norm, diagnostics, values)
@@ -387,12 +358,3 @@ def train(
         metrics=state.metrics,
         signal=signal,
     )
-
-
-def _scale(factor: Schedule, step: int, total: int) -> float:
-    scale = float(factor(step, total))
-    if not 0 <= scale < math.inf:
-        raise ValueError(
-            f"schedule: expected a finite factor >= 0, received {scale} at step {step} of {total}"
-        )
-    return scale
