@@ -118,6 +118,10 @@ class RowBatches(BatchSource):
             as if they were not there.
         checked: whether the rows are in the support of the machine.
         observed: whether all entries are known to be observed.
+
+    Attributes:
+        size: rows of a batch, at most those that there are.
+        width: of the rows.
     """
 
     def __init__(
@@ -138,36 +142,43 @@ class RowBatches(BatchSource):
             if bool((weights[self._kept] != weights.max()).any()):
                 self._weights = weights / weights[self._kept].mean()
         self._number = len(rows) if self._kept is None else len(self._kept)
-        self.size = min(batch_size, self._number)
+        self.size, self.width = min(batch_size, self._number), rows.width
         self._seed = seed
         self._order = lru_cache(maxsize=2)(self._draw_order)  # a batch reaches into two epochs at most
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
         self._ahead: tuple[int, Future[Batch]] | None = None
         self.checked, self.observed, self.per_epoch = checked, observed, self.updates(1)
 
-    def take(self, step: int) -> Batch:
+    def take(self, step: int, count: int = 1) -> Batch:
+        """Returns the batch of the update that follows ``step`` earlier ones.
+
+        Args:
+            step: in their order.
+            count: with rows in memory that were checked: so many batches, one after the other.
+        """
         if self.checked and self._rows.tensor is not None:
-            where = self.indices(step)
+            where = self.indices(step, count)
             v = self._rows.tensor.index_select(0, where.to(self._rows.tensor.device)).to(self._rows.dtype)
             return Batch(v, None if self._weights is None else self._weights[where], where)
         if self._reader is None:
-            return self._read(step)
+            return self._read(step, count)
         if self._ahead is None or self._ahead[0] != step:
             self._ahead = step, self._reader.submit(self._read, step)
         batch = self._ahead[1].result()
         self._ahead = step + 1, self._reader.submit(self._read, step + 1)
         return batch
 
-    def indices(self, step: int) -> Tensor:
-        """Returns the rows of the update that follows ``step`` earlier ones, int64 on the CPU, (size,)."""
+    def indices(self, step: int, count: int = 1) -> Tensor:
+        """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""
         if self.size == self._number:
-            places = torch.arange(self._number)
+            places = torch.arange(self._number).repeat(count)
         else:
             epoch, start = divmod(step * self.size, self._number)
-            places = self._places(epoch, start, min(start + self.size, self._number))
-            missing = self.size - len(places)
-            if missing:
-                places = torch.cat([places, self._places(epoch + 1, 0, missing)])
+            left, parts = count * self.size, list[Tensor]()
+            while left > 0:
+                parts.append(self._places(epoch, start, min(start + left, self._number)))
+                left, epoch, start = left - len(parts[-1]), epoch + 1, 0
+            places = parts[0] if len(parts) == 1 else torch.cat(parts)
         return places if self._kept is None else self._kept[places]
 
     def updates(self, epochs: int) -> int:
@@ -198,8 +209,8 @@ class RowBatches(BatchSource):
         if self._reader is not None:
             self._reader.shutdown(cancel_futures=True)
 
-    def _read(self, step: int) -> Batch:
-        where = self.indices(step)
+    def _read(self, step: int, count: int = 1) -> Batch:
+        where = self.indices(step, count)
         v = self._rows.take(where, checked=self.checked)
         return Batch(v, None if self._weights is None else self._weights[where], where)
 

@@ -75,10 +75,30 @@ class Ascent:
     def learning_rate(self) -> float:
         return self._base_rates[0]
 
-    def step(self, gradients: list[Tensor], scale: float) -> None:
-        """Makes one update with all learning rates multiplied by ``scale``."""
+    @property
+    def momentum(self) -> float | None:
+        """Returns the momentum of the named optimiser "sgd", which is 0 without it; None of all others."""
+        group = self.optimizer.param_groups[0]
+        plain = type(self.optimizer) is SGD and len(self.optimizer.param_groups) == 1
+        plain = plain and not (group["weight_decay"] or group["dampening"] or group["nesterov"])
+        return float(group["momentum"]) if plain else None
+
+    def buffers(self, parameters: Iterable[Parameter]) -> list[Tensor]:
+        """Returns the sums of descents that momentum keeps, zero at first, to be written over."""
+        kept = [self.optimizer.state[each] for each in parameters]
+        for each, own in zip(parameters, kept, strict=True):
+            if own.get("momentum_buffer") is None:
+                own["momentum_buffer"] = torch.zeros_like(each, memory_format=torch.contiguous_format)
+        return [own["momentum_buffer"] for own in kept]
+
+    def set_scale(self, scale: float) -> None:
+        """Sets all learning rates, multiplied by ``scale``."""
         for group, base_rate in zip(self.optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = base_rate * scale
+
+    def step(self, gradients: list[Tensor], scale: float) -> None:
+        """One update with all learning rates multiplied by ``scale``."""
+        self.set_scale(scale)
         if self._plain:
             rate = self._base_rates[0] * scale
             if rate > torch.finfo(self._parameters[0].dtype).max:

@@ -158,7 +158,7 @@ def _move(value: Any, device: torch.device) -> Any:
     return value
 
 
-def fingerprint(settings: Settings, state: TrainingState, total: int) -> dict[str, Any]:
+def fingerprint(settings: Settings, state: TrainingState, total: int, engine: str) -> dict[str, Any]:
     """Returns all that determines the bits of a run, as numbers and strings by the name of the argument.
 
     Data are identified by their shape and three rows, their weights by a digest of all, callables by their
@@ -168,6 +168,7 @@ def fingerprint(settings: Settings, state: TrainingState, total: int) -> dict[st
         settings: of the run.
         state: as it begins.
         total: updates.
+        engine: what makes the updates.
     """
     machine, optimizer = state.machine, state.optimizer.optimizer
     content = settings.as_dict()
@@ -184,6 +185,7 @@ def fingerprint(settings: Settings, state: TrainingState, total: int) -> dict[st
         "dtype": str(machine.dtype),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "updates": total,
+        "engine": engine,
     }
 
 
@@ -204,19 +206,19 @@ def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
 
 
 def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:
-    """Refuses to resume with other settings, but for the device, of which another one makes other bits.
+    """Refuses to resume with other settings, but for the device and the engine, which make other bits.
 
     Warns:
-        RuntimeWarning: another device.
+        RuntimeWarning: another device or engine.
 
     Raises:
         ValueError: naming the first setting that differs.
     """
-    saved = {"precision": "float32", **saved}  # which every run had before there was another
+    saved = {"precision": "float32", "engine": "torch", **saved}  # as of runs before there were others
     for name, value in now.items():
-        if name == "device" and saved.get(name) != value:
+        if name in ("device", "engine") and saved.get(name) != value:
             _checks.warn(
-                f"device: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
+                f"{name}: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
                 "law but not in the same bits",
                 RuntimeWarning,
             )

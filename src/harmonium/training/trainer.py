@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, _random, products
+from harmonium import _checks, _random
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
-from harmonium.learning import Estimate, Rule
-from harmonium.learning.pullback import Parametrisation
+from harmonium.learning import Rule
 from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.batch_source import check_batch, digest, make_batch_source
+from harmonium.training.batch_source import digest, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer
+from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.history import Metric, Validation
-from harmonium.training.optimizers import (
-    Ascent,
-    OptimizerFactory,
-    RunningAverage,
-    find_direction,
-    global_norm,
-)
+from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
 from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
-from harmonium.training.schedules import Schedule, as_schedule
+from harmonium.training.schedules import Schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
 from harmonium.training.state import TrainingState, fingerprint, require_one_run
 from harmonium.training.terminal import Interruption, show_progress
+from harmonium.training.updates import OneByOne, Updates
 
 _CHECKPOINT_SECONDS = 60.0
 _STREAM_EVALUATE = 1000  # updates between evaluations where nobody knows an epoch
@@ -217,7 +210,6 @@ def train(
     if not parameters:
         raise ValueError("machine: expected a parameter with requires_grad=True, received none")
     climber = Ascent(optimizer, parameters.values(), learning_rate, momentum)
-    factor = as_schedule(schedule)
     average = None if averaging is None else RunningAverage(machine, averaging)
     generator = _random.as_generator(stream_seed(seed, "rule"), machine.device)
 
@@ -226,32 +218,36 @@ def train(
     averaged = average.machine if average else None
     state = TrainingState(machine, averaged, climber, generator, callbacks, worker, feed)
     state.begin_from(rule_state)
+    way: type[Updates] = CompiledUpdates if served(state, settings, total, climber) else OneByOne
+    if isinstance(rule, Rule) and rule.given is not None:
+        machine.check_given(rule.given)
     directory = None
-    rate = base_rate = climber.learning_rate
-    diagnostics = dict[str, float]()
-    renews, rounds = _host.behind(generator.device), precision != "float32"
+    rate = climber.learning_rate
+    diagnostics: Mapping[str, float] = {}
 
     def require_sound(problem: Problem | None) -> None:
         if problem:
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
             raise TrainingDiverged(problem, state.step, rate, diagnostics, checkpoint, clip_norm)
 
-    law, device = Parametrisation(machine), machine.device
-    if isinstance(rule, Rule) and rule.given is not None:
-        machine.check_given(rule.given)
+    def see(v: Tensor) -> None:
+        """Looks at a batch before its update."""
+        if sharded and state.step == begun:
+            require_one_run(group.all_gather({"first batch": digest(v)}))
+        monitor.watch(v, density)
+        if state.step == 0 and group.is_rank_zero:
+            warn_of_saddle(machine, v)
 
-    def estimated(v: Tensor, weights: Tensor | None, rule_state: Any) -> Estimate:
-        if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
-            given = {} if weights is None else {"weights": weights}
-            v = _host.sent(v, machine.device)
-            return worker.gradient(machine, v, state=rule_state, seed=generator, **given)
-        row_weights: Tensor | None = None
-        observed: bool | None = feed.observed or None
-        if weights is not None or not feed.checked:
-            v, row_weights, observed = rule.checked(machine, v, weights)
-        elif v.device != device:
-            v = _host.sent(v, device)
-        return worker.estimate(law, v, rule_state, generator, row_weights, observed)
+    def evaluates(step: int) -> bool:
+        return bool(evaluate.metrics) and (step == total or step % evaluate_every == 0)
+
+    def records(step: int) -> bool:
+        return evaluates(step) or step == total or step % record_every == 0
+
+    def quiet(step: int) -> bool:
+        """Returns whether nothing but the next update is due after so many."""
+        saves = checkpoint_every is not None and step % checkpoint_every == 0
+        return not (callbacks or average or saves or records(step) or monitor.is_due(step))
 
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(monitor.check_parameters(state.step))
@@ -276,7 +272,7 @@ def train(
 
     try:
         if run_dir is not None or sharded:
-            identity = fingerprint(settings, state, total)
+            identity = fingerprint(settings, state, total, way.engine)
             require_one_run(group.all_gather(identity))
         with group.on_rank_zero() as leads:
             if leads and run_dir is not None:
@@ -289,53 +285,23 @@ def train(
             state.rule_state = sharded.own_state(state.rule_state)
         monitor = DivergenceMonitor(machine, parameters, state.step, clip_norm)
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
+        maker = way(state, settings, total, climber, monitor, see)
         started = time.perf_counter() - state.seconds
         begun = state.step
         with Interruption() as interruption, show_progress(total, state.step, progress) as display:
             saved_at = time.perf_counter()
             state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
             while state.step < total and not state.stopped and not halted:
-                v, each, where = feed.take(state.step)
-                if sharded and state.step == begun:
-                    require_one_run(group.all_gather({"first batch": digest(v)}))
-                if transform is not None:
-                    v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
-                if not feed.checked:
-                    check_batch(machine, v, where, "X")
-                monitor.watch(v, density)
-                if state.step == 0 and group.is_rank_zero:
-                    warn_of_saddle(machine, v)
-
-                if renews:
-                    generator.manual_seed(stream_seed(seed, "rule", state.step))
-                with products.precision(precision) if rounds else nullcontext():
-                    estimate = estimated(v, each, state.rule_state)
-                diagnostics = estimate.diagnostics
-                weight = 1.0 if each is None else float(each.mean())
-                gradients = find_direction(parameters, estimate.parameters, weight, weight_decay, l1)
-                norm = global_norm(gradients)
-                scale = _scale(factor, state.step, total)
-                rate = base_rate * scale
-                problem = monitor.check_gradients(gradients, norm, diagnostics)
-                if problem:
-                    require_sound(problem)
-                if clip_norm is not None and norm > clip_norm:
-                    gradients = [gradient * (clip_norm / norm) for gradient in gradients]
-                climber.step(gradients, scale)
-
-                state.step += 1
-                state.rule_state = estimate.state
-                del estimate, gradients  # a copy of the parameters that the next estimate need not wait for
-                state.history.add(norm, diagnostics)
+                rate, norm, diagnostics, problem = maker.make(quiet)
+                require_sound(problem)
                 if average:
                     average.update(state.step)
 
                 last = state.step == total
                 if last or monitor.is_due(state.step):
                     require_sound(monitor.check_machine(state.step))
-                evaluating = bool(evaluate.metrics) and (last or state.step % evaluate_every == 0)
-                recording = evaluating or last or state.step % record_every == 0
-                values = record(evaluating) if recording else {}
+                recording = records(state.step)
+                values = record(evaluates(state.step)) if recording else {}
                 if callbacks:
                     epoch = feed.epoch(state.step)
                     update = Update(state.step, total, epoch, machine, rate, norm, diagnostics, values)
@@ -388,12 +354,3 @@ def train(
         metrics=state.metrics,
         signal=signal,
     )
-
-
-def _scale(factor: Schedule, step: int, total: int) -> float:
-    scale = float(factor(step, total))
-    if not 0 <= scale < math.inf:
-        raise ValueError(
-            f"schedule: expected a finite factor >= 0, received {scale} at step {step} of {total}"
-        )
-    return scale
