@@ -72,20 +72,20 @@ class Group:
         """
         if self.size == 1:
             return list(vectors)
-        sent = [(len(x), *self._sent(x)) for x in vectors]
-        handed = [(length, *self._handed(received, work)) for length, received, work in sent]
+        sent = [(len(x), *self._exchange(x)) for x in vectors]
+        handed = [(length, *self._hand_out(received, work)) for length, received, work in sent]
         for _, _, work in handed:
             work.wait()
         return [total[:length] for length, total, _ in handed]
 
-    def _sent(self, x: Tensor) -> tuple[Tensor, Any]:
+    def _exchange(self, x: Tensor) -> tuple[Tensor, Any]:
         """Starts to exchange the parts of x; returns the buffer of this process's part, and pending work."""
         part = -(-len(x) // self.size)
         padded = torch.nn.functional.pad(x, (0, part * self.size - len(x)))
         received = torch.empty_like(padded)
         return received, dist.all_to_all_single(received, padded, group=self._processes, async_op=True)
 
-    def _handed(self, received: Tensor, work: Any) -> tuple[Tensor, Any]:
+    def _hand_out(self, received: Tensor, work: Any) -> tuple[Tensor, Any]:
         """Sums this process's part and starts to gather all; returns the buffer of sums, and pending work."""
         work.wait()
         added = pairwise(list(received.view(self.size, -1)))

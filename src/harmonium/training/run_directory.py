@@ -175,8 +175,12 @@ class RunDirectory:
         self._replace()
         self._extend_history(state, write_line(state.history.records[-1]))
 
-    def save(self, state: TrainingState) -> None:
+    def save(self, state: TrainingState, content: Mapping[str, Any]) -> None:
         """Writes ``checkpoint.safetensors``, and keeps the one before as ``checkpoint-previous.safetensors``.
+
+        Args:
+            state: of the run, which has its history.
+            content: its ``state_dict``.
 
         Raises:
             OSError: it could not be written; the last good one is kept.
@@ -187,7 +191,7 @@ class RunDirectory:
             # The checkpoint counts the records, so they must not reach the disk after it.
             self._extend_history(state, b"", synchronise=True)
         with self._name_failures(self.checkpoint):
-            write_checkpoint(self._next, {"settings": self._settings, **state.state_dict()})
+            write_checkpoint(self._next, {"settings": self._settings, **content})
             if self.checkpoint.exists():
                 os.replace(self.checkpoint, self._previous)
             os.replace(self._next, self.checkpoint)

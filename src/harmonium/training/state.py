@@ -12,6 +12,7 @@ from torch import Tensor
 from harmonium import _checks, products
 from harmonium._alike import require_alike
 from harmonium.distributed import Group
+from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import BatchSource
 from harmonium.training.checkpoint import leaves
@@ -25,7 +26,12 @@ from harmonium.training.settings import Settings
 
 @dataclass
 class TrainingState:
-    """The state of a run between two updates."""
+    """The state of a run between two updates.
+
+    Attributes:
+        rule_state: what the rule keeps between updates: of all shards before ``follow``, and of those of this
+            process from then on.
+    """
 
     machine: BoltzmannMachine
     averaged: BoltzmannMachine | None
@@ -42,7 +48,15 @@ class TrainingState:
     stopped: bool = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state as a checkpoint keeps it."""
+        """Returns the state as a checkpoint keeps it; all processes of a run make this call together."""
+        return self._content(self.whole_rule_state())
+
+    def whole_rule_state(self) -> Any:
+        """Returns what the rule keeps, of all shards; all processes of a run make this call together."""
+        return self.rule.whole_state(self.rule_state) if isinstance(self.rule, Sharded) else self.rule_state
+
+    def _content(self, rule_state: Any) -> dict[str, Any]:
+        """Returns the state of a run whose rule keeps ``rule_state``."""
         return {
             "step": self.step,
             "seconds": self.seconds,
@@ -55,7 +69,7 @@ class TrainingState:
             "machine": dict(self.machine.state_dict()),
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
-            "rule": self.rule_state,
+            "rule": rule_state,
             "data": self.batches.state_dict(),
             "callbacks": [[type(each).__name__, each.state_dict()] for each in self._find_stateful()],
         }
@@ -123,20 +137,22 @@ class TrainingState:
                 machine.load_state_dict(content[name])
 
     def follow(self, group: Group) -> None:
-        """Takes over the state of rank 0."""
-        content, records = group.broadcast((self.state_dict(), self.history.records))
-        if not group.is_rank_zero:
-            self.load_state_dict({**content, "callbacks": []}, records)
-
-    def find_problem(self) -> Problem | None:
-        """Finds a value that is not finite in the rest of the state: averages, optimiser and rule."""
-        kept = {"averaged": self.averaged, "optimizer": self.optimizer}
-        parts = {name: each.state_dict() for name, each in kept.items() if each is not None}
-        where = _find_not_finite({**parts, "rule": self.rule_state})
-        return Problem(where, f"the state {where} is not finite") if where else None
+        """Takes over the state of rank 0, and of what the rule keeps the shards of this process."""
+        if group.size > 1:
+            content, records = group.broadcast((self._content(self.rule_state), self.history.records))
+            if not group.is_rank_zero:
+                self.load_state_dict({**content, "callbacks": []}, records)
+        if isinstance(self.rule, Sharded):
+            self.rule_state = self.rule.own_state(self.rule_state)
 
     def _find_stateful(self) -> list[Any]:
         return [each for each in self.callbacks if hasattr(each, "state_dict")]
+
+
+def find_problem(content: Mapping[str, Any]) -> Problem | None:
+    """Finds a value that is not finite in what a checkpoint keeps beside the machine."""
+    where = _find_not_finite({name: content[name] for name in ("averaged", "optimizer", "rule")})
+    return Problem(where, f"the state {where} is not finite") if where else None
 
 
 def _find_not_finite(value: Any, where: str = "") -> str:

@@ -28,7 +28,7 @@ from harmonium.training.run_directory import RunDirectory
 from harmonium.training.schedules import Schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
-from harmonium.training.state import TrainingState, fingerprint, require_one_run
+from harmonium.training.state import TrainingState, find_problem, fingerprint, require_one_run
 from harmonium.training.terminal import Interruption, show_progress
 from harmonium.training.updates import OneByOne, Updates
 
@@ -261,14 +261,15 @@ def train(
         return values
 
     def save() -> None:
-        """Writes a checkpoint, once the state holds what the rule keeps of all shards."""
+        """Writes a checkpoint, in which rank 0 puts what the rule keeps of all shards."""
         if run_dir is None:
             return
-        require_sound(monitor.check_machine(state.step) or state.find_problem())
+        state.seconds = time.perf_counter() - started
+        content = state.state_dict()
+        require_sound(monitor.check_machine(state.step) or find_problem(content))
         with group.on_rank_zero():
             if directory and state.step != directory.saved_step:
-                state.seconds = time.perf_counter() - started
-                directory.save(state)
+                directory.save(state, content)
 
     try:
         if run_dir is not None or sharded:
@@ -280,9 +281,7 @@ def train(
                 if resume:
                     directory.restore(state, schedule)
                 directory.write_config()
-        if sharded:
-            state.follow(group)
-            state.rule_state = sharded.own_state(state.rule_state)
+        state.follow(group)
         monitor = DivergenceMonitor(machine, parameters, state.step, clip_norm)
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
         maker = way(state, settings, total, climber, monitor, see)
@@ -316,15 +315,11 @@ def train(
                 if group.size > 1:
                     state.stopped, halted, overdue = group.all_reduce_any(state.stopped, halted, overdue)
                 if state.step % checkpoint_every == 0 if checkpoint_every else overdue:
-                    own = state.rule_state
-                    if sharded and run_dir is not None:
-                        state.rule_state = sharded.whole_state(own)
                     save()
-                    state.rule_state, saved_at = own, time.perf_counter()
+                    saved_at = time.perf_counter()
 
-            if sharded:
-                state.rule_state = sharded.whole_state(state.rule_state)
             save()
+            rule_state = state.whole_rule_state()
         finished = state.stopped or state.step == total
         signal = None if finished else max(group.all_gather(interruption.signal or 0))
         if finished and group.is_rank_zero:
@@ -350,7 +345,7 @@ def train(
         updates=state.step,
         seconds=time.perf_counter() - started,
         run_dir=directory.path if directory else None,
-        rule_state=state.rule_state,
+        rule_state=rule_state,
         metrics=state.metrics,
         signal=signal,
     )
