@@ -190,7 +190,7 @@ def test_the_mean_gradient_of_contrastive_divergence_by_enumeration(
         pairs = zip(machine.parameters(), before.parameters(), strict=True)
         moved.append(torch.cat([(x - y).detach().flatten() for x, y in pairs]))
     found = torch.stack(moved)
-    law, (v, h) = before.hamiltonian(), all_states(before.layers)
+    law = before.hamiltonian()
     # The law of the visible units after so many sweeps, by powers of the transition matrix of v.
     alone = all_states(before.layers[:1])[0]
     hidden = all_states(before.layers[1:])[0]
@@ -255,8 +255,8 @@ DATA = rows_of("bernoulli", 60, 8, 4)
 def trained(updates: int = 90, **settings: Any) -> Any:
     machine = machine_of(("bernoulli", "bernoulli"), 8, 5, torch.float32)
     options = {
-        "rule": hm.rules.centred(hm.rules.pcd(2)), "batch_size": 7, "momentum": 0.5, "schedule": "inverse_sqrt",
-        "weight_decay": 0.01, "progress": False, **settings,
+        "rule": hm.rules.centred(hm.rules.pcd(2)), "batch_size": 7, "momentum": 0.5,
+        "schedule": "inverse_sqrt", "weight_decay": 0.01, "progress": False, **settings,
     }  # fmt: skip
     return hm.train(machine, DATA, updates=updates, **options)
 
@@ -332,7 +332,7 @@ def test_what_is_not_finite_stops_the_run_at_its_update(
     served: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled_updates, "_LEAST", 1 if served else 10**9)
-    with pytest.raises(hm.training.TrainingDiverged, match="run away|not finite") as caught:
+    with pytest.raises(hm.training.TrainingDiverged, match=r"run away|not finite") as caught:
         trained(learning_rate=1e30, schedule=lambda step, total: 1e-30 if step < 21 else 1.0)
     assert 21 <= caught.value.step <= 23
     assert caught.value.learning_rate == pytest.approx(1e30)

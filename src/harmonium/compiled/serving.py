@@ -90,8 +90,8 @@ def small_pairs(machine: Machine, jumps: bool) -> bool:
 def small_chains(machine: Machine) -> bool:
     """Returns whether Gibbs and Langevin chains run one by one (``chains.small``)."""
     return (
-        _two_layers(machine, SMALL_CHAINS)
-        and machine.layers[0].gaussian
+        machine.layers[0].gaussian
+        and _two_layers(machine, SMALL_CHAINS)
         and two_valued(machine.couplings[0], [machine.layers[1].two_values])
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _host, _random
 from harmonium.compiled import serving
+from harmonium.edges import Dense
 from harmonium.learning import Parametrisation, Rule
 from harmonium.learning.expectations import begin
 from harmonium.training.batch_source import RowBatches
@@ -40,14 +40,16 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
         isinstance(source, RowBatches) and source.checked and source.observed
     ):
         return False
-    law = Parametrisation(state.machine)
+    law, dense = (
+        Parametrisation(state.machine),
+        all(isinstance(each, Dense) for each in state.machine.couplings),
+    )
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
     learned = len(law.parameters) == 3 and all(p.is_contiguous() for p in law.parameters.values())
-    return law.identical and learned and serving.small_updates(law.hamiltonian(), rows)
+    return dense and law.identical and learned and serving.small_updates(law.hamiltonian(), rows)
 
 
 @final
-@dataclass
 class CompiledUpdates(Updates):
     """Updates by ``compiled.updates``, as many in one call as nothing else is due in.
 
@@ -58,12 +60,12 @@ class CompiledUpdates(Updates):
     engine = "compiled"
 
     def __post_init__(self) -> None:
-        machine = self.state.machine
-        self._law = Parametrisation(machine)
-        self._names = ["couplings.0.weight", *(f"layers.{l}.{machine.layers[l].location}" for l in (0, 1))]
-        self._parameters = [self._law.parameters[name] for name in self._names]
+        super().__post_init__()
+        layers = self.state.machine.layers
+        self._names = ["couplings.0.weight", *(f"layers.{l}.{layers[l].location}" for l in (0, 1))]
+        self._parameters = [self.law.parameters[name] for name in self._names]
         self._gradients = [torch.zeros_like(each) for each in self._parameters]
-        self._lows = tuple((layer.two_values or (0.0, 1.0))[0] for layer in machine.layers)
+        self._lows = tuple((layer.two_values or (0.0, 1.0))[0] for layer in layers)
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
         from harmonium.compiled.updates import run  # needs numba
@@ -74,15 +76,18 @@ class CompiledUpdates(Updates):
         while count < most and quiet(state.step + count):
             count += 1
         v, weights, _ = source.take(state.step, count)
-        v = _host.sent(v, state.machine.device).view(count, source.size, -1)
-        self.see(v[0])
+        v = _host.sent(v, self.device).view(count, source.size, -1)
+        if self.begin is not None:
+            self.begin(v[0])
+            self.begin = None
+        self.monitor.watch(v[0], self.density)
         scales = [self.scale(step) for step in range(state.step, state.step + count)]
         rates = self.climber.learning_rate * np.array(scales)
         free = settings.rule.gibbs_chains
         assert free is not None
         persistent = free.start == "persistent"
         if persistent:
-            law, before = self._law.hamiltonian(), state.rule_state
+            law, before = self.law.hamiltonian(), state.rule_state
             if before is None:
                 chains = begin(law, v[0], free.chains or source.size, free.start, state.generator)
             else:
@@ -117,14 +122,14 @@ class CompiledUpdates(Updates):
         if persistent:
             state.rule_state = {"chains": states, "sweeps": sweeps + made * free.sweeps, "own": None}
         last = min(made, count - 1)
-        self.see(v[last])
+        self.monitor.watch(v[last], self.density)
         rate, norm = float(rates[last]), float(norms[last])
-        self.climber.set_scale(scales[last])
+        self.climber.optimizer.param_groups[0]["lr"] = rate
         problem = None
         if made < count:
             gradients = dict(zip(self._names, self._gradients, strict=True))
             problem = self.monitor.check_gradients(
-                [gradients[name] for name in self._law.parameters], norm, {}
+                [gradients[name] for name in self.law.parameters], norm, {}
             )
         return Made(rate, norm, {}, problem)
 

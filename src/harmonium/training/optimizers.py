@@ -61,6 +61,7 @@ class Ascent:
         self.optimizer = _build(optimizer, given, float(learning_rate), float(momentum))
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
+        self.learning_rate = self._base_rates[0]
         for group, rate in zip(groups, self._base_rates, strict=True):
             group["lr"] = rate  # a tensor may have been given; checkpoints hold numbers, as ``step`` sets
         # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
@@ -70,10 +71,6 @@ class Ascent:
         if self._climbs:
             for group in groups:
                 group["maximize"] = True
-
-    @property
-    def learning_rate(self) -> float:
-        return self._base_rates[0]
 
     @property
     def momentum(self) -> float | None:
@@ -91,14 +88,10 @@ class Ascent:
                 own["momentum_buffer"] = torch.zeros_like(each, memory_format=torch.contiguous_format)
         return [own["momentum_buffer"] for own in kept]
 
-    def set_scale(self, scale: float) -> None:
-        """Sets all learning rates, multiplied by ``scale``."""
-        for group, base_rate in zip(self.optimizer.param_groups, self._base_rates, strict=True):
-            group["lr"] = base_rate * scale
-
     def step(self, gradients: list[Tensor], scale: float) -> None:
         """One update with all learning rates multiplied by ``scale``."""
-        self.set_scale(scale)
+        for group, base_rate in zip(self.optimizer.param_groups, self._base_rates, strict=True):
+            group["lr"] = base_rate * scale
         if self._plain:
             rate = self._base_rates[0] * scale
             if rate > torch.finfo(self._parameters[0].dtype).max:

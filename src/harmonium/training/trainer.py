@@ -230,24 +230,22 @@ def train(
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
             raise TrainingDiverged(problem, state.step, rate, diagnostics, checkpoint, clip_norm)
 
-    def see(v: Tensor) -> None:
-        """Looks at a batch before its update."""
-        if sharded and state.step == begun:
+    def begin(v: Tensor) -> None:
+        """Looks at the first batch."""
+        if sharded:
             require_one_run(group.all_gather({"first batch": digest(v)}))
-        monitor.watch(v, density)
         if state.step == 0 and group.is_rank_zero:
             warn_of_saddle(machine, v)
 
-    def evaluates(step: int) -> bool:
-        return bool(evaluate.metrics) and (step == total or step % evaluate_every == 0)
-
-    def records(step: int) -> bool:
-        return evaluates(step) or step == total or step % record_every == 0
+    def due(step: int) -> tuple[bool, bool]:
+        """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
+        evaluating = bool(evaluate.metrics) and (step == total or step % evaluate_every == 0)
+        return evaluating, evaluating or step == total or step % record_every == 0
 
     def quiet(step: int) -> bool:
         """Returns whether nothing but the next update is due after so many."""
         saves = checkpoint_every is not None and step % checkpoint_every == 0
-        return not (callbacks or average or saves or records(step) or monitor.is_due(step))
+        return not (callbacks or average or saves or any(due(step)) or monitor.is_due(step))
 
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(monitor.check_parameters(state.step))
@@ -284,23 +282,23 @@ def train(
         state.follow(group)
         monitor = DivergenceMonitor(machine, parameters, state.step, clip_norm)
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
-        maker = way(state, settings, total, climber, monitor, see)
+        maker = way(state, settings, total, climber, monitor, density, begin)
         started = time.perf_counter() - state.seconds
-        begun = state.step
         with Interruption() as interruption, show_progress(total, state.step, progress) as display:
             saved_at = time.perf_counter()
             state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
             while state.step < total and not state.stopped and not halted:
                 rate, norm, diagnostics, problem = maker.make(quiet)
-                require_sound(problem)
+                if problem:
+                    require_sound(problem)
                 if average:
                     average.update(state.step)
 
                 last = state.step == total
                 if last or monitor.is_due(state.step):
                     require_sound(monitor.check_machine(state.step))
-                recording = records(state.step)
-                values = record(evaluates(state.step)) if recording else {}
+                evaluating, recording = due(state.step)
+                values = record(evaluating) if recording else {}
                 if callbacks:
                     epoch = feed.epoch(state.step)
                     update = Update(state.step, total, epoch, machine, rate, norm, diagnostics, values)

@@ -48,8 +48,9 @@ class Updates(ABC):
         settings: of the run.
         total: updates of the run.
         climber: the optimiser.
-        monitor: looks for values that are not finite.
-        see: called with a batch before its update; only the first and the last of many made at once.
+        monitor: looks for values that are not finite, and at batches.
+        density: how much ln p(v) counts in what is learned (``DivergenceMonitor.watch``).
+        begin: called with the first batch, and None from then on.
     """
 
     engine: ClassVar[str]
@@ -60,7 +61,12 @@ class Updates(ABC):
     total: int
     climber: Ascent
     monitor: DivergenceMonitor
-    see: Callable[[Tensor], None]
+    density: float
+    begin: Callable[[Tensor], None] | None
+
+    def __post_init__(self) -> None:
+        self.law, self.device = Parametrisation(self.state.machine), self.state.machine.device
+        self.factor, self.renews = as_schedule(self.settings.schedule), _host.behind(self.device)
 
     @abstractmethod
     def make(self, quiet: Callable[[int], bool]) -> Made:
@@ -76,7 +82,7 @@ class Updates(ABC):
         Raises:
             ValueError: the schedule returned a factor that is not finite or negative.
         """
-        scale = float(as_schedule(self.settings.schedule)(step, self.total))
+        scale = float(self.factor(step, self.total))
         if not 0 <= scale < math.inf:
             raise ValueError(
                 f"schedule: expected a finite factor >= 0, received {scale} at step {step} of {self.total}"
@@ -85,16 +91,10 @@ class Updates(ABC):
 
 
 @final
-@dataclass
 class OneByOne(Updates):
     """Updates that are made one at a time, by any rule and optimiser."""
 
     engine = "torch"
-
-    def __post_init__(self) -> None:
-        machine, generator = self.state.machine, self.state.generator
-        self._law = Parametrisation(machine)
-        self._renews = _host.behind(generator.device)
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
         state, settings = self.state, self.settings
@@ -104,15 +104,18 @@ class OneByOne(Updates):
             v = settings.transform(v, noise)
         if not state.batches.checked:
             check_batch(state.machine, v, where, "X")
-        self.see(v)
-        if self._renews:
+        if self.begin is not None:
+            self.begin(v)
+            self.begin = None
+        self.monitor.watch(v, self.density)
+        if self.renews:
             state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
         rounds = settings.precision != "float32"
         with products.precision(settings.precision) if rounds else nullcontext():
             parameters, diagnostics, kept = self._estimate(v, each)
         weight = 1.0 if each is None else float(each.mean())
         gradients = find_direction(
-            self._law.parameters, parameters, weight, settings.weight_decay, settings.l1
+            self.law.parameters, parameters, weight, settings.weight_decay, settings.l1
         )
         norm = global_norm(gradients)
         scale = self.scale(state.step)
@@ -131,10 +134,9 @@ class OneByOne(Updates):
     def _estimate(self, v: Tensor, weights: Tensor | None) -> Estimate:
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
         state, worker, rule = self.state, self.state.rule, self.settings.rule
-        device = state.machine.device
         if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
             given: dict[str, Any] = {} if weights is None else {"weights": weights}
-            v = _host.sent(v, device)
+            v = _host.sent(v, self.device)
             estimate: Estimate = worker.gradient(
                 state.machine, v, state=state.rule_state, seed=state.generator, **given
             )
@@ -143,6 +145,6 @@ class OneByOne(Updates):
         observed: bool | None = state.batches.observed or None
         if weights is not None or not state.batches.checked:
             v, row_weights, observed = rule.checked(state.machine, v, weights)
-        elif v.device != device:
-            v = _host.sent(v, device)
-        return worker.estimate(self._law, v, state.rule_state, state.generator, row_weights, observed)
+        elif v.device != self.device:
+            v = _host.sent(v, self.device)
+        return worker.estimate(self.law, v, state.rule_state, state.generator, row_weights, observed)
