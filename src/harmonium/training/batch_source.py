@@ -6,7 +6,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -144,7 +143,7 @@ class RowBatches(BatchSource):
         self._number = len(rows) if self._kept is None else len(self._kept)
         self.size, self.width = min(batch_size, self._number), rows.width
         self._seed = seed
-        self._order = lru_cache(maxsize=2)(self._draw_order)  # a batch reaches into two epochs at most
+        self._orders: dict[int, Tensor | KeyedPermutation] = {}
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
         self._ahead: tuple[int, Future[Batch]] | None = None
         self.checked, self.observed, self.per_epoch = checked, observed, self.updates(1)
@@ -214,15 +213,17 @@ class RowBatches(BatchSource):
         v = self._rows.take(where, checked=self.checked)
         return Batch(v, None if self._weights is None else self._weights[where], where)
 
-    def _draw_order(self, epoch: int) -> Tensor | KeyedPermutation:
-        key = stream_seed(self._seed, "data", epoch)
-        if self._number > HELD:
-            return KeyedPermutation(self._number, key)
-        return _random.permutation(self._number, torch.Generator().manual_seed(key))
-
     def _places(self, epoch: int, start: int, stop: int) -> Tensor:
         """Returns the rows at places ``start`` to ``stop`` in the order of an epoch."""
-        order = self._order(epoch)
+        if epoch not in self._orders:
+            key = stream_seed(self._seed, "data", epoch)
+            # A batch reaches into two epochs at most; older permutations are never asked for again.
+            self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
+            if self._number > HELD:
+                self._orders[epoch] = KeyedPermutation(self._number, key)
+            else:
+                self._orders[epoch] = _random.permutation(self._number, torch.Generator().manual_seed(key))
+        order = self._orders[epoch]
         if isinstance(order, Tensor):
             return order[start:stop]
         return torch.from_numpy(order(np.arange(start, stop)))
