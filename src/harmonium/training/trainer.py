@@ -18,7 +18,7 @@ from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.averaging import RunningAverage
 from harmonium.training.callbacks import STOP, Callback, Update
-from harmonium.training.callbacks.update import offer
+from harmonium.training.callbacks.update import offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import Fault, Guard, TrainingDiverged
 from harmonium.training.feed import feed_of
@@ -249,7 +249,8 @@ def train(
     def quiet(step: int) -> bool:
         """Returns whether nothing but the next update is due after so many."""
         saves = checkpoint_every is not None and step % checkpoint_every == 0
-        return not (callbacks or average or saves or any(due(step)) or guard.due(step))
+        seen = any(wants(callback, step, total) for callback in callbacks)
+        return not (seen or average or saves or any(due(step)) or guard.due(step))
 
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(guard.parameter_fault(state.step))

@@ -4,6 +4,7 @@ A callback is called with an ``Update`` after each update; one that returns ``ST
 object may also offer any of these methods:
 
 - ``begin(machine, metrics)``: the run is about to start; ``metrics`` are the names of its metrics;
+- ``wants(step, total)``: whether it has to be called after so many updates; without it, after all of them;
 - ``finish(machine)``: the run was completed or stopped (not: interrupted) and its checkpoint is written;
 - ``close()``: the run is over, however it ended;
 - ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint keeps of the callback; nested lists,

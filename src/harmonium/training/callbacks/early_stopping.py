@@ -66,6 +66,10 @@ class EarlyStopping:
         self._waited = 0
         self._current = machine.state_dict()
 
+    def wants(self, step: int, total: int) -> bool:
+        """Returns False: it looks at metrics alone, and all callbacks see the updates that have them."""
+        return False
+
     def __call__(self, update: Update) -> Signal | None:
         """Note the metric where it was evaluated; STOP when patience has run out."""
         if self.metric not in update.metrics:

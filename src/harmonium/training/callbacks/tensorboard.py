@@ -55,6 +55,11 @@ class TensorBoard:
         """Start afresh, so that one object may serve several runs."""
         self._step = 0
 
+    def wants(self, step: int, total: int) -> bool:
+        """Returns whether there is something to write after so many updates, metrics aside."""
+        draws = self.pictures is not None and step % self.pictures_every == 0
+        return draws or step % self.every == 0 or step == total
+
     def __call__(self, update: Update) -> None:
         """Write one record."""
         if update.metrics or update.step % self.every == 0 or update.step == update.total:

@@ -48,6 +48,15 @@ class Update:
 Callback = Callable[[Update], Signal | None]
 
 
+def wants(callback: Callback, step: int, total: int) -> bool:
+    """Returns whether a callback has to be called after so many updates, of so many in all.
+
+    One with a method ``wants(step, total)`` says so, and may be called after others too; all others always
+    are. Updates that nobody wants to see may be made many in one compiled call.
+    """
+    return bool(callback.wants(step, total)) if hasattr(callback, "wants") else True
+
+
 def offer(callback: Callback, method: str, *arguments: Any) -> None:
     """Calls a method that a callback may have."""
     if hasattr(callback, method):
