@@ -31,7 +31,7 @@ def from_the_first(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Serves runs of any length."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    monkeypatch.setattr(compiled_updates, "_LEAST", 1)
+    monkeypatch.setattr(serving, "LEAST_UPDATES", 1)
     yield
     torch.set_num_threads(before)
 
@@ -261,6 +261,16 @@ def trained(updates: int = 90, **settings: Any) -> Any:
     return hm.train(machine, DATA, updates=updates, **options)
 
 
+class Seldom:
+    """A callback that wants to see every eleventh update."""
+
+    def wants(self, step: int, total: int) -> bool:
+        return step % 11 == 0
+
+    def __call__(self, update: hm.training.Update) -> None:
+        assert update.step % 11 == 0 or update.step in (1, 2, 4, 8, 16, 32, 64, 90)
+
+
 def bits(run: Any) -> list[bytes]:
     return [x.detach().numpy().tobytes() for x in (*run.machine.parameters(), *run.rule_state["chains"])]
 
@@ -271,6 +281,7 @@ def bits(run: Any) -> list[bytes]:
         {"record_every": 1},
         {"record_every": 17},
         {"callbacks": [lambda update: None]},
+        {"callbacks": [Seldom()]},
         {"averaging": 0.9},
         {"metrics": {"one": lambda machine, rows: 1.0}, "validation": DATA, "evaluate_every": 7},
     ],
@@ -307,10 +318,10 @@ def test_a_run_goes_on_without_numba_and_says_so(tmp_path: Path, monkeypatch: py
 
 def test_momentum_is_that_of_updates_made_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A run may go from one way to the other: what the optimiser remembers means the same."""
-    monkeypatch.setattr(compiled_updates, "_LEAST", 10**9)
+    monkeypatch.setattr(serving, "LEAST_UPDATES", 10**9)
     trained(1, rule=hm.rules.cd(1), schedule="constant", learning_rate=0.0, run_dir=tmp_path)
     before = machine_of(("bernoulli", "bernoulli"), 8, 5, torch.float32)
-    monkeypatch.setattr(compiled_updates, "_LEAST", 1)
+    monkeypatch.setattr(serving, "LEAST_UPDATES", 1)
     with pytest.warns(RuntimeWarning, match="engine"):
         run = trained(
             2, rule=hm.rules.cd(1), schedule="constant", learning_rate=0.0, run_dir=tmp_path, resume=True
@@ -331,7 +342,7 @@ def optimizer_of(folder: Path) -> Any:
 def test_what_is_not_finite_stops_the_run_at_its_update(
     served: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled_updates, "_LEAST", 1 if served else 10**9)
+    monkeypatch.setattr(serving, "LEAST_UPDATES", 1 if served else 10**9)
     with pytest.raises(hm.training.TrainingDiverged, match=r"run away|not finite") as caught:
         trained(learning_rate=1e30, schedule=lambda step, total: 1e-30 if step < 21 else 1.0)
     assert 21 <= caught.value.step <= 23

@@ -47,6 +47,7 @@ SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a bat
 SMALL_CHAINS = 1 << 12  # couplings up to which a chain alone is faster than a batch of chains
 HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is faster than torch's five,
 NARROW = 8  # unless the rows are narrower
+LEAST_UPDATES = 200  # of a run that is worth the time to load what is compiled, half a second
 SMALL_UPDATES = 1 << 23  # couplings times rows and sweeps up to which many updates at once are faster
 WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
 

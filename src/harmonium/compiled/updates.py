@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import overload
 
 from harmonium.compiled.noise import fill, jit, room_for, seed, stream
-from harmonium.compiled.units import copy, sigmoid
+from harmonium.compiled.units import add_rows, copy, draw, sigmoid
 
 
 @jit
@@ -31,7 +31,7 @@ def run(
         rates: learning rates, (updates,).
         keys: of the noise, (updates,).
         W, a, b: couplings (n, m) and biases (n,), (m,).
-        lows: the lower value of visible and of hidden units, 0 or -1; the upper one is 1.
+        lows: the lower values of visible units, (n,), and of hidden ones, (m,), 0 or -1; the upper one is 1.
         chains, hidden: persistent chains, (chains, n) and (chains, m); with ``persistent`` False room for as
             many as a batch has rows.
         sweeps: of every update.
@@ -45,8 +45,7 @@ def run(
     """
     updates, rows, n = v.shape
     m, many, scalar = W.shape[1], len(chains), W.dtype.type
-    low0, low1 = scalar(lows[0]), scalar(lows[1])
-    gW, ga, gb = gradients
+    (low0, low1), (gW, ga, gb) = lows, gradients
     W_t = np.empty((m, n), W.dtype)
     states, means = np.empty((rows + many, n), W.dtype), np.empty((rows + many, m), W.dtype)
     weights = np.empty(rows + many, W.dtype)
@@ -69,14 +68,14 @@ def run(
                 copy(hidden[c], h)
             else:
                 fill(noise1, state)
-                _draw(means[c], low1, noise1, h)
+                draw(means[c], low1, noise1, h)
             for _ in range(sweeps):
                 _probabilities(h, W_t, a, low0, which, by, s0)
                 fill(noise0, state)
-                _draw(s0, low0, noise0, x)
+                draw(s0, low0, noise0, x)
                 _probabilities(x, W, b, low1, which, by, up)
                 fill(noise1, state)
-                _draw(up, low1, noise1, h)
+                draw(up, low1, noise1, h)
             if persistent:
                 copy(x, chains[c])
                 copy(h, hidden[c])
@@ -131,10 +130,10 @@ def _probabilities(x: Any, J: Any, bias: Any, low: Any, which: Any, by: Any, up:
         by[count] = x[i]
         count += x[i] != 0
     copy(bias, up)
-    _add_rows(J, which, by, count, up)
-    gain = J.dtype.type(1) - low
+    one = J.dtype.type(1)
+    add_rows(up, J, which, by, count, one)
     for j in range(len(up)):
-        up[j] = _logistic(gain * up[j])
+        up[j] = _logistic((one - low[j]) * up[j])
 
 
 @jit
@@ -144,43 +143,18 @@ def _clear(x: Any) -> None:
 
 
 @jit
-def _draw(up: Any, low: Any, noise: Any, x: Any) -> None:
-    """Fills x with states."""
-    one = up.dtype.type(1)
-    for i in range(len(x)):
-        x[i] = one if noise[i] < up[i] else low
-
-
-@jit
-def _add_rows(J: Any, which: Any, by: Any, count: int, total: Any) -> None:
-    """Adds rows of J times what each is multiplied by."""
-    c = 0
-    while c + 4 <= count:  # four at a time: fewer passes over the sums
-        r0, r1, r2, r3 = J[which[c]], J[which[c + 1]], J[which[c + 2]], J[which[c + 3]]
-        b0, b1, b2, b3 = by[c], by[c + 1], by[c + 2], by[c + 3]
-        for k in range(len(total)):
-            total[k] += (b0 * r0[k] + b1 * r1[k]) + (b2 * r2[k] + b3 * r3[k])
-        c += 4
-    while c < count:
-        r0, b0 = J[which[c]], by[c]
-        for k in range(len(total)):
-            total[k] += b0 * r0[k]
-        c += 1
-
-
-@jit
 def _differentiate(
     states: Any, means: Any, weights: Any, low: Any, which: Any, by: Any, gW: Any, ga: Any, gb: Any
 ) -> None:
     """Fills the gradient from states, (rows, n), and hidden probabilities, which become means."""
-    rows, span = len(weights), means.dtype.type(1) - low
+    rows, one = len(weights), means.dtype.type(1)
     _clear(ga)
     _clear(gb)
     for r in range(rows):
         for i in range(len(ga)):
             ga[i] += weights[r] * states[r, i]
         for j in range(len(gb)):
-            means[r, j] = low + span * means[r, j]
+            means[r, j] = low[j] + (one - low[j]) * means[r, j]
             gb[j] += weights[r] * means[r, j]
     for i in range(len(ga)):
         count = 0
@@ -189,7 +163,7 @@ def _differentiate(
             by[count] = weights[r] * states[r, i]
             count += states[r, i] != 0
         _clear(gW[i])
-        _add_rows(means, which, by, count, gW[i])
+        add_rows(gW[i], means, which, by, count, one)
 
 
 @jit

@@ -4,6 +4,7 @@ A callback is called with an ``Update`` after each update; one that returns ``ST
 object may also offer any of these methods:
 
 - ``begin(machine, metrics)``: the run is about to start; ``metrics`` are the names of its metrics;
+- ``wants(step, total)``: whether it has to be called after so many updates; without it, after all of them;
 - ``finish(machine)``: the run was completed or stopped (not: interrupted) and its checkpoint is written;
 - ``close()``: the run is over, however it ended;
 - ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint keeps of the callback; nested lists,
@@ -68,6 +69,15 @@ class Update:
 Callback = Callable[[Update], Signal | None]
 
 
+def wants(callback: Callback, step: int, total: int) -> bool:
+    """Returns whether a callback has to be called after so many updates, of so many in all.
+
+    One with a method ``wants(step, total)`` says so, and may be called after others too; all others always
+    are. Updates that nobody wants to see may be made many in one compiled call.
+    """
+    return bool(callback.wants(step, total)) if hasattr(callback, "wants") else True
+
+
 def offer(callback: Callback, method: str, *arguments: Any) -> None:
     """Calls a method that a callback may have."""
     if hasattr(callback, method):
@@ -125,6 +135,10 @@ class EarlyStopping:
         self.best = self.best_step = self._best_state = None
         self._waited = 0
         self._current = machine.state_dict()
+
+    def wants(self, step: int, total: int) -> bool:
+        """Returns False: it looks at metrics alone, and all callbacks see the updates that have them."""
+        return False
 
     def __call__(self, update: Update) -> Signal | None:
         """Notes the metric where it was evaluated; STOP when patience has run out."""
@@ -214,6 +228,11 @@ class TensorBoard:
     def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
         """Starts afresh, so that one object may serve several runs."""
         self._step = 0
+
+    def wants(self, step: int, total: int) -> bool:
+        """Returns whether there is something to write after so many updates, metrics aside."""
+        draws = self.pictures is not None and step % self.pictures_every == 0
+        return draws or step % self.every == 0 or step == total
 
     def __call__(self, update: Update) -> None:
         """Writes one record."""

@@ -20,7 +20,6 @@ from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
 from harmonium.training.updates import Made, Updates
 
-_LEAST = 200  # updates of a run that is worth the time to load what is compiled
 _NUMBERS = 1 << 20  # of the batches of one call
 
 
@@ -32,7 +31,9 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     memory, in runs of at least 200 updates of one process (docs/decisions/0009).
     """
     source, rule = state.batches, settings.rule
-    if not (serving.COMPILED and total >= _LEAST and isinstance(rule, Rule) and rule.gibbs_chains):
+    if not (
+        serving.COMPILED and total >= serving.LEAST_UPDATES and isinstance(rule, Rule) and rule.gibbs_chains
+    ):
         return False
     if settings.shards is not None or settings.transform is not None or settings.precision != "float32":
         return False
@@ -65,7 +66,10 @@ class CompiledUpdates(Updates):
         self._names = ["couplings.0.weight", *(f"layers.{l}.{layers[l].location}" for l in (0, 1))]
         self._parameters = [self.law.parameters[name] for name in self._names]
         self._gradients = [torch.zeros_like(each) for each in self._parameters]
-        self._lows = tuple((layer.two_values or (0.0, 1.0))[0] for layer in layers)
+        values = [(layer.width, layer.two_values or (0.0, 1.0)) for layer in layers]
+        self._lows = tuple(
+            np.full(width, low, _array(self._parameters[0]).dtype) for width, (low, _) in values
+        )
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
         from harmonium.compiled.updates import run  # needs numba

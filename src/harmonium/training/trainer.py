@@ -17,7 +17,7 @@ from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import digest, make_batch_source
-from harmonium.training.callbacks import STOP, Callback, Update, offer
+from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.history import Metric, Validation
@@ -75,6 +75,7 @@ def train(
     """Train a machine by stochastic ascent of the mean log-likelihood, or of its weighted mean.
 
     The same arguments, device and number of threads give the same bits, also across a kill and a resume.
+    Long runs of small machines have noise of their own (docs/decisions/0009): those from 200 updates on.
     With ``distributed`` that holds for any number of processes that divides ``shards``.
 
     Args:
@@ -245,7 +246,8 @@ def train(
     def quiet(step: int) -> bool:
         """Returns whether nothing but the next update is due after so many."""
         saves = checkpoint_every is not None and step % checkpoint_every == 0
-        return not (callbacks or average or saves or any(due(step)) or monitor.is_due(step))
+        seen = any(wants(callback, step, total) for callback in callbacks)
+        return not (seen or average or saves or any(due(step)) or monitor.is_due(step))
 
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(monitor.check_parameters(state.step))
