@@ -1,4 +1,4 @@
-"""The foundation's expectations: enumeration and chains."""
+"""The foundation's expectations: enumeration, quadrature and chains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harmonium.chains import (
 )
 from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.likelihood import add_exact_expectation
+from harmonium.likelihood import add_exact_expectation, add_quadrature_expectation
 from harmonium.machine import Hamiltonian
 
 _SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
@@ -50,6 +50,28 @@ class Enumeration(Expectation):
             add_exact_expectation(task.hamiltonian, task.into, task.each, task.v, task.complete)
         else:
             add_exact_expectation(task.hamiltonian, task.into, task.weight)
+        return Outcome(None, {})
+
+
+@final
+class Quadrature(Expectation):
+    """E[S] of a machine with one to three Gaussian visible units, by quadrature over them.
+
+    Args:
+        clamped: whether visible units are clamped to the data. Quadrature is then over those alone that a
+            row does not observe.
+    """
+
+    def __init__(self, *, clamped: bool) -> None:
+        self.clamped = clamped
+
+    def add(self, task: Task) -> Outcome:
+        if not self.clamped:
+            add_quadrature_expectation(task.hamiltonian, task.into, task.weight)
+        elif task.exact:
+            return task.add_exact()
+        else:
+            add_quadrature_expectation(task.hamiltonian, task.into, task.each, task.v)
         return Outcome(None, {})
 
 
