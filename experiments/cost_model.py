@@ -199,7 +199,7 @@ def measured(chains: int, shards: int) -> dict[str, list[float]]:
         spent = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(times[2:])]
         return [statistics.median(each) for each in zip(*spent, strict=True)] if spent else [0.0, 0.0]
 
-    with hm.distributed.together("cpu"):
+    with hm.distributed.init_process_group("cpu"):
         found["pcd"] = updates(hm.rules.pcd(10, chains), X, machine(N, M), 18)
         found["ucd"] = updates(hm.rules.ucd(k=5, chains=chains), small, machine(64, 128), 12)
         made = machine(N, M)
@@ -210,10 +210,10 @@ def measured(chains: int, shards: int) -> dict[str, list[float]]:
         several = int(os.environ["WORLD_SIZE"]) > 1
         group = hm.distributed.Group(torch.distributed.group.WORLD if several else None)
         statistic = torch.randn(N * M + N + M)
-        group.sum(statistic)
+        group.all_reduce_sum([statistic])
         note()
         for _ in range(20):
-            group.sum(statistic)
+            group.all_reduce_sum([statistic])
         note()
         found["sum"] = [(b - a) / 20 for a, b in zip(times[-2], times[-1], strict=True)]
     return found
@@ -249,7 +249,7 @@ def update(shards: int | None) -> float:
     X = (torch.rand(4000, N, generator=torch.Generator().manual_seed(0)) < 0.15).float()
     made = hm.BoltzmannMachine([hm.Bernoulli(N), hm.Bernoulli(1000)], seed=0)
     times: list[float] = []
-    with hm.distributed.together("cpu") if shards else nullcontext():
+    with hm.distributed.init_process_group("cpu") if shards else nullcontext():
         hm.train(
             made, X, rule=hm.rules.pcd(5, 1000), updates=45, batch_size=1000, learning_rate=0.02, seed=0,
             callbacks=[lambda _: times.append(time.perf_counter())], progress=False,

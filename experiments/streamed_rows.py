@@ -59,7 +59,7 @@ def train(path: str, rows: int, batch: int) -> None:
     X = hm.data.read(path).samples
     machine = hm.BoltzmannMachine([hm.Bernoulli(WIDTH), hm.Bernoulli(HIDDEN)])
     hm.machine.normal_(machine, 0.01, torch.Generator().manual_seed(0))
-    with hm.distributed.together("cpu"):
+    with hm.distributed.init_process_group("cpu"):
         begun = time.process_time(), time.perf_counter()
         run = hm.train(
             machine,

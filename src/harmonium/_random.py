@@ -13,6 +13,7 @@ from math import prod
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium.compiled import serving
@@ -88,3 +89,9 @@ def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Ten
 def key(generator: torch.Generator) -> np.uint64:
     """Draws a key of 62 bits, from which compiled code derives its streams of noise."""
     return np.uint64(torch.randint(1 << 62, (), generator=generator, device=generator.device).item())
+
+
+def keys(count: int, generator: torch.Generator) -> NDArray[np.uint64]:
+    """Draws so many keys, (count,), on the CPU: those of as many calls of ``key``."""
+    drawn: NDArray[np.int64] = torch.randint(1 << 62, (count,), generator=generator).numpy()
+    return drawn.astype(np.uint64)

@@ -22,6 +22,7 @@ GONE: dict[str, dict[str, str]] = {
         "advance": "it is called run_kernel, from a KernelState to a KernelState",
         "graphs": "CUDA graphs were never measured and are gone",
     },
+    "harmonium.distributed": {"together": "it is called init_process_group"},
     "harmonium.learning": {
         "wide": "every process holds the whole machine; hm.train(..., distributed=) shares rows and chains",
     },

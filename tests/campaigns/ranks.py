@@ -128,7 +128,7 @@ def _train(folder: Path, updates: int, plain: bool) -> None:
         _run(hm, folder, updates)
         torch.distributed.destroy_process_group()
     else:
-        with hm.distributed.together("cpu"):
+        with hm.distributed.init_process_group("cpu"):
             _run(hm, folder, updates)
 
 

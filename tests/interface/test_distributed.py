@@ -230,7 +230,7 @@ def attempt(folder: Path, rank: int, number: int, port: int) -> int:
     signal.alarm(60)
     os.environ |= {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(number)}
-    with hm.distributed.together("cpu", timeout=20):
+    with hm.distributed.init_process_group("cpu", timeout=20):
         others = [None, None]
         dist.all_gather_object(others, f"{number}-{rank}")
         (folder / f"{number}-{rank}").write_text(str(others))
@@ -249,7 +249,7 @@ def test_processes_that_are_started_again_find_each_other(tmp_path) -> None:
 
 def test_a_process_by_itself_has_nobody_to_join(monkeypatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with hm.distributed.together("cpu"):
+    with hm.distributed.init_process_group("cpu"):
         assert not dist.is_initialized()
 
 

@@ -115,6 +115,23 @@ def test_where_the_system_has_no_locks_the_file_counts(
     assert not (tmp_path / "lock.json").exists()
 
 
+def test_a_lock_that_goes_while_it_is_looked_at_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = lock.Lock(tmp_path / "lock.json")
+    original = os.open
+
+    def goes_first(path: Any, flags: int, *mode: Any) -> int:
+        if not flags & os.O_EXCL:
+            held.release()
+        return original(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", goes_first)
+    taken = lock.Lock(tmp_path / "lock.json")
+    assert taken.held()
+    taken.release()
+
+
 def test_a_refused_or_failed_run_lets_go_of_the_folder(tmp_path: Path) -> None:
     run(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -10,12 +10,10 @@ import torch
 
 import harmonium as hm
 from harmonium.data import _read_idx
-from harmonium.training import batches as batches_module
-from harmonium.training.batches import Batches
+from harmonium.training import Stream, batch_source
+from harmonium.training.batch_source import RowBatches
 from harmonium.training.checkpoint import read_checkpoint
-from harmonium.training.feed import RowFeed
-from harmonium.training.permutation import KeyedPermutation
-from harmonium.training.stream import Stream
+from harmonium.training.seeds import KeyedPermutation
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.integers(0, 2, (64, 6), dtype=np.uint8)
@@ -101,19 +99,20 @@ def test_keyed_permutations_look_uniform() -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_every_row_appears_once_in_an_epoch_of_many(monkeypatch, weighted: bool) -> None:
-    monkeypatch.setattr(batches_module, "HELD", 50)
+    monkeypatch.setattr(batch_source, "HELD", 50)
     weights = None
     if weighted:
         weights = torch.ones(107)
         weights[:7] = 0
-    batches = Batches(107, 8, seed=3, weights=weights)
+    rows = hm.data.Rows.of(torch.zeros(107, 1))
+    batches = RowBatches(rows, 8, seed=3, weights=weights)
     steps = batches.updates(epochs=2)
     shown = torch.cat([batches.indices(step) for step in range(steps)])
     first = 7 if weighted else 0
     for epoch in range(2):
-        part = shown[epoch * batches.rows : (epoch + 1) * batches.rows]
+        part = shown[epoch * (107 - first) : (epoch + 1) * (107 - first)]
         assert sorted(part.tolist()) == list(range(first, 107))
-    assert torch.equal(Batches(107, 8, seed=3, weights=weights).indices(9), batches.indices(9))
+    assert torch.equal(RowBatches(rows, 8, seed=3, weights=weights).indices(9), batches.indices(9))
 
 
 # Files -----------------------------------------------------------------------------------------------------
@@ -122,7 +121,7 @@ def test_every_row_appears_once_in_an_epoch_of_many(monkeypatch, weighted: bool)
 def test_a_file_is_trained_as_its_rows_in_memory_and_goes_on(tmp_path, monkeypatch) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    monkeypatch.setattr(batches_module, "HELD", 50)
+    monkeypatch.setattr(batch_source, "HELD", 50)
     whole = bits(train(ROWS))
     assert bits(train(mapped)) == whole
     part = train(mapped, updates=7, run_dir=tmp_path / "run")
@@ -133,12 +132,12 @@ def test_a_file_is_trained_as_its_rows_in_memory_and_goes_on(tmp_path, monkeypat
 def test_rows_of_a_file_are_read_ahead_by_one_thread_that_ends(tmp_path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     rows = hm.data.Rows.of(np.load(tmp_path / "rows.npy", mmap_mode="r"))
-    feed = RowFeed(rows, None, 10, 3, checked=False, observed=False)
+    source = RowBatches(rows, 10, seed=3)
     for step in (0, 1, 2, 9, 4):  # also where a step is asked for that was not expected
-        expected = Batches(64, 10, seed=3).indices(step)
-        assert torch.equal(feed.take(step).v, torch.from_numpy(ROWS).float()[expected])
+        expected = RowBatches(hm.data.Rows.of(ROWS), 10, seed=3).indices(step)
+        assert torch.equal(source.take(step).v, torch.from_numpy(ROWS).float()[expected])
         assert any(thread.name.startswith("harmonium-rows") for thread in threading.enumerate())
-    feed.close()
+    source.close()
     assert not any(thread.name.startswith("harmonium-rows") for thread in threading.enumerate())
 
 

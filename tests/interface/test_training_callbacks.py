@@ -16,7 +16,7 @@ import torch
 
 import harmonium as hm
 from harmonium.training import STOP, TrainingRun, Update, callbacks, train
-from harmonium.training.progress import fitting
+from harmonium.training.terminal import fit_numbers
 
 VISIBLE, HIDDEN = 6, 4
 NAMES = ("pseudo_log_likelihood", "log_partition_error", "validation_of_something_else")
@@ -245,5 +245,5 @@ def test_progress_is_one_line_of_a_terminal() -> None:
 
 def test_numbers_that_do_not_fit_are_left_out_whole() -> None:
     numbers = {"long_name": 1.0, "b": -2.34567}
-    assert fitting(numbers, 80) == "long name 1  b -2.346"
-    assert fitting(numbers, 20) == "long name 1" and fitting(numbers, 10) == ""
+    assert fit_numbers(numbers, 80) == "long name 1  b -2.346"
+    assert fit_numbers(numbers, 20) == "long name 1" and fit_numbers(numbers, 10) == ""

@@ -12,9 +12,9 @@ import torch
 
 import harmonium as hm
 from harmonium.learning import Estimate
-from harmonium.training import TrainingDiverged, train
+from harmonium.training import STOP, TrainingDiverged, Update, train
 from harmonium.training.checkpoint import leaves, read_checkpoint
-from harmonium.training.divergence import Guard
+from harmonium.training.divergence import DivergenceMonitor
 
 VISIBLE, HIDDEN = 6, 4
 X = torch.eye(VISIBLE)
@@ -190,7 +190,11 @@ def test_the_last_good_parameters_are_put_back_not_the_first(record_every: int, 
         train(broken, **settings, run_dir=tmp_path, checkpoint_every=140)
     kept = 140  # what was looked at before the checkpoint; a record looks whether numbers are finite
     assert f"put back to those after {kept} updates" in str(caught.value)
-    train(whole, **settings | {"updates": kept})
+
+    def stop(update: Update) -> Any:
+        return STOP if update.step == kept else None
+
+    train(whole, **settings, callbacks=[stop])
     assert all(torch.equal(p, q) for p, q in zip(broken.parameters(), whole.parameters(), strict=True))
     assert read_checkpoint(tmp_path / "checkpoint.safetensors")["step"] == 140
     assert not (tmp_path / "machine.safetensors").exists()
@@ -248,15 +252,15 @@ def test_a_density_that_is_a_share_of_what_is_learned_may_be_as_many_times_worse
 ) -> None:
     """Half of the units, 0 in all rows, have a bias towards 1: ``short`` times what noise lacks in all."""
     made = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)])
-    guard = Guard(made, dict(made.named_parameters()))
-    guard.see(torch.zeros(10, 16), density)
-    assert guard.fault(0) is None
+    monitor = DivergenceMonitor(made, dict(made.named_parameters()))
+    monitor.watch(torch.zeros(10, 16), density)
+    assert monitor.check_machine(0) is None
     with torch.no_grad():
         made.layers[0].bias[::2] = 2 * math.log(2) * short
-    assert (guard.fault(1) is not None) is blamed
-    guard = Guard(made, dict(made.named_parameters()))
-    guard.see(torch.zeros(10, 16), 0.0)
-    assert guard.fault(1) is None
+    assert (monitor.check_machine(1) is not None) is blamed
+    monitor = DivergenceMonitor(made, dict(made.named_parameters()))
+    monitor.watch(torch.zeros(10, 16), 0.0)
+    assert monitor.check_machine(1) is None
 
 
 def test_a_rule_of_ones_own_that_learns_no_density_is_not_judged_by_it() -> None:

@@ -15,8 +15,8 @@ import harmonium as hm
 from harmonium.learning import Estimate
 from harmonium.products import RowProducts
 from harmonium.training import SCHEDULES, TrainingRun, train
-from harmonium.training.batches import Batches
-from harmonium.training.optimizers import Ascent, ascent, global_norm
+from harmonium.training.batch_source import RowBatches
+from harmonium.training.optimizers import Ascent, find_direction, global_norm
 from harmonium.training.seeds import stream_seed
 
 VISIBLE, HIDDEN = 6, 4
@@ -69,9 +69,13 @@ def distances(before: hm.BoltzmannMachine, after: hm.BoltzmannMachine) -> list[t
 # Batches ---------------------------------------------------------------------------------------------------
 
 
+def batches_of(rows: int, batch_size: int, seed: int) -> RowBatches:
+    return RowBatches(hm.data.Rows.of(torch.zeros(rows, 1)), batch_size, seed)
+
+
 @pytest.mark.parametrize(("rows", "batch_size"), [(23, 5), (20, 5), (7, 6), (100, 1)])
 def test_every_row_appears_once_an_epoch(rows: int, batch_size: int) -> None:
-    batches = Batches(rows, batch_size, seed=3)
+    batches = batches_of(rows, batch_size, seed=3)
     steps = batches.updates(epochs=4)
     shown = torch.cat([batches.indices(step) for step in range(steps)])
     assert len(shown) == steps * batch_size
@@ -81,15 +85,15 @@ def test_every_row_appears_once_an_epoch(rows: int, batch_size: int) -> None:
 
 
 def test_the_place_in_the_data_depends_on_the_step_alone() -> None:
-    straight = Batches(23, 5, seed=3)
+    straight = batches_of(23, 5, seed=3)
     in_order = [straight.indices(step) for step in range(40)]
     for step in (39, 0, 17, 18):
-        assert torch.equal(Batches(23, 5, seed=3).indices(step), in_order[step])
-    assert not torch.equal(Batches(23, 5, seed=4).indices(0), in_order[0])
+        assert torch.equal(batches_of(23, 5, seed=3).indices(step), in_order[step])
+    assert not torch.equal(batches_of(23, 5, seed=4).indices(0), in_order[0])
 
 
 def test_a_batch_of_more_than_all_rows_is_the_data_set() -> None:
-    batches = Batches(7, 100, seed=0)
+    batches = batches_of(7, 100, seed=0)
     assert batches.size == 7 and batches.per_epoch == 1
     assert torch.equal(batches.indices(5), torch.arange(7))
 
@@ -173,7 +177,7 @@ def test_momentum_accumulates() -> None:
 def test_decay_acts_on_the_couplings_only() -> None:
     parameters = dict(machine().named_parameters())
     zeros = {name: torch.zeros_like(p) for name, p in parameters.items()}
-    directions = ascent(parameters, zeros, weight_decay=0.3, l1=0.2)
+    directions = find_direction(parameters, zeros, weight_decay=0.3, l1=0.2)
     result = dict(zip(parameters, directions, strict=True))
     W = parameters["couplings.0.weight"]
     assert torch.allclose(result.pop("couplings.0.weight"), -0.3 * W - 0.2 * W.sign())

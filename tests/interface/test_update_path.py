@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import harmonium as hm
+from harmonium.compiled import serving
 
 PACKAGE = str(Path(hm.__file__).parent)
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -43,7 +44,7 @@ def entered() -> Any:
 
 
 def test_an_update_enters_few_functions_in_few_files(entered: Entered) -> None:
-    """From one look at the schedule to the next: an update that neither records nor evaluates."""
+    """From one look at the schedule to the next: an update by itself that neither records nor evaluates."""
     X = (np.random.default_rng(0).random((100, 64)) < 0.4).astype(np.float32)
     machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(100)], seed=0)
 
@@ -55,6 +56,23 @@ def test_an_update_enters_few_functions_in_few_files(entered: Entered) -> None:
     hm.train(machine, X, rule=rule, updates=60, schedule=schedule, record_every=50, progress=False)
     assert 30 < len(entered.calls) <= 60, sorted(entered.calls)
     assert len(entered.files) <= 20, sorted(entered.files)
+
+
+@pytest.mark.skipif(not serving.COMPILED, reason="needs numba")
+def test_many_updates_of_a_small_machine_enter_no_more(entered: Entered) -> None:
+    """From one record to the next: a hundred updates, a record and a look for divergence."""
+    X = (np.random.default_rng(0).random((100, 64)) < 0.4).astype(np.float32)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(100)], seed=0)
+
+    def schedule(step: int, total: int) -> float:
+        entered.on = 300 <= step < 400
+        return 1.0
+
+    rule = hm.rules.pcd(1, 100)
+    hm.train(machine, X, rule=rule, updates=600, schedule=schedule, record_every=100, progress=False)
+    updates = [name for _, name in entered.calls if "updates" in name or "make" in name]
+    assert len(updates) <= 3, updates
+    assert sum(entered.calls.values()) < 1_000, entered.calls.most_common(9)
 
 
 def test_a_temperature_of_annealing_enters_few_functions(entered: Entered) -> None:

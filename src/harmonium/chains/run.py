@@ -119,7 +119,7 @@ def run(
         _start(law.take(part).anew(), kernel, [x[part] for x in begun], sweeps, noise)
         for part, noise in parts
     ]
-    return [torch.cat(each) for each in zip(*dealt.gather(ends), strict=True)]
+    return [torch.cat(each) for each in zip(*dealt.all_gather(ends), strict=True)]
 
 
 def _start(

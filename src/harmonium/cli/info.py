@@ -11,7 +11,7 @@ import torch
 from harmonium import products
 from harmonium.cli import options
 from harmonium.cli.output import show
-from harmonium.compiled.serving import COMPILED
+from harmonium.compiled import serving
 from harmonium.products.processor import processor
 
 _PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-learn", "h5py")
@@ -42,7 +42,12 @@ def _notes(backend: products.Backend) -> list[str]:
     notes = ["the library multiplies all states" if backend.bits_from is None else bits]
     if os.environ.get(products.VARIABLE):
         notes.append(f"{products.VARIABLE} says so; by default {products.Backend.default()}")
-    if not COMPILED:
+    if serving.COMPILED:
+        notes.append(
+            f"runs of at least {serving.LEAST_UPDATES} updates of small machines of two layers of two-valued "
+            "units make many in one compiled call; config.json of a run has its engine"
+        )
+    else:
         notes.append("without numba (pip install 'harmonium[fast]') everything works, slower")
     return notes
 

@@ -25,7 +25,7 @@ from harmonium.cli.repeatable import Repeatable
 from harmonium.cli.rule_options import rule_from
 from harmonium.cli.run_file import RunFile
 from harmonium.data import Rows
-from harmonium.distributed import SHARDS, together
+from harmonium.distributed import SHARDS, init_process_group
 from harmonium.layers import Layer
 from harmonium.learning import rules
 from harmonium.learning.discriminative import label_rate
@@ -184,7 +184,7 @@ def train(
     )
 
     try:
-        with together(where):
+        with init_process_group(where):
             run = fit(
                 machine,
                 X,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream
-from harmonium.compiled.units import couple_row, decay, log_product, probabilities, row_of, sigmoid
+from harmonium.compiled.units import add_rows, couple_row, decay, log_product, probabilities, row_of, sigmoid
 
 
 @jit
@@ -115,7 +115,7 @@ def climb(
                     moved |= count > 0
                     for w in range(way, last_way):
                         to, to_end = ways[w]
-                        _add_rows(field[to:to_end], J[w], changed, by, count, beta)
+                        add_rows(field[to:to_end], J[w], changed, by, count, beta)
             if moved and step >= patience and step % 2:
                 moved = (state != landmark).any()
                 if (step - 1) & (step - 2) == 0:
@@ -137,23 +137,6 @@ def _flip(field: Any, bias: Any, low: Any, state: Any, changed: Any, by: Any) ->
         by[c] = other - state[i]
         state[i] = other
     return count
-
-
-@jit
-def _add_rows(total: Any, J: Any, which: Any, by: Any, count: int, beta: Any) -> None:
-    """Adds rows of J times β and what each is multiplied by."""
-    c = 0
-    while c + 4 <= count:  # four at a time: fewer passes over the sums
-        i0, i1, i2, i3 = which[c], which[c + 1], which[c + 2], which[c + 3]
-        b0, b1, b2, b3 = beta * by[c], beta * by[c + 1], beta * by[c + 2], beta * by[c + 3]
-        for k in range(len(total)):
-            total[k] += (b0 * J[i0, k] + b1 * J[i1, k]) + (b2 * J[i2, k] + b3 * J[i3, k])
-        c += 4
-    while c < count:
-        i0, b0 = which[c], beta * by[c]
-        for k in range(len(total)):
-            total[k] += b0 * J[i0, k]
-        c += 1
 
 
 @jit

@@ -47,6 +47,8 @@ SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a bat
 SMALL_CHAINS = 1 << 12  # couplings up to which a chain alone is faster than a batch of chains
 HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is faster than torch's five,
 NARROW = 8  # unless the rows are narrower
+LEAST_UPDATES = 200  # of a run that is worth the time to load what is compiled, half a second
+SMALL_UPDATES = 1 << 23  # couplings times rows and sweeps up to which many updates at once are faster
 WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
 
 
@@ -89,9 +91,25 @@ def small_pairs(machine: Machine, jumps: bool) -> bool:
 def small_chains(machine: Machine) -> bool:
     """Returns whether Gibbs and Langevin chains run one by one (``chains.small``)."""
     return (
-        _two_layers(machine, SMALL_CHAINS)
-        and machine.layers[0].gaussian
+        machine.layers[0].gaussian
+        and _two_layers(machine, SMALL_CHAINS)
         and two_valued(machine.couplings[0], [machine.layers[1].two_values])
+    )
+
+
+def small_updates(machine: Machine, rows: int) -> bool:
+    """Returns whether updates are made many at once (``compiled.updates``).
+
+    Args:
+        machine: of dense couplings.
+        rows: of an update, of its batch and of its chains times their sweeps.
+    """
+    J = machine.couplings[0]
+    return (
+        _two_layers(machine, SMALL_UPDATES // rows)
+        and VALUES.issuperset(layer.two_values for layer in machine.layers)
+        and J.device.type == "cpu"
+        and J.dtype in (torch.float32, torch.float64)
     )
 
 

@@ -47,6 +47,23 @@ def log_odds(x: Any, J: Any, bias: Any, gain: Any, s: Any) -> None:
 
 
 @jit
+def add_rows(total: Any, J: Any, which: Any, by: Any, count: int, beta: Any) -> None:
+    """Adds the first ``count`` of some rows of J, times β and what each is multiplied by."""
+    c = 0
+    while c + 4 <= count:  # four at a time, as above
+        r0, r1, r2, r3 = J[which[c]], J[which[c + 1]], J[which[c + 2]], J[which[c + 3]]
+        b0, b1, b2, b3 = beta * by[c], beta * by[c + 1], beta * by[c + 2], beta * by[c + 3]
+        for k in range(len(total)):
+            total[k] += (b0 * r0[k] + b1 * r1[k]) + (b2 * r2[k] + b3 * r3[k])
+        c += 4
+    while c < count:
+        r0, b0 = J[which[c]], beta * by[c]
+        for k in range(len(total)):
+            total[k] += b0 * r0[k]
+        c += 1
+
+
+@jit
 def _exp(x: Any) -> Any:
     """e^x = scale · (1 + tail) for |x| ≤ 87; loops over it run in vector registers, unlike the library's."""
     whole = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))

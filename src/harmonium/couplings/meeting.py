@@ -80,7 +80,7 @@ def meet(
         return run(hamiltonian, begun, generator)
     parts = zip(dealt.rows(len(begun[0]), "start"), dealt.generators(generator), strict=True)
     met = [run(hamiltonian.take(part).anew(), [x[part] for x in begun], noise) for part, noise in parts]
-    return joined(dealt.gather(met))
+    return joined(dealt.all_gather(met))
 
 
 def run_pairs(

@@ -1,15 +1,20 @@
-"""The processes that work together, and what they tell each other."""
+"""The processes that work as one, and what they tell each other."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, final
+from datetime import timedelta
+from typing import Any, Final, Literal, final
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+TIMEOUT: Final = 600.0
+"""Seconds after which a process gives up to wait for another that neither answers nor has died."""
 
 Distributed = Literal["auto"] | dist.ProcessGroup | None
 
@@ -35,12 +40,12 @@ class Group:
         self.rank = 0 if processes is None else dist.get_rank(processes)
 
     @property
-    def leads(self) -> bool:
-        """True if this process writes, prints and evaluates for all."""
+    def is_rank_zero(self) -> bool:
+        """Returns whether this process writes, prints and evaluates for all."""
         return self.rank == 0
 
-    def any(self, *flags: bool) -> list[bool]:
-        """For every flag whether a process has raised it."""
+    def all_reduce_any(self, *flags: bool) -> list[bool]:
+        """Returns for every flag whether a process has raised it."""
         if self.size == 1:
             return list(flags)
         raised = torch.tensor(flags, dtype=torch.int32, device=self._device)
@@ -48,18 +53,18 @@ class Group:
         return [bool(flag) for flag in raised.tolist()]
 
     @contextmanager
-    def leading(self) -> Iterator[bool]:
-        """Yields whether this process leads; raises an exception of the leading process in all of them."""
+    def on_rank_zero(self) -> Iterator[bool]:
+        """Yields whether this is rank 0; raises an exception of rank 0 in all processes."""
         failure: Exception | None = None
         try:
-            yield self.leads
+            yield self.is_rank_zero
         except Exception as error:
             failure = error
-        failure = self.share(failure)
+        failure = self.broadcast(failure)
         if failure is not None:
             raise failure
 
-    def sums(self, vectors: Iterable[Tensor]) -> list[Tensor]:
+    def all_reduce_sum(self, vectors: Iterable[Tensor]) -> list[Tensor]:
         """Sums each of several vectors, (entries,), over the processes; sends one while the next is made.
 
         Every process adds a part of the entries and hands it to the others: a reduction as one does it in a
@@ -67,20 +72,20 @@ class Group:
         """
         if self.size == 1:
             return list(vectors)
-        sent = [(len(x), *self._sent(x)) for x in vectors]
-        handed = [(length, *self._handed(received, work)) for length, received, work in sent]
+        sent = [(len(x), *self._exchange(x)) for x in vectors]
+        handed = [(length, *self._hand_out(received, work)) for length, received, work in sent]
         for _, _, work in handed:
             work.wait()
         return [total[:length] for length, total, _ in handed]
 
-    def _sent(self, x: Tensor) -> tuple[Tensor, Any]:
+    def _exchange(self, x: Tensor) -> tuple[Tensor, Any]:
         """Starts to exchange the parts of x; returns the buffer of this process's part, and pending work."""
         part = -(-len(x) // self.size)
         padded = torch.nn.functional.pad(x, (0, part * self.size - len(x)))
         received = torch.empty_like(padded)
         return received, dist.all_to_all_single(received, padded, group=self._processes, async_op=True)
 
-    def _handed(self, received: Tensor, work: Any) -> tuple[Tensor, Any]:
+    def _hand_out(self, received: Tensor, work: Any) -> tuple[Tensor, Any]:
         """Sums this process's part and starts to gather all; returns the buffer of sums, and pending work."""
         work.wait()
         added = pairwise(list(received.view(self.size, -1)))
@@ -89,7 +94,7 @@ class Group:
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         return total, gather(total, added.contiguous(), group=self._processes, async_op=True)
 
-    def gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Returns the values of all processes, in their order; anything that can be pickled."""
         if self.size == 1:
             return [value]
@@ -97,8 +102,8 @@ class Group:
         dist.all_gather_object(values, value, self._processes)
         return values
 
-    def share(self, value: Any) -> Any:
-        """Returns the value of the process that leads, in all processes."""
+    def broadcast(self, value: Any) -> Any:
+        """Returns the value of rank 0, in all processes."""
         if self.size == 1:
             return value
         held = [value]
@@ -114,7 +119,7 @@ class Group:
 
 
 def pairwise(terms: Sequence[Tensor]) -> Tensor:
-    """The sum of a power of two of tensors, neighbours first.
+    """Sums a power of two of tensors, neighbours first.
 
     So it does not matter which processes add which of them, as long as neighbours are together.
     """
@@ -160,3 +165,49 @@ def as_group(distributed: Distributed) -> Group | None:
             f"received {received}{hint}"
         )
     return Group(distributed)
+
+
+@contextmanager
+def init_process_group(device: str | torch.device = "cpu", timeout: float = TIMEOUT) -> Iterator[None]:
+    """Joins the processes that ``torchrun``, or a launcher like it, has started, for the time of some work.
+
+    It is ``torch.distributed.init_process_group`` over nccl between GPUs and gloo between CPUs, but for two
+    things. Processes that ``torchrun --max-restarts`` starts anew find each other: they share a store with
+    those before them, whose addresses they would wait for in vain. And none waits longer than ``timeout``.
+
+    A process that was started alone (``WORLD_SIZE`` is 1 or not set) has nobody to join.
+
+    Args:
+        device: where each works; "cuda" is the GPU that has its number on its computer, ``LOCAL_RANK``.
+        timeout: seconds that one of them may let the others wait, above 0; what the first does alone, such as
+            metrics and callbacks, counts.
+
+    Raises:
+        RuntimeError: there is a process group already, or the others do not come.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield
+        return
+    where = torch.device(device)
+    if where.type == "cuda":
+        torch.cuda.set_device(where if where.index is not None else int(os.environ.get("LOCAL_RANK", "0")))
+    patience = timedelta(seconds=timeout)
+    # Whose store: torchrun's own, or one that the first process opens.
+    theirs = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    rank = int(os.environ["RANK"])
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    opened = TCPStore(address, port, size, not theirs and rank == 0, patience)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = PrefixStore(f"harmonium/{attempt}", opened)
+    dist.init_process_group(
+        "nccl" if where.type == "cuda" else "gloo",
+        store=store,
+        rank=rank,
+        world_size=size,
+        timeout=patience,
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

@@ -45,12 +45,12 @@ class Shards:
         self.own = range(group.rank * own, (group.rank + 1) * own)
 
     def generators(self, generator: torch.Generator) -> list[torch.Generator]:
-        """Noise for each of this process's shards, from a generator that is alike in all processes."""
+        """Returns noise for each of this process's shards, from a generator alike in all processes."""
         device = generator.device
         words = torch.randint(1 << 62, (self.number,), generator=generator, device=device).tolist()
         return [torch.Generator(device).manual_seed(words[shard]) for shard in self.own]
 
-    def share(self, number: int, name: str) -> int:
+    def divide(self, number: int, name: str) -> int:
         """Divides a number by the number of shards.
 
         Args:
@@ -65,7 +65,7 @@ class Shards:
         return number // self.number
 
     def rows(self, number: int, name: str) -> list[slice]:
-        """Those of each of this process's shards, of so many rows that are dealt out in their order.
+        """Cuts rows into shards, in their order; returns the slices of this process's shards.
 
         Args:
             number: of all rows; as even as can be, every shard gets one at least.
@@ -81,21 +81,21 @@ class Shards:
         starts = [-(-shard * number // self.number) for shard in range(self.number + 1)]
         return [slice(starts[shard], starts[shard + 1]) for shard in self.own]
 
-    def sums(self, terms: Iterable[Sequence[Tensor]]) -> list[Tensor]:
+    def all_reduce_sum(self, terms: Iterable[Sequence[Tensor]]) -> list[Tensor]:
         """Sums each of several vectors over all shards; sends one while the next is made.
 
         Args:
             terms: of each vector this process's, (entries,), one for each of its own shards.
         """
-        return self.group.sums(pairwise(each) for each in terms)
+        return self.group.all_reduce_sum(pairwise(each) for each in terms)
 
-    def gather(self, values: Iterable[Any]) -> list[Any]:
+    def all_gather(self, values: Iterable[Any]) -> list[Any]:
         """Returns the values of all shards, in their order, from those of this process's own shards."""
-        return [each for part in self.group.gather(list(values)) for each in part]
+        return [each for part in self.group.all_gather(list(values)) for each in part]
 
 
 def as_shards(distributed: Distributed, number: int) -> Shards | None:
-    """The shards that ``distributed`` and ``shards`` ask for; None: this process by itself, in one piece.
+    """Returns the shards for the arguments ``distributed`` and ``shards``; None: one process, in one piece.
 
     Raises:
         TypeError, ValueError: as ``as_group`` and ``Shards``.

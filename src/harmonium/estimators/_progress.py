@@ -59,8 +59,12 @@ class Rise:
         self._score, self._rows = score, rows
         self._seen = [score(machine, rows).cpu()]
 
+    def wants(self, step: int, total: int) -> bool:
+        """Returns whether the score is read after so many updates."""
+        return step in (total // 2, total)
+
     def __call__(self, update: Update) -> None:
-        if update.step in (update.total // 2, update.total):
+        if self.wants(update.step, update.total):
             self._seen.append(self._score(update.machine, self._rows).cpu())
 
     def warn(self, name: str, updates: int) -> None:

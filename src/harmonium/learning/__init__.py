@@ -5,11 +5,10 @@ from harmonium.learning import rules
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains
+from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
 from harmonium.learning.pullback import Parametrisation, centred_pullback, pullback
-from harmonium.learning.quadrature import Quadrature
 from harmonium.learning.rule import Estimate, Rule
 
 __all__ = [

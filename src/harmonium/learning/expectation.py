@@ -74,7 +74,7 @@ class Task:
         """
         if number is None:
             return len(self.v)
-        return number if self.shards is None else self.shards.share(number, name)
+        return number if self.shards is None else self.shards.divide(number, name)
 
     @property
     def each(self) -> float | Tensor:

@@ -1,4 +1,4 @@
-"""The foundation's expectations: enumeration and chains."""
+"""The foundation's expectations: enumeration, quadrature and chains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harmonium.chains import (
 )
 from harmonium.compiled import serving
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.likelihood import add_exact_expectation
+from harmonium.likelihood import add_exact_expectation, add_quadrature_expectation
 from harmonium.machine import Hamiltonian
 
 _SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
@@ -50,6 +50,28 @@ class Enumeration(Expectation):
             add_exact_expectation(task.hamiltonian, task.into, task.each, task.v, task.complete)
         else:
             add_exact_expectation(task.hamiltonian, task.into, task.weight)
+        return Outcome(None, {})
+
+
+@final
+class Quadrature(Expectation):
+    """E[S] of a machine with one to three Gaussian visible units, by quadrature over them.
+
+    Args:
+        clamped: whether visible units are clamped to the data. Quadrature is then over those alone that a
+            row does not observe.
+    """
+
+    def __init__(self, *, clamped: bool) -> None:
+        self.clamped = clamped
+
+    def add(self, task: Task) -> Outcome:
+        if not self.clamped:
+            add_quadrature_expectation(task.hamiltonian, task.into, task.weight)
+        elif task.exact:
+            return task.add_exact()
+        else:
+            add_quadrature_expectation(task.hamiltonian, task.into, task.each, task.v)
         return Outcome(None, {})
 
 
@@ -137,7 +159,7 @@ class FreeChains(Expectation):
         if self.step_decay is not None:
             kernel = kernel.scaled(1 / (1 + (task.state or 0) / self.step_decay))
         if self.start == "persistent" and task.state is not None:
-            state = self._chains(law, task.state, generator)  # they keep their number, whatever the batch
+            state = self.go_on(law, task.state, generator)  # they keep their number, whatever the batch
         else:
             chains = task.own(None if self.start == "data" else self.chains, "chains")
             seen = task.complete if self.start == "data" else None
@@ -178,10 +200,16 @@ class FreeChains(Expectation):
             chains = chains_of(state)
             if not (isinstance(state, dict) and "own" in state):
                 check_chains(hamiltonian, chains)  # the kernel is to begin with them
-            begun = self._chains(hamiltonian, state, as_generator(0, hamiltonian.device))
+            begun = self.go_on(hamiltonian, state, as_generator(0, hamiltonian.device))
             self.kernel.check(hamiltonian, begun)
 
-    def _chains(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
+    @property
+    def plain(self) -> bool:
+        """True for Gibbs chains of which the last sweep counts, from the data or persistent, summed out."""
+        last = self.marginal and self.burn_in == self.sweeps - 1 and self.step_decay is None
+        return last and isinstance(self.kernel, Gibbs) and self.start != "noise"
+
+    def go_on(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
         """Returns persistent chains; the law is another one than at their last sweep, so without caches."""
         if isinstance(state, dict) and "own" in state:
             return KernelState(state["chains"], state["sweeps"], state["own"])

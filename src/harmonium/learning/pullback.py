@@ -44,6 +44,7 @@ class Parametrisation:
     Attributes:
         machine: the machine.
         parameters: those with ``requires_grad``, by name.
+        identical: whether the map is the identity.
     """
 
     def __init__(self, machine: BoltzmannMachine) -> None:
@@ -52,7 +53,7 @@ class Parametrisation:
         self._hamiltonian = self._made()
         own = {id(p) for p in machine.parameters()}
         # Parts of an inner edge are copies of J.
-        self._identical = not self._hamiltonian.graph.inner and all(
+        self.identical = not self._hamiltonian.graph.inner and all(
             id(p) in own for p in _outputs(self._hamiltonian)
         )
         names = {id(p): name for name, p in self.parameters.items()}
@@ -60,7 +61,7 @@ class Parametrisation:
 
     def hamiltonian(self) -> Hamiltonian:
         """Returns the machine as it is now, in natural parameters; it knows no products of earlier ones."""
-        if not self._identical:
+        if not self.identical:
             self._hamiltonian = self._made()
         return self._hamiltonian.anew()
 
@@ -79,7 +80,7 @@ class Parametrisation:
         gradients = [*itertools.chain(*delta.thetas), *delta.couplings]
         pulled = dict(zip(self._names, gradients, strict=True))
         pulled.pop("", None)
-        if not self._identical:
+        if not self.identical:
             self._differentiate(gradients, pulled)
         if len(pulled) < len(self.parameters):
             lost = next(name for name in self.parameters if name not in pulled)
@@ -87,7 +88,7 @@ class Parametrisation:
                 f"machine: expected parameters that torch can differentiate by, received {lost}; "
                 "a machine that is to learn has to be made outside torch.inference_mode"
             )
-        return pulled if self._identical else {name: pulled[name] for name in self.parameters}
+        return pulled if self.identical else {name: pulled[name] for name in self.parameters}
 
     def _differentiate(self, gradients: list[Tensor], pulled: dict[str, Tensor]) -> None:
         """Adds the gradients of parameters that are mapped to other numbers, by automatic differentiation."""

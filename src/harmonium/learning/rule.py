@@ -13,6 +13,7 @@ from torch import Tensor
 from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.learning.expectations import ClampedChains, FreeChains
 from harmonium.learning.offsets import Earlier
 from harmonium.learning.pullback import Parametrisation, centred_pullback
 from harmonium.machine import BoltzmannMachine, Statistics
@@ -223,6 +224,13 @@ class Rule:
     def generative(self) -> bool:
         """True if the rule learns the distribution of all visible layers, not p(y | x) alone."""
         return self.density_share > 0
+
+    @cached_property
+    def gibbs_chains(self) -> FreeChains | None:
+        """The chains of the free side, where the rule is ``rules.cd`` or ``rules.pcd`` by Gibbs sweeps."""
+        clamped, free = self.clamped, self.free
+        plain = isinstance(clamped, ClampedChains) and clamped.marginal and self.given is None
+        return free if plain and isinstance(free, FreeChains) and free.plain else None
 
     def _add_clamped(self, task: Task) -> dict[str, float]:
         if task.complete:

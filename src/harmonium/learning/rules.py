@@ -14,10 +14,9 @@ from harmonium.couplings import Metropolis, PairKernel
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import conditional, hybrid
-from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Start
+from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature, Start
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
-from harmonium.learning.quadrature import Quadrature
 from harmonium.learning.rule import Rule
 from harmonium.meanfield import AdaTAP, Plefka
 

@@ -9,8 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random
-from harmonium._checks import Numbers
+from harmonium import _checks
 from harmonium.distributed import Shards
 from harmonium.learning.expectation import Task
 from harmonium.learning.pullback import Parametrisation
@@ -42,35 +41,6 @@ class Sharded:
         self.rule, self.shards = rule, shards
 
     @torch.no_grad()
-    def gradient(
-        self,
-        machine: BoltzmannMachine,
-        v: Numbers,
-        state: Any = None,
-        *,
-        seed: int | torch.Generator,
-        weights: Tensor | None = None,
-    ) -> Estimate:
-        """As ``Rule.gradient``; the state is that of this process's shards, a list in their order.
-
-        Args:
-            machine: the machine, the same in every process.
-            v: the whole batch, (batch, visible_width), in every process.
-            state: of the last call.
-            seed: the same in every process.
-            weights: of the rows, (batch,).
-
-        Raises:
-            ValueError: as of the rule; fewer rows than shards, or chains that the shards do not divide.
-        """
-        for each in state or ():
-            self.rule.check_state(machine, each)
-        law = Parametrisation(machine)
-        v, row_weights, observed = self.rule.checked(machine, v, weights)
-        generator = _random.as_generator(seed, machine.device)
-        return self.estimate(law, v, state, generator, row_weights, observed)
-
-    @torch.no_grad()
     def estimate(
         self,
         law: Parametrisation,
@@ -80,7 +50,13 @@ class Sharded:
         row_weights: Tensor | None = None,
         observed: bool | None = None,
     ) -> Estimate:
-        """Estimates the gradient as ``Rule.estimate`` does; the state is as of ``gradient``."""
+        """Estimates the gradient as ``Rule.estimate`` does, of the same batch in every process.
+
+        The state is that of this process's shards, a list in their order.
+
+        Raises:
+            ValueError: fewer rows than shards, or chains that the shards do not divide.
+        """
         hamiltonian = law.hamiltonian()
         sums = Statistics(hamiltonian)
         whole = Task(hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed)
@@ -104,22 +80,22 @@ class Sharded:
             kept.append(new)
             notes.append(diagnostics)
         edges = range(len(hamiltonian.couplings)) or [None]
-        totals = shards.sums([_flat(edge, *part) for part in parts] for edge in edges)
+        totals = shards.all_reduce_sum([_flat(edge, *part) for part in parts] for edge in edges)
         delta, centre = _whole(totals, hamiltonian, self.rule.centred)
         direction = self.rule.direction(law, delta, centre)
         keeps = any(each is not None for each in kept)
-        return Estimate(direction, _together(shards.gather(notes)), kept if keeps else None)
+        return Estimate(direction, _together(shards.all_gather(notes)), kept if keeps else None)
 
     def whole_state(self, state: Any) -> Any:
         """The state of all shards in their order, from that of this process's; None where there is none."""
-        return None if state is None else self.shards.gather(state)
+        return None if state is None else self.shards.all_gather(state)
 
     def own_state(self, state: Any) -> Any:
         """The state of this process's shards, from that of all."""
         return None if state is None else [state[shard] for shard in self.shards.own]
 
     def check_state(self, machine: BoltzmannMachine, state: Any) -> None:
-        """Refuses a state of all shards that ``gradient`` could not have returned for this machine."""
+        """Refuses a state of all shards that ``estimate`` could not have returned for this machine."""
         if state is None:
             return
         number = self.shards.number

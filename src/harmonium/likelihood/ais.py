@@ -125,7 +125,7 @@ def ais(
         if dealt is None:
             return anneal_part(target, parts[0], generator, start)
         noise = zip(parts, dealt.generators(generator), strict=True)
-        done = dealt.gather([anneal_part(target.anew(), part, own, start) for part, own in noise])
+        done = dealt.all_gather([anneal_part(target.anew(), part, own, start) for part, own in noise])
         weights, ends = zip(*done, strict=True)
         return torch.cat(weights), [torch.cat(each) for each in zip(*ends, strict=True)]
 

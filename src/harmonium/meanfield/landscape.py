@@ -101,7 +101,9 @@ def landscape(
         whole = solve_part(hamiltonian, starts)
     else:
         parts = dealt.rows(len(starts), "X")
-        whole = join_solutions(dealt.gather(solve_part(hamiltonian.anew(), starts[part]) for part in parts))
+        whole = join_solutions(
+            dealt.all_gather(solve_part(hamiltonian.anew(), starts[part]) for part in parts)
+        )
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:
         raise ValueError(f"X: expected a start that converges within {max_sweeps} sweeps, received none")

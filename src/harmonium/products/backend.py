@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Final, final
 
+from torch import Tensor
+
 from harmonium.products import bits, dense
 from harmonium.products.processor import vendor
 
@@ -100,3 +102,8 @@ def _checked(backend: Backend) -> Backend:
             f"harmonium info shows it"
         )
     return backend
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """Returns the matrix product ``x @ y`` of shapes (m, k) and (k, n)."""
+    return dense.multiply(get_backend().library, x, y) if dense.large(x, y) else x @ y

@@ -11,11 +11,10 @@ from torch import Tensor
 from harmonium import _checks, _host
 from harmonium.compiled import serving
 from harmonium.products import bits
-from harmonium.products.backend import get_backend
+from harmonium.products.backend import get_backend, product
 from harmonium.products.dense import LOT, large, lots, sum_of_lots
 from harmonium.products.dense import multiply as multiplied
 from harmonium.products.precision import ASKED, PRECISIONS, multiply, reduced, rounded
-from harmonium.products.product import product
 from harmonium.products.sparse import few_rows
 
 _NARROW = 32  # columns below which they are cheaper without tables

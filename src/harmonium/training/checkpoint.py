@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,26 +15,6 @@ from harmonium.machine.storage import OtherVersion, pack, replace_file, unpack
 
 FORMAT = "harmonium checkpoint"
 VERSION = 2
-
-_PARTS: dict[str, tuple[type, ...]] = {
-    "format": (str,),
-    "version": (int,),
-    "settings": (dict,),
-    "step": (int,),
-    "seconds": (float,),
-    "stopped": (bool,),
-    "metrics": (dict,),
-    "threads": (int,),
-    "products": (str, type(None)),
-    "history": (dict,),
-    "generator": (Tensor,),
-    "machine": (dict,),
-    "averaged": (dict, type(None)),
-    "optimizer": (dict,),
-    "rule": (object,),
-    "data": (dict, type(None)),
-    "callbacks": (list,),
-}
 
 
 class DamagedCheckpoint(ValueError):
@@ -56,54 +37,8 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
         TypeError, ValueError: something in ``content`` that a checkpoint cannot keep.
     """
     tensors: dict[str, Tensor] = {}
-    header = _header({"format": FORMAT, "version": VERSION, **content}, "checkpoint", tensors)
+    header = _to_header({"format": FORMAT, "version": VERSION, **content}, "checkpoint", tensors)
     replace_file(path, pack(tensors, header))
-
-
-def _header(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
-    """Returns a nested value as JSON knows it; its tensors are put into ``tensors``."""
-    if isinstance(value, Tensor):
-        if value.layout is not torch.strided or value.is_quantized or value.is_complex():
-            raise TypeError(f"{where}: expected a dense real tensor, received one of {value.layout}")
-        tensors[where] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
-        return {"$tensor": where}
-    if type(value) in (bool, int, float, str, type(None)):
-        return value
-    if isinstance(value, dict):
-        items = [(key, _header(item, f"{where}[{key!r}]", tensors)) for key, item in value.items()]
-        if all(type(key) is str and not key.startswith("$") for key in value):
-            return dict(items)
-        return {"$items": [[_header(key, where, tensors), item] for key, item in items]}
-    if type(value) in (list, tuple):
-        entries = [_header(item, f"{where}[{i}]", tensors) for i, item in enumerate(value)]
-        return entries if type(value) is list else {"$tuple": entries}
-    raise TypeError(
-        f"{where}: expected tensors, numbers, strings, None, or lists, tuples and "
-        f"dicts of them, received {type(value).__name__}"
-    )
-
-
-def _content(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Returns the nested value that ``_header`` wrote down.
-
-    Raises:
-        LookupError, TypeError, ValueError: it is not what ``_header`` writes.
-    """
-    if isinstance(value, list):
-        return [_content(item, tensors) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if not any(key.startswith("$") for key in value):
-        return {key: _content(item, tensors) for key, item in value.items()}
-    ((kind, held),) = value.items()
-    if kind == "$tensor":
-        # In memory that torch allocated: results may depend on where a tensor begins.
-        return tensors[held].clone()
-    if kind == "$tuple":
-        return tuple(_content(item, tensors) for item in held)
-    if kind == "$items":
-        return {_content(key, tensors): _content(item, tensors) for key, item in held}
-    raise ValueError(f"it holds {kind!r}, which no checkpoint needs")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -117,43 +52,19 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     path.open("rb").close()  # whatever happens after it could be opened is what is wrong with it
     try:
         tensors, header = unpack(path, FORMAT, VERSION)
-        content: dict[str, Any] = _content(header, tensors)
+        content: dict[str, Any] = _from_header(header, tensors)
     except OtherVersion as error:
         raise ValueError(f"{path}: a checkpoint {error}") from error
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DamagedCheckpoint(f"{path}: damaged, or not a harmonium checkpoint ({reason})") from error
-    try:
-        _require_parts(content)
-    except ValueError as error:
-        raise DamagedCheckpoint(f"{path}: damaged ({error})") from error
-    return content
-
-
-def _require_parts(content: dict[str, Any]) -> None:
     if content.keys() != _PARTS.keys():
-        raise ValueError(f"expected {list(_PARTS)}, received {list(content)}")
-    for name, kinds in _PARTS.items():
-        if type(content[name]) not in kinds and object not in kinds:
-            raise ValueError(f"{name}: expected {kinds[0].__name__}, received {type(content[name]).__name__}")
-    for name in ("step", "seconds"):
-        if not 0 <= content[name] < math.inf:
-            raise ValueError(f"{name}: expected a number of at least 0, received {content[name]}")
-    for name in ("machine", "averaged"):
-        for key, value in (content[name] or {}).items():
-            if type(key) is not str or not isinstance(value, Tensor):
-                raise ValueError(
-                    f"{name}: expected tensors by name, received {key!r}: {type(value).__name__}"
-                )
-    if any(isinstance(value, Tensor) for _, value in leaves(content["settings"])):
-        raise ValueError("settings: expected no tensors")
-    if type(content["settings"].get("updates")) is not int:
-        raise ValueError("settings: expected the length of the run under updates")
-    length = content["history"].get("length")
-    if type(length) is not int or length < 0:
-        raise ValueError(f"history: expected the number of its records, received {length!r}")
-    if any(type(entry) is not list or len(entry) != 2 for entry in content["callbacks"]):
-        raise ValueError("callbacks: expected names with states")
+        raise DamagedCheckpoint(f"{path}: damaged (expected {list(_PARTS)}, received {list(content)})")
+    for name, (expected, fits) in _PARTS.items():
+        if not fits(content[name]):
+            received = reprlib.repr(content[name])
+            raise DamagedCheckpoint(f"{path}: damaged ({name}: expected {expected}, received {received})")
+    return content
 
 
 def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
@@ -168,12 +79,90 @@ def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
         yield where, value
 
 
-def mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """A nested value with a function applied to its tensors."""
+def _to_header(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
+    """Returns a nested value as JSON knows it; its tensors are put into ``tensors``."""
     if isinstance(value, Tensor):
-        return function(value)
+        if value.layout is not torch.strided or value.is_quantized or value.is_complex():
+            raise TypeError(f"{where}: expected a dense real tensor, received one of {value.layout}")
+        tensors[where] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        return {"$tensor": where}
+    if type(value) in (bool, int, float, str, type(None)):
+        return value
     if isinstance(value, dict):
-        return {key: mapped(function, item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(mapped(function, item) for item in value)
-    return value
+        items = [(key, _to_header(item, f"{where}[{key!r}]", tensors)) for key, item in value.items()]
+        if all(type(key) is str and not key.startswith("$") for key in value):
+            return dict(items)
+        return {"$items": [[_to_header(key, where, tensors), item] for key, item in items]}
+    if type(value) in (list, tuple):
+        entries = [_to_header(item, f"{where}[{i}]", tensors) for i, item in enumerate(value)]
+        return entries if type(value) is list else {"$tuple": entries}
+    raise TypeError(
+        f"{where}: expected tensors, numbers, strings, None, or lists, tuples and "
+        f"dicts of them, received {type(value).__name__}"
+    )
+
+
+def _from_header(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Returns the nested value that ``_to_header`` wrote down.
+
+    Raises:
+        LookupError, TypeError, ValueError: it is not what ``_to_header`` writes.
+    """
+    if isinstance(value, list):
+        return [_from_header(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not any(key.startswith("$") for key in value):
+        return {key: _from_header(item, tensors) for key, item in value.items()}
+    ((kind, held),) = value.items()
+    if kind == "$tensor":
+        # In memory that torch allocated: results may depend on where a tensor begins.
+        return tensors[held].clone()
+    if kind == "$tuple":
+        return tuple(_from_header(item, tensors) for item in held)
+    if kind == "$items":
+        return {_from_header(key, tensors): _from_header(item, tensors) for key, item in held}
+    raise ValueError(f"it holds {kind!r}, which no checkpoint needs")
+
+
+def _is_by_name(value: Any, kind: type) -> bool:
+    return type(value) is dict and all(type(key) is str and type(x) is kind for key, x in value.items())
+
+
+def _is_history(value: Any) -> bool:
+    if type(value) is not dict or value.keys() != {"length", "sums", "counts"}:
+        return False
+    length, sums, counts = value["length"], value["sums"], value["counts"]
+    if type(length) is not int or not (_is_by_name(sums, float) and _is_by_name(counts, int)):
+        return False
+    return length >= 0 and sums.keys() == counts.keys() and all(count > 0 for count in counts.values())
+
+
+def _is_settings(value: Any) -> bool:
+    held = [type(leaf) for _, leaf in leaves(value)]
+    return type(value) is dict and type(value.get("updates")) is int and Tensor not in held
+
+
+_PARTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "format": ("text", lambda x: type(x) is str),
+    "version": ("an int", lambda x: type(x) is int),
+    "settings": ("settings by name, without tensors, with the length of the run", _is_settings),
+    "step": ("an int of at least 0", lambda x: type(x) is int and x >= 0),
+    "seconds": ("a finite float of at least 0", lambda x: type(x) is float and 0 <= x < math.inf),
+    "stopped": ("a bool", lambda x: type(x) is bool),
+    "metrics": ("floats by name", lambda x: _is_by_name(x, float)),
+    "threads": ("an int", lambda x: type(x) is int),
+    "products": ("a name or None", lambda x: x is None or type(x) is str),
+    "history": ("a number of records, with sums and counts by name", _is_history),
+    "generator": ("a tensor", lambda x: type(x) is Tensor),
+    "machine": ("tensors by name", lambda x: _is_by_name(x, Tensor)),
+    "averaged": ("tensors by name or None", lambda x: x is None or _is_by_name(x, Tensor)),
+    "optimizer": ("a dict", lambda x: type(x) is dict),
+    "rule": ("anything", lambda x: True),
+    "data": ("a dict or None", lambda x: x is None or type(x) is dict),
+    "callbacks": (
+        "names with states",
+        lambda x: type(x) is list and all(type(entry) is list and len(entry) == 2 for entry in x),
+    ),
+}
+"""Parts of a checkpoint, each with what it is expected to be."""

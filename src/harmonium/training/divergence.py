@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.optimizers import global_norm
-from harmonium.training.plausibility import shortfall, useless
+from harmonium.training.plausibility import energy_gap, is_saturated
 
 _EVERY = 100
 # In units of uniform noise; docs/design_notes.md, "Runs that run away", has what was measured.
@@ -22,8 +22,8 @@ _ABSURD = 10.0
 _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
 
 
-class Fault(NamedTuple):
-    """A fault of a run: the name of the faulty value, and a description."""
+class Problem(NamedTuple):
+    """A problem of a run: the name of the value that has it, and a description."""
 
     name: str
     cause: str
@@ -45,7 +45,7 @@ class TrainingDiverged(RuntimeError):
 
     def __init__(
         self,
-        fault: Fault,
+        problem: Problem,
         step: int,
         learning_rate: float,
         diagnostics: Mapping[str, float],
@@ -53,14 +53,14 @@ class TrainingDiverged(RuntimeError):
         clip_norm: float | None,
     ) -> None:
         self.step = step
-        self.parameter = fault.name
+        self.parameter = problem.name
         self.learning_rate = learning_rate
         self.diagnostics = dict(diagnostics)
         self.checkpoint = checkpoint
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in diagnostics.items()) or "none"
         kept = f"the last good checkpoint is {checkpoint}" if checkpoint else "no checkpoint was written"
         super().__init__(
-            f"training diverged after {step} updates: {fault.cause}; learning rate {learning_rate:.4g}; "
+            f"training diverged after {step} updates: {problem.cause}; learning rate {learning_rate:.4g}; "
             f"diagnostics: {numbers}; {kept}. {_advice(clip_norm)}"
         )
 
@@ -82,15 +82,15 @@ class Snapshot:
         self.step = step
 
 
-class Guard:
-    """Knows whether a run is sound, and its last good parameters.
+class DivergenceMonitor:
+    """Watches whether a run is sound, and keeps its last good parameters.
 
     Gradients are checked to be finite at every update, parameters at every record. Whether the machine has
     run away from its data, finite as it may be, is looked at after 1, 2, 4, 8, ... updates, after every
     hundredth, at the end and before a checkpoint. Data below the machine's own states by no more than uniform
-    noise would be are good, ten times as far is a fault; a run that began further away is measured by that.
+    noise would be are good, ten times as far is a problem; a run that began further away is measured by that.
     Energies of real units swing without harm: a machine of such units gets a hundred times as much. Where the
-    density is but a share of what is learned, a fault is as many times further.
+    density is but a share of what is learned, a problem is as many times further.
 
     Args:
         machine: what is trained.
@@ -114,9 +114,9 @@ class Guard:
         self._good = Snapshot(self._current, step)  # and not run away
         self._v: Tensor | None = None
         self._sound = self._limit = math.inf
-        self._shortfall = 0.0  # as last seen
+        self._gap = 0.0  # as last seen
 
-    def see(self, v: Tensor, density: float) -> None:
+    def watch(self, v: Tensor, density: float) -> None:
         """Hands over the batch of the next update; the first says from where the run begins.
 
         Args:
@@ -126,54 +126,54 @@ class Guard:
         if density == 0:
             return
         if self._v is None:
-            begun = shortfall(self._machine, v)
+            begun = energy_gap(self._machine, v)
             real = any(not layer.discrete for layer in self._machine.layers)
             least = _REAL if real else 1.0
             self._sound = max(least, begun) if math.isfinite(begun) else math.inf
             self._limit = _ABSURD * self._sound / density
         self._v = v
 
-    def gradient_fault(
+    def check_gradients(
         self, gradients: list[Tensor], norm: float, diagnostics: Mapping[str, float]
-    ) -> Fault | None:
+    ) -> Problem | None:
         """Finds a value that is not finite in the next update; a parameter if parameters are the cause."""
-        fault = None
+        problem = None
         if not math.isfinite(norm):
-            name = self._worst(gradients)
-            fault = Fault(name, f"the gradient of {name} is not finite")
+            name = self._find_worst(gradients)
+            problem = Problem(name, f"the gradient of {name} is not finite")
         else:
             for name, value in diagnostics.items():
                 if not math.isfinite(value):
-                    fault = Fault(name, f"the rule's diagnostic {name} is {value}")
+                    problem = Problem(name, f"the rule's diagnostic {name} is {value}")
                     break
-        return fault and (self._not_finite() or self._run_away() or fault)
+        return problem and (self._find_not_finite() or self._find_run_away() or problem)
 
-    def parameter_fault(self, step: int) -> Fault | None:
+    def check_parameters(self, step: int) -> Problem | None:
         """Finds a parameter that is not finite; records finite parameters, or restores the last record."""
-        fault = self._not_finite()
-        if not fault:
+        problem = self._find_not_finite()
+        if not problem:
             self._noted.take(self._current, step)
-        return fault
+        return problem
 
-    def due(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         """Returns whether the machine is checked after so many updates: powers of 2, and every 100."""
         return step & (step - 1) == 0 or step % _EVERY == 0
 
-    def fault(self, step: int) -> Fault | None:
+    def check_machine(self, step: int) -> Problem | None:
         """Finds a machine that is not finite or has run away; records good parameters, or restores them."""
-        fault = self._not_finite() or self._run_away()
-        if not fault and self._shortfall <= self._limit / _ABSURD:
+        problem = self._find_not_finite() or self._find_run_away()
+        if not problem and self._gap <= self._limit / _ABSURD:
             self._good.take(self._current, step)
-        return fault
+        return problem
 
     def warn(self) -> None:
-        """Warns where the last look showed a machine that is worse than none, but not yet a fault."""
+        """Warns where the last look showed a machine that is worse than none, but not yet a problem."""
         if self._v is None or not math.isfinite(self._sound):
             return
         words = ""
-        if self._shortfall > self._sound:
+        if self._gap > self._sound:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
-        elif useless(self._machine, self._v):
+        elif is_saturated(self._machine, self._v):
             words = (
                 "the first hidden layer is saturated and rebuilds the last batch hardly better than "
                 "independent units"
@@ -181,38 +181,38 @@ class Guard:
         if words:
             _checks.warn(f"training ended, but {words}. {_advice(self._clip_norm)}", RuntimeWarning)
 
-    def _not_finite(self) -> Fault | None:
+    def _find_not_finite(self) -> Problem | None:
         if math.isfinite(global_norm(self._current)):
             return None
-        name = self._worst(self._current)
-        return Fault(name, f"the values of {name} are not finite and were {self._put_back()}")
+        name = self._find_worst(self._current)
+        return Problem(name, f"the values of {name} are not finite and were {self._put_parameters_back()}")
 
-    def _run_away(self) -> Fault | None:
-        if self._plausible():
+    def _find_run_away(self) -> Problem | None:
+        if self._is_plausible():
             return None
-        far = f", whose rows lie {self._shortfall:.3g} times as far below its states as uniform noise would,"
-        return Fault(
+        far = f", whose rows lie {self._gap:.3g} times as far below its states as uniform noise would,"
+        return Problem(
             "machine",
-            f"the machine has run away from the data{far if math.isfinite(self._shortfall) else ''} and its "
-            f"parameters were {self._put_back()}",
+            f"the machine has run away from the data{far if math.isfinite(self._gap) else ''} and its "
+            f"parameters were {self._put_parameters_back()}",
         )
 
-    def _plausible(self) -> bool:
+    def _is_plausible(self) -> bool:
         if self._v is not None:
-            self._shortfall = shortfall(self._machine, self._v)
-        return self._shortfall <= self._limit  # not so for NaN
+            self._gap = energy_gap(self._machine, self._v)
+        return self._gap <= self._limit  # not so for NaN
 
-    def _put_back(self) -> str:
-        """Back to the last finite parameters if they are good, else to the last that were found good."""
+    def _put_parameters_back(self) -> str:
+        """Restores the last finite parameters if they are good, else the last that were found good."""
         if self._noted.step > self._good.step:
             torch._foreach_copy_(self._current, self._noted.tensors)
-            if self._plausible():
+            if self._is_plausible():
                 return f"put back to those after {self._noted.step} updates"
         torch._foreach_copy_(self._current, self._good.tensors)
         return f"put back to those after {self._good.step} updates"
 
-    def _worst(self, tensors: Sequence[Tensor]) -> str:
-        """The first with an entry that is not finite; where only their norm overflows, the largest."""
+    def _find_worst(self, tensors: Sequence[Tensor]) -> str:
+        """Names the first that is not finite; where only their norm overflows, the largest."""
         for name, tensor in zip(self._names, tensors, strict=True):
             if not bool(torch.isfinite(tensor).all()):
                 return name

@@ -1,23 +1,32 @@
-"""The numbers of a run, record by record."""
+"""The numbers of a run, record by record, and its metrics on held-out rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.data import Rows
+from harmonium.machine import BoltzmannMachine
+from harmonium.training.batch_source import check_rows
+
+Metric = Callable[[BoltzmannMachine, Tensor], float | Tensor]
 RESERVED = ("step", "seconds", "learning_rate", "gradient_norm", "weight_norm")
 
 Record = dict[str, Any]
 
 
-def as_line(record: Record) -> bytes:
-    """A record as a line of ``history.jsonl``."""
+def write_line(record: Record) -> bytes:
+    """Returns a record as a line of ``history.jsonl``."""
     return json.dumps(record).encode() + b"\n"
 
 
-def from_lines(lines: list[bytes], step: int) -> list[Record]:
-    """Records from lines of ``history.jsonl``, of a run that has made so many updates.
+def read_lines(lines: list[bytes], step: int) -> list[Record]:
+    """Returns the records in lines of ``history.jsonl``, of a run that has made so many updates.
 
     Raises:
         ValueError: a line that is no record, or steps that do not rise to at most ``step``.
@@ -55,13 +64,13 @@ class History:
         self._counts: dict[str, int] = {}
 
     def add(self, gradient_norm: float, diagnostics: Mapping[str, float]) -> None:
-        """Note the numbers of one update."""
+        """Notes the numbers of one update."""
         for name, value in (("gradient_norm", gradient_norm), *diagnostics.items()):
             self._sums[name] = self._sums.get(name, 0.0) + value
             self._counts[name] = self._counts.get(name, 0) + 1
 
     def record(self, step: int, seconds: float, learning_rate: float, metrics: Mapping[str, float]) -> Record:
-        """Close a record: means of what was added since the last one, and the metrics evaluated now.
+        """Closes a record: means of what was added since the last one, and the metrics evaluated now.
 
         Raises:
             ValueError: a metric has the name of a diagnostic of the rule, or a diagnostic that of a column.
@@ -88,23 +97,83 @@ class History:
         """Returns the state that a checkpoint keeps: the number of records, and sums since the last one."""
         return {"length": len(self.records), "sums": dict(self._sums), "counts": dict(self._counts)}
 
-    def require_state(self, state: Any) -> None:
-        """Refuse what ``state_dict`` could not have returned.
-
-        Raises:
-            ValueError: naming what is wrong with it.
-        """
-        if state.keys() != {"length", "sums", "counts"} or state["sums"].keys() != state["counts"].keys():
-            raise ValueError(f"history: expected length, sums and counts, received {list(state)}")
-        for name, kind, numbers in (("sums", float, state["sums"]), ("counts", int, state["counts"])):
-            if any(type(key) is not str or type(number) is not kind for key, number in numbers.items()):
-                raise ValueError(f"history[{name!r}]: expected numbers by name, received {numbers}")
-        if type(state["length"]) is not int or min([state["length"] + 1, *state["counts"].values()]) < 1:
-            raise ValueError(
-                f"history: expected whole numbers, received {state['length']}, {state['counts']}"
-            )
-
     def load_state_dict(self, state: Mapping[str, Any], records: list[Record]) -> None:
-        """Continue from a checkpoint and the records written before it."""
+        """Continues from a checkpoint and the records written before it."""
         self.records = records
         self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+
+
+class Validation:
+    """The metrics of a run and the rows that they see.
+
+    Args:
+        X: rows as ``train`` takes them, few enough to be held as floats; None with no metrics.
+        weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
+        metrics: callables ``(machine, X)`` by name that return a value for every row, (rows,), of which the
+            weighted mean is the metric, or, without weights, a number. X is a float tensor (rows, width) on
+            the machine's device, with NaN where X has it, without the rows of weight 0.
+        machine: gives width, dtype and device.
+
+    Raises:
+        TypeError: a metric that cannot be called.
+        ValueError: rows without metrics or metrics without rows; weights without rows; a reserved name; rows
+            or weights that do not fit.
+    """
+
+    def __init__(
+        self, X: Any, weights: Any, metrics: Mapping[str, Metric] | None, machine: BoltzmannMachine
+    ) -> None:
+        self.metrics = dict(metrics or {})
+        if (X is None) != (not self.metrics):
+            missing = "validation" if X is None else "metrics"
+            raise ValueError(
+                f"{missing}: expected with {'metrics' if X is None else 'validation'}, received none"
+            )
+        for name, metric in self.metrics.items():
+            if not callable(metric):
+                raise TypeError(f"metrics[{name!r}]: expected a callable, received {type(metric).__name__}")
+            if name in RESERVED:
+                raise ValueError(
+                    f"metrics: expected names other than {', '.join(RESERVED)}, received {name!r}"
+                )
+        if X is None:
+            if weights is not None:
+                raise ValueError("validation_weight: expected None without validation, received weights")
+            return
+        rows = Rows.of(X, dtype=machine.dtype, name="validation", missing=True)
+        check_rows(machine, rows, "validation")
+        weights = _checks.weights(weights, "validation_weight", len(rows))
+        kept = torch.arange(len(rows)) if weights is None else weights.nonzero().flatten()
+        self._X = rows.take(kept).to(machine.device)
+        self._weights = None if weights is None else weights[kept]
+
+    @torch.no_grad()
+    def __call__(self, machine: BoltzmannMachine) -> dict[str, float]:
+        """Returns every metric now, outside autograd.
+
+        Raises:
+            TypeError: a metric returned something else than numbers.
+            ValueError: a metric returned neither a value for every row nor, without weights, a number.
+        """
+        return {
+            name: self._average(f"metrics[{name!r}]", metric(machine, self._X))
+            for name, metric in self.metrics.items()
+        }
+
+    def _average(self, name: str, value: Any) -> float:
+        try:
+            values = torch.as_tensor(
+                value if hasattr(value, "__len__") else float(value), dtype=torch.float64
+            )
+        except (TypeError, ValueError, RuntimeError) as error:
+            received = type(value).__name__
+            raise TypeError(f"{name}: expected a number or one for each row, received {received}") from error
+        rows, weights = len(self._X), self._weights
+        if weights is None and values.numel() == 1:
+            return float(values)
+        if values.shape != (rows,):
+            one = "a number or one" if weights is None else "one"
+            received = f"shape {tuple(values.shape)}" if values.dim() else f"the number {float(values):g}"
+            raise ValueError(f"{name}: expected {one} for each of {rows} rows, received {received}")
+        values = values.cpu()
+        return float(values.mean() if weights is None else (values @ weights) / weights.sum())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 import weakref
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from socket import gethostname
 from typing import Any, final
 
 try:
@@ -24,7 +24,7 @@ _PAUSE = 0.02  # seconds
 
 @final
 class Lock:
-    """A file that says which process has a folder, and a lock of the system on it that ends with the process.
+    """A file that names the process that has a folder, with the system's lock, which ends with that process.
 
     A lock left by a dead process of this host is therefore taken over. One left by another host is refused,
     as not every network file system shares locks between hosts, until somebody removes the file. Where the
@@ -46,20 +46,20 @@ class Lock:
                 _HELD.add(self)
                 return
             time.sleep(_PAUSE)
-        raise ValueError(self._refusal({}))
+        raise ValueError(self._describe_holder({}))
 
     def held(self) -> bool:
         """Returns whether this process has the lock and its file, with the folder, is where it was."""
         return self._file is not None and _is_at(self._file, self._path)
 
     def release(self) -> None:
-        """Remove the file, so that others may come."""
+        """Removes the file, so that others may come."""
         if self.held():
             self._path.unlink(missing_ok=True)  # before others can lock it, or they would lose what they got
         self.drop()
 
     def drop(self) -> None:
-        """Let go of the file without removing it."""
+        """Lets go of the file without removing it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -67,27 +67,28 @@ class Lock:
     def _take(self) -> bool:
         """Tries to take the lock; returns whether it did. False also while a holder changes its file."""
         try:
-            file, created = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
-        except FileExistsError:
-            file, created = os.open(self._path, os.O_RDWR), False
-        except FileNotFoundError:
+            try:
+                file, created = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
+            except FileExistsError:
+                file, created = os.open(self._path, os.O_RDWR), False
+        except FileNotFoundError:  # its holder has let go meanwhile
             return False
         try:
             free = _lock(file)
-            holder = _holder(file)
+            holder = _read_holder(file)
             if not _is_at(file, self._path):
                 return False
             if free is None:
                 free = created
-            elif free and holder.get("host", _host()) != _host():
+            elif free and holder.get("host", gethostname()) != gethostname():
                 free = False
             if not free:
                 # One that is dead was named before; the process that has come after it is about to write.
-                if holder and not _dead(holder):
-                    raise ValueError(self._refusal(holder))
+                if holder and not _is_dead(holder):
+                    raise ValueError(self._describe_holder(holder))
                 return False
             since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-            content = json.dumps({"process": os.getpid(), "host": _host(), "since": since})
+            content = json.dumps({"process": os.getpid(), "host": gethostname(), "since": since})
             with suppress(OSError):  # a full disk: the lock is had all the same, the file only explains it
                 os.ftruncate(file, 0)
                 os.lseek(file, 0, os.SEEK_SET)
@@ -98,12 +99,12 @@ class Lock:
             if file >= 0:
                 os.close(file)
 
-    def _refusal(self, holder: dict[str, Any]) -> str:
+    def _describe_holder(self, holder: dict[str, Any]) -> str:
         who = "another process"
         if holder:
             who = f"process {holder['process']} on {holder['host']} since {holder['since']}"
         remedy = "expected a folder of its own for every run"
-        if not fcntl or holder.get("host", _host()) != _host():
+        if not fcntl or holder.get("host", gethostname()) != gethostname():
             remedy = f"if that process no longer runs, remove {self._path}"
         return f"run_dir: {self._path.parent} is in use by {who}; {remedy}"
 
@@ -121,7 +122,7 @@ def _lock(file: int) -> bool | None:
     return True
 
 
-def _holder(file: int) -> dict[str, Any]:
+def _read_holder(file: int) -> dict[str, Any]:
     """Reads the process that wrote a lock file; an empty mapping if the file is empty or damaged."""
     os.lseek(file, 0, os.SEEK_SET)
     try:
@@ -133,9 +134,9 @@ def _holder(file: int) -> dict[str, Any]:
     return holder if fits else {}
 
 
-def _dead(holder: dict[str, Any]) -> bool:
+def _is_dead(holder: dict[str, Any]) -> bool:
     """Returns whether the holder is a process of this host that is known to have ended."""
-    if fcntl is None or holder["host"] != _host():
+    if fcntl is None or holder["host"] != gethostname():
         return False
     try:
         os.kill(holder["process"], 0)
@@ -151,10 +152,6 @@ def _is_at(file: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except FileNotFoundError:
         return False
-
-
-def _host() -> str:
-    return socket.gethostname()
 
 
 def _drop_all() -> None:

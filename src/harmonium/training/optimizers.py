@@ -1,7 +1,8 @@
-"""Optimisers by name, or any factory of ``torch.optim`` optimisers, made to ascend; an update's direction."""
+"""Optimisers by name, or any factory of ``torch.optim`` optimisers, made to ascend; averaged parameters."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from inspect import unwrap
@@ -10,6 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+
+from harmonium._alike import require_alike
+from harmonium.machine import BoltzmannMachine
+from harmonium.training.checkpoint import leaves
 
 OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]
 
@@ -56,6 +61,7 @@ class Ascent:
         self.optimizer = _build(optimizer, given, float(learning_rate), float(momentum))
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
+        self.learning_rate = self._base_rates[0]
         for group, rate in zip(groups, self._base_rates, strict=True):
             group["lr"] = rate  # a tensor may have been given; checkpoints hold numbers, as ``step`` sets
         # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
@@ -67,8 +73,20 @@ class Ascent:
                 group["maximize"] = True
 
     @property
-    def learning_rate(self) -> float:
-        return self._base_rates[0]
+    def momentum(self) -> float | None:
+        """Returns the momentum of the named optimiser "sgd", which is 0 without it; None of all others."""
+        group = self.optimizer.param_groups[0]
+        plain = type(self.optimizer) is SGD and len(self.optimizer.param_groups) == 1
+        plain = plain and not (group["weight_decay"] or group["dampening"] or group["nesterov"])
+        return float(group["momentum"]) if plain else None
+
+    def buffers(self, parameters: Iterable[Parameter]) -> list[Tensor]:
+        """Returns the sums of descents that momentum keeps, zero at first, to be written over."""
+        kept = [self.optimizer.state[each] for each in parameters]
+        for each, own in zip(parameters, kept, strict=True):
+            if own.get("momentum_buffer") is None:
+                own["momentum_buffer"] = torch.zeros_like(each, memory_format=torch.contiguous_format)
+        return [own["momentum_buffer"] for own in kept]
 
     def step(self, gradients: list[Tensor], scale: float) -> None:
         """One update with all learning rates multiplied by ``scale``."""
@@ -91,6 +109,71 @@ class Ascent:
         for parameter in self._parameters:
             parameter.grad = None
 
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state that a checkpoint keeps: that of the torch optimiser."""
+        state: dict[str, Any] = self.optimizer.state_dict()
+        return state
+
+    def load_state_dict(self, saved: Any) -> None:
+        """Takes over the state of a checkpoint.
+
+        torch's compiled optimisers trust the shapes of their state and write beyond it where it is too small.
+        So every entry must have the type, shape and dtype of what the optimiser itself makes in a step, here
+        one without a gradient; numbers must be finite. Settings stay those of this run; numbers are taken
+        over, as an optimiser may count there, but for the learning rate, which every update sets.
+
+        Raises:
+            ValueError: naming the entry that does not fit.
+        """
+        made = self._state_after_a_step()
+        if isinstance(saved, dict) and saved.get("state") == {}:  # as before the first update
+            made["state"] = {}
+        require_alike(saved, made, "optimizer")
+        for where, value in leaves(saved, "optimizer"):
+            if type(value) is float and not math.isfinite(value):
+                raise ValueError(f"{where}: expected a finite number, received {value!r}")
+        for i, (own, group) in enumerate(zip(made["param_groups"], saved["param_groups"], strict=True)):
+            if group["params"] != own["params"]:
+                raise ValueError(f"optimizer['param_groups'][{i}]: expected {own['params']}, received others")
+            counted = {name for name, value in own.items() if type(value) in (int, float)} - {"lr"}
+            own |= {name: group[name] for name in counted}
+        self.optimizer.load_state_dict({"state": saved["state"], "param_groups": made["param_groups"]})
+
+    def _state_after_a_step(self) -> dict[str, Any]:
+        """Returns the state after a step without a gradient; the parameters stay as they are."""
+        kept = [parameter.detach().clone() for parameter in self._parameters]
+        for parameter in self._parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        try:
+            self.optimizer.step()
+        finally:
+            with torch.no_grad():
+                for parameter, values in zip(self._parameters, kept, strict=True):
+                    parameter.copy_(values)
+                    parameter.grad = None
+        return self.state_dict()
+
+
+class RunningAverage:
+    """Polyak's average with exponential forgetting.
+
+    The weight of the newest parameters is the larger of ``1 - decay`` and ``1 / step``: a plain mean at
+    first, so that the average owes nothing to where the machine started.
+
+    Attributes:
+        machine: a machine whose parameters are the average.
+    """
+
+    def __init__(self, machine: BoltzmannMachine, decay: float) -> None:
+        self.machine = copy.deepcopy(machine)
+        self._decay = decay
+        self._average = [parameter.detach() for parameter in self.machine.parameters()]
+        self._current = [parameter.detach() for parameter in machine.parameters()]
+
+    def update(self, step: int) -> None:
+        """Takes in the parameters as they are after ``step`` >= 1 updates."""
+        torch._foreach_lerp_(self._average, self._current, max(1.0 - self._decay, 1.0 / step))
+
 
 def _build(
     optimizer: str | OptimizerFactory, parameters: list[Parameter], learning_rate: float, momentum: float
@@ -111,7 +194,7 @@ def _build(
     return built
 
 
-def ascent(
+def find_direction(
     parameters: Mapping[str, Parameter],
     estimated: Mapping[str, Tensor],
     weight: float = 1.0,

@@ -14,9 +14,9 @@ from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, visible_from_data_
+from harmonium.training.batch_source import check_rows
 from harmonium.training.run import TrainingRun
 from harmonium.training.seeds import as_seed, stream_seed
-from harmonium.training.support import check_rows
 from harmonium.training.trainer import train
 
 _ROWS = 4096
@@ -84,13 +84,13 @@ def pretrain(
         if runs[-1].status == "interrupted":
             return runs
         if l < len(machine.layers) - 2:
-            rows = Rows.of(_drawn(pair, rows, stream_seed(seed, "pretraining", l)), dtype=machine.dtype)
+            rows = Rows.of(_draw_hidden(pair, rows, stream_seed(seed, "pretraining", l)), dtype=machine.dtype)
     return runs
 
 
 @torch.no_grad()
-def _drawn(pair: BoltzmannMachine, rows: Rows, seed: int) -> Tensor:
-    """One draw of the upper layer for every row, (rows, width); small integers where they hold its states."""
+def _draw_hidden(pair: BoltzmannMachine, rows: Rows, seed: int) -> Tensor:
+    """Draws the upper layer for every row, (rows, width); small integers where they hold its states."""
     hamiltonian = pair.hamiltonian()
     generator = _random.as_generator(seed, pair.device)
     small = pair.layers[1].discrete and bool((pair.layers[1].values().abs() <= 127).all())

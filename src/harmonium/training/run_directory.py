@@ -26,11 +26,10 @@ from harmonium.machine.storage import (
 )
 from harmonium.products.processor import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
-from harmonium.training.fingerprint import require_same
-from harmonium.training.history import Record, as_line, from_lines
+from harmonium.training.history import Record, read_lines, write_line
 from harmonium.training.lock import Lock
 from harmonium.training.schedules import Schedule
-from harmonium.training.state import TrainingState
+from harmonium.training.state import TrainingState, require_same
 
 PREVIOUS = "checkpoint-previous.safetensors"
 
@@ -100,19 +99,20 @@ class RunDirectory:
             remove_leftovers(file)
 
     def close(self) -> None:
-        """Let other processes train here."""
+        """Lets other processes train here."""
         self._lock.release()
 
     def restore(self, state: TrainingState, schedule: str | Schedule) -> None:
-        """Load the last good checkpoint, where there is one, and drop the records after it.
+        """Loads the last good checkpoint, where there is one, and drops the records after it.
 
         Raises:
             ValueError: other settings, or no good checkpoint among those that are there.
         """
         refuse_old_checkpoint(self.path)
-        there = [path for path in (self.checkpoint, self._previous) if path.exists()]
         damages = []
-        for path in there:
+        for path in (self.checkpoint, self._previous):
+            if not path.exists():
+                continue
             try:
                 self._restore(path, state, schedule)
             except DamagedCheckpoint as error:
@@ -126,26 +126,27 @@ class RunDirectory:
                     f"{damages[0]}; the run goes on from the checkpoint before, of update {state.step}",
                 )
             self.saved_step = state.step
-            return
-        if damages:
-            finished = f", {self._machine} still holds the trained machine" if self._machine.exists() else ""
-            raise ValueError(
-                f"{'; '.join(map(str, damages))}. There is no other checkpoint to resume from{finished}; "
-                "overwrite=True begins anew"
-            ) from damages[0]
-        self._keep_lines([])
+            break
+        else:
+            if damages:
+                there = self._machine.exists()
+                finished = f", {self._machine} still holds the trained machine" if there else ""
+                raise ValueError(
+                    f"{'; '.join(map(str, damages))}. There is no other checkpoint to resume from{finished}; "
+                    "overwrite=True begins anew"
+                ) from damages[0]
+        self._write_history(state)
 
     def _restore(self, path: Path, state: TrainingState, schedule: str | Schedule) -> None:
         content = read_checkpoint(path)
         require_same(content["settings"], self._settings, content["step"], schedule)
         state.require_callbacks(content)
-        lines, records = self._read_records(content["history"]["length"], content["step"])
+        records = self._read_history(content["history"]["length"], content["step"])
         try:
-            state.restore(content, records)
+            state.load_state_dict(content, records)
         except Exception as error:  # a callback may fail in any way on a damaged state
             reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise DamagedCheckpoint(f"{path}: damaged ({reason})") from error
-        self._keep_lines(lines)
         if content["threads"] != torch.get_num_threads():
             _checks.warn(
                 f"the checkpoint was made with {content['threads']} torch threads and this process has "
@@ -158,7 +159,7 @@ class RunDirectory:
             )
 
     def write_config(self) -> None:
-        """Write ``config.json``: the settings, the versions of what runs them, and the process.
+        """Writes ``config.json``: the settings, the versions of what runs them, and the process.
 
         In the place of another run it is written once that is removed.
         """
@@ -166,65 +167,56 @@ class RunDirectory:
             return
         versions = {name: version(name) for name in ("harmonium", "torch")}
         text = json.dumps({**self._settings, "versions": versions, "process": _process()}, indent=2)
-        with self._writing(self._config):
+        with self._name_failures(self._config):
             replace_file(self._config, f"{text}\n".encode())
 
     def append(self, state: TrainingState) -> None:
-        """Append the last record of a run to ``history.jsonl``, and any that were lost there."""
+        """Appends the last record of a run to ``history.jsonl``, and any that were lost there."""
         self._replace()
-        line = as_line(state.history.records[-1])
-        with self._writing(self._history):
-            with open(self._history, "ab") as file:
-                whole = file.tell() == self._length
-                if whole:
-                    file.write(line)
-            if whole:
-                self._length += len(line)
-            else:
-                self._rewrite(state)
+        self._extend_history(state, write_line(state.history.records[-1]))
 
-    def save(self, state: TrainingState) -> None:
-        """Write ``checkpoint.safetensors``, and keep the one before as ``checkpoint-previous.safetensors``.
+    def save(self, state: TrainingState, content: Mapping[str, Any]) -> None:
+        """Writes ``checkpoint.safetensors``, and keeps the one before as ``checkpoint-previous.safetensors``.
+
+        Args:
+            state: of the run, which has its history.
+            content: its ``state_dict``.
 
         Raises:
             OSError: it could not be written; the last good one is kept.
             TypeError: a rule, optimiser or callback keeps what a checkpoint cannot.
         """
         self._replace()
-        with self._writing(self._history):
-            if (self._history.stat().st_size if self._history.exists() else 0) != self._length:
-                self._rewrite(state)
-            elif self._length:
-                # The checkpoint counts the records, so they must not reach the disk after it.
-                with open(self._history, "ab") as file:
-                    os.fsync(file.fileno())
-        with self._writing(self.checkpoint):
-            write_checkpoint(self._next, {"settings": self._settings, **state.content()})
+        if state.history.records:
+            # The checkpoint counts the records, so they must not reach the disk after it.
+            self._extend_history(state, b"", synchronise=True)
+        with self._name_failures(self.checkpoint):
+            write_checkpoint(self._next, {"settings": self._settings, **content})
             if self.checkpoint.exists():
                 os.replace(self.checkpoint, self._previous)
             os.replace(self._next, self.checkpoint)
         self.saved_step = state.step
 
     def save_machines(self, state: TrainingState) -> None:
-        """Write ``machine.safetensors`` and, where there is an average, ``averaged.safetensors``."""
-        with self._writing(self._machine):
+        """Writes ``machine.safetensors`` and, where there is an average, ``averaged.safetensors``."""
+        with self._name_failures(self._machine):
             state.machine.save(self._machine, overwrite=True)
         if state.averaged is not None:
-            with self._writing(self._averaged):
+            with self._name_failures(self._averaged):
                 state.averaged.save(self._averaged, overwrite=True)
 
     def _replace(self) -> None:
         """Removes the run that this one replaces, and writes this one's settings."""
         if self._replaced:
             for file in self._replaced:
-                with self._writing(file):
+                with self._name_failures(file):
                     file.unlink(missing_ok=True)
             self._replaced = []
             self.write_config()
 
     @contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
-        """Say of a failure which file it was and what is left to resume from."""
+    def _name_failures(self, path: Path) -> Iterator[None]:
+        """Names, in a failure, the file and what is left to resume from."""
         kept = "no checkpoint had been written before"
         if self.saved_step is not None:
             kept = f"the last good checkpoint, of update {self.saved_step}, was kept"
@@ -241,8 +233,8 @@ class RunDirectory:
                 error.errno, f"{path.name} could not be written ({reason}); {kept}", str(path)
             ) from error
 
-    def _read_records(self, length: int, step: int) -> tuple[list[bytes], list[Record]]:
-        """The first ``length`` records of ``history.jsonl``, as they stand there and as they are."""
+    def _read_history(self, length: int, step: int) -> list[Record]:
+        """Reads the first ``length`` records of ``history.jsonl``, of a run that made ``step`` updates."""
         lines = self._history.read_bytes().splitlines(keepends=True) if self._history.exists() else []
         whole = [line for line in lines[:length] if line.endswith(b"\n")]
         if len(whole) < length:
@@ -250,23 +242,29 @@ class RunDirectory:
                 f"{self._history}: expected {length} records, as the checkpoint says, found {len(whole)}"
             )
         try:
-            return whole, from_lines(whole, step)
+            return read_lines(whole, step)
         except ValueError as error:
             raise DamagedCheckpoint(f"{self._history}: damaged ({error})") from error
 
-    def _keep_lines(self, lines: list[bytes]) -> None:
-        """Cut ``history.jsonl`` to its first lines."""
-        content = b"".join(lines)
-        self._length = len(content)
-        if self._history.exists() and self._history.stat().st_size != self._length:
-            replace_file(self._history, content)
+    def _extend_history(self, state: TrainingState, line: bytes, synchronise: bool = False) -> None:
+        """Appends to ``history.jsonl``; writes it anew where it is not what this run has written so far."""
+        with self._name_failures(self._history), open(self._history, "ab") as file:
+            whole = file.tell() == self._length
+            if whole:
+                self._length += file.write(line)
+                file.flush()
+                if synchronise:
+                    os.fsync(file.fileno())
+        if not whole:
+            _checks.warn(f"{self._history} was removed or changed while the run went on: it is written anew")
+            self._write_history(state)
 
-    def _rewrite(self, state: TrainingState) -> None:
-        """Write ``history.jsonl`` anew."""
-        _checks.warn(f"{self._history} was removed or changed while the run went on: it is written anew")
-        content = b"".join(map(as_line, state.history.records))
-        replace_file(self._history, content)
+    def _write_history(self, state: TrainingState) -> None:
+        content = b"".join(map(write_line, state.history.records))
         self._length = len(content)
+        if content or self._history.exists():
+            with self._name_failures(self._history):
+                replace_file(self._history, content)
 
 
 def _process() -> dict[str, Any]:
@@ -281,7 +279,7 @@ def _process() -> dict[str, Any]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what a kill in the middle of writing a file has left beside it."""
+    """Removes what a kill in the middle of writing a file has left beside it."""
     for leftover in path.parent.glob(f".{path.name}.*"):
         if not leftover.is_dir():
             leftover.unlink()

@@ -11,22 +11,22 @@ Schedule = Callable[[int, int], float]
 
 
 def constant(step: int, total: int) -> float:
-    """1 at every update."""
+    """Returns 1 at every update."""
     return 1.0
 
 
 def cosine(step: int, total: int) -> float:
-    """Half a cosine, from 1 at the first update to 0 at the end of the run."""
+    """Returns half a cosine, from 1 at the first update to 0 at the end of the run."""
     return 0.5 * (1.0 + math.cos(math.pi * step / total))
 
 
 def linear(step: int, total: int) -> float:
-    """A straight line, from 1 at the first update to 0 at the end of the run."""
+    """Returns a straight line, from 1 at the first update to 0 at the end of the run."""
     return 1.0 - step / total
 
 
 def inverse_sqrt(step: int, total: int) -> float:
-    """``1 / sqrt(1 + step / 1000)``: slow enough for stochastic approximation, whatever the total."""
+    """Returns ``1 / sqrt(1 + step / 1000)``: slow enough for stochastic approximation, whatever the total."""
     return 1.0 / math.sqrt(1.0 + step / 1000.0)
 
 
@@ -39,7 +39,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def as_schedule(schedule: str | Schedule) -> Schedule:
-    """A schedule from its name; a callable passes through.
+    """Returns a schedule from its name; a callable passes through.
 
     Args:
         schedule: a name in ``SCHEDULES``, or a callable ``(step, total) -> factor``, where ``step`` counts

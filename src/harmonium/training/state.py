@@ -1,37 +1,45 @@
-"""Everything a run must know to go on as if it had never stopped."""
+"""Everything a run must know to go on as if it had never stopped, and how it is recognised."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harmonium import products
+from harmonium import _checks, products
 from harmonium._checks import require_alike
 from harmonium.distributed import Group
+from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.checkpoint import leaves, mapped
-from harmonium.training.divergence import Fault
-from harmonium.training.feed import Feed
+from harmonium.training.batch_source import BatchSource
+from harmonium.training.checkpoint import leaves
+from harmonium.training.divergence import Problem
 from harmonium.training.history import History, Record
-from harmonium.training.optimizer_state import checked_state
+from harmonium.training.optimizers import Ascent
+from harmonium.training.schedules import as_schedule, depends_on_total
 from harmonium.training.seeds import stream_seed
+from harmonium.training.settings import Settings
 
 
 @dataclass
 class TrainingState:
-    """The state of a run between two updates."""
+    """The state of a run between two updates.
+
+    Attributes:
+        rule_state: what the rule keeps between updates: of all shards before ``follow``, and of those of this
+            process from then on.
+    """
 
     machine: BoltzmannMachine
     averaged: BoltzmannMachine | None
-    optimizer: torch.optim.Optimizer
+    optimizer: Ascent
     generator: torch.Generator
     callbacks: Sequence[Any]
     rule: Any
-    feed: Feed
+    batches: BatchSource
     history: History = field(default_factory=History)
     rule_state: Any = None
     step: int = 0
@@ -39,8 +47,16 @@ class TrainingState:
     metrics: dict[str, float] = field(default_factory=dict)
     stopped: bool = False
 
-    def content(self) -> dict[str, Any]:
-        """The state as a checkpoint keeps it."""
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state as a checkpoint keeps it; all processes of a run make this call together."""
+        return self._content(self.whole_rule_state())
+
+    def whole_rule_state(self) -> Any:
+        """Returns what the rule keeps, of all shards; all processes of a run make this call together."""
+        return self.rule.whole_state(self.rule_state) if isinstance(self.rule, Sharded) else self.rule_state
+
+    def _content(self, rule_state: Any) -> dict[str, Any]:
+        """Returns the state of a run whose rule keeps ``rule_state``."""
         return {
             "step": self.step,
             "seconds": self.seconds,
@@ -53,36 +69,36 @@ class TrainingState:
             "machine": dict(self.machine.state_dict()),
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
-            "rule": self.rule_state,
-            "data": self.feed.state_dict(),
-            "callbacks": [[type(each).__name__, each.state_dict()] for each in self._stateful()],
+            "rule": rule_state,
+            "data": self.batches.state_dict(),
+            "callbacks": [[type(each).__name__, each.state_dict()] for each in self._find_stateful()],
         }
 
     def begin_from(self, rule_state: Any) -> None:
-        """Begin with the state that a rule has left elsewhere, if any.
+        """Begins with the state that a rule has left elsewhere, if any.
 
         Raises:
             TypeError, ValueError: it is not one of this rule for this machine.
         """
         if rule_state is not None and hasattr(self.rule, "check_state"):
             self.rule.check_state(self.machine, rule_state)
-        self.rule_state = moved(rule_state, self.machine.device)
+        self.rule_state = _move(rule_state, self.machine.device)
 
     def require_callbacks(self, content: dict[str, Any]) -> None:
-        """Refuse to go on with other callbacks.
+        """Refuses to go on with other callbacks.
 
         Raises:
             ValueError: the callbacks that keep a state are not those of the checkpoint.
         """
         kinds = [kind for kind, _ in content["callbacks"]]
-        received = [type(each).__name__ for each in self._stateful()]
+        received = [type(each).__name__ for each in self._find_stateful()]
         if kinds != received:
             raise ValueError(
                 f"callbacks: the checkpoint holds the state of {kinds}, this call has {received}"
             )
 
-    def restore(self, content: dict[str, Any], records: list[Record]) -> None:
-        """Take over the state of a checkpoint, once all of it is known to fit.
+    def load_state_dict(self, content: dict[str, Any], records: list[Record]) -> None:
+        """Takes over the state of a checkpoint, the machine once all else has turned out to fit.
 
         Args:
             content: as ``read_checkpoint`` returns it, of a run with these settings and callbacks.
@@ -93,12 +109,18 @@ class TrainingState:
             Exception: what else a damaged state leads a callback or a stream to.
         """
         device = self.machine.device
-        rule_state = moved(content["rule"], device)
-        self._require_fitting(content, rule_state)
-        optimizer = checked_state(self.optimizer, content["optimizer"])
-        self.feed.load_state_dict(content["data"])
-        for each, (_, state) in zip(self._stateful(), content["callbacks"], strict=True):
-            each.load_state_dict(moved(state, device))
+        machines = {"machine": self.machine, "averaged": self.averaged}
+        for name, machine in machines.items():
+            own = None if machine is None else dict(machine.state_dict())
+            require_alike(content[name], own, name)
+        rule_state = _move(content["rule"], device)
+        if where := _find_not_finite(rule_state, "rule"):
+            raise ValueError(f"{where}: holds values that are not finite")
+        self.begin_from(rule_state)
+        self.optimizer.load_state_dict(content["optimizer"])
+        self.batches.load_state_dict(content["data"])
+        for each, (_, state) in zip(self._find_stateful(), content["callbacks"], strict=True):
+            each.load_state_dict(_move(state, device))
         settings = content.get("settings", {})
         if self.generator.device.type == settings.get("device", "cpu") == "cpu":
             try:
@@ -107,51 +129,128 @@ class TrainingState:
                 raise ValueError(f"generator: {error}") from error
         elif settings:  # between devices the noise goes on by its key
             self.generator.manual_seed(stream_seed(settings["seed"], "rule", content["step"]))
-        self.machine.load_state_dict(content["machine"])
-        if self.averaged is not None:
-            self.averaged.load_state_dict(content["averaged"])
-        self.optimizer.load_state_dict(optimizer)
-        self.rule_state = rule_state
         self.history.load_state_dict(content["history"], records)
         self.step, self.seconds = content["step"], content["seconds"]
         self.metrics, self.stopped = content["metrics"], content["stopped"]
+        for name, machine in machines.items():
+            if machine is not None:
+                machine.load_state_dict(content[name])
 
     def follow(self, group: Group) -> None:
-        """Take over the state of the process that leads."""
-        if group.size == 1:
-            return
-        shared = group.share((self.content(), self.history.records))
-        if not group.leads:
-            content, records = shared
-            self.restore({**content, "callbacks": []}, records)
+        """Takes over the state of rank 0, and of what the rule keeps the shards of this process."""
+        if group.size > 1:
+            content, records = group.broadcast((self._content(self.rule_state), self.history.records))
+            if not group.is_rank_zero:
+                self.load_state_dict({**content, "callbacks": []}, records)
+        if isinstance(self.rule, Sharded):
+            self.rule_state = self.rule.own_state(self.rule_state)
 
-    def fault(self) -> Fault | None:
-        """Finds a value that is not finite in the rest of the state: averages, optimiser and rule."""
-        kept = {"averaged": self.averaged, "optimizer": self.optimizer}
-        parts = {name: each.state_dict() for name, each in kept.items() if each is not None}
-        for where, value in leaves({**parts, "rule": self.rule_state}):
-            if isinstance(value, Tensor) and not bool(torch.isfinite(value).all()):
-                return Fault(where, f"the state {where} is not finite")
-        return None
-
-    def _require_fitting(self, content: dict[str, Any], rule_state: Any) -> None:
-        require_alike(content["machine"], dict(self.machine.state_dict()), "machine")
-        averaged = None if self.averaged is None else dict(self.averaged.state_dict())
-        require_alike(content["averaged"], averaged, "averaged")
-        for where, value in leaves(rule_state, "rule"):
-            if isinstance(value, Tensor) and not bool(torch.isfinite(value).all()):
-                raise ValueError(f"{where}: holds values that are not finite")
-        if hasattr(self.rule, "check_state"):
-            self.rule.check_state(self.machine, rule_state)
-        self.history.require_state(content["history"])
-        for name, value in content["metrics"].items():
-            if type(name) is not str or type(value) is not float:
-                raise ValueError(f"metrics: expected numbers by name, received {value!r} for {name!r}")
-
-    def _stateful(self) -> list[Any]:
+    def _find_stateful(self) -> list[Any]:
         return [each for each in self.callbacks if hasattr(each, "state_dict")]
 
 
-def moved(value: Any, device: torch.device) -> Any:
-    """Nested lists, tuples and dicts with their tensors on a device."""
-    return mapped(lambda x: x.to(device), value)
+def find_problem(content: Mapping[str, Any]) -> Problem | None:
+    """Finds a value that is not finite in what a checkpoint keeps beside the machine."""
+    where = _find_not_finite({name: content[name] for name in ("averaged", "optimizer", "rule")})
+    return Problem(where, f"the state {where} is not finite") if where else None
+
+
+def _find_not_finite(value: Any, where: str = "") -> str:
+    """Returns the place of the first tensor that is not finite in a nested value; else nothing."""
+    for place, leaf in leaves(value, where):
+        if isinstance(leaf, Tensor) and not bool(torch.isfinite(leaf).all()):
+            return place
+    return ""
+
+
+def _move(value: Any, device: torch.device) -> Any:
+    """Returns nested lists, tuples and dicts with their tensors on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: _move(item, device) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_move(item, device) for item in value)
+    return value
+
+
+def fingerprint(settings: Settings, state: TrainingState, total: int, engine: str) -> dict[str, Any]:
+    """Returns all that determines the bits of a run, as numbers and strings by the name of the argument.
+
+    Data are identified by their shape and three rows, their weights by a digest of all, callables by their
+    names: two lambdas look alike. A stream is identified by the name of its class.
+
+    Args:
+        settings: of the run.
+        state: as it begins.
+        total: updates.
+        engine: what makes the updates.
+    """
+    machine, optimizer = state.machine, state.optimizer.optimizer
+    content = settings.as_dict()
+    del content["updates"], content["epochs"]
+    if not isinstance(settings.optimizer, str):
+        content["optimizer"] = f"{type(optimizer).__name__}({optimizer.defaults})"
+    config, device = machine.config(), machine.device
+    graph = [config["edges"], config["visible"]] if "edges" in config else []  # no chain of dense couplings
+    return {
+        **content,
+        **state.batches.identity(),
+        "machine": [str(layer) for layer in machine.layers] + graph,
+        "requires_grad": [name for name, each in machine.named_parameters() if each.requires_grad],
+        "dtype": str(machine.dtype),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "updates": total,
+        "engine": engine,
+    }
+
+
+def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses processes that were to train one machine and have different arguments.
+
+    Raises:
+        ValueError: naming the first that differs.
+    """
+    first = fingerprints[0]
+    for process, each in enumerate(fingerprints):
+        for name, value in first.items():
+            if each[name] != value:
+                raise ValueError(
+                    f"distributed: expected the same {name} in all processes, received {value!r} in rank 0 "
+                    f"and {each[name]!r} in rank {process}"
+                )
+
+
+def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:
+    """Refuses to resume with other settings, but for the device and the engine, which make other bits.
+
+    Warns:
+        RuntimeWarning: another device or engine.
+
+    Raises:
+        ValueError: naming the first setting that differs.
+    """
+    saved = {"precision": "float32", "engine": "torch", **saved}  # as of runs before there were others
+    for name, value in now.items():
+        if name in ("device", "engine") and saved.get(name) != value:
+            _checks.warn(
+                f"{name}: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
+                "law but not in the same bits",
+                RuntimeWarning,
+            )
+        elif name != "updates" and saved.get(name) != value:
+            raise ValueError(
+                f"{name}: the run to resume has {saved.get(name)!r}, received {value!r}; to go on from its "
+                "machine in another way, train harmonium.load(FOLDER) in another folder (on the command line "
+                "--from FOLDER)"
+            )
+    before, total = saved["updates"], now["updates"]
+    if before != total and depends_on_total(as_schedule(schedule)):
+        raise ValueError(
+            f"updates: the schedule depends on the length of the run, {before} updates in the run to resume; "
+            f"received {total}. Only under the constant and inverse_sqrt schedules may it change"
+        )
+    if total < step:
+        raise ValueError(
+            f"updates: expected at least the {step} that the run to resume has made, received {total}"
+        )

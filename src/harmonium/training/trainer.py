@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, _random, products
+from harmonium import _checks, _random
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
-from harmonium.learning import Estimate, Rule
-from harmonium.learning.pullback import Parametrisation
+from harmonium.learning import Rule
 from harmonium.learning.rules import from_options
 from harmonium.learning.sharded import Sharded
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.averaging import RunningAverage
-from harmonium.training.callbacks import STOP, Callback, Update
-from harmonium.training.callbacks.update import offer
-from harmonium.training.divergence import Fault, Guard, TrainingDiverged
-from harmonium.training.feed import feed_of
-from harmonium.training.fingerprint import digest, fingerprint, require_one_run
-from harmonium.training.interruption import Interruption
-from harmonium.training.optimizers import Ascent, OptimizerFactory, ascent, global_norm
-from harmonium.training.progress import ProgressDisplay
+from harmonium.training.batch_source import digest, make_batch_source
+from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
+from harmonium.training.compiled_updates import CompiledUpdates, served
+from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
+from harmonium.training.history import Metric, Validation
+from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
+from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
-from harmonium.training.saddle import warn_of_saddle
-from harmonium.training.schedules import Schedule, as_schedule
+from harmonium.training.schedules import Schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
-from harmonium.training.state import TrainingState
-from harmonium.training.support import check_batch
-from harmonium.training.validation import Metric, Validation
+from harmonium.training.state import TrainingState, find_problem, fingerprint, require_one_run
+from harmonium.training.terminal import Interruption, show_progress
+from harmonium.training.updates import OneByOne, Updates
 
 _CHECKPOINT_SECONDS = 60.0
 _STREAM_EVALUATE = 1000  # updates between evaluations where nobody knows an epoch
@@ -81,6 +75,7 @@ def train(
     """Train a machine by stochastic ascent of the mean log-likelihood, or of its weighted mean.
 
     The same arguments, device and number of threads give the same bits, also across a kill and a resume.
+    Long runs of small machines have noise of their own (docs/decisions/0009): those from 200 updates on.
     With ``distributed`` that holds for any number of processes that divides ``shards``.
 
     Args:
@@ -203,9 +198,9 @@ def train(
 
     move(machine, device)
     evaluate = Validation(validation, validation_weight, metrics, machine)
-    if not group.leads:
+    if not group.is_rank_zero:
         callbacks, progress = (), False
-    feed = feed_of(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
+    feed = make_batch_source(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
     total = int(updates) if updates is not None else feed.updates(int(epochs or 1))
     evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
     record_every = record_every or max(1, min(100, total // 100))
@@ -216,45 +211,47 @@ def train(
     if not parameters:
         raise ValueError("machine: expected a parameter with requires_grad=True, received none")
     climber = Ascent(optimizer, parameters.values(), learning_rate, momentum)
-    factor = as_schedule(schedule)
     average = None if averaging is None else RunningAverage(machine, averaging)
     generator = _random.as_generator(stream_seed(seed, "rule"), machine.device)
 
     for callback in callbacks:
         offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
-    state = TrainingState(machine, averaged, climber.optimizer, generator, callbacks, worker, feed)
+    state = TrainingState(machine, averaged, climber, generator, callbacks, worker, feed)
     state.begin_from(rule_state)
-    directory = None
-    rate = base_rate = climber.learning_rate
-    diagnostics = dict[str, float]()
-    renews, rounds = _host.behind(generator.device), precision != "float32"
-
-    def require_sound(fault: Fault | None) -> None:
-        if fault:
-            checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-            raise TrainingDiverged(fault, state.step, rate, diagnostics, checkpoint, clip_norm)
-
-    law, device = Parametrisation(machine), machine.device
+    way: type[Updates] = CompiledUpdates if served(state, settings, total, climber) else OneByOne
     if isinstance(rule, Rule) and rule.given is not None:
         machine.check_given(rule.given)
+    directory = None
+    rate = climber.learning_rate
+    diagnostics: Mapping[str, float] = {}
 
-    def estimated(v: Tensor, weights: Tensor | None, rule_state: Any) -> Estimate:
-        if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
-            given = {} if weights is None else {"weights": weights}
-            v = _host.sent(v, machine.device)
-            return worker.gradient(machine, v, state=rule_state, seed=generator, **given)
-        row_weights: Tensor | None = None
-        observed: bool | None = feed.observed or None
-        if weights is not None or not feed.checked:
-            v, row_weights, observed = rule.checked(machine, v, weights)
-        elif v.device != device:
-            v = _host.sent(v, device)
-        return worker.estimate(law, v, rule_state, generator, row_weights, observed)
+    def require_sound(problem: Problem | None) -> None:
+        if problem:
+            checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
+            raise TrainingDiverged(problem, state.step, rate, diagnostics, checkpoint, clip_norm)
+
+    def begin(v: Tensor) -> None:
+        """Looks at the first batch."""
+        if sharded:
+            require_one_run(group.all_gather({"first batch": digest(v)}))
+        if state.step == 0 and group.is_rank_zero:
+            warn_of_saddle(machine, v)
+
+    def due(step: int) -> tuple[bool, bool]:
+        """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
+        evaluating = bool(evaluate.metrics) and (step == total or step % evaluate_every == 0)
+        return evaluating, evaluating or step == total or step % record_every == 0
+
+    def quiet(step: int) -> bool:
+        """Returns whether nothing but the next update is due after so many."""
+        saves = checkpoint_every is not None and step % checkpoint_every == 0
+        seen = any(wants(callback, step, total) for callback in callbacks)
+        return not (seen or average or saves or any(due(step)) or monitor.is_due(step))
 
     def record(evaluating: bool) -> dict[str, float]:
-        require_sound(guard.parameter_fault(state.step))
-        values = evaluate(machine) if evaluating and group.leads else {}
+        require_sound(monitor.check_parameters(state.step))
+        values = evaluate(machine) if evaluating and group.is_rank_zero else {}
         state.metrics.update(values)
         couplings = [W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")]
         measured = {"weight_norm": global_norm(couplings), **values}
@@ -264,76 +261,45 @@ def train(
         return values
 
     def save() -> None:
-        """Writes a checkpoint, once the state holds what the rule keeps of all shards."""
+        """Writes a checkpoint, in which rank 0 puts what the rule keeps of all shards."""
         if run_dir is None:
             return
-        require_sound(guard.fault(state.step) or state.fault())
-        with group.leading():
+        state.seconds = time.perf_counter() - started
+        content = state.state_dict()
+        require_sound(monitor.check_machine(state.step) or find_problem(content))
+        with group.on_rank_zero():
             if directory and state.step != directory.saved_step:
-                state.seconds = time.perf_counter() - started
-                directory.save(state)
+                directory.save(state, content)
 
     try:
         if run_dir is not None or sharded:
-            identity = fingerprint(settings, machine, feed.identity(), climber.optimizer, total)
-            require_one_run(group.gather(identity))
-        with group.leading() as leads:
+            identity = fingerprint(settings, state, total, way.engine)
+            require_one_run(group.all_gather(identity))
+        with group.on_rank_zero() as leads:
             if leads and run_dir is not None:
                 directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
                 if resume:
                     directory.restore(state, schedule)
                 directory.write_config()
-        if sharded:
-            state.follow(group)
-            state.rule_state = sharded.own_state(state.rule_state)
-        guard = Guard(machine, parameters, state.step, clip_norm)
+        state.follow(group)
+        monitor = DivergenceMonitor(machine, parameters, state.step, clip_norm)
         density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
+        maker = way(state, settings, total, climber, monitor, density, begin)
         started = time.perf_counter() - state.seconds
-        begun = state.step
-        with Interruption() as interruption, ProgressDisplay(total, state.step, progress) as display:
+        with Interruption() as interruption, show_progress(total, state.step, progress) as display:
             saved_at = time.perf_counter()
-            state.stopped, halted = group.any(state.stopped, interruption.signal is not None)
+            state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
             while state.step < total and not state.stopped and not halted:
-                v, each, where = feed.take(state.step)
-                if sharded and state.step == begun:
-                    require_one_run(group.gather({"first batch": digest(v)}))
-                if transform is not None:
-                    v = transform(v, _random.as_generator(stream_seed(seed, "transform", state.step)))
-                if not feed.checked:
-                    check_batch(machine, v, where, "X")
-                guard.see(v, density)
-                if state.step == 0 and group.leads:
-                    warn_of_saddle(machine, v)
-
-                if renews:
-                    generator.manual_seed(stream_seed(seed, "rule", state.step))
-                with products.precision(precision) if rounds else nullcontext():
-                    estimate = estimated(v, each, state.rule_state)
-                diagnostics = estimate.diagnostics
-                weight = 1.0 if each is None else float(each.mean())
-                gradients = ascent(parameters, estimate.parameters, weight, weight_decay, l1)
-                norm = global_norm(gradients)
-                scale = _scale(factor, state.step, total)
-                rate = base_rate * scale
-                fault = guard.gradient_fault(gradients, norm, diagnostics)
-                if fault:
-                    require_sound(fault)
-                if clip_norm is not None and norm > clip_norm:
-                    gradients = [gradient * (clip_norm / norm) for gradient in gradients]
-                climber.step(gradients, scale)
-
-                state.step += 1
-                state.rule_state = estimate.state
-                del estimate, gradients  # a copy of the parameters that the next estimate need not wait for
-                state.history.add(norm, diagnostics)
+                rate, norm, diagnostics, problem = maker.make(quiet)
+                if problem:
+                    require_sound(problem)
                 if average:
                     average.update(state.step)
 
                 last = state.step == total
-                if last or guard.due(state.step):
-                    require_sound(guard.fault(state.step))
-                evaluating = bool(evaluate.metrics) and (last or state.step % evaluate_every == 0)
-                recording = evaluating or last or state.step % record_every == 0
+                if last or monitor.is_due(state.step):
+                    require_sound(monitor.check_machine(state.step))
+                evaluating, recording = due(state.step)
                 values = record(evaluating) if recording else {}
                 if callbacks:
                     epoch = feed.epoch(state.step)
@@ -341,27 +307,23 @@ def train(
                     state.stopped = any([callback(update) is STOP for callback in callbacks])
                     if state.stopped and not recording:
                         record(bool(evaluate.metrics))
-                if display.shown:
-                    display.update(state.step, {**state.metrics, "gradient_norm": norm})
+                if display:
+                    display(state.step, {**state.metrics, "gradient_norm": norm})
 
                 overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                 halted = interruption.signal is not None
                 if group.size > 1:
-                    state.stopped, halted, overdue = group.any(state.stopped, halted, overdue)
+                    state.stopped, halted, overdue = group.all_reduce_any(state.stopped, halted, overdue)
                 if state.step % checkpoint_every == 0 if checkpoint_every else overdue:
-                    own = state.rule_state
-                    if sharded and run_dir is not None:
-                        state.rule_state = sharded.whole_state(own)
                     save()
-                    state.rule_state, saved_at = own, time.perf_counter()
+                    saved_at = time.perf_counter()
 
-            if sharded:
-                state.rule_state = sharded.whole_state(state.rule_state)
             save()
+            rule_state = state.whole_rule_state()
         finished = state.stopped or state.step == total
-        signal = None if finished else max(group.gather(interruption.signal or 0))
-        if finished and group.leads:
-            guard.warn()
+        signal = None if finished else max(group.all_gather(interruption.signal or 0))
+        if finished and group.is_rank_zero:
+            monitor.warn()
             for callback in callbacks:
                 offer(callback, "finish", machine)
             if directory:
@@ -383,16 +345,7 @@ def train(
         updates=state.step,
         seconds=time.perf_counter() - started,
         run_dir=directory.path if directory else None,
-        rule_state=state.rule_state,
+        rule_state=rule_state,
         metrics=state.metrics,
         signal=signal,
     )
-
-
-def _scale(factor: Schedule, step: int, total: int) -> float:
-    scale = float(factor(step, total))
-    if not 0 <= scale < math.inf:
-        raise ValueError(
-            f"schedule: expected a finite factor >= 0, received {scale} at step {step} of {total}"
-        )
-    return scale

@@ -11,7 +11,7 @@ from typing import Any
 
 from harmonium.machine.storage import MACHINE
 from harmonium.report.page.charts import Chart, chart
-from harmonium.training.history import RESERVED, Record, from_lines
+from harmonium.training.history import RESERVED, Record, read_lines
 
 _ERROR = "_standard_error"
 _NORMS = (("gradient", "gradient_norm"), ("weights", "weight_norm"))
@@ -67,7 +67,7 @@ class RunRecord:
             raise ValueError(f"RUN: {config} is damaged ({error})") from error
         lines = history.read_bytes().splitlines(keepends=True) if history.exists() else []
         try:
-            records = from_lines([line for line in lines if line.endswith(b"\n")], step=1 << 63)
+            records = read_lines([line for line in lines if line.endswith(b"\n")], step=1 << 63)
         except ValueError as error:
             raise ValueError(f"RUN: {history} is damaged ({error})") from error
         dated = config if config.exists() else run / MACHINE

@@ -1,0 +1,349 @@
+"""Sources of the batches of a run: rows in an order that the seed and the step determine, or a stream."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, Protocol, final, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.data import Rows
+from harmonium.machine import BoltzmannMachine
+from harmonium.training.seeds import KeyedPermutation, stream_seed
+
+HELD: Final = 1 << 22
+"""Rows up to which the order of an epoch is drawn and held; beyond, it is computed from a key."""
+_CHUNK: Final = 1 << 20  # entries that are checked at once, which bounds the memory of the pass
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """Batches in place of a matrix: something to iterate over that knows where it is.
+
+    torchdata's ``StatefulDataLoader`` is one. ``train`` iterates over it once, and again whenever it ends.
+    Several processes each iterate over a stream of their own, and all of them have to bring the same batches.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        """Batches (rows, visible_width), NumPy arrays or torch tensors, from where the state is."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position after the last batch: tensors, numbers, strings, None, or lists, tuples and
+        dicts of them."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes there: what is iterated over next begins with the batch after."""
+
+
+class Batch(NamedTuple):
+    """The rows of one update.
+
+    Attributes:
+        v: (rows, width), as the data have them.
+        weights: of the rows, (rows,); None where all count alike.
+        where: which of the data they are.
+    """
+
+    v: Tensor
+    weights: Tensor | None
+    where: Tensor | range
+
+
+class BatchSource(ABC):
+    """The batches of a run, one an update.
+
+    Attributes:
+        checked: whether all data were found in the support of the machine before the first update.
+        observed: whether all their entries are known to be observed.
+        per_epoch: updates after which every row has been seen, the last batch possibly reaching beyond; None
+            where nobody knows.
+    """
+
+    checked = False
+    observed = False
+    per_epoch: int | None = None
+
+    @abstractmethod
+    def take(self, step: int) -> Batch:
+        """Returns the batch of the update that follows ``step`` earlier ones; asked for in their order."""
+
+    @abstractmethod
+    def updates(self, epochs: int) -> int:
+        """Returns the least number of updates that shows every row ``epochs`` times."""
+
+    @abstractmethod
+    def epoch(self, step: int) -> int:
+        """Returns the epochs completed after ``step`` updates."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Returns the entries by which the data are recognised on resuming."""
+
+    @abstractmethod
+    def state_dict(self) -> Any:
+        """Returns the position in the data beside the step; None where the step determines it."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Any) -> None:
+        """Goes to a position in the data."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends what reads ahead."""
+
+
+@final
+class RowBatches(BatchSource):
+    """Batches cut from a concatenation of random permutations of the rows, one permutation an epoch.
+
+    Every batch is full and every row appears once in each epoch; a batch may reach over the end of one epoch
+    into the next. When ``batch_size`` is at least the number of rows, every batch is the whole data set, in
+    its own order. As the permutation of an epoch is drawn from ``(seed, epoch)``, a resumed run finds its
+    place from the step and keeps no state of the data. More than ``HELD`` rows are in the order of a
+    ``KeyedPermutation``: any number of them takes no memory. Rows of a file are read by a thread while the
+    update before is made.
+
+    Args:
+        rows: the matrix.
+        batch_size: rows in a batch, >= 1; more than there are counts as all.
+        seed: of the permutations.
+        weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike. Rows of weight 0 are
+            as if they were not there.
+        checked: whether the rows are in the support of the machine.
+        observed: whether all entries are known to be observed.
+
+    Attributes:
+        size: rows of a batch, at most those that there are.
+        width: of the rows.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        batch_size: int,
+        seed: int,
+        weights: Tensor | None = None,
+        *,
+        checked: bool = False,
+        observed: bool = False,
+    ) -> None:
+        self._rows, self._given_weights = rows, weights
+        self._kept: Tensor | None = None
+        self._weights: Tensor | None = None  # relative to their mean over all rows; None: all count alike
+        if weights is not None:
+            self._kept = weights.nonzero().flatten()
+            if bool((weights[self._kept] != weights.max()).any()):
+                self._weights = weights / weights[self._kept].mean()
+        self._number = len(rows) if self._kept is None else len(self._kept)
+        self.size, self.width = min(batch_size, self._number), rows.width
+        self._seed = seed
+        self._orders: dict[int, Tensor | KeyedPermutation] = {}
+        self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
+        self._ahead: tuple[int, Future[Batch]] | None = None
+        self.checked, self.observed, self.per_epoch = checked, observed, self.updates(1)
+
+    def take(self, step: int, count: int = 1) -> Batch:
+        """Returns the batch of the update that follows ``step`` earlier ones.
+
+        Args:
+            step: in their order.
+            count: with rows in memory that were checked: so many batches, one after the other.
+        """
+        if self.checked and self._rows.tensor is not None:
+            where = self.indices(step, count)
+            v = self._rows.tensor.index_select(0, where.to(self._rows.tensor.device)).to(self._rows.dtype)
+            return Batch(v, None if self._weights is None else self._weights[where], where)
+        if self._reader is None:
+            return self._read(step, count)
+        if self._ahead is None or self._ahead[0] != step:
+            self._ahead = step, self._reader.submit(self._read, step)
+        batch = self._ahead[1].result()
+        self._ahead = step + 1, self._reader.submit(self._read, step + 1)
+        return batch
+
+    def indices(self, step: int, count: int = 1) -> Tensor:
+        """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""
+        if self.size == self._number:
+            places = torch.arange(self._number).repeat(count)
+        else:
+            epoch, start = divmod(step * self.size, self._number)
+            left, parts = count * self.size, list[Tensor]()
+            while left > 0:
+                parts.append(self._places(epoch, start, min(start + left, self._number)))
+                left, epoch, start = left - len(parts[-1]), epoch + 1, 0
+            places = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return places if self._kept is None else self._kept[places]
+
+    def updates(self, epochs: int) -> int:
+        return -(-epochs * self._number // self.size)
+
+    def epoch(self, step: int) -> int:
+        return step * self.size // self._number
+
+    def identity(self) -> dict[str, Any]:
+        # The first, the middle and the last row are enough to tell one data set from another.
+        some = self._rows.take(torch.tensor([0, len(self._rows) // 2, len(self._rows) - 1])).double()
+        weights = self._given_weights
+        return {
+            "X": [len(self._rows), self._rows.width, digest(some)],
+            "sample_weight": None if weights is None else digest(weights),
+        }
+
+    def state_dict(self) -> Any:
+        return None
+
+    def load_state_dict(self, state: Any) -> None:
+        if state is not None:
+            raise ValueError(
+                f"X: expected a stream, as in the run to resume, received {len(self._rows)} rows"
+            )
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.shutdown(cancel_futures=True)
+
+    def _read(self, step: int, count: int = 1) -> Batch:
+        where = self.indices(step, count)
+        v = self._rows.take(where, checked=self.checked)
+        return Batch(v, None if self._weights is None else self._weights[where], where)
+
+    def _places(self, epoch: int, start: int, stop: int) -> Tensor:
+        """Returns the rows at places ``start`` to ``stop`` in the order of an epoch."""
+        if epoch not in self._orders:
+            key = stream_seed(self._seed, "data", epoch)
+            # A batch reaches into two epochs at most; older permutations are never asked for again.
+            self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
+            if self._number > HELD:
+                self._orders[epoch] = KeyedPermutation(self._number, key)
+            else:
+                self._orders[epoch] = _random.permutation(self._number, torch.Generator().manual_seed(key))
+        order = self._orders[epoch]
+        if isinstance(order, Tensor):
+            return order[start:stop]
+        return torch.from_numpy(order(np.arange(start, stop)))
+
+
+@final
+class StreamBatches(BatchSource):
+    """Batches as a stream has them; one that ends begins again.
+
+    Args:
+        stream: what is iterated over.
+        dtype: of the rows.
+    """
+
+    def __init__(self, stream: Stream, dtype: torch.dtype) -> None:
+        self._stream, self._dtype = stream, dtype
+        self._begun: Iterator[Any] | None = None
+        self._epochs = 0
+
+    def take(self, step: int) -> Batch:
+        if self._begun is None:
+            self._begun = iter(self._stream)
+        try:
+            batch = next(self._begun)
+        except StopIteration:
+            self._begun, self._epochs = iter(self._stream), self._epochs + 1
+            batch = next(self._begun, None)
+            if batch is None:
+                raise ValueError("X: expected a stream of batches, received one without any") from None
+        name = f"X (batch of update {step + 1})"
+        rows = Rows.of(batch, dtype=self._dtype, name=name, missing=True)
+        return Batch(rows.take(torch.arange(len(rows))), None, range(len(rows)))
+
+    def updates(self, epochs: int) -> int:
+        raise ValueError("epochs: expected updates with a stream of batches, which does not say its length")
+
+    def epoch(self, step: int) -> int:
+        return self._epochs
+
+    def identity(self) -> dict[str, Any]:
+        return {"X": type(self._stream).__name__, "sample_weight": None}
+
+    def state_dict(self) -> Any:
+        return {"epochs": self._epochs, "stream": self._stream.state_dict()}
+
+    def load_state_dict(self, state: Any) -> None:
+        if not isinstance(state, dict) or state.keys() != {"epochs", "stream"}:
+            raise ValueError("X: expected rows, as in the run to resume, received a stream")
+        self._epochs, self._begun = _checks.positive_int(state["epochs"], "epochs", minimum=0), None
+        self._stream.load_state_dict(state["stream"])
+
+    def close(self) -> None:
+        pass
+
+
+def make_batch_source(
+    machine: BoltzmannMachine, X: Any, sample_weight: Any, batch_size: int, seed: int, *, transformed: bool
+) -> BatchSource:
+    """Returns the batches of the X of ``train``, checked as far as that is cheap.
+
+    Args:
+        machine: gives width and dtype.
+        X: rows or a stream, as in ``train``.
+        sample_weight: of the rows.
+        batch_size: rows of a batch, with rows.
+        seed: of their order.
+        transformed: whether a transform makes states of them later.
+
+    Raises:
+        TypeError, ValueError: as ``train``.
+    """
+    if isinstance(X, Stream):
+        if sample_weight is not None:
+            raise ValueError("sample_weight: expected None with a stream of batches, received weights")
+        return StreamBatches(X, machine.dtype)
+    if hasattr(X, "__next__") or hasattr(X, "sampler"):
+        raise TypeError(
+            f"X: expected rows, or a stream of batches with state_dict() and load_state_dict(), from which a "
+            f"run can go on; received {type(X).__name__}, which has no such state"
+        )
+    rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
+    weights = _checks.weights(sample_weight, "sample_weight", len(rows))
+    observed = False if transformed else check_rows(machine, rows, "X")
+    checked = rows.in_memory and not transformed
+    return RowBatches(rows, batch_size, seed, weights, checked=checked, observed=observed)
+
+
+def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
+    """Refuses rows of another width and, for data in memory, entries outside the support.
+
+    Data in a file are left to ``check_batch``, as a whole pass over them may take long.
+
+    Returns:
+        Whether all entries are known to be observed.
+    """
+    width = machine.visible_width
+    if rows.width != width:
+        raise ValueError(
+            f"{name}: expected {width} columns, one for each visible unit, received {rows.width}"
+        )
+    observed, start = rows.in_memory, 0
+    for chunk in rows.chunks(max(1, _CHUNK // rows.width)) if rows.in_memory else ():
+        check_batch(machine, chunk, range(start, start + len(chunk)), name)
+        observed = observed and _checks.observed(chunk)
+        start += len(chunk)
+    return observed
+
+
+def check_batch(machine: BoltzmannMachine, batch: Tensor, indices: Tensor | range, name: str) -> None:
+    """Refuses observed entries outside the support, naming the row of the data; NaN is not observed."""
+    try:
+        machine.check_rows(batch, name, missing=True)
+    except ValueError:
+        # A layer counts rows within what it is given; one row at a time tells which of the data it is.
+        for row, index in zip(batch, indices, strict=True):
+            for l, x in machine.split(row.unsqueeze(0)).items():
+                machine.layers[l].observed(x.squeeze(0), f"{name}[{int(index)}]")
+        raise
+
+
+def digest(x: Tensor) -> int:
+    """Returns a checksum of all numbers of a tensor of any shape."""
+    return zlib.crc32(x.cpu().contiguous().numpy().tobytes())

@@ -1,0 +1,281 @@
+"""Callbacks of ``harmonium.train``.
+
+A callback is called with an ``Update`` after each update; one that returns ``STOP`` ends the run cleanly. An
+object may also offer any of these methods:
+
+- ``begin(machine, metrics)``: the run is about to start; ``metrics`` are the names of its metrics;
+- ``wants(step, total)``: whether it has to be called after so many updates; without it, after all of them;
+- ``finish(machine)``: the run was completed or stopped (not: interrupted) and its checkpoint is written;
+- ``close()``: the run is over, however it ended;
+- ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint keeps of the callback; nested lists,
+  tuples and dicts of tensors, numbers, strings and None.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._checks import require_alike
+from harmonium.machine import BoltzmannMachine
+
+__all__ = ["STOP", "Callback", "EarlyStopping", "Signal", "TensorBoard", "Update"]
+
+
+class Signal(Enum):
+    """A signal that a callback may return."""
+
+    STOP = "stop"
+
+
+STOP = Signal.STOP
+"""Returned by a callback, ends the run cleanly after the current update, with status "stopped"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One finished update, as callbacks see it.
+
+    Attributes:
+        step: updates made so far, >= 1.
+        total: updates of the whole run.
+        epoch: passes over the data completed.
+        machine: the machine in training, after the update; to be read, not changed.
+        learning_rate: of the first parameter group in this update.
+        gradient_norm: Euclidean norm over all parameters, with decay terms, before clipping.
+        diagnostics: of the rule, for this update.
+        metrics: evaluated after this update; empty where none were.
+    """
+
+    step: int
+    total: int
+    epoch: int
+    machine: BoltzmannMachine
+    learning_rate: float
+    gradient_norm: float
+    diagnostics: Mapping[str, float]
+    metrics: Mapping[str, float]
+
+
+Callback = Callable[[Update], Signal | None]
+
+
+def wants(callback: Callback, step: int, total: int) -> bool:
+    """Returns whether a callback has to be called after so many updates, of so many in all.
+
+    One with a method ``wants(step, total)`` says so, and may be called after others too; all others always
+    are. Updates that nobody wants to see may be made many in one compiled call.
+    """
+    return bool(callback.wants(step, total)) if hasattr(callback, "wants") else True
+
+
+def offer(callback: Callback, method: str, *arguments: Any) -> None:
+    """Calls a method that a callback may have."""
+    if hasattr(callback, method):
+        getattr(callback, method)(*arguments)
+
+
+class EarlyStopping:
+    """Stops a run when a metric has not improved for a number of evaluations.
+
+    Args:
+        metric: name of the metric to follow, one of those given to ``train``.
+        patience: evaluations without an improvement after which the run stops, >= 1.
+        minimum_change: a change counts as an improvement when it exceeds this, >= 0, in the metric's unit.
+        restore_best: when the run ends, stopped or completed, put back the parameters of the best evaluation.
+            The checkpoint keeps the last ones, so that a longer run continues from there.
+        larger_is_better: False for errors and other metrics that should fall.
+
+    Attributes:
+        best: the best value so far, None before the first evaluation.
+        best_step: the update it was reached at.
+
+    Raises:
+        ValueError: ``patience`` or ``minimum_change`` out of range, or, when the run starts, an unknown
+            metric.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        patience: int,
+        minimum_change: float = 0.0,
+        restore_best: bool = True,
+        larger_is_better: bool = True,
+    ) -> None:
+        _checks.positive_int(patience, "patience")
+        if not 0 <= minimum_change < math.inf:
+            raise ValueError(f"minimum_change: expected a finite number >= 0, received {minimum_change}")
+        self.metric = metric
+        self.patience = patience
+        self.minimum_change = minimum_change
+        self.restore_best = restore_best
+        self.larger_is_better = larger_is_better
+        self.best: float | None = None
+        self.best_step: int | None = None
+        self._waited = 0
+        self._best_state: dict[str, Tensor] | None = None
+        self._current: dict[str, Tensor] = {}
+
+    def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
+        """Starts afresh, so that one object may serve several runs."""
+        if self.metric not in metrics:
+            raise ValueError(
+                f"EarlyStopping: expected metric to be one of {list(metrics)}, received {self.metric!r}"
+            )
+        self.best = self.best_step = self._best_state = None
+        self._waited = 0
+        self._current = machine.state_dict()
+
+    def wants(self, step: int, total: int) -> bool:
+        """Returns False: it looks at metrics alone, and all callbacks see the updates that have them."""
+        return False
+
+    def __call__(self, update: Update) -> Signal | None:
+        """Notes the metric where it was evaluated; STOP when patience has run out."""
+        if self.metric not in update.metrics:
+            return None
+        value = update.metrics[self.metric]
+        if self._improves(value):
+            self.best, self.best_step, self._waited = value, update.step, 0
+            if self.restore_best:
+                state = update.machine.state_dict()
+                self._best_state = {name: tensor.clone() for name, tensor in state.items()}
+        else:
+            self._waited += 1
+        return STOP if self._waited >= self.patience else None
+
+    def finish(self, machine: BoltzmannMachine) -> None:
+        """Puts the best parameters back."""
+        if self._best_state is not None:
+            machine.load_state_dict(self._best_state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state that a checkpoint keeps."""
+        return {
+            "best": self.best,
+            "best_step": self.best_step,
+            "waited": self._waited,
+            "best_state": self._best_state,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues from a checkpoint.
+
+        Raises:
+            ValueError: not what ``state_dict`` returns for the machine of this run.
+        """
+        kinds = {"best": (float, type(None)), "best_step": (int, type(None)), "waited": (int,)}
+        if state.keys() != {*kinds, "best_state"} or any(type(state[k]) not in kinds[k] for k in kinds):
+            raise ValueError(f"EarlyStopping: expected a state of {self.state_dict()}, received {state}")
+        if state["best_state"] is not None:
+            require_alike(state["best_state"], dict(self._current), "EarlyStopping: best_state")
+        self.best, self.best_step, self._waited = state["best"], state["best_step"], state["waited"]
+        self._best_state = state["best_state"]
+
+    def _improves(self, value: float) -> bool:
+        if self.best is None:
+            return not math.isnan(value)
+        return (value - self.best if self.larger_is_better else self.best - value) > self.minimum_change
+
+
+class TensorBoard:
+    """Writes learning rate, gradient norm, diagnostics, metrics and pictures as TensorBoard events.
+
+    Args:
+        log_dir: folder of the event files; created if missing.
+        every: updates between two records, >= 1; metrics are written whenever they are evaluated.
+        pictures: makes pictures of the machine by their names: arrays of bytes, (height, width) or
+            (height, width, 3), such as ``harmonium.report.image_grid`` returns. None: no pictures.
+        pictures_every: updates between two requests for them, >= 1; the end of the run always has them.
+
+    Raises:
+        ImportError: the ``tensorboard`` extra is not installed.
+        ValueError: ``every`` or ``pictures_every`` below 1.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str],
+        every: int = 100,
+        pictures: Callable[[BoltzmannMachine], Mapping[str, NDArray[np.uint8]]] | None = None,
+        pictures_every: int = 1000,
+    ) -> None:
+        try:
+            import torch.utils.tensorboard  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "TensorBoard: needs the tensorboard package; pip install 'harmonium[tensorboard]'"
+            ) from error
+        _checks.positive_int(every, "every")
+        self.log_dir = os.fspath(log_dir)
+        _checks.positive_int(pictures_every, "pictures_every")
+        self.every = every
+        self.pictures = pictures
+        self.pictures_every = pictures_every
+        self._writer: Any = None
+        self._step = 0
+
+    def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
+        """Starts afresh, so that one object may serve several runs."""
+        self._step = 0
+
+    def wants(self, step: int, total: int) -> bool:
+        """Returns whether there is something to write after so many updates, metrics aside."""
+        draws = self.pictures is not None and step % self.pictures_every == 0
+        return draws or step % self.every == 0 or step == total
+
+    def __call__(self, update: Update) -> None:
+        """Writes one record."""
+        if update.metrics or update.step % self.every == 0 or update.step == update.total:
+            writer = self._open()
+            writer.add_scalar("training/learning_rate", update.learning_rate, update.step)
+            writer.add_scalar("training/gradient_norm", update.gradient_norm, update.step)
+            for name, value in update.diagnostics.items():
+                writer.add_scalar(f"diagnostics/{name}", value, update.step)
+            for name, value in update.metrics.items():
+                writer.add_scalar(f"metrics/{name}", value, update.step)
+        if self.pictures is not None and update.step % self.pictures_every == 0:
+            self._draw(update.machine, update.step)
+        self._step = update.step
+
+    def finish(self, machine: BoltzmannMachine) -> None:
+        """Draws the machine that the run leaves."""
+        if self.pictures is not None and self._step % self.pictures_every:
+            self._draw(machine, self._step)
+
+    def close(self) -> None:
+        """Flushes and closes the event file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state that a checkpoint keeps: the last step with valid curves."""
+        return {"step": self._step}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues from a checkpoint; events written after it are purged."""
+        self._step = _checks.positive_int(state["step"], "TensorBoard: step", minimum=0)
+
+    def _draw(self, machine: BoltzmannMachine, step: int) -> None:
+        assert self.pictures is not None
+        for name, picture in self.pictures(machine).items():
+            formats = "HW" if picture.ndim == 2 else "HWC"
+            self._open().add_image(f"pictures/{name}", picture, step, dataformats=formats)
+
+    def _open(self) -> Any:
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(self.log_dir, purge_step=self._step + 1 if self._step else None)
+        return self._writer

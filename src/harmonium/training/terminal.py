@@ -1,0 +1,118 @@
+"""The terminal of a run: Ctrl-C and SIGTERM as a request, and a progress line on stderr."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+_REFRESH_SECONDS = 0.2
+_BARS = (10, 40)  # columns of the bar, at least and at most
+_COMFORT = 70  # columns for the rest, before the bar grows
+_REMAINING = 8  # columns of the time that is left
+
+
+class Interruption:
+    """While entered, the first SIGINT or SIGTERM is noted; a second one does what it did before.
+
+    The training loop answers it between two updates. Signals can only be handled in the main thread;
+    elsewhere this does nothing. One that the process was told to ignore stays ignored, as ``nohup`` and
+    shells that start a process in the background want it; a handler of SIGTERM that somebody has set stays
+    too. Earlier handlers are put back on leaving.
+
+    Attributes:
+        signal: the number of the signal that came, None before.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                self._previous[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                self._previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._handle)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        while self._previous:
+            signum, handler = self._previous.popitem()
+            # None stands for a handler that was not installed from Python and cannot be put back.
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.signal is not None:
+            self.__exit__()
+            signal.raise_signal(signum)
+        self.signal = signum
+
+
+@contextmanager
+def show_progress(
+    total: int, step: int, show: bool | None
+) -> Iterator[Callable[[int, Mapping[str, float]], None] | None]:
+    """Shows a bar, updates, the time that is left, and as many numbers as the terminal holds.
+
+    Args:
+        total: updates of the run.
+        step: updates already made.
+        show: True shows the line, False hides it, None shows it where stderr is a terminal.
+
+    Yields:
+        A function that brings the line to a step and some numbers, a few times a second at most; None where
+        there is no line.
+    """
+    if not (sys.stderr.isatty() if show is None else show):
+        yield None
+        return
+    console = Console(stderr=True, force_terminal=show)
+    least, most = _BARS
+    bar = min(max(console.width - _COMFORT, least), most)
+    room = console.width - bar - len(f" {total}/{total} ") - _REMAINING - 1
+    line = Progress(
+        BarColumn(bar),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
+        console=console,
+        # Drawn from the training loop: a thread of its own would compete with one-thread products.
+        auto_refresh=False,
+    )
+    task = line.add_task("training", total=total, completed=step, numbers="")
+    last = 0.0
+
+    def update(step: int, numbers: Mapping[str, float]) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _REFRESH_SECONDS or step == total:
+            last = now
+            line.update(task, completed=step, numbers=fit_numbers(numbers, room))
+            line.refresh()
+
+    with line:
+        try:
+            yield update
+        finally:
+            line.refresh()
+
+
+def fit_numbers(numbers: Mapping[str, float], room: int) -> str:
+    """Returns the first numbers with their names, as many as fit into so many columns."""
+    text = ""
+    for name, value in numbers.items():
+        longer = f"{text}  {name.replace('_', ' ')} {value:.4g}".lstrip()
+        if len(longer) > room:
+            break
+        text = longer
+    return text

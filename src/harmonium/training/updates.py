@@ -1,0 +1,150 @@
+"""The updates of a run: a batch, the gradient that the rule estimates from it, a step of the optimiser."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, final
+
+from torch import Tensor
+
+from harmonium import _host, _random, products
+from harmonium.learning import Estimate, Parametrisation, Rule
+from harmonium.learning.sharded import Sharded
+from harmonium.training.batch_source import check_batch
+from harmonium.training.divergence import DivergenceMonitor, Problem
+from harmonium.training.optimizers import Ascent, find_direction, global_norm
+from harmonium.training.schedules import as_schedule
+from harmonium.training.seeds import stream_seed
+from harmonium.training.settings import Settings
+from harmonium.training.state import TrainingState
+
+
+class Made(NamedTuple):
+    """The last update that was made, or the one that was refused.
+
+    Attributes:
+        rate: its learning rate.
+        norm: of its gradient, with decay terms, before clipping.
+        diagnostics: of the rule.
+        problem: why it was refused; None if it was made.
+    """
+
+    rate: float
+    norm: float
+    diagnostics: Mapping[str, float]
+    problem: Problem | None
+
+
+@dataclass
+class Updates(ABC):
+    """A way to make the updates of a run.
+
+    Attributes:
+        state: of the run; every update moves it on.
+        settings: of the run.
+        total: updates of the run.
+        climber: the optimiser.
+        monitor: looks for values that are not finite, and at batches.
+        density: how much ln p(v) counts in what is learned (``DivergenceMonitor.watch``).
+        begin: called with the first batch, and None from then on.
+    """
+
+    engine: ClassVar[str]
+    """The name of the way in the record of a run; the bits of a run depend on it."""
+
+    state: TrainingState
+    settings: Settings
+    total: int
+    climber: Ascent
+    monitor: DivergenceMonitor
+    density: float
+    begin: Callable[[Tensor], None] | None
+
+    def __post_init__(self) -> None:
+        self.law, self.device = Parametrisation(self.state.machine), self.state.machine.device
+        self.factor, self.renews = as_schedule(self.settings.schedule), _host.behind(self.device)
+
+    @abstractmethod
+    def make(self, quiet: Callable[[int], bool]) -> Made:
+        """Makes the next update, or more as long as nothing else is due.
+
+        Args:
+            quiet: whether nothing else is due after so many updates of the run.
+        """
+
+    def scale(self, step: int) -> float:
+        """Returns the factor of the learning rates in the update that follows ``step`` earlier ones.
+
+        Raises:
+            ValueError: the schedule returned a factor that is not finite or negative.
+        """
+        scale = float(self.factor(step, self.total))
+        if not 0 <= scale < math.inf:
+            raise ValueError(
+                f"schedule: expected a finite factor >= 0, received {scale} at step {step} of {self.total}"
+            )
+        return scale
+
+
+@final
+class OneByOne(Updates):
+    """Updates that are made one at a time, by any rule and optimiser."""
+
+    engine = "torch"
+
+    def make(self, quiet: Callable[[int], bool]) -> Made:
+        state, settings = self.state, self.settings
+        v, each, where = state.batches.take(state.step)
+        if settings.transform is not None:
+            noise = _random.as_generator(stream_seed(settings.seed, "transform", state.step))
+            v = settings.transform(v, noise)
+        if not state.batches.checked:
+            check_batch(state.machine, v, where, "X")
+        if self.begin is not None:
+            self.begin(v)
+            self.begin = None
+        self.monitor.watch(v, self.density)
+        if self.renews:
+            state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
+        rounds = settings.precision != "float32"
+        with products.precision(settings.precision) if rounds else nullcontext():
+            parameters, diagnostics, kept = self._estimate(v, each)
+        weight = 1.0 if each is None else float(each.mean())
+        gradients = find_direction(
+            self.law.parameters, parameters, weight, settings.weight_decay, settings.l1
+        )
+        norm = global_norm(gradients)
+        scale = self.scale(state.step)
+        made = Made(self.climber.learning_rate * scale, norm, diagnostics, None)
+        problem = self.monitor.check_gradients(gradients, norm, diagnostics)
+        if problem:
+            return made._replace(problem=problem)
+        if settings.clip_norm is not None and norm > settings.clip_norm:
+            gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
+        self.climber.step(gradients, scale)
+        state.step += 1
+        state.rule_state = kept
+        state.history.add(norm, diagnostics)
+        return made
+
+    def _estimate(self, v: Tensor, weights: Tensor | None) -> Estimate:
+        """Returns the gradient that the rule estimates, checking what was not checked before the run."""
+        state, worker, rule = self.state, self.state.rule, self.settings.rule
+        if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
+            given: dict[str, Any] = {} if weights is None else {"weights": weights}
+            v = _host.sent(v, self.device)
+            estimate: Estimate = worker.gradient(
+                state.machine, v, state=state.rule_state, seed=state.generator, **given
+            )
+            return estimate
+        row_weights: Tensor | None = None
+        observed: bool | None = state.batches.observed or None
+        if weights is not None or not state.batches.checked:
+            v, row_weights, observed = rule.checked(state.machine, v, weights)
+        elif v.device != self.device:
+            v = _host.sent(v, self.device)
+        return worker.estimate(self.law, v, state.rule_state, state.generator, row_weights, observed)
