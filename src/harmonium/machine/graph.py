@@ -67,6 +67,8 @@ class Graph:
     Attributes:
         colours: parts that can be drawn at once, colour by colour; a sweep goes through all of them. Every
             chain of layers has two. The layers of ``summed`` have the last colour.
+        neighbours: by layer with inner edges two int32 arrays, starts (units, 2) and others: unit i is joined
+            to units others[starts[i, 0] : starts[i, 1]], among which it may be itself.
         summed: hidden layers, no two of them joined, that are summed out where one set of layers is; all of
             them where none are joined.
     """
@@ -82,7 +84,9 @@ class Graph:
         self._place = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
-        parts = list(_parts(layers, self.edges, joined))
+        inner = {l: _mark_joined_units(layers[l], joined[edge]) for l, edge in self.inner.items()}
+        self.neighbours = {l: _list_neighbours(layers[l].n_units, between) for l, between in inner.items()}
+        parts = list(_parts(layers, inner))
         self._fewest, self.summed = self._last_summed(_coloured(parts, self.edges), layers)
         self.colours = self._fewest
         if set(self.summed) != set(self.hidden) and not any(
@@ -235,26 +239,34 @@ def _coloured(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple[Par
     return tuple(tuple(group) for group in groups.values())
 
 
-def _parts(
-    layers: Sequence[Layer], edges: Sequence[Edge], joined: Mapping[int, Tensor | None]
-) -> Iterator[Part]:
+def _parts(layers: Sequence[Layer], inner: Mapping[int, np.ndarray | None]) -> Iterator[Part]:
     """The layers, each in one part or, with inner edges, in one part a colour of its units."""
-    inner = {l: joined[edge] for edge, (l, m) in enumerate(edges) if l == m}
     for l, layer in enumerate(layers):
         if l not in inner:
             yield Part(l)
             continue
-        for units in _colours_of_units(layer, inner[l]):
+        between = inner[l]
+        colours = [[unit] for unit in range(layer.n_units)] if between is None else _colours(between)
+        for units in colours:
             columns = torch.arange(layer.width, device="cpu").view(layer.n_units, -1)[units].flatten()
             yield Part(l, columns, layer.part(units))
 
 
-def _colours_of_units(layer: Layer, joined: Tensor | None) -> list[list[int]]:
-    """Units that no coupling joins, colour by colour."""
+def _mark_joined_units(layer: Layer, joined: Tensor | None) -> np.ndarray | None:
+    """Marks the pairs of units that an inner edge joins, (units, units) booleans; None: all of them."""
     if joined is None:
-        return [[unit] for unit in range(layer.n_units)]
+        return None
     q = layer.width // layer.n_units
-    return _colours(joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy())
+    between: np.ndarray = joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy()
+    return between
+
+
+def _list_neighbours(units: int, between: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Lists the units that each unit of a layer is joined to, for ``Graph.neighbours``."""
+    if between is None:
+        return np.tile(np.array([0, units], np.int32), (units, 1)), np.arange(units, dtype=np.int32)
+    ends = between.sum(1).cumsum()
+    return np.stack([ends - between.sum(1), ends], 1).astype(np.int32), between.nonzero()[1].astype(np.int32)
 
 
 def _colours(joined: np.ndarray) -> list[list[int]]:
