@@ -42,7 +42,7 @@ MACHINES = {
     ),
     "lateral hidden units": lambda: hm.BoltzmannMachine([Categorical(2, 3), Spin(4)], edges=[(0, 1), (1, 1)]),
     "inner edges twice": lambda: hm.BoltzmannMachine(
-        [Categorical(3, 2), Bernoulli(3), Spin(3)], edges=[(0, 0), (0, 1), (1, 1), (1, 2)]
+        [Categorical(3, 3), Spin(4)], edges=[(0, 0), (0, 1), (1, 1)]
     ),
 }
 PURE = ["Potts", "Potts, masked", "spins", "spins, masked", "Bernoulli"]
@@ -96,9 +96,9 @@ def plainly(law: Hamiltonian, l: int, states: list[Tensor], noise: Tensor | None
     Without noise to use it is within 1e-10 of where the draw would change.
     """
     generator = torch.Generator().manual_seed(7)
-    layer, moved, used = law.layers[l], list(states), []
+    layer, moved, used = law.layers[l], list(states), {}
     columns = torch.arange(layer.width).view(layer.n_units, -1)
-    for i in range(layer.n_units):
+    for i in law.graph.in_turn[l][0].tolist():
         part = Part(l, columns[i], layer.part([i]))
         units, theta = law.units(part)
         field = law.field(part, moved)
@@ -108,9 +108,9 @@ def plainly(law: Hamiltonian, l: int, states: list[Tensor], noise: Tensor | None
             u = (u + 1e-10 * side).clamp(0, 1 - 1e-10)
         else:
             u = noise[i]
-        used.append(u)
+        used[i] = u
         moved[l] = law.hold(l, part.put(units.sample(field, u.unsqueeze(-1), theta), moved[l]))
-    return moved[l], torch.stack(used)
+    return moved[l], torch.stack([used[i] for i in range(layer.n_units)])
 
 
 def thresholds(units, field, theta, generator):
@@ -142,6 +142,29 @@ def test_the_draws_of_tensor_code_in_float64(name, what):
                 found = draw_in_turn(law, l, states, generator, noise)
                 assert torch.equal(found, expected)
                 states[l] = found
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_order_is_that_of_a_sweep(name):
+    """Part by part, as tensor code draws them."""
+    graph = make(name).graph
+    assert set(graph.in_turn) == set(graph.inner)
+    for l, (order, _, _) in graph.in_turn.items():
+        layer, columns = MACHINES[name]().layers[l], []
+        for part in (part for colour in graph.colours for part in colour if part.layer == l):
+            columns += part.columns.tolist()
+        expected = torch.arange(layer.width).view(layer.n_units, -1)[order.tolist()]
+        assert columns == expected.flatten().tolist()
+
+
+def test_a_layer_around_another_is_left_to_tensor_code():
+    """Its units have the colours 0, 1, 3 and 4, and a layer that it is joined to has colour 2."""
+    machine = hm.BoltzmannMachine(
+        [Spin(2), Bernoulli(5), Spin(4)], edges=[(0, 0), (0, 1), (1, 2), (2, 2)], visible=[0, 1, 2]
+    )
+    layers = [part.layer for colour in machine.graph.colours for part in colour]
+    assert layers == [0, 2, 0, 2, 1, 2, 2]
+    assert layers_in_turn(machine.hamiltonian(), 10_000) == {0}
 
 
 def test_many_lots_of_rows():
@@ -227,10 +250,10 @@ def test_a_wrong_kernel_is_caught(served, monkeypatch, name, wrong):
     machine = make(name, scale=0.9)
     states, probability = exact_law(machine)
     if wrong == "an edge forgotten":
-        starts, others = machine.graph.neighbours[0]
+        order, starts, others = machine.graph.in_turn[0]
         starts = starts.copy()
         starts[0, 1 if name.endswith("masked") else 0] += -1 if name.endswith("masked") else 2
-        monkeypatch.setitem(machine.graph.neighbours, 0, (starts, others))
+        monkeypatch.setitem(machine.graph.in_turn, 0, (order, starts, others))
     else:  # as if the fields were not updated where units change
         monkeypatch.setattr(
             hm.chains.gibbs,

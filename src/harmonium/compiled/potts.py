@@ -29,8 +29,8 @@ _code: Any = cgutils  # which has no types
 
 @jit
 def sweep_categorical(
-    first: int, last: int, x: Any, q: int, J: Any, bias: Any, outside: Any, beta: Any, held: Any, starts: Any,
-    others: Any, key: Any, noise: Any, drawn: Any,
+    first: int, last: int, x: Any, q: int, J: Any, bias: Any, outside: Any, beta: Any, held: Any, order: Any,
+    starts: Any, others: Any, key: Any, noise: Any, drawn: Any,
 ) -> None:  # fmt: skip
     """Draws the units of a categorical layer in turn, each given all others: ``drawn`` from x.
 
@@ -43,6 +43,7 @@ def sweep_categorical(
         outside: β times the field of other layers, (rows, units · q); empty: none.
         beta: of every row.
         held: marks units that stay, (rows, units) bytes; empty: none.
+        order: of the units, int32.
         starts: unit i is joined to others[starts[i, 0] : starts[i, 1]], (units, 2).
         others: int32.
         key: of the noise.
@@ -64,7 +65,7 @@ def sweep_categorical(
             betas[(row - top) // LOT, (row - top) % LOT] = beta[row]
         for lot in range(lots):
             seed(streams[lot : lot + 1], key, start + lot)
-        for i in range(n):
+        for i in order:
             mine = others[starts[i, 0] : starts[i, 1]]
             _fill_table(J, i, q, pitch, mine, table)
             for lot in range(lots):
@@ -92,7 +93,7 @@ def sweep_categorical(
 @jit
 def sweep_two_valued(
     first: int, last: int, x: Any, J: Any, bias: Any, low: Any, high: Any, outside: Any, beta: Any, held: Any,
-    starts: Any, others: Any, key: Any, noise: Any, drawn: Any,
+    order: Any, starts: Any, others: Any, key: Any, noise: Any, drawn: Any,
 ) -> None:  # fmt: skip
     """Draws units with two values in turn, each given all others: ``drawn`` from x, (rows, units).
 
@@ -107,7 +108,7 @@ def sweep_two_valued(
         seed(stream, key, lot)
         betas[:count] = beta[begin : begin + count]
         _transpose(x, begin, count, states)
-        for i in range(n):
+        for i in order:
             _add_states(J[i], states, others[starts[i, 0] : starts[i, 1]], field[0])
             for c in range(LOT):
                 field[0, c] = bias[i] + betas[c] * field[0, c]

@@ -67,8 +67,10 @@ class Graph:
     Attributes:
         colours: parts that can be drawn at once, colour by colour; a sweep goes through all of them. Every
             chain of layers has two. The layers of ``summed`` have the last colour.
-        neighbours: by layer with inner edges two int32 arrays, starts (units, 2) and others: unit i is joined
-            to units others[starts[i, 0] : starts[i, 1]], among which it may be itself.
+        in_turn: by layer with inner edges int32 arrays order (units,), starts (units, 2) and others: a sweep
+            draws its units in this order, and unit i is joined to others[starts[i, 0] : starts[i, 1]], among
+            which it may be itself. Left out are layers with parts before and after a layer that is joined to
+            them.
         summed: hidden layers, no two of them joined, that are summed out where one set of layers is; all of
             them where none are joined.
     """
@@ -85,7 +87,6 @@ class Graph:
         self.edges = tuple(edges)
         self.visible = tuple(visible)
         inner = {l: _mark_joined_units(layers[l], joined[edge]) for l, edge in self.inner.items()}
-        self.neighbours = {l: _list_neighbours(layers[l].n_units, between) for l, between in inner.items()}
         parts = list(_parts(layers, inner))
         self._fewest, self.summed = self._last_summed(_coloured(parts, self.edges), layers)
         self.colours = self._fewest
@@ -97,6 +98,26 @@ class Graph:
             among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]
             self.summed = self.hidden
             self.colours = (*_coloured(seen, among), tuple(Part(l) for l in self.hidden))
+        self.in_turn = {
+            l: (self._order(l, layers[l]), *_list_neighbours(layers[l].n_units, between))
+            for l, between in inner.items()
+            if self._is_drawn_at_once(l)
+        }
+
+    def _order(self, l: int, layer: Layer) -> np.ndarray:
+        """Lists the units of a layer with inner edges as a sweep comes to them, int32."""
+        q = layer.width // layer.n_units
+        parts = [part for part in chain.from_iterable(self.colours) if part.layer == l]
+        columns = torch.cat([part.columns for part in parts if part.columns is not None])
+        order: np.ndarray = (columns[::q] // q).numpy().astype(np.int32)
+        return order
+
+    def _is_drawn_at_once(self, l: int) -> bool:
+        """Returns whether a sweep draws no layer that is joined to layer l between its parts."""
+        layers = [part.layer for part in chain.from_iterable(self.colours)]
+        own = [place for place, m in enumerate(layers) if m == l]
+        others = {joint.other for joint in self.joints[l]} - {l}
+        return others.isdisjoint(layers[own[0] : own[-1]])
 
     def _last_summed(
         self, colours: tuple[tuple[Part, ...], ...], layers: Sequence[Layer]
@@ -262,7 +283,7 @@ def _mark_joined_units(layer: Layer, joined: Tensor | None) -> np.ndarray | None
 
 
 def _list_neighbours(units: int, between: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Lists the units that each unit of a layer is joined to, for ``Graph.neighbours``."""
+    """Lists the units that each unit of a layer is joined to, for ``Graph.in_turn``."""
     if between is None:
         return np.tile(np.array([0, units], np.int32), (units, 1)), np.arange(units, dtype=np.int32)
     ends = between.sum(1).cumsum()

@@ -22,7 +22,7 @@ def layers_in_turn(law: Hamiltonian, rows: int) -> set[int]:
     """
     if products.current() != "float32":  # compiled sums do not round couplings
         return set()
-    return {l for l in law.graph.inner if serving.in_turn(law, l, rows)}
+    return {l for l in law.graph.in_turn if serving.in_turn(law, l, rows)}
 
 
 def draw_in_turn(
@@ -33,6 +33,8 @@ def draw_in_turn(
     noise: Tensor | None = None,
 ) -> Tensor:
     """Draws the units of a layer one after the other, each given the present states of all others.
+
+    It is what draws of all parts of the layer, in the order of a sweep, are.
 
     Args:
         law: the machine in natural parameters, with what is held: held units stay.
@@ -54,7 +56,7 @@ def draw_in_turn(
     if mask is not None:
         held = kind.by_unit(mask)[..., 0].contiguous().numpy().view(np.uint8)
     rest = (
-        *(outside, law.beta_times(x.new_ones(len(x))), held, *law.graph.neighbours[layer]),
+        *(outside, law.beta_times(x.new_ones(len(x))), held, *law.graph.in_turn[layer]),
         *(_random.key(generator), nothing if noise is None else noise, drawn),
     )
     if kind.one_hot:
