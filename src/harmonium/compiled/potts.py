@@ -2,7 +2,8 @@
 
 A lot of ``LOT`` rows is drawn together, with noise of its own: results do not depend on how lots are dealt to
 threads. Each loop is over the rows of a lot, so that it runs in vector registers, but for the fields of a
-categorical unit, which are sums of vectors of one entry a state (``add_rows``).
+categorical unit, which are sums of vectors of one entry a state (``add_rows``). Nothing is assigned to
+slices, as numba takes two seconds to compile the first such assignment.
 
 Arrays may be float32 or float64, all of one call of one type. Noise is drawn in float32, unless it is given.
 """
@@ -85,7 +86,8 @@ def sweep_categorical(
                     if held.size == 0 or held[begin + c, i] == 0:
                         places[begin - top + c, i] = (i * q + digits[c]) * pitch
         for row in range(top, bottom):
-            drawn[row] = 0
+            for b in range(n * q):
+                drawn[row, b] = 0
             for i in range(n):
                 drawn[row, places[row - top, i] // pitch] = 1
 
@@ -106,7 +108,8 @@ def sweep_two_valued(
         begin = lot * LOT
         count = min(LOT, rows - begin)
         seed(stream, key, lot)
-        betas[:count] = beta[begin : begin + count]
+        for c in range(count):
+            betas[c] = beta[begin + c]
         _transpose(x, begin, count, states)
         for i in order:
             _add_states(J[i], states, others[starts[i, 0] : starts[i, 1]], field[0])
@@ -141,7 +144,8 @@ def draw_categorical(first: int, last: int, fields: Any, q: int, bias: Any, key:
         seed(stream, key, lot)
         for i in range(n):
             for a in range(q):
-                logits[a] = bias[i * q + a]
+                for c in range(LOT):
+                    logits[a, c] = bias[i * q + a]
             _add_outside(fields, i * q, begin, count, logits)
             fill(u, stream)
             _pick(logits, u, digits)
@@ -182,7 +186,8 @@ def _transpose(x: Any, begin: int, count: int, states: Any) -> None:
 @jit
 def _add_states(J: Any, states: Any, others: Any, field: Any) -> None:
     """Sets the field of a unit in all rows of a lot to Σ_j J_j · state of j over j in others."""
-    field[:] = 0
+    for c in range(LOT):
+        field[c] = 0
     k, end = 0, len(others)
     while k + 4 <= end:  # four at a time: fewer passes over the sums
         j0, j1, j2, j3 = others[k], others[k + 1], others[k + 2], others[k + 3]
@@ -210,7 +215,8 @@ def _add_outside(outside: Any, column: int, begin: int, count: int, logits: Any)
 def _uniform(given: Any, i: int, begin: int, count: int, variates: Any, stream: Any, u: Any) -> None:
     """Sets u to the variates of unit i in some rows: those given, or the next ones of a stream."""
     if given.size > 0:
-        u[:count] = given[i, begin : begin + count]
+        for c in range(count):
+            u[c] = given[i, begin + c]
     else:
         fill(variates, stream)
         for c in range(LOT):
@@ -237,7 +243,8 @@ def _pick(logits: Any, u: Any, digits: Any) -> None:
     """
     q = len(logits)
     top, total = np.empty(LOT, logits.dtype), np.zeros(LOT, logits.dtype)
-    top[:] = logits[0]
+    for c in range(LOT):
+        top[c] = logits[0, c]
     for a in range(1, q):
         for c in range(LOT):
             top[c] = max(top[c], logits[a, c])
