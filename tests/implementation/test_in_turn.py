@@ -86,10 +86,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield names
 
 
-# The same draws as tensor code makes
-# --------------------------------------------------------------------------------------
-
-
 def plainly(law: Hamiltonian, l: int, states: list[Tensor], noise: Tensor | None = None) -> tuple:
     """A layer after a draw of its units in turn by tensor code, and the noise that it was drawn with.
 
@@ -188,10 +184,6 @@ def test_states_without_probability_are_not_drawn(served, bias):
             assert float(x.view(-1, 4, 3)[..., 1].sum()) == 0
             assert bool((x.view(-1, 4, 3).sum(-1) == 1).all())
     assert served == ["sweep_categorical", "draw_categorical"]
-
-
-# The law
-# --------------------------------------------------------------------------------------
 
 
 def clamped(machine: hm.BoltzmannMachine, rows: int, generator: torch.Generator) -> dict[int, Tensor]:
@@ -326,10 +318,6 @@ def test_half_steps_have_the_law_of_the_units(served, units, n_states):
     log_p = machine.layers[0].double().log_conditional(states, field.double().expand_as(states)).sum(-1)
     assert p_value(x.double(), states, log_p.detach().exp()) > FAILURE_RATE
     assert served == ["draw_categorical"]
-
-
-# Bits, and what is left to tensor code
-# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["Potts", "spins, masked", "semi-restricted Potts"])
