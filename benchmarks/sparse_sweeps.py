@@ -59,14 +59,14 @@ def sparse_sweeps(quick: bool) -> Table:
         machine = hm.BoltzmannMachine([layer], {(0, 0): coupling})
         coupling.fill_(0.1 * torch.randn(coupling.weight.shape, generator=generator).triu(1))
         colours[name] = len(machine.graph.colours)
-        contestants[name] = repeat(_sweep(machine, chains), 1)
+        contestants[name] = repeat(sweep_of(machine, chains), 1)
     with torch.no_grad():
         compare(table, contestants, 5 if quick else 25)
     table.rows = [replace(row, figures={"colours": colours[row.contestant]}) for row in table.rows]
     return table
 
 
-def _sweep(machine: hm.BoltzmannMachine, chains: int) -> Callable[[], None]:
+def sweep_of(machine: hm.BoltzmannMachine, chains: int) -> Callable[[], None]:
     """A sweep that goes on from the last one's states, without its fields."""
     hamiltonian, generator = machine.hamiltonian(), torch.Generator().manual_seed(1)
     kernel = hm.chains.Gibbs()

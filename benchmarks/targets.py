@@ -182,6 +182,8 @@ TARGETS = (
     Target("sparse-sweeps", "400 Spin, random neighbours, at most 6", 8.0, "ms"),
     Target("sparse-sweeps", "400 Bernoulli, the same", 8.0, "ms"),
     Target("sparse-sweeps", "400 Spin, 20 × 20 lattice", 8.0, "ms"),
+    Target("sweeps-in-turn", f"136 Categorical of 5 states, all joined: {HARMONIUM}", 50.0, "ms"),
+    Target("sweeps-in-turn", f"96 Categorical of 21 states, all joined: {HARMONIUM}", 150.0, "ms"),
     *(
         Target("memory", job, 1.0)
         for job in (

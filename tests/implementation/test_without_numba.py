@@ -25,7 +25,11 @@ for machine in (binary, small, real):
     for rule in rules + ([] if machine is real else [hm.rules.ucd(chains=200)]):
         estimate = rule.gradient(machine, v, seed=generator)
         assert all(bool(g.isfinite().all()) for g in estimate.parameters.values()), rule
-assert not {"harmonium.compiled.rows", "harmonium.chains.small"} & sys.modules.keys()
+potts = hm.BoltzmannMachine([hm.Categorical(30, 3), hm.Spin(40)], edges=[(0, 0), (0, 1), (1, 1)])
+states = hm.chains.run(potts, hm.chains.Gibbs(), potts.random_states(300, seed=generator), 1, seed=generator)
+assert bool((states[0].view(300, 30, 3).sum(-1) == 1).all())
+compiled = {"harmonium.compiled.rows", "harmonium.compiled.potts", "harmonium.chains.small"}
+assert not compiled & sys.modules.keys()
 """
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import final
 
 import torch
 
 from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.machine import Hamiltonian
+from harmonium.machine import Hamiltonian, draw_in_turn, layers_in_turn
 
 
 @final
@@ -15,7 +16,9 @@ class Gibbs(Kernel):
     """Gibbs sampling: the blocks of every colour drawn given all others, colour by colour.
 
     In a chain of layers these are two half-steps at any depth: the even layers given the odd ones, then the
-    odd ones. Chains that start from visible data first draw the hidden layers (``chains.complete``).
+    odd ones. Where compiled code serves, the units of a layer with inner edges are drawn one after the other,
+    at the layer's first colour. Chains that start from visible data first draw the hidden layers
+    (``chains.complete``).
 
     Example:
         >>> import harmonium as hm
@@ -33,18 +36,22 @@ class Gibbs(Kernel):
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         moved, known = list(state.states), dict(state.fields)
-        for l in law.graph.inner:
+        in_turn = layers_in_turn(law, len(moved[0])) if law.graph.inner else set()
+        for l in set(law.graph.inner) - in_turn:
             moved[l] = moved[l].clone()  # to be written over part by part
-        for colour in law.graph.colours:
-            for part in colour:
-                l = part.layer
-                if law.held is not None and law.held.fixes(l):
-                    continue
-                whole = part.columns is None
-                field = known[l] if whole and l in known else law.field(part, moved)
+        drawn = set[int]()
+        for part in chain.from_iterable(law.graph.colours):
+            l = part.layer
+            if l in drawn or (law.held is not None and law.held.fixes(l)):
+                continue
+            if l in in_turn:
+                moved[l] = draw_in_turn(law, l, moved, generator)
+                drawn.add(l)
+            else:
+                field = known[l] if part.columns is None and l in known else law.field(part, moved)
                 moved[l] = law.draw(part, moved, generator, field)
-                for joint in law.graph.joints[l]:
-                    known.pop(joint.other, None)
                 if l in law.graph.summed:
                     known[l] = field
+            for joint in law.graph.joints[l]:
+                known.pop(joint.other, None)
         return KernelState(moved, state.sweeps + 1, state.own, known), {}

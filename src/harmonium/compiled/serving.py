@@ -41,6 +41,8 @@ VALUES = frozenset(((0.0, 1.0), (-1.0, 1.0)))
 """The pairs of values of units that compiled code supports."""
 SHARES = 32
 """Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay."""
+LOT = 64
+"""Rows that ``compiled.potts`` draws together, whatever the number of threads."""
 
 # Where compiled code is the faster way (docs/design_notes.md).
 SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a batch of pairs
@@ -49,6 +51,7 @@ HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is fas
 NARROW = 8  # unless the rows are narrower
 LEAST_UPDATES = 200  # of a run that is worth the time to load what is compiled, half a second
 SMALL_UPDATES = 1 << 23  # couplings times rows and sweeps up to which many updates at once are faster
+IN_TURN = 1 << 10  # units of a batch from which on it is worth loading numba to draw them one by one
 WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
 
 
@@ -62,17 +65,35 @@ def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
     return single(like) and VALUES.issuperset(values)
 
 
-def half_step(field: Tensor, theta: Sequence[Tensor], values: Values) -> bool:
-    """Returns whether ``draw`` supports a half-step and is faster; all rows must share parameters."""
+def half_step(field: Tensor, theta: Sequence[Tensor], values: Values, one_hot: bool = False) -> bool:
+    """Returns whether compiled code supports a half-step and is faster; all rows must share parameters.
+
+    Args:
+        field: B, (rows, width).
+        theta: natural parameters.
+        values: of units with two values, for ``draw``.
+        one_hot: whether the units are categorical, for ``draw_categorical``.
+    """
     return (
         COMPILED
         and field.numel() >= HALF_STEP
-        and values in VALUES
+        and (one_hot or values in VALUES)
         and field.dim() == 2
         and field.shape[1] >= NARROW
         and field.dtype is torch.float32
         and field.device.type == "cpu"
         and theta[0].dim() == 1
+    )
+
+
+def in_turn(machine: Machine, layer: int, rows: int) -> bool:
+    """Returns whether compiled code draws the units of a layer with inner edges in turn."""
+    kind, theta = machine.layers[layer], machine.thetas[layer]
+    return (
+        rows * kind.n_units >= IN_TURN
+        and single(theta[0])
+        and theta[0].dim() == 1
+        and (kind.one_hot or kind.two_values in VALUES)
     )
 
 
@@ -167,6 +188,14 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
     return x
 
 
+def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) -> Tensor:
+    """A draw of categorical units given their field, (rows, width), of its shape; bias is (width,)."""
+    x = field.new_empty(field.shape)
+    q = field.shape[1] // units
+    over_lots("draw_categorical", len(x), field.contiguous(), q, bias.contiguous(), key, x)
+    return x
+
+
 @final
 class HalfSteps:
     """Half-steps of some units under one law after another, as ``half_step`` supports them.
@@ -220,6 +249,11 @@ def forked() -> bool:
 def over_rows(name: str, rows: int, *arguments: Any) -> None:
     """Runs a function of ``compiled.rows`` over all rows, cut among torch's threads."""
     over(_compiled("rows", name), rows, 16, *arguments)
+
+
+def over_lots(name: str, rows: int, *arguments: Any) -> None:
+    """Runs a function of ``compiled.potts`` over all lots of rows, cut among torch's threads."""
+    over(_compiled("potts", name), -(-rows // LOT), 2, *arguments)
 
 
 def over_bits(name: str, shares: int, *arguments: Any) -> None:

@@ -34,6 +34,7 @@ class Categorical(DiscreteUnits):
     """
 
     kind: ClassVar[str] = "categorical"
+    one_hot = True
     square = (-0.5,)
 
     def __init__(self, n_units: int, n_states: int) -> None:

@@ -55,6 +55,8 @@ class Layer(nn.Module, ABC):
     two_values: ClassVar[tuple[float, float] | None] = None
     """The lower and the upper state of units with these two and θ = U, so that P(upper) = σ((upper - lower)
     (U + B)); None for all others."""
+    one_hot: ClassVar[bool] = False
+    """True if states are one-hot and θ = U, so that P(state a) ∝ exp(U_a + B_a)."""
     square: ClassVar[tuple[float, ...] | None] = None
     """-x²/2 as a combination of the statistics, but for a constant: the coefficient of each; None where it is
     none. What a curvature A does is then to add A times these to θ."""

@@ -5,6 +5,7 @@ from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States
+from harmonium.machine.in_turn import draw_in_turn, layers_in_turn
 from harmonium.machine.initialisation import (
     HIDDEN_KINDS,
     VISIBLE_KINDS,
@@ -34,11 +35,13 @@ __all__ = [
     "Part",
     "States",
     "Statistics",
+    "draw_in_turn",
     "fit_",
     "fit_states_",
     "from_data_",
     "hidden_for",
     "joined",
+    "layers_in_turn",
     "load",
     "logistic_biases_",
     "normal_",

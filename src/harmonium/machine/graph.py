@@ -16,6 +16,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.edges import Coupling, Dense
 from harmonium.layers import Layer
+from harmonium.machine.inner_edges import colour_by_saturation, list_neighbours, mark_joined_units
 
 Edge = tuple[int, int]
 Edges = Iterable[Edge] | Mapping[Edge, Coupling]
@@ -70,6 +71,10 @@ class Graph:
     Attributes:
         colours: parts that can be drawn at once, colour by colour; a sweep goes through all of them. Every
             chain of layers has two. The layers of ``summed`` have the last colour.
+        in_turn: by layer with inner edges int32 arrays order (units,), starts (units, 2) and others: a sweep
+            draws its units in this order, and unit i is joined to others[starts[i, 0] : starts[i, 1]], among
+            which it may be itself. Left out are layers with parts before and after a layer that is joined to
+            them.
         summed: hidden layers, no two of them joined, that are summed out where one set of layers is; all of
             them where none are joined.
     """
@@ -85,7 +90,8 @@ class Graph:
         self._place = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
-        parts = list(_divide(layers, self.edges, joined))
+        inner = {l: mark_joined_units(layers[l], joined[edge]) for l, edge in self.inner.items()}
+        parts = list(_divide(layers, inner))
         self._fewest, self.summed = self._put_summed_last(_colour_parts(parts, self.edges), layers)
         self.colours = self._fewest
         if set(self.summed) != set(self.hidden) and not any(
@@ -96,6 +102,26 @@ class Graph:
             among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]
             self.summed = self.hidden
             self.colours = (*_colour_parts(seen, among), tuple(Part(l) for l in self.hidden))
+        self.in_turn = {
+            l: (self._order_units(l, layers[l]), *list_neighbours(layers[l].n_units, between))
+            for l, between in inner.items()
+            if self._is_drawn_at_once(l)
+        }
+
+    def _order_units(self, l: int, layer: Layer) -> np.ndarray:
+        """Lists the units of a layer with inner edges as a sweep comes to them, int32."""
+        q = layer.width // layer.n_units
+        parts = [part for part in chain.from_iterable(self.colours) if part.layer == l]
+        columns = torch.cat([part.columns for part in parts if part.columns is not None])
+        order: np.ndarray = (columns[::q] // q).numpy().astype(np.int32)
+        return order
+
+    def _is_drawn_at_once(self, l: int) -> bool:
+        """Returns whether a sweep draws no layer that is joined to layer l between its parts."""
+        layers = [part.layer for part in chain.from_iterable(self.colours)]
+        own = [place for place, m in enumerate(layers) if m == l]
+        others = {joint.other for joint in self.joints[l]} - {l}
+        return others.isdisjoint(layers[own[0] : own[-1]])
 
     def _put_summed_last(
         self, colours: tuple[tuple[Part, ...], ...], layers: Sequence[Layer]
@@ -257,51 +283,19 @@ def _colour_parts(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple
     return tuple(tuple(group) for group in groups.values())
 
 
-def _divide(
-    layers: Sequence[Layer], edges: Sequence[Edge], joined: Mapping[int, Tensor | None]
-) -> Iterator[Part]:
+def _divide(layers: Sequence[Layer], inner: Mapping[int, np.ndarray | None]) -> Iterator[Part]:
     """Yields the layers, each in one part or, with inner edges, in one part a colour of its units."""
-    inner = {l: joined[edge] for edge, (l, m) in enumerate(edges) if l == m}
     for l, layer in enumerate(layers):
         if l not in inner:
             yield Part(l)
             continue
-        joint, q = inner[l], layer.width // layer.n_units
+        between = inner[l]
         groups = [[unit] for unit in range(layer.n_units)]
-        if joint is not None:  # units that no coupling joins, colour by colour
-            by_unit = joint.view(layer.n_units, q, layer.n_units, q).any(3).any(1)
-            groups = _colour_by_saturation(by_unit.cpu().numpy())
+        if between is not None:  # units that no coupling joins, colour by colour
+            groups = colour_by_saturation(between)
         for units in groups:
             columns = torch.arange(layer.width, device="cpu").view(layer.n_units, -1)[units].flatten()
             yield Part(l, columns, layer.part(units))
-
-
-def _colour_by_saturation(joined: np.ndarray) -> list[list[int]]:
-    """Colours units by saturation (Brélaz 1979), which finds two colours wherever two suffice.
-
-    The unit whose neighbours have the most colours is next, of these the one with the most neighbours.
-
-    Args:
-        joined: which units are, (units, units), symmetric.
-    """
-    units = len(joined)
-    neighbours = joined.sum(1)
-    taken = np.zeros((units, 0), bool)  # by unit the colours of its neighbours
-    saturation = np.zeros(units, np.int64)
-    groups: list[list[int]] = []
-    left = np.ones(units, bool)
-    for _ in range(units):
-        unit = int(np.argmax(np.where(left, saturation * units + neighbours, -1)))
-        left[unit] = False
-        colour = int(np.argmin(np.append(taken[unit, : len(groups)], False)))
-        if colour == len(groups):
-            groups.append([])
-            if colour == taken.shape[1]:
-                taken = np.pad(taken, ((0, 0), (0, max(8, colour))))
-        groups[colour].append(unit)
-        saturation += joined[unit] & ~taken[:, colour]
-        taken[:, colour] |= joined[unit]
-    return [sorted(group) for group in groups]
 
 
 def read_edges(edges: Any, layers: int) -> dict[tuple[int, int], Coupling]:

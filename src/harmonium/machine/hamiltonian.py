@@ -332,6 +332,8 @@ class Hamiltonian:
     ) -> Tensor:
         """Draws the states of a layer or part given its field, of the field's shape."""
         kind, theta = self.units(layer)
+        if kind.one_hot and not antithetic and serving.half_step(field, theta, None, one_hot=True):
+            return serving.draw_categorical(field, theta[0], kind.n_units, _random.key(generator))
         if serving.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
             return serving.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)

@@ -1,0 +1,306 @@
+"""Gibbs sweeps of layers with inner edges, unit by unit, and half-steps of categorical layers. Needs numba.
+
+A lot of ``LOT`` rows is drawn together, with noise of its own: results do not depend on how lots are dealt to
+threads. Each loop is over the rows of a lot, so that it runs in vector registers, but for the fields of a
+categorical unit, which are sums of vectors of one entry a state (``add_rows``). Nothing is assigned to
+slices, as numba takes two seconds to compile the first such assignment.
+
+Arrays may be float32 or float64, all of one call of one type. Noise is drawn in float32, unless it is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from harmonium.compiled.noise import fill, jit, seed
+from harmonium.compiled.serving import LOT
+from harmonium.compiled.units import decay, sigmoid
+
+_GROUP: Final = 16  # lots for which a table is made; their states stay in the second level of cache
+_LANES: Final = 8  # entries of a vector
+_SUMS: Final = 4  # of every fourth row, as an addition waits for the one before
+_code: Any = cgutils  # which has no types
+
+
+@jit
+def sweep_categorical(
+    first: int, last: int, x: Any, q: int, J: Any, bias: Any, outside: Any, beta: Any, held: Any, order: Any,
+    starts: Any, others: Any, key: Any, noise: Any, drawn: Any,
+) -> None:  # fmt: skip
+    """Draws the units of a categorical layer in turn, each given all others: ``drawn`` from x.
+
+    Args:
+        first, last: lots.
+        x: one-hot states, (rows, units · q).
+        q: states of a unit.
+        J: inner coupling, (units · q, units · q), symmetric, zero within a unit.
+        bias: of every column.
+        outside: β times the field of other layers, (rows, units · q); empty: none.
+        beta: of every row.
+        held: marks units that stay, (rows, units) bytes; empty: none.
+        order: of the units, int32.
+        starts: unit i is joined to others[starts[i, 0] : starts[i, 1]], (units, 2).
+        others: int32.
+        key: of the noise.
+        noise: uniform variates, (units, rows); empty: from streams of the key.
+        drawn: (rows, units · q).
+    """
+    rows, n = len(x), len(starts)
+    pitch = (q + _LANES - 1) // _LANES * _LANES
+    table = np.zeros(n * q * pitch, x.dtype)
+    sums, betas = np.zeros(LOT * pitch, x.dtype), np.zeros((_GROUP, LOT), x.dtype)
+    logits, u, digits = np.zeros((q, LOT), x.dtype), np.zeros(LOT, x.dtype), np.empty(LOT, np.int32)
+    variates, streams = np.empty(LOT, np.float32), np.empty(_GROUP, np.uint64)
+    places = np.empty((_GROUP * LOT, n), np.int32)  # of the row that a unit's state picks from the table
+    for start in range(first, last, _GROUP):
+        lots, top = min(_GROUP, last - start), start * LOT
+        bottom = min(rows, top + lots * LOT)
+        for row in range(top, bottom):
+            _read(x[row], q, pitch, places[row - top])
+            betas[(row - top) // LOT, (row - top) % LOT] = beta[row]
+        for lot in range(lots):
+            seed(streams[lot : lot + 1], key, start + lot)
+        for i in order:
+            mine = others[starts[i, 0] : starts[i, 1]]
+            _fill_table(J, i, q, pitch, mine, table)
+            for lot in range(lots):
+                begin = top + lot * LOT
+                count = min(LOT, bottom - begin)
+                for c in range(count):
+                    for lane in range(0, pitch, _LANES):
+                        add_rows(table, lane, places[begin - top + c], mine, sums, c * pitch + lane)
+                for a in range(q):
+                    for c in range(LOT):
+                        logits[a, c] = bias[i * q + a] + betas[lot, c] * sums[c * pitch + a]
+                if outside.size > 0:
+                    _add_outside(outside, i * q, begin, count, logits)
+                _uniform(noise, i, begin, count, variates, streams[lot : lot + 1], u)
+                _pick(logits, u, digits)
+                for c in range(count):
+                    if held.size == 0 or held[begin + c, i] == 0:
+                        places[begin - top + c, i] = (i * q + digits[c]) * pitch
+        for row in range(top, bottom):
+            for b in range(n * q):
+                drawn[row, b] = 0
+            for i in range(n):
+                drawn[row, places[row - top, i] // pitch] = 1
+
+
+@jit
+def sweep_two_valued(
+    first: int, last: int, x: Any, J: Any, bias: Any, low: Any, high: Any, outside: Any, beta: Any, held: Any,
+    order: Any, starts: Any, others: Any, key: Any, noise: Any, drawn: Any,
+) -> None:  # fmt: skip
+    """Draws units with two values in turn, each given all others: ``drawn`` from x, (rows, units).
+
+    Args are those of ``sweep_categorical``, and the values.
+    """
+    rows, n = x.shape
+    states, field, betas = np.zeros((n, LOT), x.dtype), np.zeros((1, LOT), x.dtype), np.zeros(LOT, x.dtype)
+    u, variates, stream = np.zeros(LOT, x.dtype), np.empty(LOT, np.float32), np.empty(1, np.uint64)
+    for lot in range(first, last):
+        begin = lot * LOT
+        count = min(LOT, rows - begin)
+        seed(stream, key, lot)
+        for c in range(count):
+            betas[c] = beta[begin + c]
+        _transpose(x, begin, count, states)
+        for i in order:
+            _add_states(J[i], states, others[starts[i, 0] : starts[i, 1]], field[0])
+            for c in range(LOT):
+                field[0, c] = bias[i] + betas[c] * field[0, c]
+            if outside.size > 0:
+                _add_outside(outside, i, begin, count, field)
+            _uniform(noise, i, begin, count, variates, stream, u)
+            _decide(field[0], high - low)
+            if held.size == 0:
+                for c in range(LOT):
+                    states[i, c] = high if u[c] < field[0, c] else low
+            else:
+                for c in range(count):
+                    if held[begin + c, i] == 0:
+                        states[i, c] = high if u[c] < field[0, c] else low
+        for i0 in range(0, n, 16):
+            for c in range(count):
+                for i in range(i0, min(n, i0 + 16)):
+                    drawn[begin + c, i] = states[i, c]
+
+
+@jit
+def draw_categorical(first: int, last: int, fields: Any, q: int, bias: Any, key: Any, drawn: Any) -> None:
+    """Draws the units of a categorical layer given their fields, both (rows, units · q), lot by lot."""
+    rows, n = len(fields), len(bias) // q
+    logits, digits = np.zeros((q, LOT), np.float32), np.empty(LOT, np.int32)
+    u, stream = np.empty(LOT, np.float32), np.empty(1, np.uint64)
+    for lot in range(first, last):
+        begin = lot * LOT
+        count = min(LOT, rows - begin)
+        seed(stream, key, lot)
+        for i in range(n):
+            for a in range(q):
+                for c in range(LOT):
+                    logits[a, c] = bias[i * q + a]
+            _add_outside(fields, i * q, begin, count, logits)
+            fill(u, stream)
+            _pick(logits, u, digits)
+            for c in range(count):
+                for a in range(q):
+                    drawn[begin + c, i * q + a] = digits[c] == a
+
+
+@jit
+def _read(x: Any, q: int, pitch: int, places: Any) -> None:
+    """Sets the places of the rows of the table that the one-hot units of a state pick."""
+    for i in range(len(places)):
+        digit = 0
+        for a in range(1, q):
+            digit = a if x[i * q + a] != 0 else digit
+        places[i] = (i * q + digit) * pitch
+
+
+@jit
+def _fill_table(J: Any, i: int, q: int, pitch: int, others: Any, table: Any) -> None:
+    """Sets rows of the table, ``pitch`` apart, to the columns of J that lead to unit i: its rows of J."""
+    for j in others:
+        for a in range(q):
+            for b in range(j * q, (j + 1) * q):
+                table[b * pitch + a] = J[i * q + a, b]
+
+
+@jit
+def _transpose(x: Any, begin: int, count: int, states: Any) -> None:
+    """Copies rows of x to columns of states, some at a time that stay in the first level of cache."""
+    n = len(states)
+    for i0 in range(0, n, 16):
+        for i in range(i0, min(n, i0 + 16)):
+            for c in range(count):
+                states[i, c] = x[begin + c, i]
+
+
+@jit
+def _add_states(J: Any, states: Any, others: Any, field: Any) -> None:
+    """Sets the field of a unit in all rows of a lot to Σ_j J_j · state of j over j in others."""
+    for c in range(LOT):
+        field[c] = 0
+    k, end = 0, len(others)
+    while k + 4 <= end:  # four at a time: fewer passes over the sums
+        j0, j1, j2, j3 = others[k], others[k + 1], others[k + 2], others[k + 3]
+        w0, w1, w2, w3 = J[j0], J[j1], J[j2], J[j3]
+        x0, x1, x2, x3 = states[j0], states[j1], states[j2], states[j3]
+        for c in range(LOT):
+            field[c] += (w0 * x0[c] + w1 * x1[c]) + (w2 * x2[c] + w3 * x3[c])
+        k += 4
+    while k < end:
+        w0, x0 = J[others[k]], states[others[k]]
+        for c in range(LOT):
+            field[c] += w0 * x0[c]
+        k += 1
+
+
+@jit
+def _add_outside(outside: Any, column: int, begin: int, count: int, logits: Any) -> None:
+    """Adds columns of a matrix, one for each row of ``logits``, (columns, LOT)."""
+    for c in range(count):
+        for a in range(len(logits)):
+            logits[a, c] += outside[begin + c, column + a]
+
+
+@jit
+def _uniform(given: Any, i: int, begin: int, count: int, variates: Any, stream: Any, u: Any) -> None:
+    """Sets u to the variates of unit i in some rows: those given, or the next ones of a stream."""
+    if given.size > 0:
+        for c in range(count):
+            u[c] = given[i, begin + c]
+    else:
+        fill(variates, stream)
+        for c in range(LOT):
+            u[c] = variates[c]
+
+
+@jit
+def _decide(field: Any, gain: Any) -> None:
+    """Turns fields of units with two values into the probabilities of the upper one."""
+    if field.itemsize == 4:
+        for c in range(LOT):
+            field[c] = sigmoid(gain * field[c])[0]
+    else:
+        for c in range(LOT):
+            field[c] = 1 / (1 + np.exp(-gain * field[c]))
+
+
+@jit
+def _pick(logits: Any, u: Any, digits: Any) -> None:
+    """Draws a state of one unit in every row of a lot; the logits, (states, LOT), are room then.
+
+    As the variates are at most 1 - 2^-24, a share of the total is less than it, and a state whose probability
+    is rounded away is never drawn.
+    """
+    q = len(logits)
+    top, total = np.empty(LOT, logits.dtype), np.zeros(LOT, logits.dtype)
+    for c in range(LOT):
+        top[c] = logits[0, c]
+    for a in range(1, q):
+        for c in range(LOT):
+            top[c] = max(top[c], logits[a, c])
+    for a in range(q):
+        if logits.itemsize == 4:
+            for c in range(LOT):
+                total[c] += decay(top[c] - logits[a, c])
+                logits[a, c] = total[c]
+        else:
+            for c in range(LOT):
+                total[c] += np.exp(logits[a, c] - top[c])
+                logits[a, c] = total[c]
+    for c in range(LOT):
+        total[c] *= u[c]
+        digits[c] = 0
+    for a in range(q - 1):
+        for c in range(LOT):
+            digits[c] += logits[a, c] <= total[c]
+
+
+def _make_add_rows(_: Any, table: Any, lane: Any, places: Any, others: Any, sums: Any, o: Any) -> Any:
+    """Generates the instructions of ``add_rows``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def array(k: int) -> Any:
+            return context.make_array(signature.args[k])(context, builder, arguments[k])
+
+        vector = ir.VectorType(context.get_value_type(table.dtype), _LANES)
+        size, start = table.dtype.bitwidth // 8, builder.gep(array(0).data, [arguments[1]])
+        listed, rows, word = array(3), array(2).data, ir.IntType(64)
+        count = listed.nitems
+        zero = ir.Constant(vector, None)
+        totals = [_code.alloca_once_value(builder, zero) for _ in range(_SUMS)]
+
+        def add(k: Any, total: Any) -> None:
+            j = builder.sext(builder.load(builder.gep(listed.data, [k])), word)
+            place = builder.sext(builder.load(builder.gep(rows, [j])), word)
+            row = builder.load(builder.bitcast(builder.gep(start, [place]), vector.as_pointer()))
+            row.align = size
+            builder.store(builder.fadd(builder.load(total), row), total)
+
+        even = builder.and_(count, word(-_SUMS))
+        with _code.for_range_slice(builder, word(0), even, word(_SUMS), word) as (k, _count):
+            for s, total in enumerate(totals):
+                add(builder.add(k, word(s)), total)
+        with _code.for_range_slice(builder, even, count, word(1), word) as (k, _count):
+            add(k, totals[0])
+        a, b, c, d = map(builder.load, totals)
+        found = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+        to = builder.bitcast(builder.gep(array(4).data, [arguments[5]]), vector.as_pointer())
+        builder.store(found, to).align = size
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64, places, others, sums, types.int64), generate
+
+
+add_rows: Any = intrinsic(_make_add_rows)
+"""Sets sums[o:] to Σ_j table[places[j] + lane:] over j in others, of ``_LANES`` entries; nothing is checked:
+(table, lane, places, others, sums, o)."""
