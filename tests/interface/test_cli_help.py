@@ -6,6 +6,7 @@ import ast
 import shlex
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,7 @@ import typer
 
 import harmonium as hm
 from harmonium.cli import main
-from harmonium.cli.app import COMMANDS, _command
-from harmonium.cli.examples import EXAMPLES
+from harmonium.cli.app import command_names, parser_of
 
 from .command_line import CommandLine
 
@@ -22,13 +22,13 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 INDEX = tomllib.loads((EXPERIMENTS / "index.toml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", command_names())
 def test_help_ends_with_examples_that_the_parser_takes(cli: CommandLine, command: str) -> None:
     shown = " ".join(cli.succeed(command, "-h").stdout.split())
     assert shown == " ".join(cli.succeed(command, "--help").stdout.split())
-    assert EXAMPLES[command]
-    parser = _command(command)
-    for example in EXAMPLES[command]:
+    examples = import_module(f"harmonium.cli.commands.{command}").EXAMPLES
+    parser = parser_of(command)
+    for example in examples:
         assert example in shown
         program, name, *arguments = shlex.split(example)
         assert (program, name) == ("harmonium", command)
@@ -40,7 +40,7 @@ def test_help_ends_with_examples_that_the_parser_takes(cli: CommandLine, command
 
 def test_help_of_all(cli: CommandLine) -> None:
     shown = cli.succeed("-h").stdout
-    assert all(command in shown for command in COMMANDS) and "--install-completion" in shown
+    assert all(command in shown for command in command_names()) and "--install-completion" in shown
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_shell_completes(
 
 
 def test_files_are_completed_beside_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from harmonium.cli.completion import data
+    from harmonium.cli.options import complete_data as data
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dir").mkdir()

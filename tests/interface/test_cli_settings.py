@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.cli.toml_text import toml_text
+from harmonium.cli.run_file import as_toml
 
 from .command_line import TINY, CommandLine
 
@@ -203,6 +203,6 @@ def test_a_table_goes_on_with_other_rows(cli: CommandLine, tmp_path: Path, table
 
 def test_text_that_needs_care_comes_back() -> None:
     value = {"a b": ['"\\', "\x7f\x00\n", "é\U0001f600", True, -3, 1e-05, 2.5, float("inf")], "c": {}}
-    assert tomllib.loads(f"x = {toml_text(value)}")["x"] == value
+    assert tomllib.loads(f"x = {as_toml(value)}")["x"] == value
     with pytest.raises(TypeError, match="NoneType"):
-        toml_text([None])
+        as_toml([None])

@@ -10,10 +10,14 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli.coding import Coding
-from harmonium.cli.evaluate import cost_of_rows, enumeration_cost, spread
-from harmonium.cli.predict import probabilities
-from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
+from harmonium.cli.coding import Coding, visible_units
+from harmonium.cli.scores import (
+    bounded_pseudo_likelihood,
+    cost_of_rows,
+    enumeration_cost,
+    probabilities,
+    spread,
+)
 from harmonium.data import Rows
 from harmonium.likelihood import (
     LogPartition,

@@ -11,7 +11,6 @@ import torch
 
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
-from harmonium.cli.run_file import NAME as RUN_FILE
 from harmonium.data import Table
 from harmonium.machine import BoltzmannMachine, load, rebuilt
 from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, refuse_old_checkpoint, replace_file
@@ -20,7 +19,7 @@ from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
 from harmonium.training.run_directory import PREVIOUS, remove_leftovers
 
 AVERAGED = "averaged.safetensors"
-DESCRIPTION, EVENTS = "machine.json", "tensorboard"
+DESCRIPTION, EVENTS, RUN_FILE = "machine.json", "tensorboard", "run.toml"
 _FILES = (MACHINE, AVERAGED, CHECKPOINT, PREVIOUS, DESCRIPTION, RUN_FILE, "config.json", "history.jsonl")
 
 

@@ -1,161 +1,37 @@
-"""``harmonium evaluate``."""
+"""Scores of a machine on rows: ln Z, likelihoods, pseudo-likelihoods, and how well it tells a label."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
 from math import exp2, inf
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 from torch import Tensor
 
-from harmonium import _checks
-from harmonium.cli import completion, options
-from harmonium.cli.coding import Coding
-from harmonium.cli.mixing import chains_from_noise, mixing
-from harmonium.cli.output import check_target, show, working
-from harmonium.cli.predict import probabilities
-from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
-from harmonium.cli.runs import load_machine
-from harmonium.cli.tap import STARTS, notes_on, tap_partition
+from harmonium.cli.coding import Coding, Place, visible_units
+from harmonium.cli.output import working
 from harmonium.data import Rows
 from harmonium.likelihood import (
     LogPartition,
-    TapPartition,
     ais,
     exact_log_likelihood,
     exact_log_partition,
     log_likelihood,
     missing_pseudo_likelihood,
-    tap_log_likelihood,
+    pseudo_log_likelihood,
     variational_bound,
 )
 from harmonium.likelihood.exact import MAX_LOG2_STATES, log2_states, log2_states_of
 from harmonium.machine import BoltzmannMachine
-from harmonium.report import mixing_curve
-from harmonium.report._figure import require_figures
-from harmonium.report.page import verdict
+from harmonium.tasks import predict
 
-_METHODS = ("auto", "exact", "ais")
 _AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
-_BASE_ROWS = 10_000
-_FEWEST = 100  # whole rows, among others, that make a base
+BASE_ROWS = 10_000
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
-_CHUNK_ROWS = 2048
+CHUNK_ROWS = 2048
 _TOLERANCE = 1e-4  # of the posterior: what it still moves changes the bound in the second order
-
-
-def evaluate(
-    run: options.Run,
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[DATA]...",
-            autocompletion=completion.data,
-            help="Data to evaluate, such as a training and a test set.",
-        ),
-    ] = None,
-    averaged: options.Averaged = False,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="For ln Z: auto (exact where that takes seconds), exact, or ais.",
-            autocompletion=completion.words(_METHODS),
-        ),
-    ] = "auto",
-    chains: Annotated[int, typer.Option(help="Annealing runs of AIS.")] = 100,
-    temperatures: Annotated[int, typer.Option(help="Temperatures of AIS.")] = 1000,
-    reverse: Annotated[bool, typer.Option(help="Bound ln Z from above by reverse annealing too.")] = True,
-    base: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="For the base of AIS, best the training set; else the first DATA."),
-    ] = None,
-    with_tap: Annotated[
-        bool, typer.Option("--tap", help="Also ln Z and log-likelihoods by TAP, from rows of the base.")
-    ] = False,
-    with_mixing: Annotated[
-        bool, typer.Option("--mixing", help="Do chains from noise mix, and did training keep to equilibrium?")
-    ] = False,
-    mixing_steps: Annotated[
-        int, typer.Option(help="Sweeps after which --mixing gives a pair of chains up.")
-    ] = 10_000,
-    mixing_plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the bounds of --mixing, which it implies, as a PNG file."),
-    ] = None,
-    unknown: options.Unknown = None,
-    overwrite: options.Overwrite = False,
-    seed: options.Seed = 0,
-    device: options.Device = None,
-    threads: options.Threads = None,
-    as_json: options.Json = False,
-) -> None:
-    """Evaluate a machine: ln Z, and the mean log-likelihood and pseudo-likelihood of DATA, in nats.
-
-    The likelihood has two errors: the rows' standard error, from their spread, and that of ln Z, which
-    shifts all rows alike and is bounded from both sides where ln Z is estimated.
-    """
-    options.set_threads(threads)
-    _checks.one_of(method, "method", _METHODS)
-    if mixing_plot is not None:
-        check_target(mixing_plot, "mixing_plot", (".png",), overwrite)
-        require_figures("--mixing-plot")
-    machine, source = load_machine(run, averaged, options.as_device(device))
-    coding = Coding.of(machine, options.unknown_of(unknown))
-    sets = [(name, coding.rows(coding.read(name), missing=True)) for name in data or []]
-    chosen = [(base, coding.rows(coding.read(base), missing=True))] if base is not None else sets[:1]
-    base_rows = whole(chosen[0][1]) if chosen else None
-    if base is not None and base_rows is None:
-        raise ValueError(f"base: expected rows without missing cells, received none in {base}")
-    if base_rows is not None and base is None and len(base_rows) < min(_FEWEST, len(chosen[0][1])):
-        base_rows = None
-    base = None if base_rows is None else chosen[0][0]
-    settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures, "reverse": reverse}
-    log_partition, table, notes = estimate(machine, base_rows, base, seed, method=method, **settings)
-    if chosen and chosen[0][1].missing and table["method"] == "ais":
-        used = 0 if base_rows is None else len(base_rows)
-        notes.append(
-            f"log_partition: the base of annealing is made of whole rows, {used} of {len(chosen[0][1])}"
-            + ("" if used else f", as fewer than {_FEWEST} are; --base takes others")
-        )
-    layers = [str(layer) for layer in machine.layers]
-    result: dict[str, Any] = {"machine": str(source), "layers": layers, "log_partition": table}
-    tap = None
-    if with_tap:
-        starts = None if base_rows is None else spread(base_rows, STARTS).to(machine.device)
-        with working("solving the TAP equations"):
-            tap, result["tap"] = tap_partition(machine, starts)
-        notes += notes_on(tap)
-    results = []
-    for name, rows in sets:
-        with working(f"evaluating {name}"):
-            results.append({"data": name, **evaluate_rows(coding, rows, log_partition, seed, notes)})
-            if tap is not None:
-                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes)
-    if with_mixing or mixing_plot is not None:
-        with working("running coupled chains until they meet"):
-            result["mixing"], remarks, meetings = mixing(machine, mixing_steps, seed)
-        notes += remarks
-        if mixing_plot is not None:
-            mixing_curve(meetings, mixing_plot)
-            result["mixing"]["plot"] = mixing_plot
-        if (remark := verdict.annealing_remark(table, result["mixing"])) is not None:
-            notes.insert(0, f"log_partition: {remark.text}")
-        if verdict.unmixed(table, result["mixing"]):
-            table["standard_error"] = None
-            results = [{**row, "log_partition_standard_error": None} for row in results]
-        others = [whole(rows) for name, rows in sets if chosen and name != chosen[0][0]]
-        states = [None if each is None else spread(each, _BASE_ROWS) for each in (base_rows, *others[:1])]
-        with working("running chains from noise"):
-            result |= chains_from_noise(machine, states, mixing_steps, seed, notes)
-    if results:
-        result["results"] = results
-    if notes:
-        result["notes"] = list(dict.fromkeys(notes))
-    show(result, as_json)
 
 
 def estimate(
@@ -188,7 +64,7 @@ def estimate(
             log_partition = LogPartition.exact(exact_log_partition(machine))
         table = {"method": "exact", "value": log_partition.value, "standard_error": 0.0}
     else:
-        visible = None if base_rows is None else spread(base_rows, _BASE_ROWS).to(machine.device)
+        visible = None if base_rows is None else spread(base_rows, BASE_ROWS).to(machine.device)
         annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
         with annealing, warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always", RuntimeWarning)
@@ -218,7 +94,7 @@ def evaluate_rows(
     deep = not machine.graph.independent
     cost = cost_of_rows(machine, rows)
     if deep:  # which is enumerated for every chunk too
-        cost += enumeration_cost(machine, range(len(machine.layers))) * -(-len(rows) // _CHUNK_ROWS)
+        cost += enumeration_cost(machine, range(len(machine.layers))) * -(-len(rows) // CHUNK_ROWS)
     unavailable = cost > _AFFORDABLE
     lacking = missing_pseudo_likelihood(machine)
     if rows.missing:
@@ -238,7 +114,7 @@ def evaluate_rows(
     if not lacking and units < n_units:
         notes.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")
 
-    for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
+    for number, chunk in enumerate(rows.chunks(CHUNK_ROWS)):
         v = chunk.to(machine.device)
         slopes = coding.log_slopes(v)
         if unavailable:
@@ -285,7 +161,7 @@ def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[
             "log_likelihood: of a machine that has learned the label given the rest, and not the rest"
         )
     place, right, nats, known, method = coding.unit_of(str(coding.label.name)), 0, 0.0, 0, ""
-    for chunk in rows.chunks(_CHUNK_ROWS):
+    for chunk in rows.chunks(CHUNK_ROWS):
         states = chunk.to(coding.machine.device)
         states = states[~coding.split(states)[1].isnan().any(1)]
         if len(states):
@@ -301,16 +177,6 @@ def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[
     if method == "gibbs":
         notes.append("label_log_likelihood: by chains, as there are too many states to count")
     return {"label_accuracy": right / known, "label_log_likelihood": nats / known}
-
-
-def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
-    machine = coding.machine
-    if rows.missing:
-        notes.append("tap_log_likelihood: not available, cells are missing")
-        return None
-    chunks = (chunk.to(machine.device) for chunk in rows.chunks(_CHUNK_ROWS))
-    values = [tap_log_likelihood(machine, v, partition) + coding.log_slopes(v) for v in chunks]
-    return float(torch.cat(values).mean())
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
@@ -334,7 +200,7 @@ def cost_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
         each = 0.0 if machine.graph.independent else enumeration_cost(machine, machine.hidden)
         return each * len(rows)
     width, law = sum(layer.width for layer in machine.layers), machine.hamiltonian()
-    found = [log2_states_of(law, chunk.to(machine.device)) for chunk in rows.chunks(_CHUNK_ROWS)]
+    found = [log2_states_of(law, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS)]
     states = torch.cat(found)
     states = states[states > 0]
     return inf if bool((states > MAX_LOG2_STATES).any()) else width * float(states.exp2().sum())
@@ -354,3 +220,37 @@ def spread(rows: Rows, most: int) -> Tensor:
     if len(rows) <= most:
         return rows.take(torch.arange(len(rows)))
     return rows.take(torch.linspace(0, len(rows) - 1, most, dtype=torch.float64).long())
+
+
+def probabilities(
+    coding: Coding,
+    place: Place,
+    states: Tensor,
+    method: str,
+    seed: int,
+    sweeps: int = 100,
+    chains: int = 10,
+) -> tuple[Tensor, str]:
+    """(rows, values) of a discrete column given the rest of each row, and by which method.
+
+    Raises:
+        ValueError: too many states for "exact"; "auto" then takes chains.
+    """
+    if method != "gibbs":
+        try:
+            p = predict(coding.machine, states, place.layer, unit=place.unit)
+            return p[:, 0], "exact"
+        except ValueError as error:
+            if method == "exact":
+                raise ValueError(f"{error}; --method gibbs draws") from error
+    p = predict(
+        coding.machine, states, place.layer, "gibbs", unit=place.unit, sweeps=sweeps, chains=chains, seed=seed
+    )
+    return p[:, 0], "gibbs"
+
+
+def bounded_pseudo_likelihood(machine: BoltzmannMachine, X: Tensor, units: int, seed: int) -> Tensor:
+    """Pseudo-log-likelihood of every row, from ``units`` drawn visible units a row or exactly from all."""
+    if units >= visible_units(machine):
+        return pseudo_log_likelihood(machine, X)
+    return pseudo_log_likelihood(machine, X, sampled=units, seed=seed)
