@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 
 import harmonium as hm
@@ -36,6 +37,69 @@ def test_help_ends_with_examples_that_the_parser_takes(cli: CommandLine, command
         known, rest, _ = parser.make_parser(context).parse_args(arguments)
         needed = [each.name for each in parser.params if each.required]
         assert rest == [] and [name for name in needed if not known.get(name)] == []
+
+
+@pytest.mark.parametrize("command", command_names())
+def test_every_option_is_described(command: str) -> None:
+    described = {each.name: each.help for each in parser_of(command).params}
+    assert [name for name, text in described.items() if not text or text[0].islower()] == []
+
+
+COMMAND = """
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from harmonium.cli import options
+from harmonium.training.settings import Count, Setting
+
+EXAMPLES = ("harmonium energies run digits --number 10",)
+
+
+def energies(
+    run: options.Trained,
+    data: options.Data,
+    number: Count | None = None,
+    of: Literal["free", "all"] = "free",
+    plain: Annotated[bool, Setting(option="--plain")] = False,
+) -> dict[str, Any]:
+    \"""Print the mean free energy of DATA.
+
+    In nats.
+
+    Args:
+        data: rows to judge.
+        number: only so many rows,
+            from the start.
+        of: which energy.
+        plain: without the machine.
+    \"""
+    coding, source = run.load()
+    v = coding.states(coding.read(data))[:number]
+    result = {"rows": len(v), of: float(coding.machine.free_energy(v).mean().detach())}
+    return result if plain else {"machine": source, **result}
+"""
+
+
+def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "energies.py").write_text(COMMAND)
+    monkeypatch.setattr(sys.modules["harmonium.cli.app"], "_FOLDER", tmp_path)
+    monkeypatch.setattr("harmonium.cli.commands.__path__", [str(tmp_path)])
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)], seed=0)
+    machine.save(tmp_path / "m.safetensors")
+    arguments = ("energies", tmp_path / "m.safetensors", "bars-and-stripes")
+
+    X = torch.from_numpy(hm.data.bars_and_stripes()[:5])
+    expected = {"rows": 5, "free": pytest.approx(float(machine.free_energy(X).mean().detach()))}
+    assert cli.succeed(*arguments, "--number", 5, "--plain", "--json").json == expected
+    assert "m.safetensors" in cli.succeed(*arguments).stdout
+    assert cli.refuse(*arguments, "--number", 0).startswith("--number: ")
+    assert cli.refuse(*arguments, "--of", "none").startswith("--of: expected one of all, free")
+    assert "Print the mean free energy of DATA." in cli.succeed("--help").stdout
+    shown = " ".join(cli.succeed("energies", "--help").stdout.replace("│", " ").split())
+    parts = ["In nats.", "Only so many rows, from the start.", "Which energy: free, all.", "--averaged"]
+    parts += ["--threads", "Examples:", "--number 10"]
+    assert [part for part in parts if part not in shown] == [] and "Args" not in shown
 
 
 def test_help_of_all(cli: CommandLine) -> None:

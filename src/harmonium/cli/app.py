@@ -27,8 +27,8 @@ _FIRST = ("train", "evaluate", "sample")  # in the list of commands; the others 
 
 def command_names() -> list[str]:
     """Returns the names of all commands, as they are listed."""
-    others = {path.stem for path in _FOLDER.glob("*.py")} - {"__init__", *_FIRST}
-    return [*_FIRST, *sorted(others)]
+    found = {path.stem for path in _FOLDER.glob("*.py")} - {"__init__"}
+    return [*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST))]
 
 
 def summary(name: str) -> str:
