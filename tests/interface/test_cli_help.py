@@ -94,6 +94,7 @@ def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: py
     assert cli.succeed(*arguments, "--number", 5, "--plain", "--json").json == expected
     assert "m.safetensors" in cli.succeed(*arguments).stdout
     assert cli.refuse(*arguments, "--number", 0).startswith("--number: ")
+    assert cli.refuse(*arguments, "--threads", 0).startswith("--threads: ")
     assert cli.refuse(*arguments, "--of", "none").startswith("--of: expected one of all, free")
     assert "Print the mean free energy of DATA." in cli.succeed("--help").stdout
     shown = " ".join(cli.succeed("energies", "--help").stdout.replace("│", " ").split())

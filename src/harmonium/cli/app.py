@@ -43,17 +43,23 @@ def summary(name: str) -> str:
 
 @cache
 def parser_of(name: str) -> Any:
-    """Returns the parser of a command, whose file is imported."""
+    """Returns the parser of a command, whose file is imported.
+
+    A function that returns nothing is typer's own; of others the parameters are settings.
+    """
     alone = typer.Typer(add_completion=False)
     gc.disable()
     try:
-        from harmonium.cli.options import with_options
-
         module = import_module(f"harmonium.cli.commands.{name}")
+        function = getattr(module, name)
+        if function.__annotations__.get("return", "") not in ("None", None):
+            from harmonium.cli.options import with_options  # needs torch
+
+            function = with_options(function)
         alone.command(
             context_settings={**_HELP, **getattr(module, "CONTEXT", {})},
             epilog="\n\n".join(["Examples:", *module.EXAMPLES]),  # paragraphs keep their lines apart
-        )(with_options(getattr(module, name)))
+        )(function)
     finally:
         gc.freeze()  # what imports make stays: a search for garbage in it takes part of a second
         gc.enable()

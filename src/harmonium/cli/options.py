@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
@@ -176,30 +176,39 @@ def unknown_of(text: str | None) -> str | None:
     return "error" if text == "refuse" else text
 
 
-def image_shape_of(text: str | None) -> tuple[int, ...] | None:
-    """Returns (28, 28) for "28x28", (32, 32, 3) for "32x32x3"; None stays None.
+def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool = False) -> tuple[int, ...]:
+    """Returns (28, 28) for "28x28", (32, 32, 3) for "32x32x3"; without a text a known shape, or ().
+
+    Args:
+        text: the option ``ImageShape``.
+        *known: shapes, the first of them that is not empty is taken.
+        needed: whether there has to be one.
 
     Raises:
-        ValueError: another form.
+        ValueError: another form, or no shape where one is needed.
     """
     if text is None:
-        return None
+        shape = tuple(next(filter(None, known), ()))
+        if needed and not shape:
+            raise ValueError(
+                "image_shape: expected a form such as 28x28 for data without a shape, received none"
+            )
+        return shape
     sides = text.lower().split("x")
     if len(sides) not in (2, 3) or not all(side.isdecimal() and int(side) > 0 for side in sides):
         raise ValueError(f"image_shape: expected a form such as 28x28 or 32x32x3, received {text!r}")
     return tuple(int(side) for side in sides)
 
 
-def with_options(function: Callable[..., Any]) -> Callable[..., int]:
+def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., int]:
     """Returns a command as the parser calls it, which checks the settings and shows the result.
 
     Args:
-        function: takes described settings, dataclasses of them, and the context as ``ctx``. A mapping that it
-            returns is shown; it then has ``Common`` too.
+        function: takes settings, dataclasses of them, and the parser's context as ``ctx``, and returns what
+            is shown. It is given the options ``Common`` too.
     """
     hints, parameters = get_type_hints(function, include_extras=True), signature(function).parameters
     own = {name: setting for name, setting in settings_of(function).items() if name != "ctx"}
-    shown = hints["return"] is not NoneType
     groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
     made: dict[str, Parameter] = {}
     for name, parameter in parameters.items():
@@ -207,8 +216,7 @@ def with_options(function: Callable[..., Any]) -> Callable[..., int]:
             made[name] = _parameter(name, own[name], parameter.default)
         elif name in groups:
             made |= _parameters(groups[name])
-    if shown:
-        made |= {name: each for name, each in _parameters(Common).items() if name not in made}
+    made |= {name: each for name, each in _parameters(Common).items() if name not in made}
 
     def call(ctx: typer.Context, **given: Any) -> int:
         for name, setting in own.items():
@@ -216,15 +224,14 @@ def with_options(function: Callable[..., Any]) -> Callable[..., int]:
         arguments = {name: given[name] for name in own} | ({"ctx": ctx} if "ctx" in parameters else {})
         for name, group in groups.items():
             arguments[name] = group(**{each: given[each] for each in settings_of(group)})
-        status = 0
-        if shown:
-            set_threads(given["threads"])
+        common, status = Common(threads=given["threads"], as_json=given["as_json"]), 0
+        set_threads(common.threads)
         try:
             result = function(**arguments)
         except Unfinished as ended:
             result, status = ended.result, ended.status
-        if shown and result:
-            show(result, given["as_json"])
+        if result:
+            show(result, common.as_json)
         return status
 
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)

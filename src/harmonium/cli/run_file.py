@@ -138,8 +138,6 @@ class RunFile:
 
     def warn_of_differences(self) -> None:
         """Notes what differs from the process that made the run, and so may change the last bits."""
-        if "products" in self.made_with:
-            products.get_backend()
         here = made_with()
         differing = [f"{name} {value}" for name, value in self.made_with.items() if here.get(name) != value]
         if differing:
@@ -221,8 +219,8 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
 
 def made_with() -> dict[str, str]:
     """Returns the versions, processor and products that determine a run's last bits beside its settings."""
-    here = {name: version(name) for name in ("harmonium", "torch")} | {"processor": processor()}
-    return here if products.backend_name() is None else {**here, "products": str(products.get_backend())}
+    versions = {name: version(name) for name in ("harmonium", "torch")}
+    return {**versions, "processor": processor(), "products": str(products.get_backend())}
 
 
 def as_toml(value: Any) -> str:

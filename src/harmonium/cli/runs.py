@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -46,17 +45,17 @@ class Describe:
     Args:
         run_dir: the folder.
         overwrite: whether events of an earlier run there are to be removed.
-        settings: makes the content of ``run.toml``, when it is asked for.
+        settings: the content of ``run.toml``.
     """
 
-    def __init__(self, run_dir: Path, overwrite: bool, settings: Callable[[], str]) -> None:
+    def __init__(self, run_dir: Path, overwrite: bool, settings: str) -> None:
         self._run_dir = run_dir
         self._overwrite = overwrite
         self._settings = settings
         self._written = False
 
     def __call__(self, update: Update) -> None:
-        """Write the file at the first update, when no other process has the folder.
+        """Writes the files at the first update, when no other process has the folder.
 
         Events of the run that is replaced go, or TensorBoard would draw both.
         """
@@ -64,20 +63,11 @@ class Describe:
             if self._overwrite:
                 for events in (self._run_dir / EVENTS).glob("events.out.tfevents.*"):
                     events.unlink()
-            remove_leftovers(self._run_dir / DESCRIPTION)
-            text = json.dumps(describe(update.machine), indent=2) + "\n"
-            replace_file(self._run_dir / DESCRIPTION, text.encode())
-            self._write_settings()
+            description = json.dumps(describe(update.machine), indent=2) + "\n"
+            for name, text in ((DESCRIPTION, description), (RUN_FILE, self._settings)):
+                remove_leftovers(self._run_dir / name)
+                replace_file(self._run_dir / name, text.encode("utf-8", "surrogateescape"))
             self._written = True
-
-    def finish(self, machine: BoltzmannMachine) -> None:
-        """Write the settings once more: what multiplies may have been chosen after the first update."""
-        self._write_settings()
-
-    def _write_settings(self) -> None:
-        remove_leftovers(self._run_dir / RUN_FILE)
-        content = self._settings().encode("utf-8", "surrogateescape")
-        replace_file(self._run_dir / RUN_FILE, content)
 
 
 def describe(machine: BoltzmannMachine) -> dict[str, Any]:

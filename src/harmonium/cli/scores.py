@@ -87,18 +87,26 @@ def estimate(
 def evaluate_rows(
     coding: Coding, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
 ) -> dict[str, Any]:
+    """Returns the scores of rows, means and their standard errors, in nats.
+
+    Args:
+        coding: of the machine and its data.
+        rows: visible states.
+        log_partition: ln Z.
+        seed: of what is drawn.
+        notes: grows by what is to be said of the scores.
+    """
     machine = coding.machine
-    likelihoods: list[Tensor] = []
-    bounds: list[Tensor] = []
+    values: list[Tensor] = []
     pseudo: list[Tensor] = []
     deep = not machine.graph.independent
     cost = cost_of_rows(machine, rows)
     if deep:  # which is enumerated for every chunk too
         cost += enumeration_cost(machine, range(len(machine.layers))) * -(-len(rows) // CHUNK_ROWS)
     unavailable = cost > _AFFORDABLE
+    name = "variational_bound" if unavailable else "log_likelihood"
     lacking = missing_pseudo_likelihood(machine)
     if rows.missing:
-        name = "variational_bound" if unavailable else "log_likelihood"
         notes.append(f"{name}: of rows with missing cells, of what they show")
         lacking = lacking or "cells are missing"
     if unavailable:
@@ -118,34 +126,30 @@ def evaluate_rows(
         v = chunk.to(machine.device)
         slopes = coding.log_slopes(v)
         if unavailable:
-            bounds.append(variational_bound(machine, v, log_partition, tolerance=_TOLERANCE) + slopes)
+            values.append(variational_bound(machine, v, log_partition, tolerance=_TOLERANCE) + slopes)
         elif deep:
-            likelihoods.append(exact_log_likelihood(machine, v) + slopes)
+            values.append(exact_log_likelihood(machine, v) + slopes)
         else:
-            likelihoods.append(log_likelihood(machine, v, log_partition) + slopes)
+            values.append(log_likelihood(machine, v, log_partition) + slopes)
         if not lacking:
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
-    mean, error = _mean(likelihoods)
-    if mean is not None and coding.density:
-        notes.append("log_likelihood: a density in the units of the data")
-    bound, bound_error = _mean(bounds)
-    if bound is not None and coding.density:
-        notes.append("variational_bound: of a density in the units of the data")
+    mean, error = _mean(values)
+    if coding.density:
+        notes.append(f"{name}: {'of ' * unavailable}a density in the units of the data")
     enumerated = deep and not unavailable
     limits: dict[str, float | None] = {}
     if not enumerated and log_partition.ess < inf:  # as ln Z rises, likelihoods fall
-        lowest = bound if unavailable else mean  # with ln Z at its upper bound one below the log-likelihood
         lift, drop = (log_partition.value - z for z in (log_partition.lower, log_partition.upper))
-        limits["log_likelihood_lower"] = None if lowest is None or drop == -inf else lowest + drop
-        limits["log_likelihood_upper"] = None if mean is None else mean + lift
+        limits["log_likelihood_lower"] = None if mean is None or drop == -inf else mean + drop
+        limits["log_likelihood_upper"] = None if mean is None or unavailable else mean + lift
     pseudo_mean, pseudo_error = _mean(pseudo)
     return {
         "rows": len(rows),
         **limits,
-        "log_likelihood": mean,
-        "rows_standard_error": bound_error if unavailable else error,
+        "log_likelihood": None if unavailable else mean,
+        "rows_standard_error": error,
         "log_partition_standard_error": 0.0 if enumerated else log_partition.standard_error,
-        **({"variational_bound": bound} if unavailable else {}),
+        **({"variational_bound": mean} if unavailable else {}),
         **_of_labels(coding, rows, notes, seed),
         "pseudo_log_likelihood": pseudo_mean,
         "pseudo_standard_error": pseudo_error,
@@ -180,6 +184,7 @@ def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
+    """Returns the mean of all values and its standard error, None where there are too few."""
     if not parts:
         return None, None
     values = torch.cat(parts)

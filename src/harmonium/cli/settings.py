@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from harmonium import _checks, couplings
+from harmonium import couplings
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.encoding import BINARISE
@@ -16,7 +16,7 @@ from harmonium.cli.metrics import METRICS
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for
-from harmonium.training.settings import COUNT, Checked, Count, Setting, Steps
+from harmonium.training.settings import COUNT, Checked, Count, Interval, Setting, Steps
 
 MANY, FEW = 500, 100  # hidden units, where none are given
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -115,7 +115,7 @@ class RuleSettings(Checked):
 
     PANEL: ClassVar[str] = "Learning rule"
     objective: Annotated[str | None, Setting(OBJECTIVES)] = None
-    joint: Annotated[float | None, Setting(belongs_to=("objective",))] = None
+    joint: Annotated[float | None, Setting(Interval(0.0, 1.0), belongs_to=("objective",))] = None
     rule: Annotated[str, Setting(rules.RECIPES)] = "pcd"
     sweeps: Annotated[int | None, _OF_RULE] = None
     chains: Annotated[int | None, _OF_RULE] = None
@@ -144,7 +144,24 @@ class RuleSettings(Checked):
             "kernel": kernel,
             "centred": self.centred or None,
         }
-        return rule_from(self.rule, given, self.rule_option or [])
+        arguments = {option: value for option, value in given.items() if value is not None}
+        known, texts = rules.options(self.rule), self.rule_option or []
+        for each in texts:
+            option, equals, value = (part.strip() for part in each.partition("="))
+            takes = f"{self.rule} takes {', '.join(known) or 'no options'}"
+            if not equals:
+                raise ValueError(f"rule_option: expected NAME=VALUE, received {each!r}; {takes}")
+            if option not in known:
+                raise ValueError(f"rule_option: expected another name, received {option!r}; {takes}")
+            if option in arguments:
+                raise ValueError(f"rule_option: expected {option} once, received it twice")
+            arguments[option] = _read_value(option, value)
+        try:
+            return rules.from_options(self.rule, **arguments)
+        except (TypeError, ValueError) as error:
+            if str(error).partition(":")[0] in {each.partition("=")[0].strip() for each in texts}:
+                raise ValueError(f"rule_option: {error}") from error
+            raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,54 +207,23 @@ def share_of(
     """Returns the objective's name, and the weight of ln p(rest, label) in it; None without a label.
 
     Raises:
-        ValueError: an unknown name, or settings that do not go together.
+        ValueError: settings that do not go together.
     """
     for name, value in (("objective", objective), ("joint", joint)):
         if label is None and value is not None:
             raise ValueError(f"{name}: expected with --label COLUMN, received {value} without")
     if label is None:
         return None, None
-    chosen = _checks.one_of(objective or "hybrid", "objective", OBJECTIVES)
+    chosen = objective or "hybrid"
     if chosen != "hybrid" and joint is not None:
         raise ValueError(f"joint: expected none with --objective {chosen}, received {joint}")
-    return chosen, OBJECTIVES[chosen] if joint is None else _checks.real(joint, "joint", 0.0, 1.0)
+    return chosen, OBJECTIVES[chosen] if joint is None else joint
 
 
 _NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
     "kernel": Kernel.registry,
     "coupling": {"gibbs": couplings.Gibbs, "metropolis": couplings.Metropolis},
 }
-
-
-def rule_from(name: str, given: dict[str, Any], texts: Sequence[str]) -> Rule:
-    """Returns the rule of a name.
-
-    Args:
-        name: one of ``rules.RECIPES``.
-        given: settings that have an option of their own; None where it was not used.
-        texts: others, such as ``replicas=5``.
-
-    Raises:
-        TypeError, ValueError: what the rule does not take; the message lists what it takes.
-    """
-    arguments = {option: value for option, value in given.items() if value is not None}
-    known = rules.options(name)
-    for each in texts:
-        option, equals, value = (part.strip() for part in each.partition("="))
-        takes = ", ".join(known) or "no options"
-        if not equals:
-            raise ValueError(f"rule_option: expected NAME=VALUE, received {each!r}; {name} takes {takes}")
-        if option not in known:
-            raise ValueError(f"rule_option: expected what {name} takes ({takes}), received {option!r}")
-        if option in arguments:
-            raise ValueError(f"rule_option: expected {option} once, received it twice")
-        arguments[option] = _read_value(option, value)
-    try:
-        return rules.from_options(name, **arguments)
-    except (TypeError, ValueError) as error:
-        if str(error).partition(":")[0] in {each.partition("=")[0].strip() for each in texts}:
-            raise ValueError(f"rule_option: {error}") from error
-        raise
 
 
 def _read_value(option: str, text: str) -> Any:

@@ -46,15 +46,12 @@ def data(
         grid: draw the first rows: a file that ends in .png.
         number: how many rows to draw.
     """
-    shape = options.image_shape_of(image_shape)
     if out is not None:
         check_target(out, "out", (*TABLES, ".npy", ".npz"), overwrite)
     if grid is not None:
         check_target(grid, "grid", (".png",), overwrite)
     dataset = read(source)
-    shape = shape or dataset.image_shape
-    if grid is not None and shape is None:
-        raise ValueError("image_shape: expected a form such as 28x28 for data without a shape, received none")
+    shape = options.image_shape_of(image_shape, dataset.image_shape, needed=grid is not None)
     with naming(dataset.name):
         result = _describe(dataset)
     if grid is not None:

@@ -84,10 +84,8 @@ def impute(
     some = dataset.samples[:rows] if rows else dataset.samples[()]
     labels = dataset.labels[:rows] if rows and dataset.labels is not None else dataset.labels
     dataset = replace(dataset, samples=dense(some), labels=labels)
-    _, image = source_of(machine)
-    shape = options.image_shape_of(image_shape) or tuple(dataset.image_shape or image)
-    if out.suffix.lower() == ".png" and not shape:
-        raise ValueError("image_shape: expected a form such as 28x28 for data without a shape, received none")
+    needed = out.suffix.lower() == ".png"
+    shape = options.image_shape_of(image_shape, dataset.image_shape, source_of(machine)[1], needed=needed)
     rest, labels_there = coding.apart(dataset)
     with naming(data):
         table = isinstance(coding.encoder, Table)
@@ -176,6 +174,5 @@ def _pattern(missing: str, X: NDArray[Any], shape: tuple[int, ...], seed: int) -
     image = (shape[0], shape[1])
     if missing in SIDES:
         return missing_half(len(X), image, missing)
-    size = options.image_shape_of(argument)
-    assert size is not None
-    return missing_rectangles(len(X), image, (size[0], size[1]), seed=seed)
+    height, width, *_ = options.image_shape_of(argument)
+    return missing_rectangles(len(X), image, (height, width), seed=seed)

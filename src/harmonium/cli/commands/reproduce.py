@@ -14,7 +14,6 @@ import typer
 
 import harmonium
 from harmonium.cli.output import note
-from harmonium.training.settings import Setting
 
 EXAMPLES = (
     "harmonium reproduce",
@@ -26,16 +25,17 @@ CONTEXT = {"ignore_unknown_options": True}
 
 
 def reproduce(
-    name: Annotated[str | None, Setting(metavar="NAME", argument=True)] = None,
-    arguments: Annotated[list[str] | None, Setting(metavar="[ARGUMENTS]...", argument=True)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="An experiment; without one they are listed.")
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGUMENTS]...", help="For its script; -- --help lists them."),
+    ] = None,
 ) -> None:
     """List the experiments behind the documentation's figures, or run one again.
 
     They are scripts in a clone of the project, which the installed package does not hold.
-
-    Args:
-        name: an experiment; without one they are listed.
-        arguments: for its script; -- --help lists them.
     """
     clone = _clone()
     index = tomllib.loads((clone / INDEX).read_text("utf-8"))

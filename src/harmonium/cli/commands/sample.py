@@ -59,7 +59,6 @@ def sample(
     if data is not None and start != "data":
         raise ValueError("data: expected with --start data")
     check_target(out, "out", SUFFIXES, overwrite)
-    shape = options.image_shape_of(image_shape)
     mover = chains.make_kernel() or Gibbs()
     coding, source = run.load()
     machine = coding.machine
@@ -68,12 +67,7 @@ def sample(
     held = states_given(coding, given or [], number)
     clamp = None if held is None else held.to(machine.device, machine.dtype)
     picture = out.suffix.lower() == ".png"
-    if picture:
-        shape = shape or image
-        if not shape:
-            raise ValueError(
-                "image_shape: expected a form such as 28x28 for data without a shape, received none"
-            )
+    shape = options.image_shape_of(image_shape, image, needed=picture)
     if means and isinstance(coding.encoder, BitPlanes):
         raise ValueError("means: expected --states for bit-planes, whose means are not grey levels")
 

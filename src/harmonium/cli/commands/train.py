@@ -96,7 +96,7 @@ def train(
         runs.require_same_encoding(run_dir, machine)
         if not overwrite and not run_dir.exists():
             note(f"there is nothing to resume in {run_dir}: a new run starts")
-    watchers: list[Callback] = [runs.Describe(run_dir, overwrite, lambda: stored.text(settings))]
+    watchers: list[Callback] = [runs.Describe(run_dir, overwrite, stored.text(settings))]
     if settings.early_stopping is not None and metrics is not None:
         watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
     if settings.tensorboard:
