@@ -166,7 +166,7 @@ class RuleSettings(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Watching(Checked):
-    """What is followed while a machine learns.
+    """The metrics and pictures of a machine while it learns.
 
     Attributes:
         validation: held-out data for the metric.
