@@ -38,7 +38,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
 import harmonium as hm
-from harmonium.cli import options, processes
+from harmonium.cli import options
 from harmonium.estimators import _estimator, _training, dbm
 from harmonium.layers import Layer
 
@@ -94,7 +94,7 @@ class Moved:
             (_training, "train", there(_training.train)),
             (dbm, "pretrain", there(dbm.pretrain)),
             (options, "as_device", named(options.as_device)),
-            (processes, "device", named(processes.device)),
+            (options, "own_device", named(options.own_device)),
         ):
             enter(mock.patch.object(owner, name, new))
         for kind in Layer.registry.values():

@@ -19,6 +19,7 @@ from harmonium.cli.beginning import Beginning
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import naming
 from harmonium.cli.kinds import read_kinds
+from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Table, _frames, read
 from harmonium.data.sheet import Sheet, cells_of
 
@@ -154,8 +155,7 @@ def _machine_kind(table: bytes) -> Kind:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "table.csv")
         path.write_bytes(table)
-        hidden = [hm.Bernoulli(2)]
-        begun = Beginning.new(str(path), lambda _: hidden, "label", KINDS, "error", "auto", "none", None, 0)
+        begun = Beginning.new(TrainSettings(data=str(path), label="label", hidden=["2"]), KINDS)
         begun.machine.save(path.with_name("m.safetensors"))
         content = path.with_name("m.safetensors").read_bytes()
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.cli.evaluate import cost_of_rows
 from harmonium.cli.mixing import until_all_meet
+from harmonium.cli.scores import cost_of_rows
 from harmonium.data import Rows
 from harmonium.likelihood.exact import log2_states_of
 

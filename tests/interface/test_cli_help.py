@@ -6,15 +6,16 @@ import ast
 import shlex
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 
 import harmonium as hm
 from harmonium.cli import main
-from harmonium.cli.app import COMMANDS, _command
-from harmonium.cli.examples import EXAMPLES
+from harmonium.cli.app import command_names, parser_of
 
 from .command_line import CommandLine
 
@@ -22,13 +23,13 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 INDEX = tomllib.loads((EXPERIMENTS / "index.toml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", command_names())
 def test_help_ends_with_examples_that_the_parser_takes(cli: CommandLine, command: str) -> None:
     shown = " ".join(cli.succeed(command, "-h").stdout.split())
     assert shown == " ".join(cli.succeed(command, "--help").stdout.split())
-    assert EXAMPLES[command]
-    parser = _command(command)
-    for example in EXAMPLES[command]:
+    examples = import_module(f"harmonium.cli.commands.{command}").EXAMPLES
+    parser = parser_of(command)
+    for example in examples:
         assert example in shown
         program, name, *arguments = shlex.split(example)
         assert (program, name) == ("harmonium", command)
@@ -38,9 +39,73 @@ def test_help_ends_with_examples_that_the_parser_takes(cli: CommandLine, command
         assert rest == [] and [name for name in needed if not known.get(name)] == []
 
 
+@pytest.mark.parametrize("command", command_names())
+def test_every_option_is_described(command: str) -> None:
+    described = {each.name: each.help for each in parser_of(command).params}
+    assert [name for name, text in described.items() if not text or text[0].islower()] == []
+
+
+COMMAND = """
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from harmonium.cli import options
+from harmonium.training.settings import Count, Setting
+
+EXAMPLES = ("harmonium energies run digits --number 10",)
+
+
+def energies(
+    run: options.Trained,
+    data: options.Data,
+    number: Count | None = None,
+    of: Literal["free", "all"] = "free",
+    plain: Annotated[bool, Setting(option="--plain")] = False,
+) -> dict[str, Any]:
+    \"""Print the mean free energy of DATA.
+
+    In nats.
+
+    Args:
+        data: rows to judge.
+        number: only so many rows,
+            from the start.
+        of: which energy.
+        plain: without the machine.
+    \"""
+    coding, source = run.load()
+    v = coding.states(coding.read(data))[:number]
+    result = {"rows": len(v), of: float(coding.machine.free_energy(v).mean().detach())}
+    return result if plain else {"machine": source, **result}
+"""
+
+
+def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "energies.py").write_text(COMMAND)
+    monkeypatch.setattr(sys.modules["harmonium.cli.app"], "_FOLDER", tmp_path)
+    monkeypatch.setattr("harmonium.cli.commands.__path__", [str(tmp_path)])
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)], seed=0)
+    machine.save(tmp_path / "m.safetensors")
+    arguments = ("energies", tmp_path / "m.safetensors", "bars-and-stripes")
+
+    X = torch.from_numpy(hm.data.bars_and_stripes()[:5])
+    expected = {"rows": 5, "free": pytest.approx(float(machine.free_energy(X).mean().detach()))}
+    assert cli.succeed(*arguments, "--number", 5, "--plain", "--json").json == expected
+    assert "m.safetensors" in cli.succeed(*arguments).stdout
+    assert cli.refuse(*arguments, "--number", 0).startswith("--number: ")
+    assert cli.refuse(*arguments, "--threads", 0).startswith("--threads: ")
+    assert cli.refuse(*arguments, "--of", "none").startswith("--of: expected one of all, free")
+    assert "Print the mean free energy of DATA." in cli.succeed("--help").stdout
+    shown = " ".join(cli.succeed("energies", "--help").stdout.replace("│", " ").split())
+    parts = ["In nats.", "Only so many rows, from the start.", "Which energy: free, all.", "--averaged"]
+    parts += ["--threads", "Examples:", "--number 10"]
+    assert [part for part in parts if part not in shown] == [] and "Args" not in shown
+
+
 def test_help_of_all(cli: CommandLine) -> None:
     shown = cli.succeed("-h").stdout
-    assert all(command in shown for command in COMMANDS) and "--install-completion" in shown
+    assert all(command in shown for command in command_names()) and "--install-completion" in shown
 
 
 @pytest.mark.parametrize(
@@ -76,7 +141,7 @@ def test_the_shell_completes(
 
 
 def test_files_are_completed_beside_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from harmonium.cli.completion import data
+    from harmonium.cli.options import complete_data as data
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dir").mkdir()

@@ -111,8 +111,8 @@ def test_without_matplotlib_nothing_is_solved_first(
         raise AssertionError("too late")
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setattr("harmonium.cli.landscape.explore", work)
-    monkeypatch.setattr("harmonium.cli.evaluate.estimate", work)
+    monkeypatch.setattr("harmonium.cli.commands.landscape.explore", work)
+    monkeypatch.setattr("harmonium.cli.commands.evaluate.estimate", work)
     for command in (
         ("landscape", saved[0], BARS),
         ("evaluate", saved[0], BARS, "--mixing-plot", tmp_path / "m.png"),

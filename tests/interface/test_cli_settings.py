@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
+from typing import Annotated, ClassVar, get_args
 
 import numpy as np
 import pytest
 import torch
+from sklearn.utils._param_validation import make_constraint
 
 import harmonium as hm
-from harmonium.cli.toml_text import toml_text
+from harmonium.cli.run_file import as_toml
+from harmonium.training.settings import Checked, Count, Setting, Steps, settings_of
 
 from .command_line import TINY, CommandLine
 
@@ -203,6 +209,114 @@ def test_a_table_goes_on_with_other_rows(cli: CommandLine, tmp_path: Path, table
 
 def test_text_that_needs_care_comes_back() -> None:
     value = {"a b": ['"\\', "\x7f\x00\n", "é\U0001f600", True, -3, 1e-05, 2.5, float("inf")], "c": {}}
-    assert tomllib.loads(f"x = {toml_text(value)}")["x"] == value
+    assert tomllib.loads(f"x = {as_toml(value)}")["x"] == value
     with pytest.raises(TypeError, match="NoneType"):
-        toml_text([None])
+        as_toml([None])
+
+
+def test_a_setting_is_one_field(tmp_path: Path) -> None:
+    """Its check, its place and comment in the file, and the way back."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Cooling(Checked):
+        """More settings.
+
+        Attributes:
+            cooling: how chains are cooled; slowly if not given.
+            pace: of it.
+        """
+
+        PANEL: ClassVar[str] = "Cooling"
+        cooling: Annotated[str | None, Setting(("slow", "fast"))] = None
+        pace: Count = 3
+
+    made = settings_of(Cooling)
+    assert made["cooling"].help == "How chains are cooled: slow, fast; slowly if not given."
+    assert (made["pace"].help, made["pace"].panel) == ("Of it.", "Cooling")
+    for mistake in ({"pace": 0}, {"cooling": "never"}):
+        with pytest.raises(ValueError, match=f"^{next(iter(mistake))}: expected "):
+            Cooling(**mistake)
+
+
+def test_what_the_trainer_takes_is_what_the_command_and_the_estimators_take() -> None:
+    """Defaults that the command leaves open are those of ``hm.train``; estimators refuse what it refuses."""
+    known = inspect.signature(hm.train).parameters
+    decided = {"learning_rate": 0.05, "schedule": "constant", "optimizer": "sgd"}
+    for name in settings_of(Steps):
+        assert known[name].default == decided.get(name, getattr(Steps, name)), name
+    constraints = hm.RBM()._parameter_constraints
+    for name, setting in settings_of(Steps).items():
+        for value in (-1, 0, 0.5, 1, 1.5, None, "sgd", "linear", "magic"):
+            if name in constraints and not (name == "learning_rate" and value is None):
+                allowed = any(make_constraint(each).is_satisfied_by(value) for each in constraints[name])
+                assert allowed is accepts(setting, name, value), (name, value)
+
+
+def accepts(setting: Setting, name: str, value: object) -> bool:
+    try:
+        setting.check(value, name)
+    except (TypeError, ValueError):
+        return False
+    return value is not None or (NoneType in get_args(setting.kind) and name not in ("schedule", "optimizer"))
+
+
+OLD = """\
+commands = [
+    "harmonium train bars-and-stripes runs/old --hidden 4 --updates 6",
+]
+
+# DATA
+data = "bars-and-stripes"
+
+# MACHINE
+# from =
+# label =
+visible = "auto"
+hidden = ["4"]
+hidden_kind = "bernoulli"
+hidden_states = 2
+binarise = "none"
+rule = "pcd"
+# rule_option =
+centred = false
+updates = 6
+# epochs =
+batch_size = 100
+learning_rate = 0.05
+schedule = "constant"
+optimizer = "sgd"
+momentum = 0.0
+weight_decay = 0.0
+l1 = 0.0
+tensorboard = false
+seed = 0
+# device =
+threads = 1
+
+[made_with]
+harmonium = "0.2.0"
+torch = "2.6.0"
+processor = "some"
+products = "torch"
+"""
+
+
+def test_a_file_of_an_older_version_repeats_its_run(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(OLD)
+    answer = cli.succeed("train", "--config", tmp_path / "run.toml", tmp_path / "again", "--json")
+    assert answer.json["updates"] == 6 and answer.json["layers"] == ["Bernoulli(16)", "Bernoulli(4)"]
+    assert "torch 2.6.0" in answer.stderr
+    cli.succeed("train", BARS, tmp_path / "new", "--hidden", 4, "--updates", 6, "--threads", 1)
+    assert machine_bytes(tmp_path / "again") == machine_bytes(tmp_path / "new")
+
+
+def test_a_new_kernel_does_not_take_the_step_of_the_old(cli: CommandLine, tmp_path: Path) -> None:
+    options = ("--rule", "noise_cd", "--visible", "gaussian", "--updates", 1)
+    cli.train(BARS, tmp_path / "run", *options, "--kernel", "langevin", "--step", "0.2")
+    file = tmp_path / "run" / "run.toml"
+    for extra in ((), ("--rule", "noise_cd")):
+        cli.succeed("train", "--config", file, tmp_path / f"gibbs{len(extra)}", "--kernel", "gibbs", *extra)
+        stored = content(tmp_path / f"gibbs{len(extra)}")
+        assert stored["kernel"] == "gibbs" and "step" not in stored
+    cli.succeed("train", "--config", file, tmp_path / "same", "--rule", "noise_cd")
+    assert content(tmp_path / "same")["step"] == 0.2

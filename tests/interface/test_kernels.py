@@ -14,8 +14,7 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import Gibbs, Kernel, KernelState, Langevin, Metropolis, Tempering
-from harmonium.cli import kernels
-from harmonium.cli.completion import words
+from harmonium.cli.options import Chains, words
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 from .command_line import CommandLine
@@ -294,8 +293,8 @@ def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) 
 
 def test_the_command_makes_every_kernel_of_the_package() -> None:
     for kind, kernel in Kernel.registry.items():
-        assert type(kernels.kernel_from(kind, None, None, None)) is kernel
-    assert kernels.kernel_from(None, None, None, None) is None
+        assert type(Chains(kernel=kind).make_kernel()) is kernel
+    assert Chains().make_kernel() is None
 
 
 def test_estimators_and_tasks_take_what_is_registered() -> None:

@@ -1,7 +1,8 @@
-"""The application: its commands, and what becomes of errors."""
+"""The application: commands, found by their files, and errors as lines and exit statuses."""
 
 from __future__ import annotations
 
+import ast
 import gc
 import sys
 import warnings
@@ -10,59 +11,75 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from harmonium._upgrade import OPTIONS
-from harmonium.cli.examples import epilog
 from harmonium.cli.output import note
 
-# Each is the function of that name in the file of that name, and begins its description with this line.
-COMMANDS = {
-    "train": "Train a machine on DATA and keep it in RUN_DIR.",
-    "evaluate": "Evaluate a machine: ln Z, and the mean log-likelihood and pseudo-likelihood of DATA, "
-    "in nats.",
-    "sample": "Draw samples from a machine by Markov chains and write them to a file.",
-    "denoise": "Estimate clean rows from noisy ones, with a machine as what is known of clean rows.",
-    "impute": "Fill in missing values given the rest of each row, and write the completed rows to a file.",
-    "predict": "Predict the label, or any column, from the rest of each row, and write it to a file.",
-    "landscape": "Find the TAP solutions that rows of DATA flow to, and draw them.",
-    "report": "Tell of a run in one HTML page: how it went, how good the machine is, what it has learned.",
-    "data": "Describe DATA; convert them, draw them.",
-    "reproduce": "List the experiments behind the documentation's figures, or run one again.",
-    "info": "Show what harmonium runs on here, and which matrix-multiplication backend it uses.",
-}
-
-
 _HELP = {"help_option_names": ["-h", "--help"]}
+_FOLDER = Path(__file__).with_name("commands")
+_FIRST = ("train", "evaluate", "sample")  # in the list of commands; the others follow by their names
+
+
+def command_names() -> list[str]:
+    """Returns the names of all commands, as they are listed."""
+    found = {path.stem for path in _FOLDER.glob("*.py")} - {"__init__"}
+    return [*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST))]
+
+
+def summary(name: str) -> str:
+    """Returns the first paragraph of a command's description, without importing what the command needs."""
+    (function,) = (
+        node
+        for node in ast.parse((_FOLDER / f"{name}.py").read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    return " ".join((ast.get_docstring(function) or "").partition("\n\n")[0].split())
+
+
+@cache
+def parser_of(name: str) -> Any:
+    """Returns the parser of a command, whose file is imported.
+
+    A function that returns nothing is typer's own; of others the parameters are settings.
+    """
+    alone = typer.Typer(add_completion=False)
+    gc.disable()
+    try:
+        module = import_module(f"harmonium.cli.commands.{name}")
+        function = getattr(module, name)
+        if function.__annotations__.get("return", "") not in ("None", None):
+            from harmonium.cli.options import with_options  # needs torch
+
+            function = with_options(function)
+        alone.command(
+            context_settings={**_HELP, **getattr(module, "CONTEXT", {})},
+            epilog="\n\n".join(["Examples:", *module.EXAMPLES]),  # paragraphs keep their lines apart
+        )(function)
+    finally:
+        gc.freeze()  # what imports make stays: a search for garbage in it takes part of a second
+        gc.enable()
+    return typer.main.get_command(alone)
 
 
 @final
 class _Commands(TyperGroup):
     """Commands that are imported when one is called: torch takes seconds, and a list of them needs none."""
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return command_names()
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        known = cmd_name in command_names()
+        return TyperCommand(cmd_name, help=summary(cmd_name)) if known else None
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed and _command(str(name)), rest
-
-
-@cache
-def _command(name: str) -> Any:
-    alone = typer.Typer(add_completion=False)
-    gc.disable()
-    try:
-        module = import_module(f"harmonium.cli.{name}")
-        alone.command(
-            cls=getattr(module, "COMMAND", None),
-            context_settings={**_HELP, **getattr(module, "CONTEXT", {})},
-            epilog=epilog(name),
-        )(getattr(module, name))
-    finally:
-        gc.freeze()  # what imports make stays: a search for garbage in it takes part of a second
-        gc.enable()
-    return typer.main.get_command(alone)
+        return name, listed and parser_of(str(name)), rest
 
 
 app = typer.Typer(
@@ -72,8 +89,6 @@ app = typer.Typer(
     epilog="harmonium COMMAND -h says more of one, with examples.",
     pretty_exceptions_enable=False,
 )
-for name, summary in COMMANDS.items():
-    app.command(name, help=summary)(lambda: None)
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
 
@@ -112,14 +127,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: note(f"warning: {message}")
         try:
-            return int(app(args=arguments, prog_name="harmonium", standalone_mode=False) or 0)
+            return int(app(args=arguments, prog_name="harmonium", standalone_mode=False, obj=arguments) or 0)
         except _UsageError as error:
             received = _received(error, arguments)
-            command = error.ctx.command_path if error.ctx else "harmonium"
+            path = error.ctx.command_path if error.ctx else "harmonium"
             gone = next((f"; {OPTIONS[word]}" for word in arguments if word in OPTIONS), "")
-            return _fail(f"{error.format_message()}{received} (see {command} --help){gone}", USAGE)
+            return _fail(f"{error.format_message()}{received} (see {path} --help){gone}", USAGE)
         except _MISTAKES as error:
-            return _fail(_in_options(str(error)), USAGE)
+            return _fail(_in_options(str(error), arguments), USAGE)
         except (KeyboardInterrupt, typer.Abort):
             return INTERRUPTED
         except (ImportError, OSError, MemoryError) as error:
@@ -133,25 +148,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    """One line, also where a damaged file put line breaks, or orders to a terminal, into its names."""
+    """Prints one line, also where a damaged file put line breaks, or orders to a terminal, into its names."""
     line = " ".join(message.split())
     note("error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
     return status
 
 
 def _received(error: Any, arguments: Sequence[str]) -> str:
-    """The value of the option that the parser complains about, which its message leaves out."""
+    """Returns the value of the option that the parser complains about, which its message leaves out."""
     names = getattr(getattr(error, "param", None), "opts", ())
     return next((f", received {value!r}" for name, value in pairwise(arguments) if name in names), "")
 
 
-def _in_options(message: str) -> str:
-    """A message of the library with its arguments called as on the command line."""
+def _in_options(message: str, arguments: Sequence[str]) -> str:
+    """Returns a message of the library with its arguments called as the options of the command."""
     names = {"X": "DATA", "k": "--sweeps", "run_dir": "RUN_DIR"}
-    for command in COMMANDS:
-        for parameter in _command(command).params:
-            if parameter.param_type_name == "option":
-                names.setdefault(parameter.name, parameter.opts[0])
+    called = next((name for name in arguments if name in command_names()), None)
+    for parameter in parser_of(called).params if called else ():
+        if parameter.param_type_name == "option":
+            names.setdefault(parameter.name, parameter.opts[0])
     head, colon, rest = message.partition(": ")
     head = ", ".join(names.get(word, word) for word in head.split(", "))
     text = head + colon + rest

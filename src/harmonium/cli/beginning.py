@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -14,10 +14,12 @@ from harmonium._random import as_generator
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import encode, fit_encoding, in_memory, naming
 from harmonium.cli.labels import fit_label, split_label
+from harmonium.cli.options import unknown_of
 from harmonium.cli.runs import load_machine
+from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, Table, read
 from harmonium.data.missing import refuse_blank
-from harmonium.layers import Categorical, Layer
+from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine, from_data_, joined, normal_, visible_from_data_
 
 _STD = 0.01  # of the first couplings
@@ -39,39 +41,24 @@ class Beginning:
     dataset: DataSet
 
     @classmethod
-    def new(
-        cls,
-        data: str,
-        upper: Callable[[int], Sequence[Layer]],
-        label: str | None,
-        kinds: Mapping[str, Any],
-        unknown: str,
-        visible: str,
-        binarise: str,
-        initial_std: float | None,
-        seed: int,
-        tabular: bool = True,
-    ) -> Beginning:
-        """A machine that has learned nothing.
+    def new(cls, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool = True) -> Beginning:
+        """Begins with a machine that has learned nothing.
 
         Args:
-            data: see ``harmonium.data.read``.
-            upper: the hidden layers, for data of a width.
-            label: the column of labels, None without.
+            settings: of the command; their seed is also that of what ``binarise`` draws.
             kinds: of some columns.
-            unknown: see ``harmonium.data.Table``.
-            visible: kind of visible units.
-            binarise: what is done to grey levels.
-            initial_std: of the first couplings; None: what suits the units.
-            seed: of the first parameters and of what ``binarise`` draws.
             tabular: see ``fit_encoding``.
 
         Raises:
             ValueError: data that do not suit the rest, or a row without any cell; the message names them.
         """
+        data, label, seed, std = str(settings.data), settings.label, settings.seed, settings.initial_std
         dataset = read(data, labels_apart=label is None)
         rest, labels = (dataset, None) if label is None else split_label(dataset, label)
-        visible_layers, encoder, X = fit_encoding(rest, visible, binarise, seed, kinds, unknown, tabular)
+        unknown = unknown_of(settings.unknown) or "error"
+        visible_layers, encoder, X = fit_encoding(
+            rest, settings.visible, settings.binarise, seed, kinds, unknown, tabular
+        )
         width = sum(layer.width for layer in visible_layers)
         metadata: dict[str, Any] = {"encoder": encoder.to_dict(), "data": _description(dataset, data)}
         if labels is not None:
@@ -82,10 +69,10 @@ class Beginning:
         if isinstance(encoder, Table):
             with naming(dataset.name):
                 refuse_blank(torch.from_numpy(X))
-        machine = joined(visible_layers, upper(width), seed)
+        machine = joined(visible_layers, settings.hidden_layers(width), seed)
         rows, generator = Rows.of(X, dtype=machine.dtype, missing=True), as_generator(seed)
-        normal_(machine, _STD if initial_std is None else initial_std, generator)
-        if initial_std is None:
+        normal_(machine, _STD if std is None else std, generator)
+        if std is None:
             from_data_(machine, rows, generator)
         else:
             visible_from_data_(machine, rows)
@@ -93,20 +80,16 @@ class Beginning:
         return cls(machine, X, dataset)
 
     @classmethod
-    def trained(cls, run: Path, data: str, unknown: str | None) -> Beginning:
-        """A machine that goes on from what it has learned, perhaps with other data.
-
-        Args:
-            run: a run's folder or a machine's file.
-            data: see ``harmonium.data.read``.
-            unknown: see ``harmonium.data.Table``; None: as the machine has it.
+    def trained(cls, settings: TrainSettings) -> Beginning:
+        """Begins with the machine of another run, which goes on from what it has learned.
 
         Raises:
             FileNotFoundError: no such run.
             ValueError: data that do not suit the machine, or a row without any cell; the message names them.
         """
-        machine, _ = load_machine(run, averaged=False)
-        coding = Coding.of(machine, unknown)
+        data = str(settings.data)
+        machine, _ = load_machine(Path(str(settings.from_run)), averaged=False)
+        coding = Coding.of(machine, unknown_of(settings.unknown))
         dataset = coding.read(data)
         if coding.label is None and not isinstance(coding.encoder, Table):
             with naming(dataset.name):

@@ -13,7 +13,6 @@ from torch import Tensor
 from harmonium.cli.columns import columns_of
 from harmonium.cli.encoding import dense, encode, encoder_of, in_memory, naming
 from harmonium.cli.labels import split_label
-from harmonium.cli.pseudo import visible_units
 from harmonium.data import DataSet, Encoder, Rows, Table, read
 from harmonium.data._arrays import is_sparse
 from harmonium.data.column import Column
@@ -386,3 +385,8 @@ def names_of(machine: BoltzmannMachine) -> tuple[str, ...] | None:
     if names is None or (isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)):
         return None if names is None else tuple(names)
     raise ValueError("RUN: its machine's metadata are damaged, expected names of columns")
+
+
+def visible_units(machine: BoltzmannMachine) -> int:
+    """Returns the number of units of all visible layers."""
+    return sum(machine.layers[l].n_units for l in machine.visible)

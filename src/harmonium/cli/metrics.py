@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli.coding import Coding
-from harmonium.cli.evaluate import cost_of_rows, enumeration_cost, spread
-from harmonium.cli.predict import probabilities
-from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
+from harmonium.cli.coding import Coding, visible_units
+from harmonium.cli.scores import (
+    bounded_pseudo_likelihood,
+    cost_of_rows,
+    enumeration_cost,
+    probabilities,
+    spread,
+)
 from harmonium.data import Rows
 from harmonium.likelihood import (
     LogPartition,
@@ -64,14 +67,9 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
             raise ValueError("metric: expected label with --label COLUMN, received it without")
         if not known:
             raise ValueError("metric: expected validation rows that have labels for label, received none")
-        label = _Label(coding, seed)
-        return {"label_log_likelihood": label.nats, "label_accuracy": label.accuracy}
+        return _label_scores(coding, str(coding.label.name), seed)
     if chosen == "likelihood":
-        likelihood = _Likelihood(coding, rows, seed)
-        followed: dict[str, Metric] = {likelihood.name: likelihood.value}
-        if not likelihood.exact:
-            followed[f"{likelihood.name}_standard_error"] = likelihood.error
-        return followed
+        return _likelihoods(coding, rows, seed)
     if chosen == "predictive":
         times = -(-_CELLS // (len(rows) * visible_units(coding.machine)))
         return {
@@ -97,61 +95,47 @@ def _has_labels(coding: Coding, rows: Rows) -> bool:
     return any(not bool(coding.split(v)[1].isnan().any(1).all()) for v in rows.chunks(_ROWS))
 
 
-@final
-class _Likelihood:
-    """The mean log-likelihood, or a bound where hidden layers are joined, with ln Z by a short AIS."""
+def _likelihoods(coding: Coding, rows: Rows, seed: int) -> dict[str, Metric]:
+    """Returns the mean log-likelihood, or a bound where too much is to be summed, with ln Z by a short AIS.
 
-    def __init__(self, coding: Coding, rows: Rows, seed: int) -> None:
-        machine = coding.machine
-        self._seed = seed
-        self._coding = coding
-        self._error = 0.0
-        self.exact = enumeration_cost(machine, range(len(machine.layers))) <= _STATES
-        asked = Rows.of(spread(rows, _ROWS), rows.dtype, missing=rows.missing)
-        self._summed = machine.graph.independent and cost_of_rows(machine, asked) <= _STATES
-        self.name = "log_likelihood" if self._summed else "variational_bound"
+    Where ln Z is estimated, its standard error in the value before stands beside it; the report draws a band.
+    """
+    layers = range(len(coding.machine.layers))
+    exact = enumeration_cost(coding.machine, layers) <= _STATES
+    asked = Rows.of(spread(rows, _ROWS), rows.dtype, missing=rows.missing)
+    summed = coding.machine.graph.independent and cost_of_rows(coding.machine, asked) <= _STATES
+    errors = [0.0]
 
-    def value(self, machine: BoltzmannMachine, X: Tensor) -> float:
+    def mean(machine: BoltzmannMachine, X: Tensor) -> float:
         v = spread(Rows.of(X, X.dtype, missing=True), _ROWS).to(machine.device)
-        log_partition = self._log_partition(machine, v)
-        self._error = log_partition.standard_error
-        if self._summed:
+        if exact:
+            log_partition = LogPartition.exact(exact_log_partition(machine))
+        else:
+            complete = v[~v.isnan().any(1)]
+            base = complete if len(complete) else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # the error in the history says it too
+                log_partition = ais(machine, _CHAINS, _TEMPERATURES, data=base, reverse=False, seed=seed)
+        errors[0] = log_partition.standard_error
+        if summed:
             values = log_likelihood(machine, v, log_partition)
         else:
             values = variational_bound(machine, v, log_partition, tolerance=_TOLERANCE)
-        return float((values + self._coding.log_slopes(v)).mean())
+        return float((values + coding.log_slopes(v)).mean())
 
-    def error(self, machine: BoltzmannMachine, X: Tensor) -> float:
-        """Of ln Z in the value asked for last; the report draws it as a band."""
-        return self._error
-
-    def _log_partition(self, machine: BoltzmannMachine, v: Tensor) -> LogPartition:
-        if self.exact:
-            return LogPartition.exact(exact_log_partition(machine))
-        complete = v[~v.isnan().any(1)]
-        base = complete if len(complete) else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # the error in the history says it too
-            return ais(machine, _CHAINS, _TEMPERATURES, data=base, reverse=False, seed=self._seed)
+    name = "log_likelihood" if summed else "variational_bound"
+    return {name: mean} | ({} if exact else {f"{name}_standard_error": lambda machine, X: errors[0]})
 
 
-@final
-class _Label:
-    """Scores the prediction of the label given the rest of each row."""
+def _label_scores(coding: Coding, label: str, seed: int) -> dict[str, Metric]:
+    """Returns scores of the prediction of the label given the rest of each row."""
+    place, right = coding.unit_of(label), [0.0]
 
-    def __init__(self, coding: Coding, seed: int) -> None:
-        assert coding.label is not None
-        self._coding, self._seed = coding, seed
-        self._place = coding.unit_of(str(coding.label.name))
-        self._accuracy = 0.0
-
-    def nats(self, machine: BoltzmannMachine, X: Tensor) -> float:
-        X = X[~X[:, self._place.states].isnan().any(1)]
-        p, _ = probabilities(self._coding, self._place, X, "auto", self._seed)
-        own = X[:, self._place.states].argmax(1)
-        self._accuracy = float((p.argmax(1) == own).double().mean())
+    def nats(machine: BoltzmannMachine, X: Tensor) -> float:
+        X = X[~X[:, place.states].isnan().any(1)]
+        p, _ = probabilities(coding, place, X, "auto", seed)
+        own = X[:, place.states].argmax(1)
+        right[0] = float((p.argmax(1) == own).double().mean())
         return float(p[torch.arange(len(p), device="cpu"), own].log().mean())
 
-    def accuracy(self, machine: BoltzmannMachine, X: Tensor) -> float:
-        """Returns the accuracy that the last call of ``nats`` found; the arguments are not read."""
-        return self._accuracy
+    return {"label_log_likelihood": nats, "label_accuracy": lambda machine, X: right[0]}

@@ -1,41 +1,149 @@
-"""Options that several commands share."""
+"""Options: those that commands share, their completion in the shell, and how settings become options."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Annotated
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 import typer
 
-from harmonium import _checks
-from harmonium.cli.completion import words
+from harmonium.chains import Kernel
+from harmonium.chains.gibbs_langevin import Correction
+from harmonium.cli.coding import Coding
+from harmonium.cli.output import Unfinished, show
+from harmonium.cli.runs import load_machine
+from harmonium.data import BUILT_IN
+from harmonium.learning import rules
+from harmonium.training.settings import COUNT, Checked, Setting, settings_of
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a machine's .safetensors file.")]
-Averaged = Annotated[bool, typer.Option("--averaged", help="Take the run's averaged parameters.")]
-Seed = Annotated[int, typer.Option(help="Where all randomness comes from.")]
-Device = Annotated[str | None, typer.Option(help="Where to compute, such as cpu or cuda.")]
-Threads = Annotated[int | None, typer.Option(help="CPU threads; torch's own choice if not given.")]
+
+def words(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Completes an argument to one of some words, those of a registry as it is then."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
+
+    return complete
+
+
+def complete_data(incomplete: str) -> list[str]:
+    """Completes DATA: built-in names, files and folders."""
+    names = [name for name in BUILT_IN if name.startswith(incomplete)]
+    folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    paths = [f"{path}/" if path.is_dir() else str(path) for path in files if not path.name.startswith(".")]
+    return names + [path for path in paths if path.startswith(incomplete)]
+
+
+def complete_rule_option(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completes NAME= to what the rule takes that was named before."""
+    rule = ctx.params.get("rule") or "pcd"
+    known = rules.options(rule) if rule in rules.RECIPES else ()
+    return [f"{name}=" for name in known if name.startswith(incomplete)]
+
+
+Data = Annotated[str, Setting(metavar="DATA", argument=True, complete=complete_data)]
+"""Data by their place on the command line."""
+OtherData = Annotated[str, Setting(metavar="DATA", complete=complete_data)]
+"""Data by an option."""
+Seed = Annotated[int, Setting(help="Where all randomness comes from.")]
+Device = Annotated[str, Setting(help="Where to compute, such as cpu or cuda.")]
+Threads = Annotated[int, Setting(COUNT, help="CPU threads; torch's own choice if not given.")]
+Overwrite = Annotated[bool, Setting(option="--overwrite", help="Replace what is already there.")]
+Columns = Annotated[int, Setting(COUNT, help="Images in a row of the grid.")]
+ImageShape = Annotated[str, Setting(help="Shape of an image, such as 28x28, where the data have none.")]
 Unknown = Annotated[
-    str | None,
-    typer.Option(
+    Literal["refuse", "missing"],
+    Setting(
+        ("refuse", "missing"),
         help="What a cell is taken as that its column has no state for, such as a new category: refuse or "
         "missing; as in training if not given.",
-        autocompletion=words(("refuse", "missing")),
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is already there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common(Checked):
+    """Options of every command that shows a result."""
+
+    threads: Threads | None = None
+    as_json: Annotated[bool, Setting(option="--json", help="Print the result as JSON.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Checked):
+    """The machine of a command that uses one.
+
+    Attributes:
+        run: a run's folder, or a machine's .safetensors file.
+        averaged: take the run's averaged parameters.
+    """
+
+    run: Annotated[Path, Setting(metavar="RUN", argument=True)]
+    averaged: Annotated[bool, Setting(option="--averaged")] = False
+    device: Device | None = None
+
+    def load(self, unknown: str | None = None) -> tuple[Coding, Path]:
+        """Returns the machine with the coding of its data, and the file that it comes from.
+
+        Args:
+            unknown: what a cell is taken as that its column has no state for, "refuse" or "missing"; None: as
+                in training.
+
+        Raises:
+            FileNotFoundError: no such run, or it holds no such machine.
+            ValueError: a damaged file, or a device that cannot be used.
+        """
+        machine, source = load_machine(self.run, self.averaged, as_device(self.device))
+        return Coding.of(machine, unknown_of(unknown)), source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chains(Checked):
+    """The kernel of a command that runs chains.
+
+    Attributes:
+        kernel: what moves the chains; gibbs if not given.
+        step: step of the kernels that make steps, in units of a unit's variance.
+        inner: Langevin steps of a sweep of gibbs-langevin.
+        correction: of gibbs-langevin.
+    """
+
+    PANEL: ClassVar[str] = "Chains"
+    kernel: Annotated[str | None, Setting(Kernel.registry, belongs_to=("rule",))] = None
+    step: Annotated[float | None, Setting(belongs_to=("rule", "kernel"))] = None
+    inner: Annotated[int | None, Setting(belongs_to=("rule", "kernel"))] = None
+    correction: Annotated[str | None, Setting(get_args(Correction), belongs_to=("rule", "kernel"))] = None
+
+    def make_kernel(self) -> Kernel | None:
+        """Returns the kernel that the options describe; None where none was named.
+
+        Raises:
+            ValueError: an option that the kernel does not take.
+        """
+        chosen = Kernel.registry[self.kernel or "gibbs"]
+        given = {"step": self.step, "inner": self.inner, "correction": self.correction}
+        settings = {option: value for option, value in given.items() if value is not None}
+        for option, value in settings.items():
+            if option not in signature(chosen).parameters:
+                raise ValueError(f"{option}: expected none with kernel {chosen.kind}, received {value}")
+        return None if self.kernel is None else chosen(**settings)
 
 
 def set_threads(threads: int | None) -> None:
-    """Limit this process to a number of CPU threads."""
+    """Limits this process to a number of CPU threads; None changes nothing."""
     if threads is not None:
-        torch.set_num_threads(_checks.positive_int(threads, "threads"))
+        torch.set_num_threads(threads)
 
 
 def as_device(name: str | None) -> torch.device:
-    """A device by its name, the CPU by default, that torch can put a tensor on.
+    """Returns a device by its name, the CPU by default, that torch can put a tensor on.
 
     Raises:
         ValueError: it cannot.
@@ -48,26 +156,110 @@ def as_device(name: str | None) -> torch.device:
     return device
 
 
+def count_processes() -> int:
+    """Returns the number of processes that torchrun started, 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_leading() -> bool:
+    """Returns whether this process checks, prints and writes for all."""
+    return count_processes() == 1 or os.environ.get("RANK") == "0"
+
+
+def own_device(name: str | None) -> str | None:
+    """Returns the device of this process: "cuda" is the GPU that has its number on its computer."""
+    return f"cuda:{os.environ['LOCAL_RANK']}" if name == "cuda" and "LOCAL_RANK" in os.environ else name
+
+
 def unknown_of(text: str | None) -> str | None:
-    """Translates ``--unknown`` into the argument ``unknown`` of ``harmonium.data.Table``; None stays None.
+    """Translates ``--unknown`` into the argument ``unknown`` of ``harmonium.data.Table``; None stays None."""
+    return "error" if text == "refuse" else text
+
+
+def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool = False) -> tuple[int, ...]:
+    """Returns (28, 28) for "28x28", (32, 32, 3) for "32x32x3"; without a text a known shape, or ().
+
+    Args:
+        text: the option ``ImageShape``.
+        *known: shapes, the first of them that is not empty is taken.
+        needed: whether there has to be one.
 
     Raises:
-        ValueError: neither "refuse" nor "missing".
+        ValueError: another form, or no shape where one is needed.
     """
     if text is None:
-        return None
-    return {"refuse": "error", "missing": "missing"}[_checks.one_of(text, "unknown", ("refuse", "missing"))]
-
-
-def image_shape_of(text: str | None) -> tuple[int, ...] | None:
-    """(28, 28) from "28x28", (32, 32, 3) from "32x32x3"; None stays None.
-
-    Raises:
-        ValueError: another form.
-    """
-    if text is None:
-        return None
+        shape = tuple(next(filter(None, known), ()))
+        if needed and not shape:
+            raise ValueError(
+                "image_shape: expected a form such as 28x28 for data without a shape, received none"
+            )
+        return shape
     sides = text.lower().split("x")
     if len(sides) not in (2, 3) or not all(side.isdecimal() and int(side) > 0 for side in sides):
         raise ValueError(f"image_shape: expected a form such as 28x28 or 32x32x3, received {text!r}")
     return tuple(int(side) for side in sides)
+
+
+def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., int]:
+    """Returns a command as the parser calls it, which checks the settings and shows the result.
+
+    Args:
+        function: takes settings, dataclasses of them, and the parser's context as ``ctx``, and returns what
+            is shown. It is given the options ``Common`` too.
+    """
+    hints, parameters = get_type_hints(function, include_extras=True), signature(function).parameters
+    own = {name: setting for name, setting in settings_of(function).items() if name != "ctx"}
+    groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
+    made: dict[str, Parameter] = {}
+    for name, parameter in parameters.items():
+        if name in own:
+            made[name] = _parameter(name, own[name], parameter.default)
+        elif name in groups:
+            made |= _parameters(groups[name])
+    made |= {name: each for name, each in _parameters(Common).items() if name not in made}
+
+    def call(ctx: typer.Context, **given: Any) -> int:
+        for name, setting in own.items():
+            setting.check(given[name], name)
+        arguments = {name: given[name] for name in own} | ({"ctx": ctx} if "ctx" in parameters else {})
+        for name, group in groups.items():
+            arguments[name] = group(**{each: given[each] for each in settings_of(group)})
+        common, status = Common(threads=given["threads"], as_json=given["as_json"]), 0
+        set_threads(common.threads)
+        try:
+            result = function(**arguments)
+        except Unfinished as ended:
+            result, status = ended.result, ended.status
+        if result:
+            show(result, common.as_json)
+        return status
+
+    context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    described_call: Any = call
+    described_call.__signature__ = Signature([context, *made.values()])
+    described_call.__annotations__ = {"ctx": typer.Context} | {x.name: x.annotation for x in made.values()}
+    described_call.__doc__ = cleandoc(function.__doc__ or "").partition("\nArgs:\n")[0]
+    return call
+
+
+def _parameters(group: Any) -> dict[str, Parameter]:
+    """Returns the settings of a dataclass as the parser's own kind of parameters."""
+    return {
+        name: _parameter(name, setting, getattr(group, name, Parameter.empty))
+        for name, setting in settings_of(group).items()
+    }
+
+
+def _parameter(name: str, setting: Setting, default: Any) -> Parameter:
+    """Returns a setting as the parser's own kind of parameter."""
+    complete = setting.complete or (words(setting.words) if setting.words else None)
+    about: dict[str, Any] = {"help": setting.help, "metavar": setting.metavar, "autocompletion": complete}
+    if setting.argument:
+        info = typer.Argument(**about)
+    else:
+        option = [setting.option] if setting.option else []
+        info = typer.Option(*option, rich_help_panel=setting.panel, **about)
+    parts = get_args(setting.kind) if get_origin(setting.kind) in (Union, UnionType) else (setting.kind,)
+    kinds = [str if get_origin(part) is Literal else part for part in parts]
+    kind: Any = Union[tuple(each for each in kinds if get_origin(each) is not Callable)]  # noqa: UP007
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])

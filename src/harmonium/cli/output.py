@@ -18,8 +18,21 @@ from rich.text import Text
 _WIDTH_OFF_A_TERMINAL = 160
 
 
+class Unfinished(Exception):
+    """Ends a command that was cut short; its result so far is shown all the same.
+
+    Args:
+        result: for ``show``.
+        status: of the process, not 0.
+    """
+
+    def __init__(self, result: Mapping[str, Any], status: int) -> None:
+        super().__init__(result, status)
+        self.result, self.status = result, status
+
+
 def note(message: str) -> None:
-    """One line on stderr."""
+    """Prints one line on stderr."""
     typer.echo(message, err=True)
 
 

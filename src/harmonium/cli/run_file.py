@@ -1,24 +1,29 @@
-"""``run.toml``: every setting of a run, from which it can be repeated."""
+"""``run.toml``: every setting of a run, from which it can be repeated, continued or begun otherwise."""
 
 from __future__ import annotations
 
 import difflib
+import json
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from textwrap import wrap
-from types import NoneType
-from typing import Any, final, get_args, get_origin
+from typing import Any, final, get_args
+
+import typer
 
 from harmonium import products
+from harmonium.cli.encoding import source_of
 from harmonium.cli.output import note
-from harmonium.cli.toml_text import toml_text
+from harmonium.cli.runs import RUN_FILE
+from harmonium.cli.settings import Structure, TrainSettings
+from harmonium.machine import load
 from harmonium.products.processor import processor
-
-NAME = "run.toml"
+from harmonium.training.settings import settings_of
 
 _HEAD = """\
 # A run of harmonium, in full. The same run once more, in another folder:
@@ -26,116 +31,113 @@ _HEAD = """\
 # Options on the command line win over what stands here. A name without a value was not given. Paths are
 # those that were typed, relative to the folder in which the command is given.
 """
-# What says how a command acts, and not what the run is.
-_NO_SETTINGS = ("config", "resume", "overwrite", "as_json", "help")
-_NOT_WRITTEN = (*_NO_SETTINGS, "run_dir", "ctx")
-# What a machine brings along.
-STRUCTURE = ("label", "kinds", "visible", "hidden", "hidden_kind", "hidden_states", "binarise", "initial_std")
-_RECORD = ("commands", "made_with")
+
 _WIDTH = 100
+_SETTINGS = settings_of(TrainSettings)
+_STRUCTURE = settings_of(Structure)
 
 
 @final
 @dataclass(frozen=True)
 class RunFile:
-    """The content of ``run.toml``: the settings of a run.
+    """The content of ``run.toml``.
 
     Attributes:
-        settings: by the name of the parameter of ``harmonium train``.
+        values: of settings, by name.
         kinds: of columns, where they stand in the file itself.
         commands: that made the run, as typed.
         made_with: versions and what else decides the last bits.
     """
 
-    settings: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
     kinds: dict[str, Any] = field(default_factory=dict)
     commands: list[str] = field(default_factory=list)
     made_with: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, parameters: Sequence[Any], kinds_of: Mapping[str, Any]) -> RunFile:
-        """The content of a file.
-
-        Args:
-            path: of a TOML file.
-            parameters: of the command whose settings it holds.
-            kinds_of: the annotation of each by its name.
+    def read(cls, path: Path) -> RunFile:
+        """Reads a file.
 
         Raises:
             FileNotFoundError: no such file.
             ValueError: no TOML, an unknown name, or a value of another kind; the message names it.
         """
         if not path.is_file():
-            raise FileNotFoundError(f"config: expected a file such as RUN/{NAME}, there is no {path}")
+            raise FileNotFoundError(f"config: expected a file such as RUN/{RUN_FILE}, there is no {path}")
         try:
             content = tomllib.loads(path.read_text("utf-8", "surrogateescape"))
         except ValueError as error:
             raise ValueError(f"config: {path} is no TOML ({error})") from error
-        known = {key_of(each): each for each in parameters if each.name not in _NO_SETTINGS}
-        settings: dict[str, Any] = {}
-        for written, value in content.items():
-            key = written.replace("-", "_")
-            if key in _RECORD:
-                continue
-            if key not in known:
-                raise ValueError(f"config: {path}: {_unknown(written, known)}")
-            if key == "kinds" and isinstance(value, dict):
-                continue
-            parameter = known[key].name
-            settings[parameter] = _fitting(kinds_of[parameter], value, f"config: {path}: {written}")
-        made_with, commands = content.get("made_with", {}), content.get("commands", [])
+        known = {_key(name): name for name in _SETTINGS}
+        made_with, commands = content.pop("made_with", {}), content.pop("commands", [])
+        kinds = content.pop("kinds") if isinstance(content.get("kinds"), dict) else {}
         if not isinstance(made_with, dict) or not isinstance(commands, list):
             raise ValueError(f"config: {path}: expected a list of commands and a table made_with")
-        kinds = content.get("kinds")
-        return cls(settings, kinds if isinstance(kinds, dict) else {}, list(map(str, commands)), made_with)
+        values: dict[str, Any] = {}
+        for written, value in content.items():
+            key = written.replace("-", "_")
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+                hint = (
+                    f"close to it: {', '.join(close)}"
+                    if close
+                    else "harmonium train --help lists the options"
+                )
+                raise ValueError(f"config: {path}: there is no setting called {written!r}; {hint}")
+            name = known[key]
+            values[name] = _typed(_SETTINGS[name].kind, value, f"config: {path}: {written}")
+        return cls(values, kinds, list(map(str, commands)), made_with)
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any], kinds: Mapping[str, Any], commands: Sequence[str]) -> RunFile:
-        """Collects the content to write for a run.
+    def without_structure(self) -> RunFile:
+        """Returns the settings that hold for any machine."""
+        return RunFile({name: value for name, value in self.values.items() if name not in _STRUCTURE})
+
+    def left_by(self, given: Sequence[str], rule: str) -> dict[str, Any]:
+        """Returns the values that the settings given on the command line leave in force.
 
         Args:
-            settings: of a command, all of them.
-            kinds: of columns, by name.
-            commands: that made the run.
+            given: their names. Each takes along what belongs to its old value.
+            rule: the rule in force; where it is that of the file, its settings stay.
         """
-        unwritten = _NOT_WRITTEN if settings["from_run"] is None else (*_NOT_WRITTEN, *STRUCTURE)
-        kept = {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in settings.items()
-            if name not in unwritten
+        changed = {name for name in given if name != "rule" or rule != self.values.get("rule")}
+        return {
+            name: value
+            for name, value in self.values.items()
+            if name not in given and changed.isdisjoint(_SETTINGS[name].belongs_to)
         }
-        return cls(kept, dict(kinds) if "kinds" in kept else {}, list(commands))
 
-    def text(self, parameters: Sequence[Any]) -> str:
-        """The file as made by this process, each setting with its meaning; a setting of None has no value.
+    def text(self, settings: TrainSettings) -> str:
+        """Returns the file as made by this process, each setting with its meaning; None has no value.
 
         Args:
-            parameters: of the command whose settings these are, in the order of the file.
+            settings: of the run. ``kinds`` stand for the file that it names.
         """
-        lines = [_HEAD.format(name=NAME), "commands = ["]
-        lines += [*(f"    {toml_text(command)}," for command in self.commands), "]"]
-        written = [each for each in parameters if each.name in self.settings]
-        panels = list(dict.fromkeys(map(_panel, written)))
-        panel = None
-        for each in sorted(written, key=lambda each: panels.index(_panel(each))):
-            if each.name == "kinds" and self.kinds:
-                continue
-            if _panel(each) != panel:
-                panel = _panel(each)
-                lines += ["", f"# {panel.upper()}"]
-            value = self.settings[each.name]
-            lines += ["", *(f"# {line}" for line in wrap(each.help or "", _WIDTH))]
-            key = key_of(each)
-            lines.append(f"# {key} =" if value is None else f"{key} = {toml_text(value)}")
-        for name, table in (("kinds", self.kinds), ("made_with", made_with())):
+        lines = [_HEAD.format(name=RUN_FILE), "commands = ["]
+        lines += [*(f"    {as_toml(command)}," for command in self.commands), "]"]
+        left_out = {
+            "run_dir",
+            *(("kinds",) if self.kinds else ()),
+            *(_STRUCTURE if settings.from_run else ()),
+        }
+        panels: dict[str, list[str]] = {}
+        for name, setting in _SETTINGS.items():
+            if name not in left_out:
+                panel = "Data" if setting.argument else setting.panel or "The run"
+                panels.setdefault(panel, []).append(name)
+        for panel, names in panels.items():
+            lines += ["", f"# {panel.upper()}"]
+            for name in names:
+                value = getattr(settings, name)
+                lines += ["", *(f"# {line}" for line in wrap(_SETTINGS[name].help, _WIDTH))]
+                lines.append(f"# {_key(name)} =" if value is None else f"{_key(name)} = {as_toml(value)}")
+        kinds = {} if settings.from_run else self.kinds
+        for name, table in (("kinds", kinds), ("made_with", made_with())):
             if table:
-                lines += ["", f"[{name}]", *(f"{toml_text(k)} = {toml_text(v)}" for k, v in table.items())]
+                lines += ["", f"[{name}]", *(f"{as_toml(k)} = {as_toml(v)}" for k, v in table.items())]
         return "\n".join(lines) + "\n"
 
-    def act_alike(self) -> None:
-        """Says of what differs from the run that the last bits may."""
-        if "products" in self.made_with:
-            products.get_backend()
+    def warn_of_differences(self) -> None:
+        """Notes what differs from the process that made the run, and so may change the last bits."""
         here = made_with()
         differing = [f"{name} {value}" for name, value in self.made_with.items() if here.get(name) != value]
         if differing:
@@ -145,53 +147,133 @@ class RunFile:
             )
 
 
-def made_with() -> dict[str, str]:
-    """Returns the versions, processor and products that determine a run's last bits beside its settings."""
-    here = {name: version(name) for name in ("harmonium", "torch")} | {"processor": processor()}
-    return here if products.backend_name() is None else {**here, "products": str(products.get_backend())}
+def settings_in_force(
+    ctx: typer.Context, typed: TrainSettings, config: Path | None, resume: bool
+) -> tuple[TrainSettings, RunFile]:
+    """Returns the settings of a run: those typed, else those of a file, else their defaults.
 
-
-def key_of(parameter: Any) -> str:
-    """The name of a parameter in the file, that of its option without dashes."""
-    if parameter.param_type_name == "argument":
-        return str(parameter.name)
-    return str(parameter.opts[0]).lstrip("-").replace("-", "_")
-
-
-def _panel(parameter: Any) -> str:
-    named: str | None = getattr(parameter, "rich_help_panel", None)
-    return named or ("Data" if parameter.name == "data" else "The run")
-
-
-def _unknown(name: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name.replace("-", "_"), known, n=3, cutoff=0.5)
-    hint = f"close to it: {', '.join(close)}" if close else "harmonium train --help lists the options"
-    return f"there is no setting called {name!r}; {hint}"
-
-
-def _fitting(kind: Any, value: Any, name: str) -> Any:
-    """A value as the parser takes it.
+    ``--config FILE`` names the file; ``--resume`` and ``--from`` take the one in the folder of that run.
+    Where it says what the data are, a single argument is RUN_DIR.
 
     Args:
-        kind: the annotation of the parameter, such as ``int | None``.
+        ctx: of the command; its ``obj`` is the command line.
+        typed: the settings as parsed.
+        config: the file, or None.
+        resume: whether the run goes on.
+
+    Returns:
+        The settings, and the file with this command as the last of its commands.
+
+    Raises:
+        FileNotFoundError: no such file or run.
+        ValueError: a damaged file, or settings that do not go together.
+    """
+    sources = {name: ctx.get_parameter_source(name) for name in _SETTINGS}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    stored = _file_of(typed, config, resume)
+    values = stored.left_by(given, typed.rule)
+    if typed.from_run is not None or "from_run" in values:
+        odd = [name for name in _STRUCTURE if name in given or name in values]
+        if odd:
+            raise ValueError(f"{odd[0]}: expected none with --from, whose machine it belongs to")
+    if "run_dir" not in given and "run_dir" not in values and "data" in given and "data" in stored.values:
+        values |= {"run_dir": Path(str(typed.data)), "data": stored.values["data"]}
+    settings = replace(typed, **values)
+    for name in ("data", "run_dir"):
+        if getattr(settings, name) is None:
+            raise ValueError(f"{name.upper()}: expected one, received none (see harmonium train --help)")
+    return settings, replace(
+        stored,
+        kinds={} if "kinds" in given else stored.kinds,
+        commands=[*(stored.commands if resume else []), shlex.join(["harmonium", *ctx.obj])],
+    )
+
+
+def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile:
+    """Reads the file that the command line names; an empty one where it names none."""
+    if resume:
+        for name, value in (("config", config), ("from_run", typed.from_run)):
+            if value is not None:
+                raise ValueError(f"resume, {name}: expected at most one of them")
+        run = Path(typed.run_dir or typed.data or "")
+        if (run / RUN_FILE).is_file():
+            return RunFile.read(run / RUN_FILE)
+        if typed.run_dir is None:
+            reason = f"holds no {RUN_FILE}" if run.is_dir() else "is no folder"
+            raise FileNotFoundError(
+                f"RUN_DIR: expected the folder of a run, {run} {reason}; DATA RUN_DIR and the options "
+                "that a run began with resume one without"
+            )
+        return RunFile()
+    if config is not None:
+        stored = RunFile.read(config)
+        return stored if typed.from_run is None else stored.without_structure()
+    if typed.from_run is not None:
+        if (typed.from_run / RUN_FILE).is_file():
+            return RunFile.read(typed.from_run / RUN_FILE).without_structure()
+        if typed.from_run.is_file():
+            source = source_of(load(typed.from_run))[0]
+            return RunFile({} if source is None else {"data": source})
+    return RunFile()
+
+
+def made_with() -> dict[str, str]:
+    """Returns the versions, processor and products that determine a run's last bits beside its settings."""
+    versions = {name: version(name) for name in ("harmonium", "torch")}
+    return {**versions, "processor": processor(), "products": str(products.get_backend())}
+
+
+def as_toml(value: Any) -> str:
+    """Returns a value as it stands to the right of ``=`` in a TOML file, which Python reads but cannot write.
+
+    Args:
+        value: a string, path, number, truth value, or a sequence or mapping of them.
+
+    Raises:
+        TypeError: anything else, such as None, which TOML does not have.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")  # which JSON leaves
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {as_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(map(as_toml, value)) + "]"
+    raise TypeError(f"value: expected text, a number, a list or a table, received {type(value).__name__}")
+
+
+def _key(name: str) -> str:
+    """Returns the name of a setting in the file, that of its option without dashes."""
+    return (_SETTINGS[name].option or name).lstrip("-").replace("-", "_")
+
+
+def _typed(kind: Any, value: Any, name: str) -> Any:
+    """Returns a value of a file as one of a setting.
+
+    Args:
+        kind: the type of the setting, such as ``int | None``.
         value: from the file.
         name: of the setting, for the message.
 
     Raises:
         ValueError: of another kind.
     """
-    kinds = {each for each in get_args(kind) or (kind,) if each is not NoneType}
-    if any(get_origin(each) is list for each in kinds):
-        return [_fitting(str, each, name) for each in (value if isinstance(value, list) else [value])]
+    kinds = get_args(kind) or (kind,)
+    if list[str] in kinds:
+        return [_typed(str, each, name) for each in (value if isinstance(value, list) else [value])]
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if bool in kinds:
-        fits, expected = isinstance(value, bool), "true or false"
-    elif int in kinds:
-        fits, expected = number and isfinite(value) and value == int(value), "a whole number"
-    elif float in kinds:
-        fits, expected = number, "a number"
-    else:
-        fits, expected = isinstance(value, str) or number, "text"
-    if not fits:
-        raise ValueError(f"{name}: expected {expected}, received {value!r}")
-    return str(value) if expected == "text" else value
+    for each, fits, expected in (
+        (bool, isinstance(value, bool), "true or false"),
+        (int, number and isfinite(value) and value == int(value), "a whole number"),
+        (float, number, "a number"),
+        (Path, isinstance(value, str), "text"),
+        (str, isinstance(value, str) or number, "text"),
+    ):
+        if each in kinds:
+            if not fits:
+                raise ValueError(f"{name}: expected {expected}, received {value!r}")
+            return each(value)
+    raise AssertionError(f"{name}: a setting of type {kind} has no place in a file")

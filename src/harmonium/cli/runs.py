@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -11,7 +10,6 @@ import torch
 
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
-from harmonium.cli.run_file import NAME as RUN_FILE
 from harmonium.data import Table
 from harmonium.machine import BoltzmannMachine, load, rebuilt
 from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, refuse_old_checkpoint, replace_file
@@ -20,7 +18,7 @@ from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
 from harmonium.training.run_directory import PREVIOUS, remove_leftovers
 
 AVERAGED = "averaged.safetensors"
-DESCRIPTION, EVENTS = "machine.json", "tensorboard"
+DESCRIPTION, EVENTS, RUN_FILE = "machine.json", "tensorboard", "run.toml"
 _FILES = (MACHINE, AVERAGED, CHECKPOINT, PREVIOUS, DESCRIPTION, RUN_FILE, "config.json", "history.jsonl")
 
 
@@ -47,17 +45,17 @@ class Describe:
     Args:
         run_dir: the folder.
         overwrite: whether events of an earlier run there are to be removed.
-        settings: makes the content of ``run.toml``, when it is asked for.
+        settings: the content of ``run.toml``.
     """
 
-    def __init__(self, run_dir: Path, overwrite: bool, settings: Callable[[], str]) -> None:
+    def __init__(self, run_dir: Path, overwrite: bool, settings: str) -> None:
         self._run_dir = run_dir
         self._overwrite = overwrite
         self._settings = settings
         self._written = False
 
     def __call__(self, update: Update) -> None:
-        """Write the file at the first update, when no other process has the folder.
+        """Writes the files at the first update, when no other process has the folder.
 
         Events of the run that is replaced go, or TensorBoard would draw both.
         """
@@ -65,20 +63,11 @@ class Describe:
             if self._overwrite:
                 for events in (self._run_dir / EVENTS).glob("events.out.tfevents.*"):
                     events.unlink()
-            remove_leftovers(self._run_dir / DESCRIPTION)
-            text = json.dumps(describe(update.machine), indent=2) + "\n"
-            replace_file(self._run_dir / DESCRIPTION, text.encode())
-            self._write_settings()
+            description = json.dumps(describe(update.machine), indent=2) + "\n"
+            for name, text in ((DESCRIPTION, description), (RUN_FILE, self._settings)):
+                remove_leftovers(self._run_dir / name)
+                replace_file(self._run_dir / name, text.encode("utf-8", "surrogateescape"))
             self._written = True
-
-    def finish(self, machine: BoltzmannMachine) -> None:
-        """Write the settings once more: what multiplies may have been chosen after the first update."""
-        self._write_settings()
-
-    def _write_settings(self) -> None:
-        remove_leftovers(self._run_dir / RUN_FILE)
-        content = self._settings().encode("utf-8", "surrogateescape")
-        replace_file(self._run_dir / RUN_FILE, content)
 
 
 def describe(machine: BoltzmannMachine) -> dict[str, Any]:

@@ -3,96 +3,71 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
-import typer
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium._random import as_generator, integers
 from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
-from harmonium.cli import kernels, options
+from harmonium.cli import options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
 from harmonium.cli.given import states_given
-from harmonium.cli.output import check_target, show, working
+from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.rows_file import SUFFIXES, TABLES, write_rows
-from harmonium.cli.runs import load_machine
 from harmonium.data import BitPlanes
 from harmonium.data.sheet import Sheet
 from harmonium.machine import States
 from harmonium.tasks.impute import visible_means
+from harmonium.training.settings import Count, From0, Setting
 
-_STARTS = ("noise", "data", "local-mode")
+EXAMPLES = (
+    "harmonium sample runs/digits --out samples.png",
+    "harmonium sample runs/rows --out rows.csv --number 1000 --given species=setosa",
+)
 
 
 def sample(
-    run: options.Run,
-    out: Annotated[
-        Path,
-        typer.Option(help=f"File for the samples: {', '.join(SUFFIXES[:-1])}, or .png, a grid."),
-    ],
-    number: Annotated[int, typer.Option(help="How many samples, each from a chain of its own.")] = 100,
-    sweeps: Annotated[int, typer.Option(help="Sweeps of every chain.")] = 1000,
-    kernel: kernels.Name = None,
-    step: kernels.Size = None,
-    inner: kernels.Inner = None,
-    correction: kernels.Corrected = None,
-    start: Annotated[
-        str,
-        typer.Option(
-            help="Where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves)."
-        ),
-    ] = "noise",
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Rows to start from; the training data if not given."),
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Rows with this value in a column or label; repeatable."),
-    ] = None,
-    means: Annotated[
-        bool,
-        typer.Option("--means/--states", help="Means given the hidden units, or drawn states."),
-    ] = False,
-    columns: Annotated[int | None, typer.Option(help="Images in a row of the grid.")] = None,
-    image_shape: Annotated[
-        str | None, typer.Option(help="Shape of an image, such as 28x28, where the data had none.")
-    ] = None,
-    averaged: options.Averaged = False,
+    run: options.Trained,
+    chains: options.Chains,
+    out: Path,
+    number: Count = 100,
+    sweeps: From0 = 1000,
+    start: Literal["noise", "data", "local-mode"] = "noise",
+    data: options.OtherData | None = None,
+    given: Annotated[list[str] | None, Setting(metavar="COLUMN=VALUE")] = None,
+    means: Annotated[bool, Setting(option="--means/--states")] = False,
+    columns: options.Columns | None = None,
+    image_shape: options.ImageShape | None = None,
     seed: options.Seed = 0,
-    device: options.Device = None,
-    threads: options.Threads = None,
     overwrite: options.Overwrite = False,
-    as_json: options.Json = False,
-) -> None:
-    """Draw samples from a machine by Markov chains and write them to a file."""
-    options.set_threads(threads)
-    _checks.positive_int(number, "number")
-    _checks.positive_int(sweeps, "sweeps", minimum=0)
-    _checks.one_of(start, "start", _STARTS)
+) -> dict[str, Any]:
+    """Draw samples from a machine by Markov chains and write them to a file.
+
+    Args:
+        out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, or .png, a grid.
+        number: how many samples, each from a chain of its own.
+        sweeps: sweeps of every chain.
+        start: where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves).
+        data: rows to start from; the training data if not given.
+        given: rows with this value in a column or label; repeatable.
+        means: means given the hidden units, or drawn states.
+    """
     if data is not None and start != "data":
         raise ValueError("data: expected with --start data")
     check_target(out, "out", SUFFIXES, overwrite)
-    shape = options.image_shape_of(image_shape)
-    mover = kernels.kernel_from(kernel, step, inner, correction) or Gibbs()
-    machine, source = load_machine(run, averaged, options.as_device(device))
+    mover = chains.make_kernel() or Gibbs()
+    coding, source = run.load()
+    machine = coding.machine
     trained_on, image = source_of(machine)
-    coding = Coding.of(machine)
     coding.refuse_discriminative("sample")
     held = states_given(coding, given or [], number)
     clamp = None if held is None else held.to(machine.device, machine.dtype)
     picture = out.suffix.lower() == ".png"
-    if picture:
-        shape = shape or image
-        if not shape:
-            raise ValueError(
-                "image_shape: expected a form such as 28x28 for data without a shape, received none"
-            )
+    shape = options.image_shape_of(image_shape, image, needed=picture)
     if means and isinstance(coding.encoder, BitPlanes):
         raise ValueError("means: expected --states for bit-planes, whose means are not grey levels")
 
@@ -118,8 +93,8 @@ def sample(
     title = f"{number} samples, {sweeps} sweeps from {start}: {shown}{in_words(limits)}"
     write_rows(out, samples, shape, columns, coding.names, labels, title=title, limits=limits)
     result: dict[str, Any] = {
-        "machine": str(source),
-        "file": str(out),
+        "machine": source,
+        "file": out,
         "samples": number,
         "columns": int(samples.shape[1]),
         "dtype": "table" if isinstance(samples, Sheet) else str(samples.dtype),
@@ -130,7 +105,7 @@ def sample(
     }
     if labels is not None and out.suffix.lower() not in (*TABLES, ".npz"):
         result["notes"] = [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]
-    show(result, as_json)
+    return result
 
 
 def _rows(coding: Coding, number: int, source: str | None, generator: torch.Generator) -> Tensor:

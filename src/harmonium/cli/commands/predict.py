@@ -3,72 +3,58 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-import typer
 from numpy.typing import NDArray
-from torch import Tensor
 
-from harmonium import _checks
-from harmonium.cli import completion, options
-from harmonium.cli.coding import Coding, Place
-from harmonium.cli.output import check_target, show, working
+from harmonium.cli import options
+from harmonium.cli.coding import Place
+from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
-from harmonium.cli.runs import load_machine
+from harmonium.cli.scores import probabilities
 from harmonium.data.codings import Labels
 from harmonium.data.sheet import TEXT, Cells, Sheet
 from harmonium.tasks import impute
-from harmonium.tasks import predict as probabilities_of
 from harmonium.tasks.impute import unobserved
+from harmonium.training.settings import Setting
 
-METHODS = ("auto", "exact", "gibbs")
+EXAMPLES = (
+    "harmonium predict runs/rows new.csv --out predicted.csv",
+    "harmonium predict runs/rows new.csv --column petal_length --out predicted.csv",
+)
 
 
 def predict(
-    run: options.Run,
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            autocompletion=completion.data,
-            help="Rows; what they say of the column is not read.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help=f"File for the predictions, a row each: {', '.join(TABLES)}.")],
-    column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What to predict; the label if not given.")
-    ] = None,
-    with_probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="A column more for each value, NAME=VALUE.")
-    ] = False,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="auto (exact where states can be counted), exact, or gibbs, by chains.",
-            autocompletion=completion.words(METHODS),
-        ),
-    ] = "auto",
-    sweeps: Annotated[int, typer.Option(help="Sweeps of every chain.")] = 100,
-    chains: Annotated[int, typer.Option(help="Chains of every row.")] = 10,
-    unknown: options.Unknown = None,
-    averaged: options.Averaged = False,
+    run: options.Trained,
+    data: options.Data,
+    out: Path,
+    column: Annotated[str | None, Setting(metavar="NAME")] = None,
+    with_probabilities: Annotated[bool, Setting(option="--probabilities")] = False,
+    method: Literal["auto", "exact", "gibbs"] = "auto",
+    sweeps: int = 100,
+    chains: int = 10,
+    unknown: options.Unknown | None = None,
     seed: options.Seed = 0,
-    device: options.Device = None,
-    threads: options.Threads = None,
     overwrite: options.Overwrite = False,
-    as_json: options.Json = False,
-) -> None:
+) -> dict[str, Any]:
     """Predict the label, or any column, from the rest of each row, and write it to a file.
 
     Of labels the most probable value is written, of counts and real numbers the mean.
+
+    Args:
+        data: rows; what they say of the column is not read.
+        out: file for the predictions, a row each: .csv, .tsv, .parquet, .feather.
+        column: what to predict; the label if not given.
+        with_probabilities: a column more for each value, NAME=VALUE.
+        method: auto (exact where states can be counted), exact, or gibbs, by chains.
+        sweeps: sweeps of every chain.
+        chains: chains of every row.
     """
-    options.set_threads(threads)
-    _checks.one_of(method, "method", METHODS)
     check_target(out, "out", TABLES, overwrite)
-    machine, source = load_machine(run, averaged, options.as_device(device))
-    coding = Coding.of(machine, options.unknown_of(unknown))
+    coding, source = run.load(unknown)
+    machine = coding.machine
     if column is None:
         if coding.label is None:
             raise ValueError(
@@ -110,8 +96,8 @@ def predict(
         columns += [Cells(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
     write_rows(out, Sheet(tuple(columns), TEXT), None, None)
     result: dict[str, Any] = {
-        "machine": str(source),
-        "file": str(out),
+        "machine": source,
+        "file": out,
         "rows": len(states),
         "column": column,
         "method": used,
@@ -119,34 +105,7 @@ def predict(
     }
     if used == "gibbs" and method == "auto" and machine.layers[place.layer].discrete:
         result["notes"] = ["method: chains, as there are too many states to count"]
-    show(result, as_json)
-
-
-def probabilities(
-    coding: Coding,
-    place: Place,
-    states: Tensor,
-    method: str,
-    seed: int,
-    sweeps: int = 100,
-    chains: int = 10,
-) -> tuple[Tensor, str]:
-    """(rows, values) of a discrete column given the rest of each row, and by which method.
-
-    Raises:
-        ValueError: too many states for "exact"; "auto" then takes chains.
-    """
-    if method != "gibbs":
-        try:
-            p = probabilities_of(coding.machine, states, place.layer, unit=place.unit)
-            return p[:, 0], "exact"
-        except ValueError as error:
-            if method == "exact":
-                raise ValueError(f"{error}; --method gibbs draws") from error
-    p = probabilities_of(
-        coding.machine, states, place.layer, "gibbs", unit=place.unit, sweeps=sweeps, chains=chains, seed=seed
-    )
-    return p[:, 0], "gibbs"
+    return result
 
 
 def _score(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:

@@ -4,58 +4,54 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
-import typer
 
-from harmonium import _checks
-from harmonium.cli import completion, options
+from harmonium.cli import options
 from harmonium.cli.encoding import naming
 from harmonium.cli.labels import split_label
-from harmonium.cli.output import check_target, show
+from harmonium.cli.output import check_target
 from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import DataSet, Rows, Table, read
 from harmonium.data._arrays import is_sparse
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
+from harmonium.training.settings import Count
 
 _ENTRIES = 1 << 20
 
 
+EXAMPLES = (
+    "harmonium data digits --grid digits.png",
+    "harmonium data images/ --out images.npz",
+)
+
+
 def data(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="A file, a folder of images, or a built-in name.",
-            autocompletion=completion.data,
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help=f"Convert: a file that ends in .npy, .npz, {', '.join(TABLES)}.")
-    ] = None,
-    grid: Annotated[Path | None, typer.Option(help="Draw the first rows: a file that ends in .png.")] = None,
-    number: Annotated[int, typer.Option(help="How many rows to draw.")] = 100,
-    columns: Annotated[int | None, typer.Option(help="Images in a row of the grid.")] = None,
-    image_shape: Annotated[
-        str | None, typer.Option(help="Shape of an image, such as 28x28, where the data have none.")
-    ] = None,
+    source: options.Data,
+    out: Path | None = None,
+    grid: Path | None = None,
+    number: Count = 100,
+    columns: options.Columns | None = None,
+    image_shape: options.ImageShape | None = None,
     overwrite: options.Overwrite = False,
-    as_json: options.Json = False,
-) -> None:
-    """Describe DATA; convert them, draw them."""
-    _checks.positive_int(number, "number")
-    shape = options.image_shape_of(image_shape)
+) -> dict[str, Any]:
+    """Describe DATA; convert them, draw them.
+
+    Args:
+        source: a file, a folder of images, or a built-in name.
+        out: convert: a file that ends in .npy, .npz, .csv, .tsv, .parquet, .feather.
+        grid: draw the first rows: a file that ends in .png.
+        number: how many rows to draw.
+    """
     if out is not None:
         check_target(out, "out", (*TABLES, ".npy", ".npz"), overwrite)
     if grid is not None:
         check_target(grid, "grid", (".png",), overwrite)
     dataset = read(source)
-    shape = shape or dataset.image_shape
-    if grid is not None and shape is None:
-        raise ValueError("image_shape: expected a form such as 28x28 for data without a shape, received none")
+    shape = options.image_shape_of(image_shape, dataset.image_shape, needed=grid is not None)
     with naming(dataset.name):
         result = _describe(dataset)
     if grid is not None:
@@ -63,8 +59,8 @@ def data(
         image_grid(first.toarray() if is_sparse(first) else np.asarray(first), shape, columns, grid)
     if out is not None:
         _convert(dataset, out, source)
-    written = [str(path) for path in (out, grid) if path is not None]
-    show({**result, "files": written} if written else result, as_json)
+    written = [path for path in (out, grid) if path is not None]
+    return {**result, "files": written} if written else result
 
 
 def _describe(dataset: DataSet) -> dict[str, Any]:

@@ -5,36 +5,33 @@ from __future__ import annotations
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import torch
 
 from harmonium import products
-from harmonium.cli import options
-from harmonium.cli.output import show
 from harmonium.compiled import serving
 from harmonium.products.processor import processor
+
+EXAMPLES = ("harmonium info", "harmonium info --json")
 
 _PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-learn", "h5py")
 
 
-def info(as_json: options.Json = False, threads: options.Threads = None) -> None:
+def info() -> dict[str, Any]:
     """Show what harmonium runs on here, and which matrix-multiplication backend it uses."""
-    options.set_threads(threads)
     backend = products.get_backend()
-    show(
-        {
-            "harmonium": version("harmonium"),
-            "python": platform.python_version(),
-            "system": f"{platform.system()} {platform.machine()}",
-            "processor": processor(),
-            "threads": torch.get_num_threads(),
-            "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-            "packages": {name: _version(name) for name in _PACKAGES},
-            "products": str(backend),
-            "notes": _notes(backend),
-        },
-        as_json,
-    )
+    return {
+        "harmonium": version("harmonium"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "products": str(backend),
+        "notes": _notes(backend),
+    }
 
 
 def _notes(backend: products.Backend) -> list[str]:

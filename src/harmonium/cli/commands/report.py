@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import typer
 
-from harmonium import _checks
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
-from harmonium.cli.evaluate import estimate, evaluate_rows, spread, whole
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
-from harmonium.cli.output import check_target, show, working
-from harmonium.cli.runs import load_machine
+from harmonium.cli.output import check_target, working
+from harmonium.cli.scores import estimate, evaluate_rows, spread, whole
 from harmonium.data import DataSet, Rows
 from harmonium.machine.storage import replace_file
 from harmonium.report.page import template, verdict
@@ -30,51 +27,47 @@ from harmonium.report.page.parts import Grid, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, Subject
 from harmonium.report.plots import mixing_heights
+from harmonium.training.settings import From0, Setting
+
+EXAMPLES = (
+    "harmonium report runs/digits",
+    "harmonium report runs/digits --compare runs/slower --out both.html",
+)
 
 _ROWS = 10_000  # of the data, evenly spaced: what they show of the whole is then known to a percent
 _IMAGES, _SAMPLES = 200, 1000  # chains; a table's columns want more for their histograms
 
 
 def report(
-    run: options.Run,
-    out: Annotated[
-        Path | None, typer.Option(help="File for the page; report.html in the run's folder if not given.")
-    ] = None,
-    compare: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="Another run for the curves and settings; repeatable."),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Rows to judge the machine by; its training data if not given."),
-    ] = None,
-    sweeps: Annotated[int, typer.Option(help="Sweeps of the chains whose samples are shown.")] = 1000,
-    temperatures: Annotated[int, typer.Option(help="Temperatures of AIS, where ln Z is not exact.")] = 1000,
-    mixing_steps: Annotated[
-        int,
-        typer.Option(help="Sweeps after which a pair of coupled chains is given up; also of other chains."),
-    ] = 1000,
-    averaged: options.Averaged = False,
+    run: options.Trained,
+    out: Path | None = None,
+    compare: Annotated[list[Path] | None, Setting(metavar="RUN")] = None,
+    data: options.OtherData | None = None,
+    sweeps: From0 = 1000,
+    temperatures: int = 1000,
+    mixing_steps: int = 1000,
     seed: options.Seed = 0,
-    device: options.Device = None,
-    threads: options.Threads = None,
     overwrite: options.Overwrite = False,
-    as_json: options.Json = False,
-) -> None:
+) -> dict[str, Any]:
     """Tell of a run in one HTML page: how it went, how good the machine is, what it has learned.
 
     The page needs no other file and no network. What cannot be shown is left out with a sentence that says
     why.
+
+    Args:
+        out: file for the page; report.html in the run's folder if not given.
+        compare: another run for the curves and settings; repeatable.
+        data: rows to judge the machine by; its training data if not given.
+        sweeps: sweeps of the chains whose samples are shown.
+        temperatures: temperatures of AIS, where ln Z is not exact.
+        mixing_steps: sweeps after which a pair of coupled chains is given up; also of other chains.
     """
-    options.set_threads(threads)
-    _checks.positive_int(sweeps, "sweeps", minimum=0)
-    out = out or (run / "report.html" if run.is_dir() else run.with_suffix(".html"))
-    records = [RunRecord.read(each) for each in (run, *(compare or ()))]
+    out = out or (run.run / "report.html" if run.run.is_dir() else run.run.with_suffix(".html"))
+    records = [RunRecord.read(each) for each in (run.run, *(compare or ()))]
     check_target(out, "out", (".html",), overwrite)
     page = template()
-    machine, source = load_machine(run, averaged, options.as_device(device))
-    machine.requires_grad_(False)
-    coding = Coding.of(machine)
+    coding, source = run.load()
+    machine = coding.machine.requires_grad_(False)
     rows, dataset, lacking = _rows(coding, data)
     training = None if data in (None, source_of(machine)[0]) else _rows(coding, None)[0]
     shape, names = source_of(machine)[1], coding.names
@@ -126,7 +119,7 @@ def report(
     title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
     replace_file(out, page.render(title=title, facts=facts, sections=parts).encode())
     cautions = [remark.text for remark in first.remarks if remark.level == "caution"]
-    show({"machine": str(source), "file": str(out), "notes": cautions}, as_json)
+    return {"machine": source, "file": out, "notes": cautions}
 
 
 def _rows(coding: Coding, source: str | None) -> tuple[Rows | None, DataSet | None, str]:

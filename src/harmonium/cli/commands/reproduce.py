@@ -15,6 +15,11 @@ import typer
 import harmonium
 from harmonium.cli.output import note
 
+EXAMPLES = (
+    "harmonium reproduce",
+    "harmonium reproduce meeting_times --budget quick",
+)
+
 INDEX = "experiments/index.toml"
 CONTEXT = {"ignore_unknown_options": True}
 

@@ -3,88 +3,76 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-import typer
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium.cli import completion, options
+from harmonium.cli import options
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import source_of
-from harmonium.cli.output import check_target, show, working
+from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import write_rows
-from harmonium.cli.runs import load_machine
 from harmonium.layers import Layer
 from harmonium.report import image_panels
 from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks import denoise as clean
+from harmonium.training.settings import Count, Setting
 
-_VALUES = ("decision", "mean")
+EXAMPLES = (
+    "harmonium denoise runs/digits noisy.npy --flip-probability 0.1 --out clean.png",
+    "harmonium denoise runs/digits digits --corrupt --flip-probability 0.1 --out clean.npy",
+)
 
 
 def denoise(
-    run: options.Run,
-    noisy: Annotated[str, typer.Argument(metavar="DATA", autocompletion=completion.data, help="Noisy rows.")],
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="File for the clean rows: .npy, in the data's units, or .png: given, truth, result."
-        ),
-    ],
-    flip_probability: Annotated[
-        float | None, typer.Option(help="Of every discrete unit, to be seen in another state.")
-    ] = None,
-    noise_deviation: Annotated[
-        float | None, typer.Option(help="Standard deviation of normal noise, in the data's units.")
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help=f"One of {', '.join(DENOISE_METHODS)}.", autocompletion=completion.words(DENOISE_METHODS)
-        ),
-    ] = "tap",
-    value: Annotated[
-        str, typer.Option(help="What to write: decision (likeliest states, of real units means) or mean.")
-    ] = "decision",
-    base: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Clean rows for the start and the baselines, as the training set."),
-    ] = None,
-    corrupt: Annotated[
-        bool, typer.Option("--corrupt", help="DATA is clean: add the noise first, and say what was removed.")
-    ] = False,
-    number: Annotated[int | None, typer.Option(help="Only so many rows, from the start.")] = None,
-    sweeps: Annotated[int, typer.Option(help="Sweeps of every chain; the most that TAP takes.")] = 200,
-    chains: Annotated[int, typer.Option(help="Chains of every row with --method gibbs.")] = 10,
-    neighbours: Annotated[int, typer.Option(help="Rows that --method neighbours averages.")] = 1,
-    columns: Annotated[int | None, typer.Option(help="Images in a row of the grid.")] = None,
-    averaged: options.Averaged = False,
+    run: options.Trained,
+    noisy: options.Data,
+    out: Path,
+    flip_probability: float | None = None,
+    noise_deviation: float | None = None,
+    method: Annotated[str, Setting(DENOISE_METHODS)] = "tap",
+    value: Literal["decision", "mean"] = "decision",
+    base: options.OtherData | None = None,
+    corrupt: Annotated[bool, Setting(option="--corrupt")] = False,
+    number: Count | None = None,
+    sweeps: int = 200,
+    chains: int = 10,
+    neighbours: int = 1,
+    columns: options.Columns | None = None,
     seed: options.Seed = 0,
-    device: options.Device = None,
-    threads: options.Threads = None,
     overwrite: options.Overwrite = False,
-    as_json: options.Json = False,
-) -> None:
-    """Estimate clean rows from noisy ones, with a machine as what is known of clean rows."""
-    options.set_threads(threads)
-    _checks.one_of(value, "value", _VALUES)
+) -> dict[str, Any]:
+    """Estimate clean rows from noisy ones, with a machine as what is known of clean rows.
+
+    Args:
+        noisy: noisy rows.
+        out: file for the clean rows: .npy, in the data's units, or .png: given, truth, result.
+        flip_probability: of every discrete unit, to be seen in another state.
+        noise_deviation: standard deviation of normal noise, in the data's units.
+        method: by which rows are cleaned.
+        value: what to write: decision (likeliest states, of real units means) or mean.
+        base: clean rows for the start and the baselines, as the training set.
+        corrupt: DATA is clean: add the noise first, and say what was removed.
+        number: only so many rows, from the start.
+        sweeps: sweeps of every chain; the most that TAP takes.
+        chains: chains of every row with --method gibbs.
+        neighbours: rows that --method neighbours averages.
+    """
     if (flip_probability is None) == (noise_deviation is None):
         raise ValueError("flip_probability, noise_deviation: expected one of the two")
     check_target(out, "out", (".npy", ".png"), overwrite)
-    machine, source = load_machine(run, averaged, options.as_device(device))
-    _, shape = source_of(machine)
+    coding, source = run.load()
+    machine, (_, shape) = coding.machine, source_of(coding.machine)
     if out.suffix.lower() == ".png" and not shape:
         raise ValueError("out: expected a .npy file for data without an image shape, received .png")
-    coding = Coding.of(machine)
     coding.refuse_label("denoise")
     seen = _states(coding, noisy)
-    seen = seen if number is None else seen[: _checks.positive_int(number, "number")]
+    seen = seen[:number]
     known = None if base is None else _states(coding, base)
     encoder = coding.encoder
     deviation = None if noise_deviation is None else noise_in_states(noise_deviation, encoder)
@@ -124,8 +112,8 @@ def denoise(
     else:
         write_rows(out, rows, shape, columns)
     result: dict[str, Any] = {
-        "machine": str(source),
-        "file": str(out),
+        "machine": source,
+        "file": out,
         "rows": len(rows),
         "method": method,
         "value": value,
@@ -139,7 +127,7 @@ def denoise(
             result |= _squares(*(encoder.decode(x.cpu().numpy()) for x in three))
     if not bool(found.converged.all()):
         result["notes"] = ["converged: some rows still moved after the sweeps allowed; more --sweeps help"]
-    show(result, as_json)
+    return result
 
 
 def _states(coding: Coding, source: str) -> Tensor:

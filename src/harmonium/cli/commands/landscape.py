@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import typer
 
-from harmonium import _checks
-from harmonium.cli import completion, options
-from harmonium.cli.coding import Coding
+from harmonium.cli import options
 from harmonium.cli.encoding import source_of
-from harmonium.cli.output import note, show, working
+from harmonium.cli.output import note, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.runs import load_machine
 from harmonium.machine import BoltzmannMachine
@@ -23,73 +20,64 @@ from harmonium.meanfield import landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
 from harmonium.report.landscape_maps import METHODS
 from harmonium.report.plots import require_figures
+from harmonium.training.settings import Count, Setting
+
+EXAMPLES = ("harmonium landscape runs/digits digits --starts 500",)
 
 _FILES = ("landscape.json", "free_energies.png", "solutions.png", "basins.png", "modes.png")
 _MODES = 100
 
 
 def landscape(
-    run: options.Run,
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", autocompletion=completion.data, help="Where solutions start.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the results; RUN/landscape, or beside a machine file, if not given."),
-    ] = None,
-    starts: Annotated[int | None, typer.Option(help="Only so many rows of DATA, evenly spaced.")] = None,
-    before: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="Earlier machines of the same shape, in their order; repeatable."),
-    ] = None,
-    order: Annotated[int, typer.Option(help="1 naive mean field, 2 TAP, 3 the third order.")] = 2,
-    resolution: Annotated[
-        float, typer.Option(help="Root mean square difference up to which solutions are the same.")
-    ] = 0.01,
-    tolerance: Annotated[
-        float, typer.Option(help="Change in a sweep at which a start has converged.")
-    ] = 1e-5,
-    max_sweeps: Annotated[int, typer.Option(help="Sweeps after which a start is given up.")] = 1000,
-    damping: Annotated[str, typer.Option(help="Weight of old fields in [0, 1), or adaptive.")] = "adaptive",
-    method: Annotated[
-        str,
-        typer.Option(help=f"Of the maps: {', '.join(METHODS)}.", autocompletion=completion.words(METHODS)),
-    ] = "isomap",
-    averaged: options.Averaged = False,
-    device: options.Device = None,
-    threads: options.Threads = None,
+    run: options.Trained,
+    data: options.Data,
+    out: Path | None = None,
+    starts: Count | None = None,
+    before: Annotated[list[Path] | None, Setting(metavar="RUN")] = None,
+    order: int = 2,
+    resolution: float = 0.01,
+    tolerance: float = 1e-5,
+    max_sweeps: int = 1000,
+    damping: str = "adaptive",
+    method: Annotated[str, Setting(METHODS)] = "isomap",
     overwrite: options.Overwrite = False,
-    as_json: options.Json = False,
-) -> None:
+) -> dict[str, Any]:
     """Find the TAP solutions that rows of DATA flow to, and draw them.
 
     Writes landscape.json (numbers, and which start flows where), the free energies, maps of the solutions and
     of the starts, and for images the solutions that most starts flow to.
+
+    Args:
+        data: where solutions start.
+        out: folder for the results; RUN/landscape, or beside a machine file, if not given.
+        starts: only so many rows of DATA, evenly spaced.
+        before: earlier machines of the same shape, in their order; repeatable.
+        order: 1 naive mean field, 2 TAP, 3 the third order.
+        resolution: root mean square difference up to which solutions are the same.
+        tolerance: change in a sweep at which a start has converged.
+        max_sweeps: sweeps after which a start is given up.
+        damping: weight of old fields in [0, 1), or adaptive.
+        method: of the maps.
     """
-    options.set_threads(threads)
     require_figures("landscape")
-    _checks.one_of(method, "method", METHODS)
     damped: Any = damping if damping == "adaptive" else _number(damping)
-    where = options.as_device(device)
-    machine, source = load_machine(run, averaged, where)
-    folder = out or (run if run.is_dir() else run.parent) / "landscape"
+    coding, source = run.load()
+    machine = coding.machine
+    folder = out or (run.run if run.run.is_dir() else run.run.parent) / "landscape"
     found = [name for name in _FILES if (folder / name).exists()]
     if found and not overwrite:
         raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
-    coding = Coding.of(machine)
     coding.refuse_label("landscape")
     dataset = coding.read(data)
     rows = coding.rows(dataset)
-    count = len(rows) if starts is None else min(len(rows), _checks.positive_int(starts, "starts"))
+    count = len(rows) if starts is None else min(len(rows), starts)
     places = torch.linspace(0, len(rows) - 1, count, dtype=torch.float64).round().long()
-    X = rows.take(places).to(where)
+    X = rows.take(places).to(machine.device)
     labels = None if dataset.labels is None else torch.as_tensor(dataset.labels[:])[places]
 
     stems = [path.stem for path in before or []]
     machines = {  # by file name where that tells them apart
-        str(path) if stems.count(path.stem) > 1 or path.stem == "now" else path.stem: _like(
-            machine, path, where
-        )
+        str(path) if stems.count(path.stem) > 1 or path.stem == "now" else path.stem: _like(machine, path)
         for path in before or []
     }
     machines["now" if machines else source.stem] = machine
@@ -131,16 +119,13 @@ def landscape(
     lost = int((last.basin < 0).sum())
     if lost:
         note(f"warning: {lost} of {count} starts did not converge and belong to no solution")
-    show(
-        {
-            "machine": str(source),
-            "data": dataset.name,
-            "results": [{"landscape": name, **summary(each)} for name, each in landscapes.items()],
-            "folder": str(folder),
-            "files": written,
-        },
-        as_json,
-    )
+    return {
+        "machine": source,
+        "data": dataset.name,
+        "results": [{"landscape": name, **summary(each)} for name, each in landscapes.items()],
+        "folder": folder,
+        "files": written,
+    }
 
 
 def summary(found: Landscape) -> dict[str, Any]:
@@ -161,8 +146,9 @@ def summary(found: Landscape) -> dict[str, Any]:
     }
 
 
-def _like(machine: BoltzmannMachine, path: Path, device: torch.device) -> BoltzmannMachine:
-    other, source = load_machine(path, False, device)
+def _like(machine: BoltzmannMachine, path: Path) -> BoltzmannMachine:
+    """Loads a machine of the shape, and to the device, of another."""
+    other, source = load_machine(path, False, machine.device)
     widths, expected = ([layer.width for layer in each.layers] for each in (other, machine))
     if other.graph != machine.graph or widths != expected:
         raise ValueError(f"before: expected machines of the shape of RUN, {source} has another")

@@ -5,106 +5,87 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-import typer
 from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import Kernel
-from harmonium.cli import completion, options
+from harmonium.cli import options
 from harmonium.cli.coding import Coding, holes, numbers
 from harmonium.cli.encoding import dense, naming, source_of
-from harmonium.cli.output import check_target, show, working
+from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import SUFFIXES, write_rows
-from harmonium.cli.runs import load_machine
 from harmonium.data import Table, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.missing import SIDES
 from harmonium.report import image_panels
 from harmonium.tasks import METHODS
 from harmonium.tasks import impute as fill_in
 from harmonium.tasks.impute import by_column, unobserved
+from harmonium.training.settings import Count, Setting
 
-_VALUES = ("best", "mode", "mean", "draw")
+EXAMPLES = (
+    "harmonium impute runs/rows holes.csv --out complete.csv",
+    "harmonium impute runs/rows holes.csv --out complete.csv --imputations 5",
+)
+
 _SHOWN = {"mode": "the likeliest of the draws", "draw": "one draw"}
 
 
 def impute(
-    run: options.Run,
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", autocompletion=completion.data, help="Rows to complete.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            help=f"File for the completed rows: {', '.join(SUFFIXES[:-1])}, or .png: given, truth, result."
-        ),
-    ],
-    missing: Annotated[
-        str,
-        typer.Option(
-            help="What is missing: nan (where DATA has NaN or an empty cell), upper, lower, left, right "
-            "(half of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH."
-        ),
-    ] = "nan",
-    method: Annotated[
-        str,
-        typer.Option(
-            help="How: gibbs, tempered, local_search, tap, or another kernel.",
-            autocompletion=completion.words(METHODS),
-        ),
-    ] = "gibbs",
-    value: Annotated[
-        str | None,
-        typer.Option(
-            help="What to write: mode (one completion, the default; best is an older name), mean, or draw "
-            "(a random one, the default with --imputations)."
-        ),
-    ] = None,
-    imputations: Annotated[
-        int | None,
-        typer.Option(help="So many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv."),
-    ] = None,
-    rows: Annotated[int | None, typer.Option(help="Only the first rows of DATA.")] = None,
-    draws: Annotated[int, typer.Option(help="Chains or searches of every row.")] = 5,
-    sweeps: Annotated[int, typer.Option(help="Sweeps of every chain.")] = 100,
-    columns: Annotated[int | None, typer.Option(help="Images in a row of the grid.")] = None,
-    image_shape: Annotated[
-        str | None, typer.Option(help="Shape of an image, such as 28x28, where the data had none.")
-    ] = None,
-    averaged: options.Averaged = False,
-    unknown: options.Unknown = None,
+    run: options.Trained,
+    data: options.Data,
+    out: Path,
+    missing: str = "nan",
+    method: Annotated[str, Setting(complete=options.words(METHODS))] = "gibbs",
+    value: Literal["best", "mode", "mean", "draw"] | None = None,
+    imputations: Count | None = None,
+    rows: int | None = None,
+    draws: int = 5,
+    sweeps: int = 100,
+    columns: options.Columns | None = None,
+    image_shape: options.ImageShape | None = None,
+    unknown: options.Unknown | None = None,
     seed: options.Seed = 0,
-    device: options.Device = None,
-    threads: options.Threads = None,
     overwrite: options.Overwrite = False,
-    as_json: options.Json = False,
-) -> None:
-    """Fill in missing values given the rest of each row, and write the completed rows to a file."""
-    options.set_threads(threads)
+) -> dict[str, Any]:
+    """Fill in missing values given the rest of each row, and write the completed rows to a file.
+
+    Args:
+        data: rows to complete.
+        out: file for the completed rows: .csv, .tsv, .parquet, .feather, .npz, .npy, or .png: given, truth,
+            result.
+        missing: what is missing: nan (where DATA has NaN or an empty cell), upper, lower, left, right (half
+            of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH.
+        method: how: gibbs, tempered, local_search, tap, or another kernel.
+        value: what to write: mode (one completion, the default; best is an older name), mean, or draw (a
+            random one, the default with --imputations).
+        imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
+        rows: only the first rows of DATA.
+        draws: chains or searches of every row.
+        sweeps: sweeps of every chain.
+    """
     _checks.one_of(method, "method", {*METHODS, *Kernel.registry})
-    value = _checks.one_of(value or ("mode" if imputations is None else "draw"), "value", _VALUES)
+    value = value or ("mode" if imputations is None else "draw")
     value = "mode" if value == "best" else value
     if imputations is not None and value != "draw":
         raise ValueError(f"imputations: expected with --value draw, received {value}")
     targets = _targets(out, imputations)
     for target in targets:
         check_target(target, "out", SUFFIXES, overwrite)
-    machine, source = load_machine(run, averaged, options.as_device(device))
-    coding = Coding.of(machine, options.unknown_of(unknown))
+    coding, source = run.load(unknown)
+    machine = coding.machine
     coding.refuse_discriminative("impute")
     dataset = coding.read(data)
     some = dataset.samples[:rows] if rows else dataset.samples[()]
     labels = dataset.labels[:rows] if rows and dataset.labels is not None else dataset.labels
     dataset = replace(dataset, samples=dense(some), labels=labels)
-    _, image = source_of(machine)
-    shape = options.image_shape_of(image_shape) or tuple(dataset.image_shape or image)
-    if out.suffix.lower() == ".png" and not shape:
-        raise ValueError("image_shape: expected a form such as 28x28 for data without a shape, received none")
+    needed = out.suffix.lower() == ".png"
+    shape = options.image_shape_of(image_shape, dataset.image_shape, source_of(machine)[1], needed=needed)
     rest, labels_there = coding.apart(dataset)
     with naming(data):
         table = isinstance(coding.encoder, Table)
@@ -129,8 +110,8 @@ def impute(
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it, source=dataset)
     written = units if labels_there is not None else units[:, : units.shape[1] - coding.label_width]
     result: dict[str, Any] = {
-        "machine": str(source),
-        **({"file": str(out)} if imputations is None else {"files": [str(target) for target in targets]}),
+        "machine": source,
+        **({"file": out} if imputations is None else {"files": targets}),
         "rows": len(X),
         "missing": float(written.double().mean()),
         "method": method,
@@ -141,15 +122,14 @@ def impute(
     if missing != "nan" and bool(absent.any()) and not table:
         spread = by_column(machine, units, len(X)).cpu() & ~states.isnan().cpu()
         result["agreement_of_best"] = float((states.cpu() == done.best.cpu())[spread].double().mean())
-    show(result, as_json)
+    return result
 
 
 def _targets(out: Path, imputations: int | None) -> list[Path]:
     """The files of so many completions; the one itself where there is but one."""
     if imputations is None:
         return [out]
-    count = _checks.positive_int(imputations, "imputations")
-    return [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(count)]
+    return [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(imputations)]
 
 
 def _draw(
@@ -194,6 +174,5 @@ def _pattern(missing: str, X: NDArray[Any], shape: tuple[int, ...], seed: int) -
     image = (shape[0], shape[1])
     if missing in SIDES:
         return missing_half(len(X), image, missing)
-    size = options.image_shape_of(argument)
-    assert size is not None
-    return missing_rectangles(len(X), image, (size[0], size[1]), seed=seed)
+    height, width, *_ = options.image_shape_of(argument)
+    return missing_rectangles(len(X), image, (height, width), seed=seed)

@@ -1,0 +1,140 @@
+"""``harmonium evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+
+from harmonium.cli import options
+from harmonium.cli.coding import Coding
+from harmonium.cli.mixing import chains_from_noise, mixing
+from harmonium.cli.output import check_target, working
+from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, whole
+from harmonium.data import Rows
+from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
+from harmonium.report import mixing_curve
+from harmonium.report.page import verdict
+from harmonium.report.plots import require_figures
+from harmonium.training.settings import Setting
+
+EXAMPLES = (
+    "harmonium evaluate runs/digits digits",
+    "harmonium evaluate runs/digits train.npy test.npy --temperatures 10000 --json",
+    "harmonium evaluate runs/digits digits --mixing-plot mixing.png",
+)
+
+_FEWEST = 100  # whole rows, among others, that make a base
+_TAP_STARTS = 1000
+
+
+def evaluate(
+    run: options.Trained,
+    data: Annotated[
+        list[str] | None, Setting(metavar="[DATA]...", argument=True, complete=options.complete_data)
+    ] = None,
+    method: Literal["auto", "exact", "ais"] = "auto",
+    chains: int = 100,
+    temperatures: int = 1000,
+    reverse: bool = True,
+    base: options.OtherData | None = None,
+    with_tap: Annotated[bool, Setting(option="--tap")] = False,
+    with_mixing: Annotated[bool, Setting(option="--mixing")] = False,
+    mixing_steps: int = 10_000,
+    mixing_plot: Annotated[Path | None, Setting(metavar="FILE")] = None,
+    unknown: options.Unknown | None = None,
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+) -> dict[str, Any]:
+    """Evaluate a machine: ln Z, and the mean log-likelihood and pseudo-likelihood of DATA, in nats.
+
+    The likelihood has two errors: the rows' standard error, from their spread, and that of ln Z, which
+    shifts all rows alike and is bounded from both sides where ln Z is estimated.
+
+    Args:
+        data: data to evaluate, such as a training and a test set.
+        method: for ln Z: auto (exact where that takes seconds), exact, or ais.
+        chains: annealing runs of AIS.
+        temperatures: temperatures of AIS.
+        reverse: bound ln Z from above by reverse annealing too.
+        base: for the base of AIS, best the training set; else the first DATA.
+        with_tap: also ln Z and log-likelihoods by TAP, from rows of the base.
+        with_mixing: do chains from noise mix, and did training keep to equilibrium?
+        mixing_steps: sweeps after which --mixing gives a pair of chains up.
+        mixing_plot: draw the bounds of --mixing, which it implies, as a PNG file.
+    """
+    if mixing_plot is not None:
+        check_target(mixing_plot, "mixing_plot", (".png",), overwrite)
+        require_figures("--mixing-plot")
+    coding, source = run.load(unknown)
+    machine = coding.machine
+    sets = [(name, coding.rows(coding.read(name), missing=True)) for name in data or []]
+    chosen = [(base, coding.rows(coding.read(base), missing=True))] if base is not None else sets[:1]
+    base_rows = whole(chosen[0][1]) if chosen else None
+    if base is not None and base_rows is None:
+        raise ValueError(f"base: expected rows without missing cells, received none in {base}")
+    if base_rows is not None and base is None and len(base_rows) < min(_FEWEST, len(chosen[0][1])):
+        base_rows = None
+    base = None if base_rows is None else chosen[0][0]
+    settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures, "reverse": reverse}
+    log_partition, table, notes = estimate(machine, base_rows, base, seed, method=method, **settings)
+    if chosen and chosen[0][1].missing and table["method"] == "ais":
+        used = 0 if base_rows is None else len(base_rows)
+        notes.append(
+            f"log_partition: the base of annealing is made of whole rows, {used} of {len(chosen[0][1])}"
+            + ("" if used else f", as fewer than {_FEWEST} are; --base takes others")
+        )
+    layers = [str(layer) for layer in machine.layers]
+    result: dict[str, Any] = {"machine": source, "layers": layers, "log_partition": table}
+    tap = None
+    if with_tap:
+        if base_rows is None:
+            raise ValueError(
+                "tap: expected DATA with whole rows, from which the solutions start, received none"
+            )
+        starts = spread(base_rows, _TAP_STARTS).to(machine.device)
+        with working("solving the TAP equations"):
+            tap = tap_log_partition(machine, starts)
+        result["tap"] = {"method": "tap", **tap._asdict(), "starts": len(starts)}
+        notes.append("tap: an approximation of weak couplings, neither an estimate nor a bound")
+        if tap.converged < 1:
+            notes.append(f"tap: {1 - tap.converged:.0%} of the starts did not converge and are left out")
+    results = []
+    for name, rows in sets:
+        with working(f"evaluating {name}"):
+            results.append({"data": name, **evaluate_rows(coding, rows, log_partition, seed, notes)})
+            if tap is not None:
+                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes)
+    if with_mixing or mixing_plot is not None:
+        with working("running coupled chains until they meet"):
+            result["mixing"], remarks, meetings = mixing(machine, mixing_steps, seed)
+        notes += remarks
+        if mixing_plot is not None:
+            mixing_curve(meetings, mixing_plot)
+            result["mixing"]["plot"] = mixing_plot
+        if (remark := verdict.annealing_remark(table, result["mixing"])) is not None:
+            notes.insert(0, f"log_partition: {remark.text}")
+        if verdict.unmixed(table, result["mixing"]):
+            table["standard_error"] = None
+            results = [{**row, "log_partition_standard_error": None} for row in results]
+        others = [whole(rows) for name, rows in sets if chosen and name != chosen[0][0]]
+        states = [None if each is None else spread(each, BASE_ROWS) for each in (base_rows, *others[:1])]
+        with working("running chains from noise"):
+            result |= chains_from_noise(machine, states, mixing_steps, seed, notes)
+    if results:
+        result["results"] = results
+    if notes:
+        result["notes"] = list(dict.fromkeys(notes))
+    return result
+
+
+def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
+    """Returns the mean log-likelihood of rows by TAP; None where cells are missing."""
+    machine = coding.machine
+    if rows.missing:
+        notes.append("tap_log_likelihood: not available, cells are missing")
+        return None
+    chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
+    values = [tap_log_likelihood(machine, v, partition) + coding.log_slopes(v) for v in chunks]
+    return float(torch.cat(values).mean())

@@ -1,0 +1,218 @@
+"""``harmonium train``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Tensor
+
+from harmonium.cli import options, runs
+from harmonium.cli.beginning import Beginning
+from harmonium.cli.coding import Coding
+from harmonium.cli.kinds import read_kinds
+from harmonium.cli.metrics import Metric, metrics_of
+from harmonium.cli.output import Unfinished, note, working
+from harmonium.cli.pictures import SampleImages
+from harmonium.cli.run_file import settings_in_force
+from harmonium.cli.settings import TrainSettings, share_of
+from harmonium.data import Rows
+from harmonium.distributed import SHARDS
+from harmonium.learning import Rule, rules
+from harmonium.learning.discriminative import label_rate
+from harmonium.machine import BoltzmannMachine
+from harmonium.machine.storage import CHECKPOINT, MACHINE
+from harmonium.training import Callback, TrainingRun, callbacks
+from harmonium.training import train as fit
+from harmonium.training.settings import Setting, Steps
+
+EXAMPLES = (
+    "harmonium train digits runs/digits --binarise sample --hidden 200",
+    "harmonium train rows.csv runs/rows --label species --hidden 50",
+    "harmonium train digits runs/deep --binarise sample --hidden 200,100 --rule mean_field_pcd",
+    "harmonium train --config runs/digits/run.toml runs/again --seed 1",
+    "harmonium train --resume runs/digits --epochs 200",
+    "harmonium train --from runs/digits runs/slower --learning-rate 0.005",
+)
+
+_RATE = 0.05
+_EPOCHS, _UPDATES = 10, 2000  # at least, where no length is given,
+_LABEL_EPOCHS, _LABEL_UPDATES = 20, 1000  # and with a label
+_PICTURED, _PICTURED_SWEEPS = 64, 100  # chains drawn for TensorBoard, every thousand updates
+
+
+def train(
+    ctx: typer.Context,
+    settings: TrainSettings,
+    config: Annotated[Path | None, Setting(metavar="FILE")] = None,
+    resume: Annotated[bool, Setting(option="--resume")] = False,
+    overwrite: options.Overwrite = False,
+) -> dict[str, Any]:
+    """Train a machine on DATA and keep it in RUN_DIR.
+
+    RUN_DIR/run.toml then holds every setting: --config repeats the run, to the same bytes; --resume RUN_DIR
+    continues it; --from RUN_DIR begins another with its machine. Options given beside these win.
+
+    Under torchrun several processes train one machine, to the same bits as one with --shards.
+
+    Ctrl-C or SIGTERM keeps a checkpoint, from which --resume goes on as if nothing had happened. The exit
+    status is then 130 or 143.
+
+    Args:
+        config: settings, DATA among them, from a TOML file such as RUN/run.toml.
+        resume: continue the run in RUN_DIR, with its own settings and DATA.
+    """
+    settings, stored = settings_in_force(ctx, settings, config, resume)
+    run_dir = Path(str(settings.run_dir))
+    options.set_threads(settings.threads)
+    if not (resume or overwrite) and options.is_leading():
+        runs.refuse_existing(run_dir)
+    if config is not None:
+        stored.warn_of_differences()
+    rule = settings.make_rule(settings.make_kernel())
+    settings.hidden_layers(1)  # before the data are read, which may take long
+    stored = replace(stored, kinds=read_kinds(settings.kinds) or stored.kinds)
+    device = options.as_device(options.own_device(settings.device))
+    if settings.from_run is None:
+        share_of(settings.label, settings.objective, settings.joint)
+    with working("reading the data"):
+        if settings.from_run is None:
+            tabular = not (resume and runs.without_table(run_dir))
+            beginning = Beginning.new(settings, stored.kinds, tabular)
+        else:
+            beginning = Beginning.trained(settings)
+        machine, X = beginning.machine, beginning.X
+        settings, share = _decide(settings, beginning)
+        if share is not None:
+            rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
+            machine.metadata["objective"] = settings.objective
+        validation, metrics = _validation(machine, settings)
+    if resume:
+        runs.require_same_encoding(run_dir, machine)
+        if not overwrite and not run_dir.exists():
+            note(f"there is nothing to resume in {run_dir}: a new run starts")
+    watchers: list[Callback] = [runs.Describe(run_dir, overwrite, stored.text(settings))]
+    if settings.early_stopping is not None and metrics is not None:
+        watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
+    if settings.tensorboard:
+        drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
+        watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS, pictures=drawn and drawn.pictures))
+    again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
+
+    try:
+        with init_process_group(device):
+            run = fit(
+                machine,
+                X,
+                rule=rule,
+                **{field.name: getattr(settings, field.name) for field in fields(Steps)},
+                seed=settings.seed,
+                device=device,
+                validation=validation,
+                metrics=metrics,
+                evaluate_every=settings.evaluate_every,
+                callbacks=watchers,
+                run_dir=run_dir,
+                checkpoint_every=settings.checkpoint_every,
+                resume=resume,
+                overwrite=overwrite,
+                distributed=None if settings.shards is None else "auto",
+                shards=SHARDS if settings.shards is None else settings.shards,
+            )
+    except KeyboardInterrupt:
+        note(f"interrupted; the last checkpoint in {run_dir}, if any, is kept: {again}")
+        raise
+    if not options.is_leading():
+        return {}
+    result = _summary(run, beginning, rule, watchers)
+    if run.status == "interrupted":
+        note(f"interrupted after {run.updates} updates; {run_dir / CHECKPOINT} is kept: {again}")
+        assert run.signal is not None
+        raise Unfinished(result, 128 + run.signal)
+    return result
+
+
+def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
+    """Returns the settings with what depends on the data decided, and the share of ln p(rest, label).
+
+    Raises:
+        ValueError: an objective that does not suit the label, or no row with a label.
+    """
+    coding, goes_on = Coding.of(beginning.machine), settings.from_run is not None
+    label = None if coding.label is None else str(coding.label.name)
+    learned = coding.objective if goes_on and label is not None else None
+    objective, share = share_of(label, settings.objective or learned, settings.joint)
+    learns_label = goes_on and label is not None and objective != "joint"
+    if learns_label and bool(beginning.X[:, -coding.label_width :].isnan().all()):
+        raise ValueError(
+            f"DATA: expected labels in a column {label!r}, which the machine learns to tell, received none; "
+            "--objective joint learns of rows without them"
+        )
+    epochs, plain = settings.epochs, beginning.plain
+    if settings.updates is None and epochs is None:
+        rows = len(Rows.of(beginning.X, dtype=beginning.machine.dtype, missing=True))
+        passes, updates = (_EPOCHS, _UPDATES) if label is None else (_LABEL_EPOCHS, _LABEL_UPDATES)
+        epochs = max(passes, -(-updates * min(settings.batch_size, rows) // rows))
+    rate = _RATE if share is None else label_rate(beginning.data_width)
+    clip_norm = settings.clip_norm
+    if clip_norm is None and not plain:
+        clip_norm = 1.0  # one outlier would throw Gaussian units out of range
+    several = options.count_processes() > 1
+    return replace(
+        settings,
+        objective=objective,
+        joint=share if objective == "hybrid" else None,
+        hidden=settings.hidden_or_default(beginning.data_width),
+        epochs=epochs,
+        learning_rate=rate if settings.learning_rate is None else settings.learning_rate,
+        schedule=settings.schedule or ("constant" if plain else "linear"),
+        optimizer=settings.optimizer or ("sgd" if label is None else "adam"),
+        clip_norm=clip_norm,
+        threads=torch.get_num_threads(),
+        shards=SHARDS if several and settings.shards is None else settings.shards,
+    ), share
+
+
+def _validation(
+    machine: BoltzmannMachine, settings: TrainSettings
+) -> tuple[Tensor | None, dict[str, Metric] | None]:
+    """Returns held-out states, and what is followed on them."""
+    if settings.validation is None:
+        for name in ("metric", "early_stopping"):
+            value = getattr(settings, name)
+            if value is not None:
+                raise ValueError(f"{name}: expected together with --validation, received {value} without")
+        return None, None
+    coding = Coding.of(machine)
+    rows = coding.rows(coding.read(settings.validation), missing=True)
+    return next(rows.chunks(len(rows))), metrics_of(coding, settings.metric, rows, settings.seed)
+
+
+def _summary(
+    run: TrainingRun, beginning: Beginning, rule: Rule, watchers: Sequence[Callback]
+) -> dict[str, Any]:
+    """Returns the outcome of a run."""
+    assert run.run_dir is not None
+    best: dict[str, Any] = {}
+    for each in watchers:
+        if isinstance(each, callbacks.EarlyStopping) and each.best is not None:
+            best = {"best": {each.metric: each.best, "updates": each.best_step}}
+    return {
+        "run": run.run_dir,
+        "status": run.status,
+        "updates": run.updates,
+        "seconds": round(run.seconds, 3),
+        "data": beginning.dataset.name,
+        "rows": int(beginning.dataset.samples.shape[0]),
+        "layers": [str(layer) for layer in run.machine.layers],
+        "rule": rule.name,
+        "bias": rule.bias,
+        "metrics": run.metrics,
+        **best,
+        "files": [name for name in (MACHINE, runs.AVERAGED, CHECKPOINT) if (run.run_dir / name).exists()],
+    }

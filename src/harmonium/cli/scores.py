@@ -1,0 +1,261 @@
+"""Scores of a machine on rows: ln Z, likelihoods, pseudo-likelihoods, and how well it tells a label."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection
+from math import exp2, inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harmonium.cli.coding import Coding, Place, visible_units
+from harmonium.cli.output import working
+from harmonium.data import Rows
+from harmonium.likelihood import (
+    LogPartition,
+    ais,
+    exact_log_likelihood,
+    exact_log_partition,
+    log_likelihood,
+    missing_pseudo_likelihood,
+    pseudo_log_likelihood,
+    variational_bound,
+)
+from harmonium.likelihood.exact import MAX_LOG2_STATES, log2_states, log2_states_of
+from harmonium.machine import BoltzmannMachine
+from harmonium.tasks import predict
+
+_AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
+BASE_ROWS = 10_000
+_PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
+CHUNK_ROWS = 2048
+_TOLERANCE = 1e-4  # of the posterior: what it still moves changes the bound in the second order
+
+
+def estimate(
+    machine: BoltzmannMachine,
+    base_rows: Rows | None,
+    base: str | None,
+    seed: int,
+    *,
+    method: str = "auto",
+    chains: int = 100,
+    temperatures: int = 1000,
+    reverse: bool = True,
+) -> tuple[LogPartition, dict[str, Any], list[str]]:
+    """ln Z by the ``method``, what is to be said of it in a table, and notes.
+
+    Args:
+        machine: any machine.
+        base_rows: states for the base of AIS, or None for a pilot run of the machine.
+        base: what these rows are called.
+        seed: of AIS, which the other arguments describe as the command's options.
+    """
+    exact = method == "exact" or (
+        method == "auto" and enumeration_cost(machine, range(len(machine.layers))) <= _AFFORDABLE
+    )
+
+    table: dict[str, Any]
+    notes: list[str] = []
+    if exact:
+        with working("enumerating states for ln Z"):
+            log_partition = LogPartition.exact(exact_log_partition(machine))
+        table = {"method": "exact", "value": log_partition.value, "standard_error": 0.0}
+    else:
+        visible = None if base_rows is None else spread(base_rows, BASE_ROWS).to(machine.device)
+        annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
+        with annealing, warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always", RuntimeWarning)
+            log_partition = ais(machine, chains, temperatures, data=visible, reverse=reverse, seed=seed)
+        notes += [str(doubt.message).replace("more temp", "more --temp") for doubt in doubts]
+        if log_partition.lower <= log_partition.upper < log_partition.value:
+            notes.append(
+                "log_partition: the upper bound lies below the estimate; by chance, or as the chains of the "
+                "reverse run are not mixed"
+            )
+        numbers = log_partition._asdict()
+        table = {"method": "ais", "lower": numbers.pop("lower"), "upper": numbers.pop("upper"), **numbers}
+        table.update(chains=chains, temperatures=temperatures)
+        table["base"] = base or "pilot run of the machine"
+        if not reverse:
+            table["upper"] = None
+    return log_partition, table, notes
+
+
+def evaluate_rows(
+    coding: Coding, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
+) -> dict[str, Any]:
+    """Returns the scores of rows, means and their standard errors, in nats.
+
+    Args:
+        coding: of the machine and its data.
+        rows: visible states.
+        log_partition: ln Z.
+        seed: of what is drawn.
+        notes: grows by what is to be said of the scores.
+    """
+    machine = coding.machine
+    values: list[Tensor] = []
+    pseudo: list[Tensor] = []
+    deep = not machine.graph.independent
+    cost = cost_of_rows(machine, rows)
+    if deep:  # which is enumerated for every chunk too
+        cost += enumeration_cost(machine, range(len(machine.layers))) * -(-len(rows) // CHUNK_ROWS)
+    unavailable = cost > _AFFORDABLE
+    name = "variational_bound" if unavailable else "log_likelihood"
+    lacking = missing_pseudo_likelihood(machine)
+    if rows.missing:
+        notes.append(f"{name}: of rows with missing cells, of what they show")
+        lacking = lacking or "cells are missing"
+    if unavailable:
+        which = "with hidden layers that are joined" if deep else "of missing cells, or else of hidden units"
+        notes.append(
+            f"log_likelihood: not available, too many states to enumerate {which}; variational_bound is "
+            "below it as far as ln Z is right"
+        )
+    if lacking:
+        notes.append(f"pseudo_log_likelihood: not available, {lacking}")
+    n_units = visible_units(machine)
+    units = min(n_units, -(-_PSEUDO_UNITS // len(rows)))
+    if not lacking and units < n_units:
+        notes.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")
+
+    for number, chunk in enumerate(rows.chunks(CHUNK_ROWS)):
+        v = chunk.to(machine.device)
+        slopes = coding.log_slopes(v)
+        if unavailable:
+            values.append(variational_bound(machine, v, log_partition, tolerance=_TOLERANCE) + slopes)
+        elif deep:
+            values.append(exact_log_likelihood(machine, v) + slopes)
+        else:
+            values.append(log_likelihood(machine, v, log_partition) + slopes)
+        if not lacking:
+            pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
+    mean, error = _mean(values)
+    if coding.density:
+        notes.append(f"{name}: {'of ' * unavailable}a density in the units of the data")
+    enumerated = deep and not unavailable
+    limits: dict[str, float | None] = {}
+    if not enumerated and log_partition.ess < inf:  # as ln Z rises, likelihoods fall
+        lift, drop = (log_partition.value - z for z in (log_partition.lower, log_partition.upper))
+        limits["log_likelihood_lower"] = None if mean is None or drop == -inf else mean + drop
+        limits["log_likelihood_upper"] = None if mean is None or unavailable else mean + lift
+    pseudo_mean, pseudo_error = _mean(pseudo)
+    return {
+        "rows": len(rows),
+        **limits,
+        "log_likelihood": None if unavailable else mean,
+        "rows_standard_error": error,
+        "log_partition_standard_error": 0.0 if enumerated else log_partition.standard_error,
+        **({"variational_bound": mean} if unavailable else {}),
+        **_of_labels(coding, rows, notes, seed),
+        "pseudo_log_likelihood": pseudo_mean,
+        "pseudo_standard_error": pseudo_error,
+    }
+
+
+def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
+    """Scores the prediction of the label given the rest of each row."""
+    if coding.label is None:
+        return {}
+    if coding.objective == "discriminative":
+        notes.append(
+            "log_likelihood: of a machine that has learned the label given the rest, and not the rest"
+        )
+    place, right, nats, known, method = coding.unit_of(str(coding.label.name)), 0, 0.0, 0, ""
+    for chunk in rows.chunks(CHUNK_ROWS):
+        states = chunk.to(coding.machine.device)
+        states = states[~coding.split(states)[1].isnan().any(1)]
+        if len(states):
+            p, method = probabilities(coding, place, states, "auto", seed)
+            own = coding.split(states)[1].argmax(1)
+            right += int((p.argmax(1) == own).sum())
+            nats += float(p[torch.arange(len(p), device="cpu"), own].log().sum())
+            known += len(states)
+    if known < len(rows):
+        notes.append(f"label_accuracy: of the {known} rows that have a label")
+    if not known:
+        return {}
+    if method == "gibbs":
+        notes.append("label_log_likelihood: by chains, as there are too many states to count")
+    return {"label_accuracy": right / known, "label_log_likelihood": nats / known}
+
+
+def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
+    """Returns the mean of all values and its standard error, None where there are too few."""
+    if not parts:
+        return None, None
+    values = torch.cat(parts)
+    error = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else None
+    return float(values.mean()), error
+
+
+def enumeration_cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
+    """States that an enumeration of some layers passes through, times the columns of the machine."""
+    width = sum(layer.width for layer in machine.layers)
+    return width * exp2(min(log2_states(machine.graph, machine.layers, free), 1000.0))
+
+
+def cost_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
+    """As ``enumeration_cost``, of what is left to sum over in the rows that have such; inf where that cannot
+    be."""
+    if not rows.missing:
+        each = 0.0 if machine.graph.independent else enumeration_cost(machine, machine.hidden)
+        return each * len(rows)
+    width, law = sum(layer.width for layer in machine.layers), machine.hamiltonian()
+    found = [log2_states_of(law, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS)]
+    states = torch.cat(found)
+    states = states[states > 0]
+    return inf if bool((states > MAX_LOG2_STATES).any()) else width * float(states.exp2().sum())
+
+
+def whole(rows: Rows) -> Rows | None:
+    """The rows of which nothing is missing; None: there are none."""
+    if not rows.missing:
+        return rows
+    states = rows.take(torch.arange(len(rows)))
+    states = states[~states.isnan().any(1)]
+    return Rows.of(states, rows.dtype) if len(states) else None
+
+
+def spread(rows: Rows, most: int) -> Tensor:
+    """At most so many rows, evenly spaced, since data are often sorted."""
+    if len(rows) <= most:
+        return rows.take(torch.arange(len(rows)))
+    return rows.take(torch.linspace(0, len(rows) - 1, most, dtype=torch.float64).long())
+
+
+def probabilities(
+    coding: Coding,
+    place: Place,
+    states: Tensor,
+    method: str,
+    seed: int,
+    sweeps: int = 100,
+    chains: int = 10,
+) -> tuple[Tensor, str]:
+    """(rows, values) of a discrete column given the rest of each row, and by which method.
+
+    Raises:
+        ValueError: too many states for "exact"; "auto" then takes chains.
+    """
+    if method != "gibbs":
+        try:
+            p = predict(coding.machine, states, place.layer, unit=place.unit)
+            return p[:, 0], "exact"
+        except ValueError as error:
+            if method == "exact":
+                raise ValueError(f"{error}; --method gibbs draws") from error
+    p = predict(
+        coding.machine, states, place.layer, "gibbs", unit=place.unit, sweeps=sweeps, chains=chains, seed=seed
+    )
+    return p[:, 0], "gibbs"
+
+
+def bounded_pseudo_likelihood(machine: BoltzmannMachine, X: Tensor, units: int, seed: int) -> Tensor:
+    """Pseudo-log-likelihood of every row, from ``units`` drawn visible units a row or exactly from all."""
+    if units >= visible_units(machine):
+        return pseudo_log_likelihood(machine, X)
+    return pseudo_log_likelihood(machine, X, sampled=units, seed=seed)
