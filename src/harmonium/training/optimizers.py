@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from harmonium._alike import require_alike
+from harmonium._checks import require_alike
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.checkpoint import leaves
 

@@ -22,7 +22,7 @@ from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.settings import TrainSettings, share_of
 from harmonium.data import Rows
-from harmonium.distributed import SHARDS
+from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.learning.discriminative import label_rate
 from harmonium.machine import BoltzmannMachine
