@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from harmonium._random import as_generator
+from harmonium._rows import refuse_blank
 from harmonium.cli.coding import Coding
 from harmonium.cli.encoding import encode, fit_encoding, in_memory, naming
 from harmonium.cli.labels import fit_label, split_label
 from harmonium.cli.runs import load_machine
 from harmonium.data import DataSet, Rows, Table, read
-from harmonium.data.missing import refuse_blank
 from harmonium.layers import Categorical, Layer
 from harmonium.machine import BoltzmannMachine, from_data_, joined, normal_, visible_from_data_
 

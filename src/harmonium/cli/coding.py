@@ -10,15 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harmonium._rows import is_sparse, refuse_blank
 from harmonium.cli.columns import columns_of
 from harmonium.cli.encoding import dense, encode, encoder_of, in_memory, naming
 from harmonium.cli.labels import split_label
 from harmonium.cli.pseudo import visible_units
 from harmonium.data import DataSet, Encoder, Rows, Table, read
-from harmonium.data._arrays import is_sparse
 from harmonium.data.column import Column
 from harmonium.data.dataset import LABELS
-from harmonium.data.missing import refuse_blank
 from harmonium.data.sheet import Cells, Sheet
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import by_column, unobserved

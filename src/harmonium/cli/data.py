@@ -11,13 +11,13 @@ import torch
 import typer
 
 from harmonium import _checks
+from harmonium._rows import is_sparse
 from harmonium.cli import completion, options
 from harmonium.cli.encoding import naming
 from harmonium.cli.labels import split_label
 from harmonium.cli.output import check_target, show
 from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import DataSet, Rows, Table, read
-from harmonium.data._arrays import is_sparse
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
 

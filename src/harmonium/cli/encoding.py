@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._rows import is_sparse
 from harmonium.data import (
     BernoulliBinarise,
     BitPlanes,
@@ -23,11 +24,12 @@ from harmonium.data import (
     Table,
     Threshold,
     encoder_from_dict,
+    visible_for,
+    visible_layers,
 )
-from harmonium.data._arrays import is_sparse
 from harmonium.data.sheet import Sheet
 from harmonium.layers import Layer
-from harmonium.machine import VISIBLE_KINDS, BoltzmannMachine, visible_for, visible_layers
+from harmonium.machine import BoltzmannMachine
 
 BINARISE = ("none", "threshold", "sample", "bit-planes", "gray-planes")
 
@@ -59,7 +61,7 @@ def fit_encoding(
         ValueError: data that do not suit the two; the message names the data.
     """
     _checks.one_of(binarise, "binarise", BINARISE)
-    _checks.one_of(visible, "visible", VISIBLE_KINDS)
+    _checks.one_of(visible, "visible", ("auto", *Layer.registry))
     with naming(dataset.name):
         named = tabular and binarise == "none" and dataset.tabular
         text = dataset.samples.dtype.kind == "O"

@@ -6,6 +6,7 @@
   :class:`Table` does so for data frames, whose columns are of several kinds.
 """
 
+from harmonium._rows import Rows
 from harmonium.data.dataset import DataSet
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
@@ -20,10 +21,10 @@ from harmonium.data.encoders import (
 )
 from harmonium.data.files import BUILT_IN, read
 from harmonium.data.missing import missing_at_random, missing_half, missing_rectangles
-from harmonium.data.rows import Rows
 from harmonium.data.table import Table
 from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
 from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
+from harmonium.data.units import visible_for, visible_layers
 
 __all__ = [
     "BUILT_IN",
@@ -52,4 +53,6 @@ __all__ = [
     "read",
     "threshold",
     "to_bit_planes",
+    "visible_for",
+    "visible_layers",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,11 +11,6 @@ from torch import Tensor
 
 Array = NDArray[Any]
 Values = TypeVar("Values", NDArray[Any], Tensor)
-
-
-def is_sparse(X: object) -> bool:
-    """Returns whether X is a scipy sparse matrix, without importing scipy: its maker has imported it."""
-    return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
 
 
 def check_uint8(X: Array | Tensor, name: str = "X") -> None:

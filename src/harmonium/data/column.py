@@ -13,10 +13,10 @@ import numpy as np
 from harmonium import _checks
 from harmonium.data._arrays import Array
 from harmonium.data.codings import (
-    CODINGS,
     Coding,
     Counts,
     Labels,
+    coding_for,
     coding_from_dict,
     few,
     options_of,
@@ -24,8 +24,7 @@ from harmonium.data.codings import (
     values_of,
 )
 from harmonium.data.sheet import Cells
-
-COLUMN_KINDS = tuple(CODINGS)
+from harmonium.layers import Layer
 
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _FEW = 10  # different whole numbers at most, and rows for each at least _REPEATED, to be taken for labels
@@ -40,7 +39,7 @@ class Column:
     Attributes:
         name: of the column, or its number.
         dtype: what the column's library calls its type.
-        kind: of its unit, one of ``COLUMN_KINDS``.
+        kind: of its unit, a name in ``Layer.registry``.
         coding: between cells and states.
         declared: whether the column's type names the values.
         ordered: whether their order means something.
@@ -56,7 +55,7 @@ class Column:
     def __post_init__(self) -> None:
         _checks.instance(self.name, "name", str | int, "text or an int")
         _checks.instance(self.dtype, "dtype", str, "text")
-        _checks.one_of(self.kind, "kind", COLUMN_KINDS)
+        _checks.one_of(self.kind, "kind", Layer.registry)
         _checks.instance(self.coding, "coding", Coding, "a Coding")
 
     @classmethod
@@ -84,11 +83,11 @@ class Column:
         asked = None if asked == "auto" else asked
         try:
             chosen = asked or _kind(cells)
-            known = options_of(_checks.one_of(chosen, "kind", COLUMN_KINDS))
+            known = options_of(_checks.one_of(chosen, "kind", Layer.registry))
             for option in options.keys() - set(known):
                 takes = f"among {', '.join(known)}" if known else "none"
                 raise ValueError(f"expected options {takes}, received {option}={options[option]!r}")
-            make = CODINGS[chosen]
+            make = coding_for(chosen)
             if weights is not None and "weights" in signature(make).parameters:
                 options["weights"] = weights
             coding = make(cells, **options)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harmonium.data._arrays import Array, is_sparse, refuse_where
+from harmonium._rows import is_sparse
+from harmonium.data._arrays import Array, refuse_where
 from harmonium.data._cell_text import is_missing
 from harmonium.data.sheet import LONG, TEXT, Cells, Sheet, differ_in_kind, sheet_of
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._checks import positive_int
 from harmonium._random import as_generator
+from harmonium._rows import Rows
 from harmonium.data._arrays import (
     Values,
     cast,
@@ -28,7 +29,6 @@ from harmonium.data._arrays import (
     refuse_where,
 )
 from harmonium.data.encoder import Encoder, encoder_from_dict
-from harmonium.data.rows import Rows
 from harmonium.data.transforms import (
     bernoulli_binarise,
     from_bit_planes,
@@ -104,6 +104,11 @@ class Standardise(Encoder):
         mean, variance = (X if isinstance(X, Rows) else Rows.of(X)).mean_variance(weights)
         if not per_column:
             mean, variance = mean.mean(), variance.mean() + mean.var(correction=0)
+        return cls.from_moments(mean, variance)
+
+    @classmethod
+    def from_moments(cls, mean: Tensor, variance: Tensor) -> Standardise:
+        """Returns the encoder for data of these means and variances, both (columns,) or a number."""
         scale = torch.where(variance > 0, variance.sqrt(), 1.0)
         return cls(mean.cpu().numpy(), scale.cpu().numpy())  # type: ignore[arg-type]
 

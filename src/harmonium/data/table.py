@@ -15,9 +15,10 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.data._arrays import Array
 from harmonium.data._build import build
-from harmonium.data.column import COLUMN_KINDS, Column
+from harmonium.data.column import Column
 from harmonium.data.encoder import Encoder
 from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, cells_of, sheet_of
+from harmonium.layers import Layer
 
 UNKNOWN = ("error", "missing")
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
@@ -123,7 +124,7 @@ class Table(Encoder):
                 if name not in names:
                     raise ValueError(f"kinds: expected columns among {_list(names)}, received {name!r}")
         chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
-        known = ("auto", *COLUMN_KINDS)
+        known = ("auto", *Layer.registry)
         for name, given in chosen.items():
             kind = given.get("kind", "auto") if isinstance(given, Mapping) else given
             if kind not in known:

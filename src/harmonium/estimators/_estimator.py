@@ -17,8 +17,8 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
+from harmonium._rows import is_sparse
 from harmonium.data import Identity, Rows, bernoulli_binarise
-from harmonium.data._arrays import is_sparse
 from harmonium.estimators._conditional import Conditional
 from harmonium.estimators._convergence import Rise
 from harmonium.estimators._intake import (

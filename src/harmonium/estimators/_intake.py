@@ -14,14 +14,13 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import DataSet, Encoder, Rows, Table
-from harmonium.data._arrays import is_sparse
-from harmonium.data.missing import refuse_blank as refuse_blank
+from harmonium._rows import is_sparse
+from harmonium._rows import refuse_blank as refuse_blank
+from harmonium.data import DataSet, Encoder, Rows, Table, visible_for, visible_layers
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
 from harmonium.data.transforms import full_intensity
 from harmonium.estimators._options import BINARISE
 from harmonium.layers import Layer
-from harmonium.machine import visible_for, visible_layers
 
 Array = NDArray[Any]
 

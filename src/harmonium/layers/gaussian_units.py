@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 from math import log, pi
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers.layer import Moments, Theta
 from harmonium.layers.quadratic_units import QuadraticUnits
 
@@ -26,12 +25,9 @@ class GaussianUnits(QuadraticUnits, ABC):
     bounded = False
     smoothed = False
     gaussian = True
+    coding = "standardised"
     noise_centre: ClassVar[float] = 0.0
     variance_floor: float = 0.0
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
-        return cls(rows.width), Standardise.fit(rows)
 
     def reference(self) -> Theta:
         like = next(self.parameters())

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _host
-from harmonium.data import Encoder, Rows
 
 Theta = tuple[Tensor, ...]
 
@@ -58,6 +57,18 @@ class Layer(nn.Module, ABC):
     square: ClassVar[tuple[float, ...] | None] = None
     """-x²/2 as a combination of the statistics, but for a constant: the coefficient of each; None where it is
     none. What a curvature A does is then to add A times these to θ."""
+    coding: ClassVar[str] = "states"
+    """The way in which ``harmonium.data`` turns columns of data into states of visible units of this kind:
+
+    - "states": into numbers that are states as they are, two labels into the states of a unit with two, and
+      as many labels as there are states, in their order, into these;
+    - "one-hot": labels, however many, into one column of the state each;
+    - "counts": whole numbers from 0 as they are;
+    - "standardised": real numbers, less their mean and over their deviation;
+    - "scaled": real numbers from 0, over the root of their mean square;
+    - "interval": real numbers, their range to [0, 1];
+    - "fractions": real numbers in [0, 1] as they are.
+    """
     noise_centre: ClassVar[float] = 0.5
     """The centre of symmetry of the noise's distribution."""
     registry: ClassVar[dict[str, type[Layer]]] = {}
@@ -75,15 +86,6 @@ class Layer(nn.Module, ABC):
 
     # What a kind of unit must say
     # ----------------------------------------------------------------------------
-
-    @classmethod
-    @abstractmethod
-    def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
-        """Visible units of this kind for data, and the encoder that turns data into their states and back.
-
-        Raises:
-            ValueError: data that the kind does not take; the message names the value.
-        """
 
     @abstractmethod
     def natural(self) -> Theta:

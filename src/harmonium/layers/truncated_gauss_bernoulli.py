@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
 from harmonium import _random
-from harmonium.data import Encoder, Identity, Rows
-from harmonium.layers._columns import value_range
 from harmonium.layers._interval import Bound, Interval
 from harmonium.layers._matching import matching_law
 from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
@@ -42,6 +40,7 @@ class TruncatedGaussBernoulli(Layer):
     """
 
     kind: ClassVar[str] = "truncated_gauss_bernoulli"
+    coding = "fractions"
     location: ClassVar[str] = "linear"
     square = (0.0, 1.0, 0.0)
 
@@ -54,16 +53,6 @@ class TruncatedGaussBernoulli(Layer):
         if not self.linear.is_meta:  # where arithmetic makes torch import its compiler, for seconds
             with torch.no_grad():
                 self.logit_rate.copy_(self.reference()[2])
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[TruncatedGaussBernoulli, Encoder]:
-        low, high = value_range(rows)
-        if low < 0 or high > 1:
-            raise ValueError(
-                'X: expected values in [0, 1] for visible="truncated_gauss_bernoulli", received '
-                f"{low if low < 0 else high:g}; divide grey levels by their largest value"
-            )
-        return cls.plain(rows.width), Identity()
 
     @classmethod
     def plain(cls, n_units: int, n_states: int = 2) -> TruncatedGaussBernoulli:

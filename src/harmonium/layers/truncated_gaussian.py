@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _random
-from harmonium.data import Encoder, Identity, Rows, Standardise
-from harmonium.layers._columns import value_range
 from harmonium.layers._interval import Bound, Interval
 from harmonium.layers._matching import matching_law
 from harmonium.layers._truncated import TruncatedLaw, truncated_law, truncated_mode, truncated_quantile
@@ -39,6 +37,7 @@ class TruncatedGaussian(QuadraticUnits):
     """
 
     kind: ClassVar[str] = "truncated_gaussian"
+    coding = "interval"
     location: ClassVar[str] = "linear"
 
     def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
@@ -46,12 +45,6 @@ class TruncatedGaussian(QuadraticUnits):
         self.interval = Interval(low, high, self.n_units)
         self.linear = nn.Parameter(torch.zeros(self.n_units))
         self.quadratic = nn.Parameter(torch.zeros(self.n_units))
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[TruncatedGaussian, Encoder]:
-        low, high = value_range(rows)
-        encoder = Identity() if low >= 0 and high <= 1 else Standardise(low, (high - low) or 1.0)
-        return cls.plain(rows.width), encoder
 
     @classmethod
     def plain(cls, n_units: int, n_states: int = 2) -> TruncatedGaussian:

@@ -1,5 +1,8 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from harmonium import _memory
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
@@ -16,14 +19,10 @@ from harmonium.machine.initialisation import (
 )
 from harmonium.machine.loading import load, rebuilt
 from harmonium.machine.statistics import Statistics
-from harmonium.machine.visible import (
-    HIDDEN_KINDS,
-    VISIBLE_KINDS,
-    hidden_for,
-    joined,
-    visible_for,
-    visible_layers,
-)
+from harmonium.machine.visible import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for, joined
+
+if TYPE_CHECKING:
+    from harmonium.data import visible_for, visible_layers
 
 __all__ = [
     "HIDDEN_KINDS",
@@ -52,3 +51,10 @@ __all__ = [
 ]
 
 _memory.keep()
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):  # what reads data is loaded when it is asked for
+        if name not in ("visible_for", "visible_layers"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("harmonium.data"), name)

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _random
-from harmonium.data import Rows
+from harmonium._rows import Moments, Rows
 from harmonium.layers import Layer, Theta
 
-_ROWS = 4096
 _SEEN = 1024  # rows that tell how far a hidden unit's field varies
 # Of a Gaussian unit's variance in the data: what it keeps for itself, and at most what hidden units explain.
 _OWN, _EXPLAINED = 0.25, 0.25
@@ -82,29 +81,41 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None
         ValueError: rows of another width, or of values outside the support of the visible units; weights that
             do not fit.
     """
-    rows = _as_rows(machine, rows)
+    _fit_visible(machine, _as_rows(machine, rows), weights)
+
+
+def _fit_visible(machine: BoltzmannMachine, rows: Rows, weights: Any) -> tuple[Tensor, Tensor]:
+    """Does what ``visible_from_data_`` does, in one pass: returns mean and variance, each (width,) float64.
+
+    The rows then say whether all are observed, and in the support of which units they were found.
+    """
     width = machine.visible_width
     if rows.width != width:
         received = ", ".join(str(machine.layers[l]) for l in machine.visible)
         raise ValueError(f"rows: expected {width} columns for {received}, received {rows.width}")
     weights = _checks.weights(weights, "weights", len(rows))
-    each = torch.ones(len(rows), dtype=torch.float64, device="cpu") if weights is None else weights
     sums: dict[int, list[Tensor]] = {l: [] for l in machine.visible}
-    for chunk, part in zip(rows.chunks(_ROWS), torch.split(each, _ROWS), strict=True):
-        machine.check_rows(chunk, "rows", missing=rows.missing)
-        for l, x in machine.split(chunk).items():
+    moments, observed = Moments(), True
+    for span, v, wide in rows.blocks():
+        machine.check_rows(v, "rows", missing=rows.missing)
+        observed = observed and _checks.observed(v)
+        each = torch.ones(len(v), dtype=torch.float64, device="cpu") if weights is None else weights[span]
+        moments.add(wide, None if weights is None else each)
+        for l, x in machine.split(v).items():
             layer = machine.layers[l]
             given, x = layer.observed(x, "rows")
-            share = part.to(x.device).unsqueeze(1) * given
+            share = each.to(x.device).unsqueeze(1) * given
             terms = [share, *(t * share for t in layer.statistics(x)[1:])]
             added = [t.sum(0, dtype=torch.float64) for t in terms]
             sums[l] = [total + t for total, t in zip(sums[l], added, strict=True)] if sums[l] else added
-    # The mean by the pass that also gives the variance: both are exact for a column that never changes.
-    moments = [machine.split(x.unsqueeze(0)) for x in rows.mean_variance(weights)]
+    rows.support, rows.observed = machine.support, observed
+    found = moments.result()
+    parts = [machine.split(x.unsqueeze(0)) for x in found]
     for l in machine.visible:
-        mean, variance = (part[l].squeeze(0) for part in moments)
+        mean, variance = (part[l].squeeze(0) for part in parts)
         total, *others = sums[l]
         _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total)
+    return found
 
 
 def _as_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
@@ -151,14 +162,14 @@ def from_data_(
         TypeError, ValueError: as ``visible_from_data_``.
     """
     rows = _as_rows(machine, rows)
-    visible_from_data_(machine, rows, weights)
+    found = _fit_visible(machine, rows, weights)
     generator = _random.as_generator(seed, machine.device)
     gaussian, above = _saddle(machine)
     if above is None:
         return
     layers, hidden = [machine.layers[l] for l in gaussian], machine.layers[above]
     weights = _checks.weights(weights, "weights", len(rows))
-    mean, variance = (_columns(machine, gaussian, x).to(machine.device) for x in rows.mean_variance(weights))
+    mean, variance = (_columns(machine, gaussian, x).to(machine.device) for x in found)
     mean, variance = mean.nan_to_num(nan=0.0), torch.where(variance > 0, variance, 1.0)
     kept = min(_OWN, _CROWDED * len(mean) / hidden.n_units)
     floors = [

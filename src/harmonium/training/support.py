@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Rows
+from harmonium._rows import Rows
 from harmonium.machine import BoltzmannMachine
 
 # Entries converted at once: bounds the memory of the pass.
@@ -17,6 +17,8 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
 
     Data in a file are left to ``check_batch``, as a whole pass over them may take long.
 
+    Rows that were found in the support of these units before, such as by a machine's start, are not read.
+
     Returns:
         Whether all entries are known to be observed.
     """
@@ -25,6 +27,8 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
         raise ValueError(
             f"{name}: expected {width} columns, one for each visible unit, received {rows.width}"
         )
+    if rows.support == machine.support:
+        return rows.observed
     observed = rows.in_memory
     if rows.in_memory:
         start = 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
@@ -14,10 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data._arrays import is_sparse
-
-if TYPE_CHECKING:
-    from harmonium.data.encoder import Encoder
 
 Index = NDArray[np.int64] | slice
 Fetch = Callable[[Any, Index], Any]
@@ -25,6 +23,59 @@ Fetch = Callable[[Any, Index], Any]
 # The elements that one chunk of a whole pass holds: 8 MB in float64.
 _CHUNK = 1 << 20
 _FAULTS = 64  # rows of a file after which pages are given back: each may map one of 2 MiB
+
+
+def is_sparse(X: object) -> bool:
+    """Returns whether X is a scipy sparse matrix, without importing scipy: its maker has imported it."""
+    return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
+
+
+class RowEncoder(Protocol):
+    """A map from blocks of rows to states, such as ``harmonium.data.Encoder``."""
+
+    @property
+    def draws(self) -> bool:
+        """True if it draws noise, so that the states of a row depend on its place among the others."""
+
+    def encode(self, X: Any) -> Any:
+        """Returns the states of rows, (rows, width)."""
+
+
+@final
+class Moments:
+    """Mean and variance of columns, from blocks of rows one after the other.
+
+    Merged as by Chan, Golub and LeVeque (1983), equations 2.1, with weights for counts. NaN is not observed.
+    """
+
+    def __init__(self) -> None:
+        self._origin: Tensor | None = None
+
+    def add(self, chunk: Tensor, weights: Tensor | None = None) -> None:
+        """Adds rows, (rows, width) float64, with their weights, (rows,), at least 0."""
+        if self._origin is None:
+            # Measured from its first entry, a constant column is exactly zero and stays so.
+            self._origin = torch.full_like(chunk[0], math.nan)
+            self._seen, self._mean, self._squares = (torch.zeros_like(chunk[0]) for _ in range(3))
+        each = (~chunk.isnan()).double()
+        first = chunk.gather(0, each.argmax(0, keepdim=True))[0]
+        self._origin = torch.where(self._origin.isnan(), first, self._origin)
+        if weights is not None:
+            each *= weights.to(each).unsqueeze(1)
+        chunk = (chunk - self._origin).nan_to_num_(nan=0.0)
+        added = each.sum(0)
+        total = self._seen + added
+        chunk_mean = (each * chunk).sum(0) / added.where(added > 0, 1.0)
+        step = chunk_mean - self._mean
+        share = added / total.where(total > 0, 1.0)
+        self._squares += (each * (chunk - chunk_mean).square_()).sum(0) + step.square() * (self._seen * share)
+        self._mean += step * share
+        self._seen = total
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """Returns mean and variance, both (width,); NaN for a column that was never observed."""
+        assert self._origin is not None
+        return (self._mean + self._origin).where(self._seen > 0, math.nan), self._squares / self._seen
 
 
 class Rows:
@@ -40,6 +91,8 @@ class Rows:
         tensor: all rows where they lie in memory, in the type that they have there; None where torch has no
             such type, or they are made row by row (sparse matrices, encoded rows, files).
         missing: whether NaN is allowed, as an entry that was not observed.
+        support: the units whose support all rows were found in, in words; None: nobody has looked.
+        observed: whether all entries were found to be observed.
     """
 
     def __init__(
@@ -51,7 +104,23 @@ class Rows:
         name: str = "X",
         width: int | None = None,
         missing: bool = False,
+        *,
+        keep: bool = False,
+        blank: bool = True,
     ) -> None:
+        """Wraps a matrix.
+
+        Args:
+            X: anything with a shape, which ``fetch`` reads.
+            fetch: returns the rows at an index as an array or tensor.
+            in_memory: False where rows are read from a file.
+            dtype: floating dtype of the tensors returned.
+            name: what error messages call ``X``.
+            width: columns of what ``fetch`` returns; None: those of X.
+            missing: whether NaN is allowed.
+            keep: whether the first whole pass keeps what ``fetch`` makes, so that no other makes it again.
+            blank: whether a row may consist of NaN alone.
+        """
         self._X = X
         self.tensor = _as_tensor(X) if fetch in (_from_tensor, _from_array) else None
         self._fetch = fetch
@@ -61,6 +130,9 @@ class Rows:
         self.in_memory = in_memory
         self.dtype = dtype
         self.missing = missing
+        self.support: tuple[str, ...] | None = None
+        self.observed = False
+        self._keep, self._blank = keep and in_memory, blank
         self._weights: Tensor | None = None
 
     @classmethod
@@ -84,7 +156,7 @@ class Rows:
         if not dtype.is_floating_point:
             raise TypeError(f"dtype: expected a floating dtype, received {dtype}")
         if isinstance(X, Rows):
-            return cls(X._X, X._fetch, X.in_memory, dtype, name, X.width, missing)
+            return X._copy(dtype, name, missing)
         fetch: Fetch
         in_memory = True
         if is_sparse(X):
@@ -153,12 +225,20 @@ class Rows:
         batch = _checks.tensor(self._fetch(self._X, positions), self._name, self.dtype)
         return batch if checked else self._checked(batch, positions)
 
-    def encoded(self, encoder: Encoder) -> Rows:
+    def _copy(self, dtype: torch.dtype, name: str, missing: bool) -> Rows:
+        rows = copy(self)
+        rows.__dict__.pop("_moments", None)
+        rows._name, rows.missing, rows._weights = name, missing, None
+        if dtype != self.dtype:
+            rows.dtype, rows.support = dtype, None
+        return rows
+
+    def encoded(self, encoder: RowEncoder) -> Rows:
         """Returns the rows as an encoder maps them, a batch at a time.
 
         Args:
-            encoder: one that treats every row alike wherever it stands; not ``BernoulliBinarise``, whose
-                draws belong to a whole set.
+            encoder: such as a ``harmonium.data.Encoder``, one that treats every row alike wherever it stands;
+                not ``BernoulliBinarise``, whose draws belong to a whole set.
 
         Raises:
             ValueError: an encoder that draws, or data that it does not take.
@@ -210,39 +290,55 @@ class Rows:
         return self._moments_of(self._weights)
 
     def _moments_of(self, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Chunks merged as by Chan, Golub and LeVeque (1983), equations 2.1, with weights for counts."""
-        size = max(1, _CHUNK // self.width)
-        # Measured from its first entry, a constant column is exactly zero and stays so.
-        origin = torch.full_like(next(self._chunks(1, torch.float64))[0], math.nan)
-        seen, mean, squares = (torch.zeros_like(origin) for _ in range(3))
+        moments, size = Moments(), self._block
         for number, chunk in enumerate(self._chunks(size, torch.float64)):
-            each = (~chunk.isnan()).double()
-            first = chunk.gather(0, each.argmax(0, keepdim=True))[0]
-            origin = torch.where(origin.isnan(), first, origin)
-            if weights is not None:
-                part = weights[number * size : number * size + len(chunk)]
-                each *= part.to(each).unsqueeze(1)
-            chunk = (chunk - origin).nan_to_num_(nan=0.0)
-            added = each.sum(0)
-            total = seen + added
-            chunk_mean = (each * chunk).sum(0) / added.where(added > 0, 1.0)
-            step = chunk_mean - mean
-            share = added / total.where(total > 0, 1.0)
-            squares += (each * (chunk - chunk_mean).square_()).sum(0) + step.square() * (seen * share)
-            mean += step * share
-            seen = total
-        return (mean + origin).where(seen > 0, math.nan), squares / seen
+            moments.add(chunk, None if weights is None else weights[number * size :][: len(chunk)])
+        return moments.result()
+
+    @property
+    def _block(self) -> int:
+        """Rows of one block of a whole pass."""
+        return max(1, _CHUNK // self.width)
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yields all rows in blocks of bounded size, for a whole pass over them.
+
+        Yields:
+            Which rows these are; the rows in ``dtype``; and in float64, without rounding to ``dtype`` first.
+
+        Raises:
+            ValueError: as ``chunks``.
+        """
+        for span, raw in self._pieces(self._block):
+            v = self._checked(_checks.tensor(raw, self._name, self.dtype), span)
+            yield span, v, v.double() if self._keep else _checks.tensor(raw, self._name, torch.float64)
 
     def _chunks(self, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
+        for span, raw in self._pieces(size):
+            yield self._checked(_checks.tensor(raw, self._name, dtype), span)
+
+    def _pieces(self, size: int) -> Iterator[tuple[slice, Any]]:
+        """Reads all rows, ``size`` at a time, and keeps them where they are to be kept."""
+        kept: Tensor | None = None
         for start in range(0, self._length, size):
             span = slice(start, min(start + size, self._length))
-            yield self._checked(_checks.tensor(self._fetch(self._X, span), self._name, dtype), span)
+            raw = self._fetch(self._X, span)
+            if self._keep:
+                raw = _checks.tensor(raw, self._name, self.dtype)
+                if kept is None:
+                    kept = raw.new_empty(self._length, self.width)
+                kept[span] = raw
+            yield span, raw
+        if kept is not None:
+            self._X, self.tensor, self._fetch, self._keep = kept, kept, _from_tensor, False
 
     def _checked(self, batch: Tensor, index: Index) -> Tensor:
         # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.
         if math.isfinite(batch.sum().item()):
             return batch
         wrong = (batch.isinf() if self.missing else ~torch.isfinite(batch)).nonzero()
+        if not (len(wrong) or self._blank):
+            refuse_blank(batch, self._name, index.start if isinstance(index, slice) else 0)
         if len(wrong):
             i, column = wrong[0].tolist()
             row = index.start + i if isinstance(index, slice) else index[i]
@@ -251,6 +347,27 @@ class Rows:
                 f"received {batch[i, column].item()} at row {row}, column {column}"
             )
         return batch
+
+
+def refuse_blank(v: Tensor, name: str = "X", start: int = 0) -> Tensor:
+    """Returns states, (rows, columns) with NaN where a cell is missing, as they are, each row with a cell.
+
+    Args:
+        v: the states.
+        name: what the message calls them.
+        start: number of the first row.
+
+    Raises:
+        ValueError: a row of missing cells only.
+    """
+    blank = v.isnan().all(1)
+    if bool(blank.any()):
+        row = start + int(blank.int().argmax())
+        raise ValueError(
+            f"{name}: expected at least one value in every row, all of row {row} is missing (NaN); drop such "
+            "rows"
+        )
+    return v
 
 
 def _as_tensor(X: Any) -> Tensor | None:
