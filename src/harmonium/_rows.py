@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import mmap
-import sys
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cached_property
@@ -12,22 +10,23 @@ from typing import Any, Protocol, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-
-Index = NDArray[np.int64] | slice
-Fetch = Callable[[Any, Index], Any]
+from harmonium._fetch import (
+    Fetch,
+    Index,
+    as_tensor,
+    find_map,
+    is_sparse,
+    read_array,
+    read_file,
+    read_sparse,
+    read_tensor,
+)
 
 # The elements that one chunk of a whole pass holds: 8 MB in float64.
 _CHUNK = 1 << 20
-_FAULTS = 64  # rows of a file after which pages are given back: each may map one of 2 MiB
-
-
-def is_sparse(X: object) -> bool:
-    """Returns whether X is a scipy sparse matrix, without importing scipy: its maker has imported it."""
-    return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
 
 
 class RowEncoder(Protocol):
@@ -82,7 +81,8 @@ class Rows:
     """Rows of a matrix as floating tensors, a batch at a time, wherever the matrix lives.
 
     Only what is asked for is converted: a memory map is never copied, integers are never kept as floats.
-    Make one with :meth:`of`.
+    Make one with :meth:`of`. With ``keep`` the first whole pass keeps what ``fetch`` makes of data in memory,
+    so that no other makes it again; without ``blank`` a row of NaN alone is refused.
 
     Attributes:
         width: number of columns.
@@ -108,21 +108,8 @@ class Rows:
         keep: bool = False,
         blank: bool = True,
     ) -> None:
-        """Wraps a matrix.
-
-        Args:
-            X: anything with a shape, which ``fetch`` reads.
-            fetch: returns the rows at an index as an array or tensor.
-            in_memory: False where rows are read from a file.
-            dtype: floating dtype of the tensors returned.
-            name: what error messages call ``X``.
-            width: columns of what ``fetch`` returns; None: those of X.
-            missing: whether NaN is allowed.
-            keep: whether the first whole pass keeps what ``fetch`` makes, so that no other makes it again.
-            blank: whether a row may consist of NaN alone.
-        """
         self._X = X
-        self.tensor = _as_tensor(X) if fetch in (_from_tensor, _from_array) else None
+        self.tensor = as_tensor(X) if fetch in (read_tensor, read_array) else None
         self._fetch = fetch
         self._name = name
         self._length, columns = (int(side) for side in X.shape)
@@ -137,7 +124,13 @@ class Rows:
 
     @classmethod
     def of(
-        cls, X: Any, dtype: torch.dtype = torch.float32, name: str = "X", *, missing: bool = False
+        cls,
+        X: Any,
+        dtype: torch.dtype = torch.float32,
+        name: str = "X",
+        *,
+        missing: bool = False,
+        blank: bool = True,
     ) -> Rows:
         """Check a matrix and wrap it.
 
@@ -148,6 +141,7 @@ class Rows:
             dtype: floating dtype of the tensors returned.
             name: what error messages call ``X``.
             missing: whether NaN is allowed, as an entry that was not observed.
+            blank: whether a row may consist of NaN alone.
 
         Raises:
             TypeError: another type of object, a dtype that is not numeric, or ``dtype`` not floating.
@@ -160,14 +154,14 @@ class Rows:
         fetch: Fetch
         in_memory = True
         if is_sparse(X):
-            fetch = _from_sparse
+            fetch = read_sparse
         elif type(X).__module__.partition(".")[0] == "h5py":
-            fetch, in_memory = _from_file, False
+            fetch, in_memory = read_file, False
         elif isinstance(X, Tensor):
-            fetch = _from_tensor
+            fetch = read_tensor
         elif isinstance(X, np.ndarray):
-            in_memory = _mapped(X) is None
-            fetch = _from_array if in_memory else _from_file
+            in_memory = find_map(X) is None
+            fetch = read_array if in_memory else read_file
         else:
             frames = "; estimators take frames, and hm.data.Table makes arrays of them"
             raise TypeError(
@@ -191,7 +185,7 @@ class Rows:
             X = X.tocsr()
         elif isinstance(X, Tensor):
             X = X.detach()
-        return cls(X, fetch, in_memory, dtype, name, missing=missing)
+        return cls(X, fetch, in_memory, dtype, name, missing=missing, blank=blank)
 
     def __len__(self) -> int:
         return self._length
@@ -225,11 +219,19 @@ class Rows:
         batch = _checks.tensor(self._fetch(self._X, positions), self._name, self.dtype)
         return batch if checked else self._checked(batch, positions)
 
+    def all(self) -> Tensor:
+        """Returns all rows, (rows, width), a fresh tensor.
+
+        Raises:
+            ValueError: as ``take``.
+        """
+        return next(self._chunks(self._length, self.dtype))
+
     def _copy(self, dtype: torch.dtype, name: str, missing: bool) -> Rows:
         rows = copy(self)
         rows.__dict__.pop("_moments", None)
         rows._name, rows.missing, rows._weights = name, missing, None
-        if dtype != self.dtype:
+        if dtype != self.dtype or not (missing or self.observed):
             rows.dtype, rows.support = dtype, None
         return rows
 
@@ -245,14 +247,34 @@ class Rows:
         """
         if encoder.draws:
             raise ValueError("encoder: expected one without random draws; encode the whole set at once")
-        fetch = self._fetch
-        first = encoder.encode(fetch(self._X, slice(0, 1)))
+        return self.map(lambda block, index: encoder.encode(block))
 
-        def fetch_encoded(X: Any, index: Index) -> Any:
-            return encoder.encode(fetch(X, index))
+    def map(self, make: Callable[[Any, Index], Any], *, keep: bool = False, blank: bool = True) -> Rows:
+        """Returns the rows that a function makes of blocks of these.
 
-        width = int(first.shape[1])
-        return Rows(self._X, fetch_encoded, self.in_memory, self.dtype, self._name, width, self.missing)
+        Args:
+            make: takes some rows, as they lie, and their index; returns an array or tensor, (rows, width).
+            keep: whether the first whole pass keeps what it makes, of rows in memory.
+            blank: whether a row that it makes may consist of NaN alone.
+        """
+        fetch, start = self._fetch, slice(0, 1)
+        width = int(make(fetch(self._X, start), start).shape[1])
+
+        def fetch_made(X: Any, index: Index) -> Any:
+            return make(fetch(X, index), index)
+
+        about = (self.in_memory, self.dtype, self._name, width, self.missing)
+        return Rows(self._X, fetch_made, *about, keep=keep, blank=blank)
+
+    def subset(self, indices: Tensor) -> Rows:
+        """Returns some of the rows, which are in the support that all are in, in the order of ``indices``."""
+        rows = self._copy(self.dtype, self._name, self.missing)
+        rows._X = self._X[
+            indices.to(self._X.device) if isinstance(self._X, Tensor) else indices.cpu().numpy()
+        ]
+        rows._length = len(indices)
+        rows.tensor = as_tensor(rows._X) if self.tensor is not None else None
+        return rows
 
     def chunks(self, size: int) -> Iterator[Tensor]:
         """All rows in their order, as fresh tensors of ``size`` rows; the last may be shorter.
@@ -266,7 +288,7 @@ class Rows:
 
     def weighted(self, weights: Tensor | None) -> Rows:
         """Returns these rows with moments by weights, (rows,), at least 0; None: all count alike."""
-        rows = Rows.of(self, self.dtype, self._name, missing=self.missing)
+        rows = self._copy(self.dtype, self._name, self.missing)
         rows._weights = weights
         return rows
 
@@ -330,7 +352,7 @@ class Rows:
                 kept[span] = raw
             yield span, raw
         if kept is not None:
-            self._X, self.tensor, self._fetch, self._keep = kept, kept, _from_tensor, False
+            self._X, self.tensor, self._fetch, self._keep = kept, kept, read_tensor, False
 
     def _checked(self, batch: Tensor, index: Index) -> Tensor:
         # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.
@@ -368,65 +390,3 @@ def refuse_blank(v: Tensor, name: str = "X", start: int = 0) -> Tensor:
             "rows"
         )
     return v
-
-
-def _as_tensor(X: Any) -> Tensor | None:
-    """Returns a matrix in memory as a tensor that shares it; None where torch cannot."""
-    if isinstance(X, Tensor):
-        return X
-    known = X.flags.writeable and X.dtype.isnative and X.dtype.kind in "bif" and X.dtype.itemsize <= 8
-    if not known or min(X.strides) < 0:
-        return None
-    return torch.from_numpy(X)
-
-
-def _from_tensor(X: Tensor, index: Index) -> Tensor:
-    if isinstance(index, slice):
-        return X[index].clone()
-    return X.index_select(0, torch.from_numpy(index).to(X.device))
-
-
-def _from_array(X: Any, index: Index) -> Any:
-    return X[index].copy() if isinstance(index, slice) else X[index]
-
-
-def _from_file(X: Any, index: Index) -> Any:
-    try:
-        if isinstance(index, slice):
-            return _forgotten(X, np.array(X[index]))
-        # Files are read forwards, and h5py takes nothing but strictly increasing positions.
-        if not isinstance(X, np.ndarray):
-            positions, inverse = np.unique(index, return_inverse=True)
-            return np.asarray(X[positions])[inverse]
-        read = np.empty((len(index), X.shape[1]), X.dtype)
-        order = np.argsort(index, kind="stable")
-        for start in range(0, len(index), _FAULTS):
-            piece = order[start : start + _FAULTS]
-            read[piece] = _forgotten(X, X[index[piece]])
-        return read
-    except (OSError, RuntimeError) as error:  # HDF5 finds damage in a chunk when it is read, not before
-        raise ValueError(f"{X.file.filename}: rows cannot be read, {error}") from error
-
-
-def _from_sparse(X: Any, index: Index) -> Any:
-    return X[index].toarray()
-
-
-def _mapped(X: Any) -> np.memmap[Any, Any] | None:
-    """The memory map that an array is a view of."""
-    while isinstance(X, np.ndarray):
-        if isinstance(X, np.memmap):
-            return X
-        X = X.base
-    return None
-
-
-def _forgotten(X: Any, read: NDArray[Any]) -> NDArray[Any]:
-    """Returns ``read`` and releases the mapped pages that it came from, which would add up to the file.
-
-    The system keeps their content in its page cache. A map that may be written to is left alone.
-    """
-    mapped = _mapped(X)
-    if mapped is not None and mapped.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
-        mapped._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
-    return read

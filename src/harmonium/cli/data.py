@@ -11,10 +11,9 @@ import torch
 import typer
 
 from harmonium import _checks
-from harmonium._rows import is_sparse
+from harmonium._fetch import is_sparse
 from harmonium.cli import completion, options
-from harmonium.cli.encoding import naming
-from harmonium.cli.labels import split_label
+from harmonium.cli.coding import naming
 from harmonium.cli.output import check_target, show
 from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import DataSet, Rows, Table, read
@@ -117,7 +116,7 @@ def _convert(dataset: DataSet, out: Path, source: str) -> None:
     samples, buffer = dataset.samples, io.BytesIO()
     if out.suffix.lower() in TABLES:
         table = read(source, labels_apart=False)
-        labels = None if table.labels is None else split_label(table, "label")[1]
+        labels = None if table.labels is None else table.take_label("label")[1]
         write_rows(out, table.sheet(), None, None, table.names, labels, source=table)
         return
     if samples.dtype.kind == "O":

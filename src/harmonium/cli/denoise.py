@@ -14,12 +14,12 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium.cli import completion, options
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import codec_of, read_for, refuse_label, rows_of, source_of
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import write_rows
 from harmonium.cli.runs import load_machine
+from harmonium.data import Codec
 from harmonium.layers import Layer
 from harmonium.report import image_panels
 from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
@@ -81,8 +81,8 @@ def denoise(
     _, shape = source_of(machine)
     if out.suffix.lower() == ".png" and not shape:
         raise ValueError("out: expected a .npy file for data without an image shape, received .png")
-    coding = Coding.of(machine)
-    coding.refuse_label("denoise")
+    coding = codec_of(machine)
+    refuse_label(coding, "denoise")
     seen = _states(coding, noisy)
     seen = seen if number is None else seen[: _checks.positive_int(number, "number")]
     known = None if base is None else _states(coding, base)
@@ -142,8 +142,8 @@ def denoise(
     show(result, as_json)
 
 
-def _states(coding: Coding, source: str) -> Tensor:
-    rows = coding.rows(coding.read(source))
+def _states(coding: Codec, source: str) -> Tensor:
+    rows = rows_of(coding, read_for(coding, source))
     return rows.take(torch.arange(len(rows))).to(coding.machine.device)
 
 

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli import completion, options
-from harmonium.cli.coding import Coding
+from harmonium.cli.coding import codec_of, read_for, rows_of
 from harmonium.cli.mixing import chains_from_noise, mixing
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.predict import probabilities
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
 from harmonium.cli.runs import load_machine
 from harmonium.cli.tap import STARTS, notes_on, tap_partition
-from harmonium.data import Rows
+from harmonium.data import Codec, Rows
 from harmonium.likelihood import (
     LogPartition,
     TapPartition,
@@ -104,9 +104,9 @@ def evaluate(
         check_target(mixing_plot, "mixing_plot", (".png",), overwrite)
         require_figures("--mixing-plot")
     machine, source = load_machine(run, averaged, options.as_device(device))
-    coding = Coding.of(machine, options.unknown_of(unknown))
-    sets = [(name, coding.rows(coding.read(name), missing=True)) for name in data or []]
-    chosen = [(base, coding.rows(coding.read(base), missing=True))] if base is not None else sets[:1]
+    coding = codec_of(machine, options.unknown_of(unknown))
+    sets = [(name, rows_of(coding, read_for(coding, name), missing=True)) for name in data or []]
+    chosen = [(base, rows_of(coding, read_for(coding, base), missing=True))] if base is not None else sets[:1]
     base_rows = whole(chosen[0][1]) if chosen else None
     if base is not None and base_rows is None:
         raise ValueError(f"base: expected rows without missing cells, received none in {base}")
@@ -209,7 +209,7 @@ def estimate(
 
 
 def evaluate_rows(
-    coding: Coding, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
+    coding: Codec, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
 ) -> dict[str, Any]:
     machine = coding.machine
     likelihoods: list[Tensor] = []
@@ -276,7 +276,7 @@ def evaluate_rows(
     }
 
 
-def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
+def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
     """Scores the prediction of the label given the rest of each row."""
     if coding.label is None:
         return {}
@@ -303,7 +303,7 @@ def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[
     return {"label_accuracy": right / known, "label_log_likelihood": nats / known}
 
 
-def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
+def _tap_mean(coding: Codec, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
     machine = coding.machine
     if rows.missing:
         notes.append("tap_log_likelihood: not available, cells are missing")

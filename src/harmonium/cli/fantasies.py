@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from harmonium import _random
 from harmonium.chains import Gibbs, run
 from harmonium.cli.beginning import Beginning
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import codec_of, source_of
 from harmonium.cli.evaluate import spread
 from harmonium.data import BitPlanes, Rows, Table
 from harmonium.machine import BoltzmannMachine, States
@@ -43,7 +42,7 @@ class Fantasies:
         self, beginning: Beginning, shape: tuple[int, ...], number: int, sweeps: int, seed: int
     ) -> None:
         machine = beginning.machine
-        coding = Coding.of(machine)
+        coding = codec_of(machine)
         self._encoder, self._width = coding.encoder, machine.visible_width - coding.label_width
         self._shape = (*shape, 1)[:3]
         self._number, self._sweeps = number, sweeps
@@ -57,7 +56,7 @@ class Fantasies:
     @classmethod
     def of(cls, beginning: Beginning, number: int, sweeps: int, seed: int) -> Fantasies | None:
         """Makes the chains for data that are images; None for other data."""
-        coding, shape = Coding.of(beginning.machine), source_of(beginning.machine)[1]
+        coding, shape = codec_of(beginning.machine), source_of(beginning.machine)[1]
         if len(shape) not in (2, 3) or (*shape, 1)[2] not in (1, 3) or isinstance(coding.encoder, Table):
             return None
         return cls(beginning, shape, number, sweeps, seed)

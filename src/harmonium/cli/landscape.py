@@ -11,8 +11,7 @@ import typer
 
 from harmonium import _checks
 from harmonium.cli import completion, options
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import codec_of, read_for, refuse_label, rows_of, source_of
 from harmonium.cli.output import note, show, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.runs import load_machine
@@ -76,10 +75,10 @@ def landscape(
     found = [name for name in _FILES if (folder / name).exists()]
     if found and not overwrite:
         raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
-    coding = Coding.of(machine)
-    coding.refuse_label("landscape")
-    dataset = coding.read(data)
-    rows = coding.rows(dataset)
+    coding = codec_of(machine)
+    refuse_label(coding, "landscape")
+    dataset = read_for(coding, data)
+    rows = rows_of(coding, dataset)
     count = len(rows) if starts is None else min(len(rows), _checks.positive_int(starts, "starts"))
     places = torch.linspace(0, len(rows) - 1, count, dtype=torch.float64).round().long()
     X = rows.take(places).to(where)

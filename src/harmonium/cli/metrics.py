@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli.coding import Coding
 from harmonium.cli.evaluate import cost_of_rows, enumeration_cost, spread
 from harmonium.cli.predict import probabilities
 from harmonium.cli.pseudo import bounded_pseudo_likelihood, visible_units
-from harmonium.data import Rows
+from harmonium.data import Codec, Rows
 from harmonium.likelihood import (
     LogPartition,
     ais,
@@ -38,7 +37,7 @@ _CHAINS, _TEMPERATURES = 50, 300
 _TOLERANCE = 1e-3  # of posteriors: what it still moves changes a bound in the second order
 
 
-def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[str, Metric]:
+def metrics_of(coding: Codec, name: str | None, rows: Rows, seed: int) -> dict[str, Metric]:
     """Metrics by the name that they have in the history, the one to follow first.
 
     Args:
@@ -92,7 +91,7 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
     }
 
 
-def _has_labels(coding: Coding, rows: Rows) -> bool:
+def _has_labels(coding: Codec, rows: Rows) -> bool:
     """Returns whether any row has a label."""
     return any(not bool(coding.split(v)[1].isnan().any(1).all()) for v in rows.chunks(_ROWS))
 
@@ -101,7 +100,7 @@ def _has_labels(coding: Coding, rows: Rows) -> bool:
 class _Likelihood:
     """The mean log-likelihood, or a bound where hidden layers are joined, with ln Z by a short AIS."""
 
-    def __init__(self, coding: Coding, rows: Rows, seed: int) -> None:
+    def __init__(self, coding: Codec, rows: Rows, seed: int) -> None:
         machine = coding.machine
         self._seed = seed
         self._coding = coding
@@ -139,7 +138,7 @@ class _Likelihood:
 class _Label:
     """Scores the prediction of the label given the rest of each row."""
 
-    def __init__(self, coding: Coding, seed: int) -> None:
+    def __init__(self, coding: Codec, seed: int) -> None:
         assert coding.label is not None
         self._coding, self._seed = coding, seed
         self._place = coding.unit_of(str(coding.label.name))

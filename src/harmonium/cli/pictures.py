@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import dense, source_of
+from harmonium.cli.coding import read_for, source_of
+from harmonium.data import Codec
+from harmonium.data.dataset import dense
 from harmonium.machine import BoltzmannMachine
 
 Limits = tuple[float, float]
 
 
-def data_range(coding: Coding, *rows: NDArray[Any] | None) -> Limits | None:
+def data_range(coding: Codec, *rows: NDArray[Any] | None) -> Limits | None:
     """The smallest and largest number of the data, which are to be black and white.
 
     Real units go beyond the data's numbers, and a single pixel far off would turn all others grey.
@@ -35,7 +36,7 @@ def data_range(coding: Coding, *rows: NDArray[Any] | None) -> Limits | None:
     if known is None:
         try:
             source, _ = source_of(machine)
-            known = None if source is None else dense(coding.read(source).samples)
+            known = None if source is None else dense(read_for(coding, source).samples)
         except (ValueError, OSError, ImportError):  # moved since, or of another kind
             return None
     if known is None or known.dtype.kind not in "biuf":
@@ -55,7 +56,7 @@ def mean_word(machine: BoltzmannMachine) -> str:
     return "probabilities" if two_valued else "means"
 
 
-def images_of(coding: Coding, states: Tensor) -> NDArray[Any]:
+def images_of(coding: Codec, states: Tensor) -> NDArray[Any]:
     """Visible states as rows in the units of the data, NaN where a state is NaN."""
-    rows = coding.decoded(states.nan_to_num())[0]
+    rows = coding.decode(states.nan_to_num())[0]
     return np.asarray(rows if isinstance(rows, np.ndarray) else rows.numbers())

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli import completion, options
-from harmonium.cli.coding import Coding, Place
+from harmonium.cli.coding import codec_of, read_for, states_of
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.runs import load_machine
+from harmonium.data import Codec
+from harmonium.data.codec import Place
 from harmonium.data.codings import Labels
 from harmonium.data.sheet import TEXT, Cells, Sheet
 from harmonium.tasks import impute
@@ -68,7 +70,7 @@ def predict(
     _checks.one_of(method, "method", METHODS)
     check_target(out, "out", TABLES, overwrite)
     machine, source = load_machine(run, averaged, options.as_device(device))
-    coding = Coding.of(machine, options.unknown_of(unknown))
+    coding = codec_of(machine, options.unknown_of(unknown))
     if column is None:
         if coding.label is None:
             raise ValueError(
@@ -86,8 +88,8 @@ def predict(
             f"method: expected auto or gibbs for column {column!r} of real numbers, whose mean is drawn by "
             "chains; received exact"
         )
-    dataset = coding.read(data, lacking=column)
-    states = coding.states(dataset)
+    dataset = read_for(coding, data, lacking=column)
+    states = states_of(coding, dataset)
     truth = states[:, place.states].cpu().numpy().copy()
     states[:, place.states] = torch.nan
     with working(f"predicting {len(states)} rows"):
@@ -123,7 +125,7 @@ def predict(
 
 
 def probabilities(
-    coding: Coding,
+    coding: Codec,
     place: Place,
     states: Tensor,
     method: str,

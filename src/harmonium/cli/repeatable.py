@@ -10,7 +10,7 @@ from typing import Any, final, get_type_hints
 
 from typer.core import TyperCommand
 
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import source_of
 from harmonium.cli.run_file import NAME, STRUCTURE, RunFile
 from harmonium.machine import load
 

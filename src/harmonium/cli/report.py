@@ -16,13 +16,12 @@ from harmonium import _checks
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import codec_of, read_for, rows_of, source_of
 from harmonium.cli.evaluate import estimate, evaluate_rows, spread, whole
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, show, working
 from harmonium.cli.runs import load_machine
-from harmonium.data import DataSet, Rows
+from harmonium.data import Codec, DataSet, Rows
 from harmonium.machine.storage import replace_file
 from harmonium.report.mixing_curve import mixing_heights
 from harmonium.report.page import template, verdict
@@ -75,7 +74,7 @@ def report(
     page = template()
     machine, source = load_machine(run, averaged, options.as_device(device))
     machine.requires_grad_(False)
-    coding = Coding.of(machine)
+    coding = codec_of(machine)
     rows, dataset, lacking = _rows(coding, data)
     training = None if data in (None, source_of(machine)[0]) else _rows(coding, None)[0]
     shape, names = source_of(machine)[1], coding.names
@@ -130,13 +129,13 @@ def report(
     show({"machine": str(source), "file": str(out), "notes": cautions}, as_json)
 
 
-def _rows(coding: Coding, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
+def _rows(coding: Codec, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
     """The whole rows of DATA or of the training data, and where they are from; or why there are none."""
     named = source or source_of(coding.machine)[0]
     if named is None:
         return None, None, "This needs data, and the machine names none; --data FILE gives some."
     try:
-        dataset = coding.read(named)
+        dataset = read_for(coding, named)
         return _whole(coding, dataset), dataset, ""
     except (ValueError, OSError, ImportError) as error:
         if source is not None:
@@ -145,9 +144,9 @@ def _rows(coding: Coding, source: str | None) -> tuple[Rows | None, DataSet | No
         return None, None, lacking
 
 
-def _whole(coding: Coding, dataset: DataSet) -> Rows:
+def _whole(coding: Codec, dataset: DataSet) -> Rows:
     """The rows without missing cells."""
-    rows = whole(coding.rows(dataset, missing=True))
+    rows = whole(rows_of(coding, dataset, missing=True))
     if rows is None:
         raise ValueError(
             f"{dataset.name}: expected at least one row with a label and no missing cell, received none"
@@ -157,7 +156,7 @@ def _whole(coding: Coding, dataset: DataSet) -> Rows:
 
 def _likelihood(
     facts: dict[str, str],
-    coding: Coding,
+    coding: Codec,
     temperatures: int,
     met: dict[str, Any],
     section: Section,

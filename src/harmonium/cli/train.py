@@ -13,9 +13,8 @@ from harmonium import _checks
 from harmonium.cli import kernels, options, processes, runs
 from harmonium.cli import train_options as given
 from harmonium.cli.beginning import Beginning
-from harmonium.cli.coding import Coding
+from harmonium.cli.coding import codec_of, read_for, read_kinds, rows_of
 from harmonium.cli.hidden import default_hidden, hidden_layers
-from harmonium.cli.kinds import read_kinds
 from harmonium.cli.metrics import Metric, metrics_of
 from harmonium.cli.objective import length, objective_of, refuse_unlabelled
 from harmonium.cli.observers import observers
@@ -132,12 +131,12 @@ def train(
             )
         else:
             beginning = Beginning.trained(from_run, data, options.unknown_of(unknown))
-            known = Coding.of(beginning.machine)
+            known = codec_of(beginning.machine)
             label = None if known.label is None else str(known.label.name)
             learned = objective or (None if label is None else known.objective)
             objective, share = objective_of(label, learned, joint)
             if known.label is not None and objective != "joint":
-                refuse_unlabelled(known.label, beginning.X)
+                refuse_unlabelled(known.label, beginning.X.all())
         machine, X = beginning.machine, beginning.X
         if share is not None:
             learning_rule = rules.hybrid(learning_rule, range(len(machine.visible) - 1), share)
@@ -244,6 +243,6 @@ def _validation(
         return None, None
     if early_stopping is not None:
         _checks.positive_int(early_stopping, "early_stopping")
-    coding = Coding.of(machine)
-    rows = coding.rows(coding.read(source), missing=True)
+    coding = codec_of(machine)
+    rows = rows_of(coding, read_for(coding, source), missing=True)
     return next(rows.chunks(len(rows))), metrics_of(coding, metric, rows, seed)

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from harmonium.cli import completion
-from harmonium.cli.encoding import BINARISE
 from harmonium.cli.hidden import FEW, MANY
 from harmonium.cli.metrics import METRICS
 from harmonium.cli.objective import EPOCHS, LABEL_EPOCHS, LABEL_UPDATES, OBJECTIVES, SHARE, UPDATES
+from harmonium.data import BINARISE
 from harmonium.learning import rules
 from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS
 from harmonium.training import SCHEDULES

@@ -2,11 +2,12 @@
 
 - :func:`read` opens a file, a folder of images or a built-in name as a :class:`DataSet`.
 - :class:`Rows` hands out batches from arrays, tensors, sparse matrices and files larger than memory.
-- :class:`Encoder` and its kinds turn data into machine states, and samples back into the data's own units;
-  :class:`Table` does so for data frames, whose columns are of several kinds.
+- :class:`Codec` turns data into the states of visible units, and samples back into the data's own units, by
+  an :class:`Encoder` of arrays, or by a :class:`Table`, an encoder of columns of several kinds.
 """
 
 from harmonium._rows import Rows
+from harmonium.data.codec import BINARISE, Codec
 from harmonium.data.dataset import DataSet
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
@@ -27,9 +28,11 @@ from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, thres
 from harmonium.data.units import visible_for, visible_layers
 
 __all__ = [
+    "BINARISE",
     "BUILT_IN",
     "BernoulliBinarise",
     "BitPlanes",
+    "Codec",
     "Compose",
     "DataSet",
     "Encoder",

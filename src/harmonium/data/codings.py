@@ -188,7 +188,7 @@ def fit_states(cells: Cells, states: tuple[float, ...], *, values: Sequence[Any]
         ValueError: another number of labels.
     """
     if values is None and len(states) > 2 and cells.numeric and set(values_of(cells)) <= set(states):
-        return Numbered(states, states)
+        return as_states(states, states)
     values = _all_of(cells, values)
     if len(states) == 2 and len(values) > 2:
         raise ValueError(
@@ -199,6 +199,11 @@ def fit_states(cells: Cells, states: tuple[float, ...], *, values: Sequence[Any]
             f"expected {few(states)} or {len(states)} labels for them, received {few(values)}; values names "
             "all labels in their order"
         )
+    return as_states(values, states)
+
+
+def as_states(values: tuple[Any, ...], states: tuple[float, ...]) -> Levels:
+    """Returns the coding of values as the first of some states, which rise."""
     return Pair(values, states[0]) if states[1:] == (1.0,) else Numbered(values, states)
 
 

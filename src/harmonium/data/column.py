@@ -102,12 +102,13 @@ class Column:
         """The values that the column's type names, if it does."""
         return self.coding.values if self.declared else None
 
-    def encode(self, cells: Cells, unknown: str) -> Array:
+    def encode(self, cells: Cells, unknown: str, first: int = 0) -> Array:
         """(rows, width) float64, NaN in the whole of a row's unit where the cell is missing.
 
         Args:
             cells: of this column.
             unknown: "error" or "missing", what a cell that the unit has no state for is taken as.
+            first: number of the first row, for the message.
 
         Raises:
             ValueError: such a cell with "error"; the message names the column, the value and the row.
@@ -123,7 +124,7 @@ class Column:
             other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
             raise ValueError(
                 f"X: column {self.name!r}: expected {self.coding.expected}, received {shown(received)} "
-                f'at row {row}; correct it, or unknown="missing" takes such cells as missing{other}'
+                f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
             )
         return states
 

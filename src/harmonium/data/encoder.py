@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
-from harmonium.data._arrays import Values
+from harmonium.data._arrays import Array, Values
 
 
 class Encoder(ABC):
@@ -20,6 +20,8 @@ class Encoder(ABC):
 
     draws: ClassVar[bool] = False
     """True if ``encode`` draws noise: the states of a row then depend on its place among the others."""
+    reads_levels: ClassVar[bool] = False
+    """True if ``encode`` reads uint8 as grey levels, 0 to 255."""
     registry: ClassVar[dict[str, type[Encoder]]] = {}
     """Every kind of encoder by name."""
 
@@ -35,6 +37,10 @@ class Encoder(ABC):
     @abstractmethod
     def decode(self, X: Values) -> Values:
         """Machine states in the units of the data; each encoder says what is restored and what is lost."""
+
+    def spread(self, entries: Array) -> Array:
+        """Returns something of every entry of data, (rows, columns), for every state that encodes it."""
+        return entries
 
     @abstractmethod
     def log_slopes(self, width: int) -> tuple[float, ...]:

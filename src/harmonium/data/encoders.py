@@ -20,6 +20,7 @@ from harmonium._checks import positive_int
 from harmonium._random import as_generator
 from harmonium._rows import Rows
 from harmonium.data._arrays import (
+    Array,
     Values,
     cast,
     check_uint8,
@@ -141,6 +142,8 @@ class Scale(Encoder):
     ``decode`` rounds to the nearest level and clips to 0..255; it restores every level exactly.
     """
 
+    reads_levels: ClassVar[bool] = True
+
     def encode(self, X: Values) -> Values:
         _checks.numeric(X, "X")
         check_uint8(X)
@@ -172,6 +175,7 @@ class Threshold(_Plain):
         ValueError: a cut that is not finite.
     """
 
+    reads_levels: ClassVar[bool] = True
     at: float = 0.5
 
     def __post_init__(self) -> None:
@@ -197,6 +201,7 @@ class BernoulliBinarise(_Plain):
         TypeError, ValueError: another seed.
     """
 
+    reads_levels: ClassVar[bool] = True
     draws: ClassVar[bool] = True
     seed: int
 
@@ -219,7 +224,11 @@ class BitPlanes(_Plain):
         gray: whether neighbouring levels are to differ in one bit only (Gray code).
     """
 
+    reads_levels: ClassVar[bool] = True
     gray: bool = False
+
+    def spread(self, entries: Array) -> Array:
+        return np.tile(entries, 8)
 
     def encode(self, X: Values) -> Values:
         return to_bit_planes(X, self.gray)
@@ -246,6 +255,9 @@ class OneHot(_Plain):
 
     def __post_init__(self) -> None:
         positive_int(self.n_states, "n_states", minimum=2)
+
+    def spread(self, entries: Array) -> Array:
+        return np.repeat(entries, self.n_states, 1)
 
     def encode(self, X: Values) -> Values:
         _checks.numeric(X, "X")
@@ -297,6 +309,10 @@ class Compose(Encoder):
         if any(isinstance(encoder, (BitPlanes, OneHot)) for encoder in self.encoders[:-1]):
             raise ValueError("encoders: expected BitPlanes or OneHot in the last place only")
         object.__setattr__(self, "draws", any(encoder.draws for encoder in self.encoders))
+        object.__setattr__(self, "reads_levels", self.encoders[0].reads_levels)
+
+    def spread(self, entries: Array) -> Array:
+        return self.encoders[-1].spread(entries)
 
     def encode(self, X: Values) -> Values:
         for encoder in self.encoders:

@@ -120,6 +120,9 @@ class Table(Encoder):
             sheet, each = sheet.take(each.nonzero()[0]), each[each > 0]
         names = [cells.name for cells in sheet.columns]
         if isinstance(kinds, Mapping):
+            if all(isinstance(name, int) for name in names):  # which files of kinds write as text
+                own = {str(name): name for name in names}
+                kinds = {own.get(name, name): kind for name, kind in kinds.items()}
             for name in kinds:
                 if name not in names:
                     raise ValueError(f"kinds: expected columns among {_list(names)}, received {name!r}")
@@ -168,11 +171,12 @@ class Table(Encoder):
         """Columns of the matrix."""
         return sum(column.coding.width for column in self.columns)
 
-    def encode(self, X: Any) -> Any:
+    def encode(self, X: Any, first: int = 0) -> Any:
         """The rows as states of the visible units.
 
         Args:
             X: a table with these columns: by name, in any order, where it has names, else by number.
+            first: number of the first row, for messages.
 
         Returns:
             (rows, width) float64, NaN in the whole of a unit whose cell is missing.
@@ -181,7 +185,7 @@ class Table(Encoder):
             ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
         """
         cells = self._matched(sheet_of(X))
-        return np.hstack([c.encode(x, self.unknown) for c, x in zip(self.columns, cells, strict=True)])
+        return np.hstack([c.encode(x, self.unknown, first) for c, x in zip(self.columns, cells, strict=True)])
 
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.

@@ -98,22 +98,26 @@ def fit_units(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -> 
     return Group(kind, rows.width, n_states), encoder
 
 
+def encoder_of_bits(kind: str) -> Encoder:
+    """Returns what turns 0 and 1 into the two states of units of a kind."""
+    low, high = states_of(kind)
+    return Identity() if (low, high) == _BITS else Standardise(-low / (high - low), 1 / (high - low))
+
+
 def _fit_states(kind: str, seen: Seen) -> tuple[int, Encoder]:
     states = states_of(kind)
     if seen.others[states] is None:
         return len(states), Identity()
     pair = len(states) == 2
     if pair and seen.others[_BITS] is None:
-        slope = states[1] - states[0]
-        return 2, Standardise(-states[0] / slope, 1 / slope)
+        return 2, encoder_of_bits(kind)
     wrong = seen.others[tuple(sorted({*states, *_BITS}))] if pair else seen.others[states]
     received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
     listed = f"{{{', '.join(f'{x:g}' for x in states)}}}"
     remedy = ""
-    if states == _BITS:
+    if pair:
+        listed += "" if states == _BITS else " or {0, 1}"
         remedy = "; binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)"
-    elif pair:
-        listed += " or {0, 1}"
     raise ValueError(f'X: expected values in {listed} for visible="{kind}", received {received}{remedy}')
 
 

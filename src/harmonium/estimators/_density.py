@@ -113,12 +113,13 @@ class DensityEstimator(BoltzmannEstimator):
             self._refuse_other_layers()
         index, weights = counted(weights)
         rows = taken(rows, index)
+        states = None
         if again:
             self.machine_ = deepcopy(self.machine_)  # which training changes in place
         else:
-            self._begin(rows, weights, torch.float32)
+            states = self._begin(rows, weights, torch.float32)
         assert self.learning_rate is not None
-        self._train(self._training_rows(rows), weights, rule, self.learning_rate, whole=whole)
+        self._train(self._training_rows(rows, states), weights, rule, self.learning_rate, whole=whole)
         self._calibrate(rows, weights)
 
     # Likelihood

@@ -17,16 +17,14 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
-from harmonium._rows import is_sparse
-from harmonium.data import Identity, Rows, bernoulli_binarise
+from harmonium.data import Codec, Rows, bernoulli_binarise
 from harmonium.estimators._conditional import Conditional
 from harmonium.estimators._convergence import Rise
 from harmonium.estimators._intake import (
     Array,
-    refuse_blank,
+    fit_codec,
     states_of,
     taken,
-    units_for,
     validated,
 )
 from harmonium.estimators._log_partition import find_log_partition
@@ -40,6 +38,7 @@ from harmonium.machine import BoltzmannMachine, from_data_, joined, normal_, vis
 from harmonium.training import train
 from harmonium.training.callbacks import EarlyStopping
 from harmonium.training.seeds import stream_seed
+from harmonium.training.support import check_rows
 
 _STD = 0.03  # of the first couplings
 _SCORED = 256  # training rows whose score tells whether a machine still learns
@@ -66,7 +65,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         """Sets the parameters of ``machine_``, given its visible states of the data."""
 
     @abstractmethod
-    def _pretrain(self, states: Any, weights: Tensor | None) -> None:
+    def _pretrain(self, states: Rows, weights: Tensor | None) -> None:
         """Pretrains the machine on the rows as visible states, before all layers are trained together."""
 
     @abstractmethod
@@ -132,24 +131,25 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
 
     def _begin(
         self, X: Any, weights: Tensor | None, dtype: torch.dtype, label: tuple[Layer, Tensor] | None = None
-    ) -> None:
-        """A new machine for validated rows, started at them."""
-        visible, self.encoder_ = units_for(X, self.visible, self.unknown, self.binarise, weights)
+    ) -> Rows:
+        """Makes a new machine for validated rows and starts it at them: returns them as visible states."""
+        codec = fit_codec(X, self.visible, self.unknown, self.binarise, weights)
+        self.encoder_, visible = codec.encoder, [*codec.layers]
         self._data_width = sum(layer.width for layer in visible)
         visible += [] if label is None else [label[0]]
         hidden = self._hidden_layers(visible)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.machine_ = joined(visible, hidden).to(dtype=torch.float64 if self.dtype == "float64" else dtype)
         self.machine_.metadata["encoder"] = self.encoder_.to_dict()
-        states = self._start_rows(X, None if label is None else label[1])
-        rows = Rows.of(states, self.machine_.dtype, missing=True)
+        rows = self._start_rows(X, None if label is None else label[1])
         self._initialise(rows, weights, as_generator(self._stream("couplings"), self.machine_.device))
         self.history_: list[dict[str, Any]] = []
         self.n_updates_ = 0
         self._progress: Progress | None = None
         self._log_partition: tuple[Any, LogPartition] | None = None
         self._rows_kept = None
-        self._pretrain(states, weights)
+        self._pretrain(rows, weights)
+        return rows
 
     def _learning_rule(self) -> Rule:
         if self.centred and self.optimizer == "adam" and not isinstance(self.rule, Rule):
@@ -175,7 +175,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
 
     def _train(
         self,
-        states: Any,
+        states: Rows,
         weights: Tensor | None,
         rule: Rule,
         learning_rate: float,
@@ -205,7 +205,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
             built.append(build(parameters))
             return built[0]
 
-        count = states.shape[0]
+        count = len(states)
         scored = torch.arange(count, device="cpu") if judged is None else judged.nonzero().flatten().cpu()
         kept, validation = torch.arange(count, device="cpu"), dict[str, Any]()
         if whole and self.early_stopping:
@@ -215,12 +215,12 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         callbacks: list[Any] = validation.pop("callbacks", [])
         rise = None
         if whole and len(scored):
-            first = self._as_tensor(taken(states, scored[torch.isin(scored, kept)][:_SCORED].numpy()))
+            first = self._some(states, scored[torch.isin(scored, kept)][:_SCORED])
             rise = Rise(self._row_score, first, self.machine_)
             callbacks = [rise, *callbacks]
         run = train(
             self.machine_,
-            states if len(kept) == count else taken(states, kept.numpy()),
+            states if len(kept) == count else states.subset(kept),
             rule=rule,
             rule_state=earlier.chains_of(rule) if earlier else None,
             sample_weight=None if weights is None else weights[kept],
@@ -240,9 +240,9 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         )
         if run.averaged_machine is not None:
             self.machine_ = run.averaged_machine
-        rows = self._as_tensor(taken(states, self._rows_to_keep(count, weights)))
+        rows = self._some(states, torch.from_numpy(self._rows_to_keep(count, weights)))
         if not whole and self._rows_kept is not None:  # as many of this batch stay as of those before
-            rows = torch.cat([self._rows_kept, rows])
+            rows = torch.cat([self._rows_kept.to(rows), rows])
             rows = rows[self._rows_to_keep(len(rows), None)]
         self._rows_kept = rows
         records = [{**record, "step": record["step"] + self.n_updates_} for record in run.history]
@@ -268,9 +268,11 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         some = taken(X, self._rows_to_keep(X.shape[0], None))
         self._rows_kept = self._visible(some).to(self.machine_.dtype)
 
-    def _held_out(self, states: Any, weights: Tensor | None, scored: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    def _held_out(
+        self, states: Rows, weights: Tensor | None, scored: Tensor
+    ) -> tuple[Tensor, dict[str, Any]]:
         """The rows to train on, and what ``train`` is told of the others."""
-        count = states.shape[0]
+        count = len(states)
         held = max(1, round(self.validation_fraction * len(scored)))
         if held >= count or not len(scored):
             raise ValueError(
@@ -286,7 +288,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         stopping = EarlyStopping(
             "validation_score", self.n_iter_no_change, restore_best=self.averaging is None
         )
-        validation = self._as_tensor(taken(states, out.numpy()))
+        validation = self._some(states, out)
         return kept, {
             "validation": validation,
             "validation_weight": None if weights is None else weights[out],
@@ -336,21 +338,28 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         layers = [self.machine_.layers[l] for l in self.machine_.visible]
         return layers if self.machine_.visible_width == self._data_width else layers[:-1]
 
-    def _start_rows(self, X: Any, label: Tensor | None) -> Any:
-        """All rows as visible states, as sparse as they are."""
-        plain = isinstance(self.encoder_, Identity) and label is None
-        if plain and (is_sparse(X) or not np.isnan(X).all(1).any()):
-            return X
-        parts = [refuse_blank(v).to(self.machine_.dtype) for v in self._states(X)]
-        return torch.cat(parts) if label is None else torch.cat([torch.cat(parts), label.to(parts[0])], 1)
+    def _start_rows(self, X: Any, label: Tensor | None) -> Rows:
+        """All rows as visible states, as sparse as they are; they are made once."""
+        codec = Codec(self.encoder_, self._data_layers)
+        labels = None if label is None else label.numpy()
+        return codec.rows(X, self.machine_.dtype, labels, blank=False)
 
-    def _training_rows(self, X: Any, label: Tensor | None = None) -> Any:
-        """Returns the rows to learn from: visible states, or the intensities that states are drawn from."""
-        states = self._start_rows(X, label)
+    def _training_rows(self, X: Any, states: Rows | None, label: Tensor | None = None) -> Rows:
+        """Returns the rows to learn from: visible states, or the intensities that states are drawn from.
+
+        Args:
+            X: validated rows.
+            states: of X, as a new machine was started at them; None: they are not made yet.
+            label: states of the labels, where there are any.
+        """
+        if states is None:
+            states = self._start_rows(X, label)
+            check_rows(self.machine_, states, "X")
         if self.binarise != "sample":
             return states
-        levels = Rows.of(X, self.machine_.dtype, missing=True).take(torch.arange(X.shape[0])).to(states)
-        return levels if label is None else torch.cat([levels, label.to(levels)], 1)
+        levels = Rows.of(X, self.machine_.dtype, missing=True).all()
+        levels = levels if label is None else torch.cat([levels, label.to(levels)], 1)
+        return Rows.of(levels, self.machine_.dtype, missing=True)
 
     def _redrawn(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """1 with the intensity as its probability, a missing one missing, and the label as it is."""
@@ -358,10 +367,9 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
         return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
 
-    def _as_tensor(self, states: Any) -> Tensor:
-        """Some training rows as states to be scored."""
-        rows = Rows.of(states, self.machine_.dtype, missing=True)
-        v = rows.take(torch.arange(len(rows)))
+    def _some(self, rows: Rows, indices: Tensor) -> Tensor:
+        """Returns some training rows as states to be scored."""
+        v = rows.take(indices)
         return self._redrawn(v, as_generator(0)) if self.binarise == "sample" else v
 
     def _log_slopes(self, given: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
+from harmonium._rows import Rows
 from harmonium.estimators._intake import (
     Array,
     counted,
@@ -184,22 +185,24 @@ class RBMClassifier(ClassifierMixin, RestrictedEstimator):
             raise ValueError(
                 "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
             )
+        begun = None
         if not again:
             double = getattr(rows, "dtype", None) == np.float64
             dtype = torch.float64 if double else torch.float32
-            self._begin(rows, weights, dtype, (Categorical(1, len(self.classes_)), label))
+            begun = self._begin(rows, weights, dtype, (Categorical(1, len(self.classes_)), label))
             self.machine_.metadata["label"] = column_of(self.classes_).to_dict()
             self.machine_.metadata["objective"] = self.objective if share else "discriminative"
         rate = self.learning_rate
         if rate is None:
             rate = label_rate(self._data_width)
-        states = self._training_rows(rows, label)
+        states = self._training_rows(rows, begun, label).all()
         given = [l for l in self.machine_.visible if l != self._label_layer]
         rule = rules.hybrid(rule, given, float(share))
         judged = ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             states[:, self._data_width :] = self._guessed(rows, label, weights).to(states)
-        self._train(states, weights, rule, rate, judged=judged)
+        learned = Rows.of(states, self.machine_.dtype, missing=True)
+        self._train(learned, weights, rule, rate, judged=judged)
 
     def _guessed(self, X: Any, label: Tensor, weights: Tensor | None) -> Tensor:
         """The labels, (rows, classes), with missing ones as ``unlabelled`` says."""

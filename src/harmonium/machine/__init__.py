@@ -1,7 +1,7 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harmonium import _memory
 from harmonium.machine.boltzmann import BoltzmannMachine
@@ -22,7 +22,8 @@ from harmonium.machine.statistics import Statistics
 from harmonium.machine.visible import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for, joined
 
 if TYPE_CHECKING:
-    from harmonium.data import visible_for, visible_layers
+    visible_for: Any
+    visible_layers: Any
 
 __all__ = [
     "HIDDEN_KINDS",

@@ -36,6 +36,7 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
             check_batch(machine, chunk, range(start, start + len(chunk)), name)
             observed = observed and _checks.observed(chunk)
             start += len(chunk)
+        rows.support, rows.observed = machine.support, observed
     return observed
 
 
