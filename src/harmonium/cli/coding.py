@@ -133,7 +133,7 @@ def states_of(codec: Codec, dataset: DataSet) -> Tensor:
     Raises:
         ValueError: data that do not suit the machine; the message names them.
     """
-    machine = _machine(codec)
+    machine = codec.machine
     rest, cells = codec.apart(dataset)
     with naming(dataset.name):
         X = rest.sheet() if isinstance(codec.encoder, Table) else rest.numbers()
@@ -156,7 +156,7 @@ def rows_of(codec: Codec, dataset: DataSet, *, missing: bool = False) -> Rows:
         ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
             machine; the message names the data.
     """
-    machine = _machine(codec)
+    machine = codec.machine
     with naming(dataset.name):
         rows = codec.rows(dataset, machine.dtype, blank=False)
         check_width(codec, rows.width)
@@ -190,7 +190,7 @@ def units_of(codec: Codec, columns: Tensor, rest: DataSet) -> Tensor:
     """
     if isinstance(codec.encoder, Table):
         columns = columns[:, codec.encoder.order(rest.sheet())]
-    n_units = visible_units(_machine(codec)) - (codec.label is not None)
+    n_units = visible_units(codec.machine) - (codec.label is not None)
     if n_units % columns.shape[1]:
         raise ValueError(f"X: expected a column for each of {n_units} units, received {columns.shape[1]}")
     # A column of the data has one unit, or one in each of the planes that follow each other.
@@ -211,16 +211,11 @@ def check_width(codec: Codec, width: int) -> None:
     Raises:
         ValueError: they are.
     """
-    expected, less = _machine(codec).visible_width, codec.label_width
+    expected, less = codec.machine.visible_width, codec.label_width
     if width != expected:
         raise ValueError(
             f"X: expected {expected - less} columns for the machine's states, received {width - less}"
         )
-
-
-def _machine(codec: Codec) -> BoltzmannMachine:
-    assert codec.machine is not None
-    return codec.machine
 
 
 # Kinds and cells that the user names
@@ -265,7 +260,7 @@ def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None
     """
     if not given:
         return None
-    width = _machine(codec).visible_width
+    width = codec.machine.visible_width
     states = torch.full((1, width), torch.nan, dtype=torch.float64, device="cpu")
     for each in given:
         name, equals, value = each.partition("=")

@@ -13,14 +13,14 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._fetch import Index, is_sparse
 from harmonium._rows import Rows
-from harmonium.data._arrays import Array
-from harmonium.data.codings import Affine, Coding, as_states, states_of
-from harmonium.data.column import Column
+from harmonium.data.codings import Affine, Coding
+from harmonium.data.column import Column, as_states, states_of
 from harmonium.data.dataset import DataSet, dense
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import BernoulliBinarise, BitPlanes, Compose, Identity, Standardise, Threshold
 from harmonium.data.sheet import Cells, Sheet, is_sheet, sheet_of
 from harmonium.data.table import Group, Table
+from harmonium.data.transforms import Array
 from harmonium.data.units import encoder_of_bits, fit_units, layer_of, visible_layers
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
@@ -58,14 +58,13 @@ class Codec:
         layers: the visible layers whose states it makes, the label's last.
         label: the column whose unit is the last layer; None: there is none.
         names: of all columns as in training, where they had names.
-        machine: whose visible layers these are, where there is one.
     """
 
     encoder: Encoder
     layers: Sequence[Layer]
     label: Column | None = None
     names: tuple[str, ...] | None = None
-    machine: BoltzmannMachine | None = None
+    _machine: BoltzmannMachine | None = None
 
     # Making one
     # ----------------------------------------------------------------------------
@@ -197,9 +196,15 @@ class Codec:
     # ----------------------------------------------------------------------------
 
     @property
+    def machine(self) -> BoltzmannMachine:
+        """The machine whose metadata it was read from, and whose layers these are (``of``)."""
+        assert self._machine is not None
+        return self._machine
+
+    @property
     def objective(self) -> str:
-        """What was learned of the label, as ``harmonium.RBMClassifier`` calls it."""
-        return "joint" if self.machine is None else str(self.machine.metadata.get("objective", "joint"))
+        """What the machine has learned of the label, as ``harmonium.RBMClassifier`` calls it."""
+        return str(self.machine.metadata.get("objective", "joint"))
 
     @property
     def label_width(self) -> int:
@@ -239,7 +244,7 @@ class Codec:
             ValueError: no such column.
         """
         known = [*self.columns(), *([] if self.label is None else [self.label])]
-        numbers = range(len(self.layers)) if self.machine is None else self.machine.visible
+        numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
         places, start = list[tuple[int, int, slice]](), 0
         for l, layer in zip(numbers, self.layers, strict=True):
             width = layer.width // layer.n_units
@@ -319,7 +324,7 @@ class Codec:
             source = Rows(X, Sheet.take, True, dtype, missing=missing)
         else:
             if encoder.draws:
-                X, plain = _encode(encoder, dense(X)), True
+                X, plain = encoder.encode_cells(dense(X)), True
             source = Rows.of(X, dtype, missing=missing, blank=blank)
             keep = keep and not large
         beside = self._label_states(labels, len(source))
@@ -330,7 +335,7 @@ class Codec:
             if isinstance(encoder, Table):
                 states = encoder.encode(block, first=index.start if isinstance(index, slice) else 0)
             else:
-                states = block if plain else _encode(encoder, block)
+                states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
         return source.map(make, keep=keep, blank=blank)
@@ -389,16 +394,3 @@ class Codec:
             return None
         column = self.label
         return Cells(column.name, column.decode(states), column.dtype, column.categories, column.ordered)
-
-
-def _encode(encoder: Encoder, block: Any) -> Array:
-    """Returns the states of a block of rows, in which NaN is a missing cell, and of the whole of its unit."""
-    X = block.cpu().numpy() if isinstance(block, Tensor) else block
-    if X.dtype != np.uint8 or not encoder.reads_levels:
-        X = X.astype(np.float64, copy=False)
-    hole = np.isnan(X) if X.dtype.kind == "f" else np.zeros((), dtype=bool)
-    if not hole.any():
-        return np.asarray(encoder.encode(X))
-    given = X[~hole]  # some value that the encoder takes stands in where there is none, and is not read
-    states = encoder.encode(np.where(hole, given[0] if len(given) else 0.0, X))
-    return np.where(encoder.spread(hole), np.nan, states)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
-from inspect import signature
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data._arrays import Array
 from harmonium.data.sheet import LONG, Cells
-from harmonium.layers import Layer
+from harmonium.data.transforms import Array
 
 
 class Coding(ABC):
@@ -173,40 +170,6 @@ class Numbered(Levels):
         return self.states
 
 
-def fit_states(cells: Cells, states: tuple[float, ...], *, values: Sequence[Any] | None = None) -> Levels:
-    """Returns the coding of a column for units with some states.
-
-    Numbers that are states of a unit with more than two are coded as they are. Else labels become states, in
-    their order: of a unit with two at most two, of another one as many as it has states.
-
-    Args:
-        cells: of the column.
-        states: of the unit, rising.
-        values: the labels; None: those that are there, or that the column's type names.
-
-    Raises:
-        ValueError: another number of labels.
-    """
-    if values is None and len(states) > 2 and cells.numeric and set(values_of(cells)) <= set(states):
-        return as_states(states, states)
-    values = _all_of(cells, values)
-    if len(states) == 2 and len(values) > 2:
-        raise ValueError(
-            f'expected at most two values, received {len(values)}, {few(values)}; "categorical" takes them'
-        )
-    if len(states) > 2 and len(values) != len(states):
-        raise ValueError(
-            f"expected {few(states)} or {len(states)} labels for them, received {few(values)}; values names "
-            "all labels in their order"
-        )
-    return as_states(values, states)
-
-
-def as_states(values: tuple[Any, ...], states: tuple[float, ...]) -> Levels:
-    """Returns the coding of values as the first of some states, which rise."""
-    return Pair(values, states[0]) if states[1:] == (1.0,) else Numbered(values, states)
-
-
 @final
 @dataclass(frozen=True)
 class OneOf(Labels):
@@ -214,7 +177,7 @@ class OneOf(Labels):
 
     @classmethod
     def fit(cls, cells: Cells, *, values: Sequence[Any] | None = None) -> Self:
-        return cls(_all_of(cells, values))
+        return cls(all_of(cells, values))
 
     @property
     def n_states(self) -> int:
@@ -358,38 +321,6 @@ class Affine(Coding):
 
 
 _BOOLEANS: dict[Any, bool] = {"False": False, "True": True}
-CODINGS: dict[str, Callable[..., Coding]] = {
-    "states": fit_states,
-    "one-hot": OneOf.fit,
-    "counts": Counts.fit,
-    "standardised": Affine.standardised,
-    "scaled": Affine.scaled,
-    "interval": Affine.interval,
-    "fractions": Affine.unmoved,
-}
-"""Makes the coding of a column from its cells, by the name that a kind of unit has in ``Layer.coding``."""
-
-
-def coding_for(kind: str) -> Callable[..., Coding]:
-    """Returns what makes the coding of a column for units of a kind: an entry of ``CODINGS``.
-
-    Raises:
-        ValueError: units whose ``coding`` is none.
-    """
-    layer = Layer.registry[kind]
-    make = CODINGS[_checks.one_of(layer.coding, f"coding of {kind} units", CODINGS)]
-    return partial(make, states=states_of(kind)) if layer.coding == "states" else make
-
-
-@cache
-def states_of(kind: str) -> tuple[float, ...]:
-    """Lists the states of a unit of a kind whose states are numbers."""
-    return tuple(Layer.registry[kind].plain(1).values()[:, 0].tolist())
-
-
-def options_of(kind: str) -> tuple[str, ...]:
-    """Lists the options of a column besides the kind of its unit, each otherwise inferred from its cells."""
-    return tuple(name for name, p in signature(coding_for(kind)).parameters.items() if p.default is None)
 
 
 def coding_from_dict(description: dict[str, Any]) -> Coding:
@@ -413,7 +344,7 @@ def values_of(cells: Cells) -> tuple[Any, ...]:
     return tuple(sorted(set(seen.tolist()), key=lambda value: (isinstance(value, str), value)))
 
 
-def _all_of(cells: Cells, values: Sequence[Any] | None) -> tuple[Any, ...]:
+def all_of(cells: Cells, values: Sequence[Any] | None) -> tuple[Any, ...]:
     """All values of a column: those that are named, which have to be all that are there, or what it says."""
     if values is None:
         return values_of(cells)

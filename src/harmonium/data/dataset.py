@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harmonium._fetch import is_sparse
-from harmonium.data._arrays import Array, refuse_where
 from harmonium.data._cell_text import is_missing
 from harmonium.data.sheet import LONG, TEXT, Cells, Sheet, cells_of, differ_in_kind, sheet_of
+from harmonium.data.transforms import Array, refuse_where
 
 LABELS = ("label", "labels")
 """Names of columns that are labels."""

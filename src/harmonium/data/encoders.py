@@ -19,20 +19,18 @@ from harmonium import _checks
 from harmonium._checks import positive_int
 from harmonium._random import as_generator
 from harmonium._rows import Rows
-from harmonium.data._arrays import (
+from harmonium.data.encoder import Encoder, encoder_from_dict
+from harmonium.data.transforms import (
     Array,
     Values,
+    bernoulli_binarise,
     cast,
     check_uint8,
+    from_bit_planes,
     is_floating,
     library,
     like,
     refuse_where,
-)
-from harmonium.data.encoder import Encoder, encoder_from_dict
-from harmonium.data.transforms import (
-    bernoulli_binarise,
-    from_bit_planes,
     threshold,
     to_bit_planes,
 )

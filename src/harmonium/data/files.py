@@ -12,11 +12,8 @@ from typing import Any
 
 from harmonium.data import toy
 from harmonium.data._frames import read_feather, read_parquet
-from harmonium.data._read_arrays import read_npy, read_npz
+from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_npy, read_npz
 from harmonium.data._read_csv import read_csv
-from harmonium.data._read_hdf5 import read_hdf5
-from harmonium.data._read_idx import read_idx
-from harmonium.data._read_images import read_images
 from harmonium.data.dataset import DataSet
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known

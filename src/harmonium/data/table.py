@@ -13,11 +13,11 @@ import numpy as np
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data._arrays import Array
-from harmonium.data._build import build
+from harmonium.data._frames import build
 from harmonium.data.column import Column
 from harmonium.data.encoder import Encoder
 from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, cells_of, sheet_of
+from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 
 UNKNOWN = ("error", "missing")

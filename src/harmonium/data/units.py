@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._rows import Moments, Rows
-from harmonium.data.codings import states_of
+from harmonium.data.column import states_of
 from harmonium.data.encoder import Encoder
 from harmonium.data.encoders import Identity, OneHot, Standardise
 from harmonium.data.table import Group, Table
