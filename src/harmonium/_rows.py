@@ -82,7 +82,8 @@ class Rows:
 
     Only what is asked for is converted: a memory map is never copied, integers are never kept as floats.
     Make one with :meth:`of`. With ``keep`` the first whole pass keeps what ``fetch`` makes of data in memory,
-    so that no other makes it again; without ``blank`` a row of NaN alone is refused.
+    so that no other makes it again; ``shown`` is the number of leading columns of which every row has to have
+    one that is not NaN, 0 where a row may be blank.
 
     Attributes:
         width: number of columns.
@@ -106,7 +107,7 @@ class Rows:
         missing: bool = False,
         *,
         keep: bool = False,
-        blank: bool = True,
+        shown: int = 0,
     ) -> None:
         self._X = X
         self.tensor = as_tensor(X) if fetch in (read_tensor, read_array) else None
@@ -119,7 +120,7 @@ class Rows:
         self.missing = missing
         self.support: tuple[str, ...] | None = None
         self.observed = False
-        self._keep, self._blank = keep and in_memory, blank
+        self._keep, self._shown = keep and in_memory, shown
         self._weights: Tensor | None = None
 
     @classmethod
@@ -185,7 +186,7 @@ class Rows:
             X = X.tocsr()
         elif isinstance(X, Tensor):
             X = X.detach()
-        return cls(X, fetch, in_memory, dtype, name, missing=missing, blank=blank)
+        return cls(X, fetch, in_memory, dtype, name, missing=missing, shown=0 if blank else X.shape[1])
 
     def __len__(self) -> int:
         return self._length
@@ -249,13 +250,14 @@ class Rows:
             raise ValueError("encoder: expected one without random draws; encode the whole set at once")
         return self.map(lambda block, index: encoder.encode(block))
 
-    def map(self, make: Callable[[Any, Index], Any], *, keep: bool = False, blank: bool = True) -> Rows:
+    def map(self, make: Callable[[Any, Index], Any], *, keep: bool = False, shown: int = 0) -> Rows:
         """Returns the rows that a function makes of blocks of these.
 
         Args:
             make: takes some rows, as they lie, and their index; returns an array or tensor, (rows, width).
             keep: whether the first whole pass keeps what it makes, of rows in memory.
-            blank: whether a row that it makes may consist of NaN alone.
+            shown: columns of what it makes of which every row has to have one that is not NaN; -1: all, 0: a
+                row may be blank.
         """
         fetch, start = self._fetch, slice(0, 1)
         width = int(make(fetch(self._X, start), start).shape[1])
@@ -264,7 +266,7 @@ class Rows:
             return make(fetch(X, index), index)
 
         about = (self.in_memory, self.dtype, self._name, width, self.missing)
-        return Rows(self._X, fetch_made, *about, keep=keep, blank=blank)
+        return Rows(self._X, fetch_made, *about, keep=keep, shown=width if shown < 0 else shown)
 
     def subset(self, indices: Tensor) -> Rows:
         """Returns some of the rows, which are in the support that all are in, in the order of ``indices``."""
@@ -359,8 +361,8 @@ class Rows:
         if math.isfinite(batch.sum().item()):
             return batch
         wrong = (batch.isinf() if self.missing else ~torch.isfinite(batch)).nonzero()
-        if not (len(wrong) or self._blank):
-            refuse_blank(batch, self._name, index.start if isinstance(index, slice) else 0)
+        if self._shown and not len(wrong):
+            refuse_blank(batch[:, : self._shown], self._name, index.start if isinstance(index, slice) else 0)
         if len(wrong):
             i, column = wrong[0].tolist()
             row = index.start + i if isinstance(index, slice) else index[i]

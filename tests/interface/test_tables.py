@@ -12,7 +12,6 @@ import torch
 from harmonium import RBM
 from harmonium.data import Table, encoder_from_dict
 from harmonium.data.codings import Affine
-from harmonium.layers import Layer
 from harmonium.layers import Bernoulli, Layer
 from harmonium.machine import joined, load, visible_layers
 

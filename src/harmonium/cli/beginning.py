@@ -74,7 +74,7 @@ class Beginning:
         machine = joined(codec.layers, upper(width), seed)
         generator = as_generator(seed)
         with naming(dataset.name):
-            rows = codec.rows(rest, machine.dtype, labels, blank=False)
+            rows = codec.rows(rest, machine.dtype, labels, shown="anything")
             normal_(machine, _STD if initial_std is None else initial_std, generator)
             if initial_std is None:
                 from_data_(machine, rows, generator)
@@ -102,7 +102,7 @@ class Beginning:
         coding = codec_of(machine, unknown)
         dataset = read_for(coding, data)
         with naming(dataset.name):
-            X = coding.rows(dataset, machine.dtype, blank=False)
+            X = coding.rows(dataset, machine.dtype, shown="anything")
             check_width(coding, X.width)
             check_rows(machine, X, "X")
         about = _description(dataset, data)

@@ -158,7 +158,7 @@ def rows_of(codec: Codec, dataset: DataSet, *, missing: bool = False) -> Rows:
     """
     machine = codec.machine
     with naming(dataset.name):
-        rows = codec.rows(dataset, machine.dtype, blank=False)
+        rows = codec.rows(dataset, machine.dtype, shown="anything")
         check_width(codec, rows.width)
         found = False
         chunks = rows.chunks(_LOOKED_AT) if missing or rows.in_memory else iter(())

@@ -292,7 +292,7 @@ class Codec:
         labels: Any = None,
         *,
         missing: bool = True,
-        blank: bool = True,
+        shown: str = "nothing",
         keep: bool = True,
     ) -> Rows:
         """Returns the states of rows, (rows, width), NaN in the whole of a unit whose cell is missing.
@@ -306,7 +306,7 @@ class Codec:
             labels: of the rows, beside X: ``Cells``, or states (rows, label width) with NaN where there is
                 none; None: those of a ``DataSet``, else all are missing.
             missing: whether cells may be missing.
-            blank: whether a row may have none.
+            shown: what every row has to show: "nothing", "anything", or some of its "data" beside the label.
             keep: whether the first whole pass keeps them.
 
         Raises:
@@ -325,7 +325,7 @@ class Codec:
         else:
             if encoder.draws:
                 X, plain = encoder.encode_cells(dense(X)), True
-            source = Rows.of(X, dtype, missing=missing, blank=blank)
+            source = Rows.of(X, dtype, missing=missing, blank=shown == "nothing")
             keep = keep and not large
         beside = self._label_states(labels, len(source))
         if plain and beside is None:
@@ -338,7 +338,9 @@ class Codec:
                 states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
-        return source.map(make, keep=keep, blank=blank)
+        own = sum(layer.width for layer in self.layers) - self.label_width
+        columns = {"nothing": 0, "anything": -1, "data": own}[shown]
+        return source.map(make, keep=keep, shown=columns)
 
     def _label_states(self, labels: Any, rows: int) -> Array | None:
         if labels is None:

@@ -342,7 +342,7 @@ class BoltzmannEstimator(Options, Stored, Conditional, BaseEstimator):
         """All rows as visible states, as sparse as they are; they are made once."""
         codec = Codec(self.encoder_, self._data_layers)
         labels = None if label is None else label.numpy()
-        return codec.rows(X, self.machine_.dtype, labels, blank=False)
+        return codec.rows(X, self.machine_.dtype, labels, shown="data")
 
     def _training_rows(self, X: Any, states: Rows | None, label: Tensor | None = None) -> Rows:
         """Returns the rows to learn from: visible states, or the intensities that states are drawn from.

@@ -92,7 +92,7 @@ def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
 
 
 def counted(weights: Tensor | None) -> tuple[NDArray[Any] | slice, Tensor | None]:
-    """Selects the rows with a weight above 0: returns an index for ``taken``, and their weights."""
+    """Selects the rows with a weight above 0: returns their index or a slice of all, and their weights."""
     if weights is None or bool(weights.all()):
         return slice(None), weights
     index = weights.nonzero().flatten()
@@ -101,6 +101,8 @@ def counted(weights: Tensor | None) -> tuple[NDArray[Any] | slice, Tensor | None
 
 def taken(X: Any, index: NDArray[Any] | slice) -> Any:
     """Returns some of validated rows."""
+    if isinstance(index, slice):
+        return X
     return X.take(index) if isinstance(X, Sheet) else X[index]
 
 
