@@ -188,6 +188,11 @@ def test_layers_and_machines_load_nothing_of_data() -> None:
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
+def test_a_unit_of_version_0_2_is_told_what_to_declare(source: str) -> None:
+    with pytest.warns(UserWarning, match="Ternary.for_data is not called since version 0.3: declare coding"):
+        exec(source.replace("def values(self)", "def for_data(cls): ...\n\n    def values(self)"), {})
+
+
 # Units of a user's own -------------------------------------------------------------------------------------
 
 

@@ -203,7 +203,7 @@ class Codec:
 
     @property
     def objective(self) -> str:
-        """What the machine has learned of the label, as ``harmonium.RBMClassifier`` calls it."""
+        """The objective of the label that the machine was trained with, as of ``harmonium.RBMClassifier``."""
         return str(self.machine.metadata.get("objective", "joint"))
 
     @property

@@ -21,7 +21,7 @@ Test = Callable[[Tensor], Tensor]  # marks the entries that a kind does not take
 
 
 class Seen(NamedTuple):
-    """What one pass over rows has seen.
+    """Statistics from one pass over rows.
 
     Attributes:
         moments: mean and variance of each column, (width,), NaN where it was never observed.
