@@ -248,25 +248,22 @@ class Rows:
         """
         if encoder.draws:
             raise ValueError("encoder: expected one without random draws; encode the whole set at once")
-        return self.map(lambda block, index: encoder.encode(block))
+        first = encoder.encode(self._fetch(self._X, slice(0, 1)))
+        return self.map(lambda block, index: encoder.encode(block), int(first.shape[1]))
 
-    def map(self, make: Callable[[Any, Index], Any], *, keep: bool = False, shown: int = 0) -> Rows:
+    def map(
+        self, make: Callable[[Any, Index], Any], width: int, *, keep: bool = False, shown: int = 0
+    ) -> Rows:
         """Returns the rows that a function makes of blocks of these.
 
         Args:
             make: takes some rows, as they lie, and their index; returns an array or tensor, (rows, width).
+            width: columns of what it makes.
             keep: whether the first whole pass keeps what it makes, of rows in memory.
-            shown: columns of what it makes of which every row has to have one that is not NaN; -1: all, 0: a
-                row may be blank.
+            shown: leading columns of which every row has to have one that is not NaN; 0: a row may be blank.
         """
-        fetch, start = self._fetch, slice(0, 1)
-        width = int(make(fetch(self._X, start), start).shape[1])
-
-        def fetch_made(X: Any, index: Index) -> Any:
-            return make(fetch(X, index), index)
-
-        about = (self.in_memory, self.dtype, self._name, width, self.missing)
-        return Rows(self._X, fetch_made, *about, keep=keep, shown=width if shown < 0 else shown)
+        fetch, about = self._fetch, (self.in_memory, self.dtype, self._name, width, self.missing)
+        return Rows(self._X, lambda X, i: make(fetch(X, i), i), *about, keep=keep, shown=shown)
 
     def subset(self, indices: Tensor) -> Rows:
         """Returns some of the rows, which are in the support that all are in, in the order of ``indices``."""

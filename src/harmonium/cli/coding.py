@@ -161,7 +161,8 @@ def rows_of(codec: Codec, dataset: DataSet, *, missing: bool = False) -> Rows:
         rows = codec.rows(dataset, machine.dtype, shown="anything")
         check_width(codec, rows.width)
         found = False
-        chunks = rows.chunks(_LOOKED_AT) if missing or rows.in_memory else iter(())
+        looked_at = rows.in_memory or (missing and dataset.samples.dtype.kind in "fO")
+        chunks = rows.chunks(_LOOKED_AT) if looked_at else iter(())
         for number, chunk in enumerate(chunks):
             start, hole = number * _LOOKED_AT, chunk.isnan().any(1)
             if not bool(hole.any()):

@@ -338,9 +338,10 @@ class Codec:
                 states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
-        own = sum(layer.width for layer in self.layers) - self.label_width
-        columns = {"nothing": 0, "anything": -1, "data": own}[shown]
-        return source.map(make, keep=keep, shown=columns)
+        own = source.width if plain else encoder.width_of(source.width)
+        width = own + (0 if beside is None else beside.shape[1])
+        columns = {"nothing": 0, "anything": width, "data": own}
+        return source.map(make, width, keep=keep, shown=columns[shown])
 
     def _label_states(self, labels: Any, rows: int) -> Array | None:
         if labels is None:

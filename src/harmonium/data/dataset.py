@@ -70,7 +70,7 @@ class DataSet:
         types: Mapping[str, ColumnType] | None = None,
         texts: Texts | None = None,
     ) -> DataSet:
-        """Flatten samples of any shape (rows, ...) to (rows, columns) and check them against the labels.
+        """Flattens samples of any shape (rows, ...) to (rows, columns) and checks them against the labels.
 
         Raises:
             ValueError: no rows or columns, two columns of one name, a dtype that is not numeric, or labels

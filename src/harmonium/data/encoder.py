@@ -56,6 +56,11 @@ class Encoder(ABC):
         states = self.encode(np.where(hole, given[0] if len(given) else 0.0, X))
         return np.where(self.spread(hole), np.nan, states)
 
+    def width_of(self, columns: int) -> int:
+        """Returns the columns of states of data with so many columns."""
+        zeros = np.zeros((1, columns), np.uint8 if self.reads_levels else np.float64)
+        return int(self.encode_cells(zeros).shape[1])  # every encoder takes zeros
+
     def spread(self, entries: Array) -> Array:
         """Returns something of every entry of data, (rows, columns), for every state that encodes it."""
         return entries

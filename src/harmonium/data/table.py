@@ -171,6 +171,9 @@ class Table(Encoder):
         """Columns of the matrix."""
         return sum(column.coding.width for column in self.columns)
 
+    def width_of(self, columns: int) -> int:
+        return self.width
+
     def encode(self, X: Any, first: int = 0) -> Any:
         """The rows as states of the visible units.
 
