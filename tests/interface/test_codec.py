@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,13 @@ def test_layers_and_machines_load_nothing_of_data() -> None:
     for package in ("layers", "machine"):
         command = [sys.executable, "-c", code.format(package)]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_the_contract_of_imports_keeps_it_so() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    (contract,) = settings["contracts"]
+    order = [layer.strip("()") for layer in contract["layers"]]
+    assert order.index("estimators") < order.index("data") < order.index("machine") < order.index("layers")
 
 
 def test_a_unit_of_version_0_2_is_told_what_to_declare(source: str) -> None:

@@ -79,7 +79,7 @@ def naming(name: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if str(error).startswith("kinds: "):  # not the data's mistake
+        if str(error).startswith(("kinds: ", "visible: ", "binarise: ")):  # not the data's mistake
             raise
         said = str(error).removeprefix("X: ").removeprefix(f"{Path(name).name}: ")  # what names a file twice
         raise ValueError(f"{name}: {said}") from error
