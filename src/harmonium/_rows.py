@@ -120,7 +120,7 @@ class Rows:
         self.missing = missing
         self.support: tuple[str, ...] | None = None
         self.observed = False
-        self._keep, self._shown = keep and in_memory, shown
+        self._keep, self._shown, self._made = keep and in_memory, shown, False
         self._weights: Tensor | None = None
 
     @classmethod
@@ -263,7 +263,9 @@ class Rows:
             shown: leading columns of which every row has to have one that is not NaN; 0: a row may be blank.
         """
         fetch, about = self._fetch, (self.in_memory, self.dtype, self._name, width, self.missing)
-        return Rows(self._X, lambda X, i: make(fetch(X, i), i), *about, keep=keep, shown=shown)
+        rows = Rows(self._X, lambda X, i: make(fetch(X, i), i), *about, keep=keep, shown=shown)
+        rows._made = True
+        return rows
 
     def subset(self, indices: Tensor) -> Rows:
         """Returns some of the rows, which are in the support that all are in, in the order of ``indices``."""
@@ -325,14 +327,15 @@ class Rows:
         """Yields all rows in blocks of bounded size, for a whole pass over them.
 
         Yields:
-            Which rows these are; the rows in ``dtype``; and in float64, without rounding to ``dtype`` first.
+            Which rows these are; the rows in ``dtype``; and in float64, as they lie, or rounded to ``dtype``
+            where ``map`` makes them.
 
         Raises:
             ValueError: as ``chunks``.
         """
         for span, raw in self._pieces(self._block):
             v = self._checked(_checks.tensor(raw, self._name, self.dtype), span)
-            yield span, v, v.double() if self._keep else _checks.tensor(raw, self._name, torch.float64)
+            yield span, v, v.double() if self._made else _checks.tensor(raw, self._name, torch.float64)
 
     def _chunks(self, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
         for span, raw in self._pieces(size):
