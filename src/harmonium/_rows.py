@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cached_property
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -27,17 +27,6 @@ from harmonium._fetch import (
 
 # The elements that one chunk of a whole pass holds: 8 MB in float64.
 _CHUNK = 1 << 20
-
-
-class RowEncoder(Protocol):
-    """A map from blocks of rows to states, such as ``harmonium.data.Encoder``."""
-
-    @property
-    def draws(self) -> bool:
-        """True if it draws noise, so that the states of a row depend on its place among the others."""
-
-    def encode(self, X: Any) -> Any:
-        """Returns the states of rows, (rows, width)."""
 
 
 @final
@@ -236,12 +225,12 @@ class Rows:
             rows.dtype, rows.support = dtype, None
         return rows
 
-    def encoded(self, encoder: RowEncoder) -> Rows:
+    def encoded(self, encoder: Any) -> Rows:
         """Returns the rows as an encoder maps them, a batch at a time.
 
         Args:
-            encoder: such as a ``harmonium.data.Encoder``, one that treats every row alike wherever it stands;
-                not ``BernoulliBinarise``, whose draws belong to a whole set.
+            encoder: a ``harmonium.data.Encoder`` that treats every row alike wherever it stands; not
+                ``BernoulliBinarise``, whose draws belong to a whole set.
 
         Raises:
             ValueError: an encoder that draws, or data that it does not take.

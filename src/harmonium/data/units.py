@@ -133,14 +133,6 @@ def _fit_one_hot(kind: str, seen: Seen) -> tuple[int, Encoder]:
     return n_states, OneHot(n_states)
 
 
-def _fit_counts(kind: str, seen: Seen) -> tuple[int, Encoder]:
-    return _largest(kind, seen, "counts 0..N") + 1, Identity()
-
-
-def _fit_standardised(kind: str, seen: Seen) -> tuple[int, Encoder]:
-    return 2, Standardise.from_moments(*seen.moments)
-
-
 def _fit_scaled(kind: str, seen: Seen) -> tuple[int, Encoder]:
     if seen.low < 0:
         raise ValueError(f'X: expected numbers from 0 for visible="{kind}", received {seen.low:g}')
@@ -166,8 +158,8 @@ def _fit_fractions(kind: str, seen: Seen) -> tuple[int, Encoder]:
 _FITS: dict[str, Callable[[str, Seen], tuple[int, Encoder]]] = {
     "states": _fit_states,
     "one-hot": _fit_one_hot,
-    "counts": _fit_counts,
-    "standardised": _fit_standardised,
+    "counts": lambda kind, seen: (_largest(kind, seen, "counts 0..N") + 1, Identity()),
+    "standardised": lambda kind, seen: (2, Standardise.from_moments(*seen.moments)),
     "scaled": _fit_scaled,
     "interval": _fit_interval,
     "fractions": _fit_fractions,
