@@ -20,7 +20,7 @@ from PIL import Image
 from scipy import sparse
 
 import harmonium as hm
-from harmonium.cli.encoding import encoder_of, naming, source_of
+from harmonium.cli.coding import codec_of, naming, source_of
 from harmonium.cli.runs import describe, load_machine, require_same_encoding
 from harmonium.data import Rows, Scale, Standardise, read
 
@@ -205,7 +205,7 @@ def _load(path: Path) -> Any:
 def _open(path: Path) -> Any:
     with redirect_stderr(io.StringIO()):
         machine, _ = load_machine(path.parent, False, torch.device("cpu"))
-    encoder_of(machine)
+    codec_of(machine)
     source_of(machine)
     machine.metadata = {"encoder": {"kind": "Identity"}}
     require_same_encoding(path.parent, machine)

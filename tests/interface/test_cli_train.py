@@ -13,8 +13,7 @@ import torch
 from scipy import sparse
 
 import harmonium as hm
-from harmonium.cli.encoding import fit_encoding
-from harmonium.data import Threshold, encoder_from_dict
+from harmonium.data import Codec, Threshold, encoder_from_dict
 
 from .command_line import TINY, CommandLine
 
@@ -282,8 +281,8 @@ def test_sparse_and_hdf5_data(cli: CommandLine, tmp_path: Path) -> None:
 def test_a_file_that_needs_no_encoding_is_not_read_whole(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 2, size=(200, 8), dtype=np.uint8))
     dataset = hm.data.read(tmp_path / "x.npy")
-    _, _, states = fit_encoding(dataset, "auto", "none", 0)
-    assert states is dataset.samples and isinstance(states, np.memmap)
+    rows = Codec.fit(dataset).rows(dataset)
+    assert not rows.in_memory and rows._X is dataset.samples and isinstance(dataset.samples, np.memmap)
 
 
 def test_grey_images_train_with_no_option_at_all(cli: CommandLine, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_moments(source, tmp_path):
 
 
 def test_moments_over_many_chunks_keep_their_digits(monkeypatch):
-    monkeypatch.setattr("harmonium.data.rows._CHUNK", 70)
+    monkeypatch.setattr("harmonium._rows._CHUNK", 70)
     X = 1e8 + RANDOM.normal(size=(501, 10))
     X[:, 0] = 0.1
     mean, variance = Rows.of(X).mean_variance()

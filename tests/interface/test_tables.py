@@ -12,7 +12,6 @@ import torch
 from harmonium import RBM
 from harmonium.data import Table, encoder_from_dict
 from harmonium.data.codings import Affine
-from harmonium.data.column import COLUMN_KINDS
 from harmonium.layers import Bernoulli, Layer
 from harmonium.machine import joined, load, visible_layers
 
@@ -98,7 +97,7 @@ def test_one_layer_for_columns_of_one_kind_is_a_chain():
     assert machine.graph.is_chain and machine.visible == (0,)
 
 
-@pytest.mark.parametrize("kind", COLUMN_KINDS)
+@pytest.mark.parametrize("kind", Layer.registry)
 def test_every_kind_is_a_kind_of_layer_and_goes_there_and_back(kind):
     values = pandas.DataFrame({"x": [0.0, 1.0, 1.0, 0.0], "y": [1, 0, 0, 1]})
     table = Table.fit(values, kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -91,6 +92,7 @@ app = typer.Typer(
 )
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+IMPORT = "HARMONIUM_IMPORT"  # modules that make units, couplings and kernels of the user's own
 
 # The common base of every complaint of the parser; its own name has moved between versions of typer.
 _UsageError: Any = typer.BadParameter.__base__
@@ -127,6 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: note(f"warning: {message}")
         try:
+            for module in filter(None, os.environ.get(IMPORT, "").split(",")):
+                import_module(module.strip())
             return int(app(args=arguments, prog_name="harmonium", standalone_mode=False, obj=arguments) or 0)
         except _UsageError as error:
             received = _received(error, arguments)

@@ -7,20 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
-import torch
-
 from harmonium._random import as_generator
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import encode, fit_encoding, in_memory, naming
-from harmonium.cli.labels import fit_label, split_label
+from harmonium.cli.coding import check_width, codec_of, naming, read_for
 from harmonium.cli.options import unknown_of
 from harmonium.cli.runs import load_machine
 from harmonium.cli.settings import TrainSettings
-from harmonium.data import DataSet, Rows, Table, read
-from harmonium.data.missing import refuse_blank
-from harmonium.layers import Categorical
+from harmonium.data import Codec, DataSet, Rows, read
 from harmonium.machine import BoltzmannMachine, from_data_, joined, normal_, visible_from_data_
+from harmonium.training.batch_source import check_rows
 
 _STD = 0.01  # of the first couplings
 
@@ -37,7 +31,7 @@ class Beginning:
     """
 
     machine: BoltzmannMachine
-    X: Any
+    X: Rows
     dataset: DataSet
 
     @classmethod
@@ -47,37 +41,33 @@ class Beginning:
         Args:
             settings: of the command; their seed is also that of what ``binarise`` draws.
             kinds: of some columns.
-            tabular: see ``fit_encoding``.
+            tabular: see ``Codec.fit``.
 
         Raises:
             ValueError: data that do not suit the rest, or a row without any cell; the message names them.
         """
         data, label, seed, std = str(settings.data), settings.label, settings.seed, settings.initial_std
         dataset = read(data, labels_apart=label is None)
-        rest, labels = (dataset, None) if label is None else split_label(dataset, label)
+        rest, labels = (dataset, None) if label is None else dataset.take_label(label)
         unknown = unknown_of(settings.unknown) or "error"
-        visible_layers, encoder, X = fit_encoding(
-            rest, settings.visible, settings.binarise, seed, kinds, unknown, tabular
-        )
-        width = sum(layer.width for layer in visible_layers)
-        metadata: dict[str, Any] = {"encoder": encoder.to_dict(), "data": _description(dataset, data)}
+        with naming(dataset.name):
+            codec = _fit(rest, settings.visible, kinds, settings.binarise, seed, unknown, tabular)
+        width = sum(layer.width for layer in codec.layers)
         if labels is not None:
-            column = fit_label(labels)
-            visible_layers = [*visible_layers, Categorical(1, column.coding.n_states)]
-            X = np.hstack([in_memory(X), column.encode(labels, "error")])
-            metadata["label"] = column.to_dict()
-        if isinstance(encoder, Table):
-            with naming(dataset.name):
-                refuse_blank(torch.from_numpy(X))
-        machine = joined(visible_layers, settings.hidden_layers(width), seed)
-        rows, generator = Rows.of(X, dtype=machine.dtype, missing=True), as_generator(seed)
-        normal_(machine, _STD if std is None else std, generator)
-        if std is None:
-            from_data_(machine, rows, generator)
-        else:
-            visible_from_data_(machine, rows)
-        machine.metadata = metadata
-        return cls(machine, X, dataset)
+            codec = codec.with_label(labels)
+        machine = joined(codec.layers, settings.hidden_layers(width), seed)
+        generator = as_generator(seed)
+        with naming(dataset.name):
+            rows = codec.rows(rest, machine.dtype, labels, shown="anything")
+            normal_(machine, _STD if std is None else std, generator)
+            if std is None:
+                from_data_(machine, rows, generator)
+            else:
+                visible_from_data_(machine, rows)
+        machine.metadata = {"encoder": codec.encoder.to_dict(), "data": _description(dataset, data)}
+        if codec.label is not None:
+            machine.metadata["label"] = codec.label.to_dict()
+        return cls(machine, rows, dataset)
 
     @classmethod
     def trained(cls, settings: TrainSettings) -> Beginning:
@@ -89,15 +79,12 @@ class Beginning:
         """
         data = str(settings.data)
         machine, _ = load_machine(Path(str(settings.from_run)), averaged=False)
-        coding = Coding.of(machine, unknown_of(settings.unknown))
-        dataset = coding.read(data)
-        if coding.label is None and not isinstance(coding.encoder, Table):
-            with naming(dataset.name):
-                X = encode(coding.encoder, dataset.samples)
-                coding.check_width(Rows.of(X, missing=True).width)
-        else:
-            with naming(dataset.name):
-                X = refuse_blank(coding.states(dataset))
+        coding = codec_of(machine, unknown_of(settings.unknown))
+        dataset = read_for(coding, data)
+        with naming(dataset.name):
+            X = coding.rows(dataset, machine.dtype, shown="anything")
+            check_width(coding, X.width)
+            check_rows(machine, X, "X")
         about = _description(dataset, data)
         if coding.names is not None:
             about["names"] = list(coding.names)
@@ -115,6 +102,26 @@ class Beginning:
         """True if all visible units are discrete and none of them is a label."""
         layers = (self.machine.layers[l] for l in self.machine.visible)
         return "label" not in self.machine.metadata and all(layer.discrete for layer in layers)
+
+
+def _fit(
+    dataset: DataSet,
+    visible: str,
+    kinds: Mapping[str, Any],
+    binarise: str,
+    seed: int,
+    unknown: str,
+    tabular: bool,
+) -> Codec:
+    """Fits a codec, and calls what makes grey levels binary as the command does."""
+    asked: dict[str, Any] = {"binarise": binarise, "seed": seed, "unknown": unknown, "tabular": tabular}
+    try:
+        return Codec.fit(dataset, visible, kinds, **asked, missing=False)
+    except ValueError as error:
+        said, remedy, _ = str(error).partition("; binarise the data first")
+        if not remedy:
+            raise
+        raise ValueError(f"{said}; --binarise makes grey levels binary") from error
 
 
 def _description(dataset: DataSet, source: str) -> dict[str, Any]:

@@ -1,344 +1,201 @@
-"""The conversion between files of rows and visible states of a trained machine."""
+"""Between the arguments of a command and the codec of a machine: data, labels, kinds and given cells."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium.cli.columns import columns_of
-from harmonium.cli.encoding import dense, encode, encoder_of, in_memory, naming
-from harmonium.cli.labels import split_label
-from harmonium.data import DataSet, Encoder, Rows, Table, read
-from harmonium.data._arrays import is_sparse
+from harmonium.data import Codec, DataSet, Rows, Table, read
 from harmonium.data.column import Column
 from harmonium.data.dataset import LABELS
-from harmonium.data.missing import refuse_blank
-from harmonium.data.sheet import Cells, Sheet
+from harmonium.data.sheet import Cells, of_whole_numbers
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks.impute import by_column, unobserved
+from harmonium.training.batch_source import check_batch
 
 _LOOKED_AT = 2048  # rows at once
+_KINDS = 'age = "gaussian", or visits = { kind = "binomial", largest = 20 }'
 
 
-class Place(NamedTuple):
-    """The place of a column: its unit in a visible layer, and the columns of that unit's states."""
-
-    column: Column
-    layer: int
-    unit: int
-    states: slice
-
-
-@final
-@dataclass(frozen=True)
-class Coding:
-    """The encoder of a machine's rows, and their label where it has learned one.
-
-    Attributes:
-        machine: whose states they are.
-        encoder: of the columns but the label.
-        label: the column whose unit is the last visible layer; None: there is none.
-        names: of all columns as in training, where they had names.
-        objective: what was learned of the label, as ``harmonium.RBMClassifier`` calls it.
-    """
-
-    machine: BoltzmannMachine
-    encoder: Encoder
-    label: Column | None
-    names: tuple[str, ...] | None
-    objective: str
-
-    @classmethod
-    def of(cls, machine: BoltzmannMachine, unknown: str | None = None) -> Coding:
-        """Reads the coding that is stored in a machine's metadata.
-
-        Args:
-            machine: as trained by the command line, or any other.
-            unknown: see ``Table``; None: as in training.
-
-        Raises:
-            ValueError: metadata that are damaged, or ``unknown`` for a machine without columns of labels.
-        """
-        encoder, label = encoder_of(machine), label_of(machine)
-        if unknown is not None:
-            if not isinstance(encoder, Table):
-                raise ValueError(f"unknown: expected none for a machine of numbers alone, received {unknown}")
-            encoder = replace(encoder, unknown=unknown)
-        objective = str(machine.metadata.get("objective", "joint"))
-        return cls(machine, encoder, label, names_of(machine), objective)
-
-    def refuse_label(self, command: str) -> None:
-        """Refuse a machine with labels, for what knows of none.
-
-        Raises:
-            ValueError: there is one.
-        """
-        if self.label is not None:
-            raise ValueError(f"RUN: expected a machine without --label for {command}, received one with")
-
-    def refuse_discriminative(self, command: str) -> None:
-        """Refuse a machine that has learned the label alone, for what asks for rows.
-
-        Raises:
-            ValueError: it is one.
-        """
-        if self.objective == "discriminative":
-            raise ValueError(
-                f"RUN: expected a machine trained with --objective hybrid or joint for {command}, received "
-                "discriminative: it has learned the label given the rest, and nothing of the rest"
-            )
-
-    def unit_of(self, column: str) -> Place:
-        """The visible unit of a column.
-
-        Raises:
-            ValueError: no such column.
-        """
-        own = [name for name in self.names or () if self.label is None or name != self.label.name]
-        columns = columns_of(self.encoder, self.machine.layers[self.machine.visible[0]], own or None)
-        known = (*columns, *([] if self.label is None else [self.label]))
-        for each, (layer, unit, states) in zip(known, self._places(len(known)), strict=True):
-            if str(each.name) == column:
-                return Place(each, layer, unit, states)
-        if not known:
-            raise ValueError(
-                f"column: expected a machine with a unit for each column, received {column!r} for one with "
-                "several, such as bit-planes"
-            )
-        names = ", ".join(repr(str(each.name)) for each in known)
-        raise ValueError(f"column: expected one of {names}, received {column!r}")
-
-    def _places(self, count: int) -> list[tuple[int, int, slice]]:
-        """Layer, unit and columns of the states of every visible unit, the last ``count`` of them."""
-        places, start = [], 0
-        for l in self.machine.visible:
-            layer = self.machine.layers[l]
-            width = layer.width // layer.n_units
-            for unit in range(layer.n_units):
-                places.append((l, unit, slice(start, start + width)))
-                start += width
-        return places[len(places) - count :]
-
-    @property
-    def label_width(self) -> int:
-        """States of the label; 0 where there is none."""
-        return 0 if self.label is None else self.label.coding.width
-
-    @property
-    def density(self) -> bool:
-        """True if the data have a density: some visible layer is real."""
-        return not all(self.machine.layers[l].discrete for l in self.machine.visible)
-
-    def log_slopes(self, states: Tensor) -> Tensor:
-        """ln |slope| of the encoder, summed over what each row shows, (rows,): what makes densities of states
-        those of data; 0 for probabilities."""
-        if not self.density:
-            return states.new_zeros(len(states), dtype=torch.float64)
-        seen = ~unobserved(self.machine, states)
-        seen = seen[:, : seen.shape[1] - (self.label is not None)]
-        columns = len(self.encoder.columns) if isinstance(self.encoder, Table) else seen.shape[1]
-        slopes = torch.tensor(self.encoder.log_slopes(columns), dtype=torch.float64, device=states.device)
-        return seen.double() @ slopes
-
-    def read(self, source: str, *, lacking: str | None = None) -> DataSet:
-        """Data with their columns in the order of training, where both have names.
-
-        Args:
-            source: see ``harmonium.data.read``.
-            lacking: a column that may be absent, and then is missing in every row.
-
-        Raises:
-            ValueError: other columns than in training.
-        """
-        known = {name.lower() for name in self.names or ()}
-        dataset = read(source, labels_apart=not known & set(LABELS)).with_text(self._columns_of_text())
-        if self.names is None or dataset.names is None:
-            return dataset
-        label = None if self.label is None else self.label.name
-        if lacking in self.names and lacking not in dataset.names and lacking != label:
-            dataset = dataset.with_missing(str(lacking))
-        if isinstance(self.encoder, Table):
-            return dataset
-        found = dataset.names or ()
-        missed = [name for name in self.names if name not in found and name != label]
-        more = [name for name in found if name not in self.names]
-        if missed or more:
-            raise ValueError(
-                f"{source}: expected the columns {', '.join(map(repr, self.names))} as in training, received "
-                + (f"none called {missed[0]!r}" if missed else f"{more[0]!r} beside them")
-            )
-        order = [found.index(name) for name in self.names if name in found]
-        names = tuple(found[column] for column in order)
-        return replace(dataset, samples=dataset.samples[:, order], names=names)
-
-    def _columns_of_text(self) -> set[str]:
-        """The names of the columns whose values are text, whatever the cells of a file look like."""
-        columns = [*(self.encoder.columns if isinstance(self.encoder, Table) else ()), self.label]
-        values = {str(column.name): column.coding.values for column in columns if column is not None}
-        return {name for name, x in values.items() if x and all(isinstance(value, str) for value in x)}
-
-    def apart(self, dataset: DataSet) -> tuple[DataSet, Cells | None]:
-        """The data without the label, and the label where both have one."""
-        if self.label is None:
-            return dataset, None
-        return split_label(dataset, str(self.label.name), needed=False)
-
-    def states(self, dataset: DataSet) -> Tensor:
-        """(rows, visible width), NaN in the whole of a unit whose cell is missing.
-
-        Raises:
-            ValueError: data that do not suit the machine; the message names them.
-        """
-        rest, cells = self.apart(dataset)
-        with naming(dataset.name):
-            if isinstance(self.encoder, Table):
-                states = torch.from_numpy(self.encoder.encode(rest.sheet()))
-            else:
-                X = numbers(rest)
-                states = in_memory(encode(self.encoder, _observed(X)))
-            if self.label is not None:
-                states = torch.cat([states, self._label_states(cells, len(states))], 1)
-            self.check_width(states.shape[1])
-            states = states.to(self.machine.device, self.machine.dtype)
-            if not isinstance(self.encoder, Table) and holes(X).any():
-                hole = by_column(self.machine, self.units(torch.from_numpy(holes(X)), rest), len(X))
-                states = states.masked_fill(hole, torch.nan)
-            self.machine.check_rows(states, "X", missing=True)
-        return states
-
-    def units(self, columns: Tensor, rest: DataSet) -> Tensor:
-        """Booleans of the columns of data, (rows, columns), as booleans of visible units.
-
-        Args:
-            columns: in the order of the data's.
-            rest: the data without the label, whose units they are.
-
-        Raises:
-            ValueError: a number of columns that the machine's units do not stand for.
-        """
-        if isinstance(self.encoder, Table):
-            columns = columns[:, self.encoder.order(rest.sheet())]
-        n_units = visible_units(self.machine) - (self.label is not None)
-        if n_units % columns.shape[1]:
-            raise ValueError(f"X: expected a column for each of {n_units} units, received {columns.shape[1]}")
-        # A column of the data has one unit, or one in each of the planes that follow each other.
-        units = columns.repeat(1, n_units // columns.shape[1])
-        return units if self.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
-
-    def rows(self, dataset: DataSet, *, missing: bool = False) -> Rows:
-        """Returns the states as ``Rows``, for scores and training.
-
-        They are encoded a batch at a time, unless there is a label, a table or a missing cell.
-
-        Args:
-            dataset: the data.
-            missing: whether cells may be missing.
-
-        Raises:
-            ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
-                machine; the message names the data.
-        """
-        together = self.label is not None or isinstance(self.encoder, Table)
-        if not together and not (missing and self._lacks(dataset)):
-            with naming(dataset.name):
-                rows = Rows.of(encode(self.encoder, dataset.samples), dtype=self.machine.dtype)
-                self.check_width(rows.width)
-            return rows
-        with naming(dataset.name):
-            states = refuse_blank(self.states(dataset))
-        hole = states.isnan().any(1)
-        if bool(hole.any()) and not missing:
-            raise ValueError(
-                f"{dataset.name}: expected no missing cell, received one in row {int(hole.int().argmax())}; "
-                "harmonium impute fills them in"
-            )
-        return Rows.of(states, self.machine.dtype, missing=bool(hole.any()))
-
-    def _lacks(self, dataset: DataSet) -> bool:
-        """Returns whether any entry is missing, and reads numbers a batch at a time."""
-        if dataset.samples.dtype.kind not in "fO" or is_sparse(dataset.samples):
-            return False
-        if dataset.samples.dtype.kind == "O":
-            return bool(holes(dataset.samples).any())
-        with naming(dataset.name):
-            chunks = Rows.of(dataset.samples, self.machine.dtype, missing=True).chunks(_LOOKED_AT)
-            return any(bool(chunk.isnan().any()) for chunk in chunks)
-
-    def split(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """States of the data, and those of the label."""
-        width = states.shape[1] - self.label_width
-        return states[:, :width], states[:, width:]
-
-    def decoded(self, states: Tensor) -> tuple[Sheet | NDArray[Any], Cells | None]:
-        """Rows in the units of the data, and their labels where there are any."""
-        data, label = (part.cpu().numpy() for part in self.split(states))
-        rows = self.encoder.sheet(data) if isinstance(self.encoder, Table) else self.encoder.decode(data)
-        return rows, self._labels(label)
-
-    def filled(
-        self, dataset: DataSet, absent: NDArray[np.bool_], states: Tensor
-    ) -> tuple[Sheet | NDArray[Any], Cells | None]:
-        """Data with what is missing taken from states.
-
-        Args:
-            dataset: the data.
-            absent: (rows, columns), of the columns but the label: what is missing.
-            states: (rows, visible width), completed.
-
-        Returns:
-            The rows, and their labels where the data have any.
-        """
-        rest, cells = self.apart(dataset)
-        data, label = (part.cpu().numpy() for part in self.split(states))
-        labels = None if cells is None else self._labels(label)
-        if cells is not None and labels is not None:
-            labels = cells.filled(labels.values)
-        if isinstance(self.encoder, Table):
-            hidden = rest.samples.astype(object)
-            hidden[absent] = None
-            return self.encoder.filled(replace(rest, samples=hidden).sheet(), data), labels
-        return np.where(absent, self.encoder.decode(data), numbers(rest)), labels
-
-    def _label_states(self, cells: Cells | None, rows: int) -> Tensor:
-        assert self.label is not None
-        if cells is None:
-            return torch.full((rows, self.label_width), torch.nan, dtype=torch.float64, device="cpu")
-        unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
-        return torch.from_numpy(self.label.encode(cells, unknown))
-
-    def _labels(self, states: NDArray[Any]) -> Cells | None:
-        if self.label is None:
-            return None
-        column = self.label
-        return Cells(column.name, column.decode(states), column.dtype, column.categories, column.ordered)
-
-    def check_width(self, width: int) -> None:
-        """Refuse states of another width than the machine's.
-
-        Raises:
-            ValueError: they are.
-        """
-        expected = self.machine.visible_width
-        if width != expected:
-            less = self.label_width
-            raise ValueError(
-                f"X: expected {expected - less} columns for the machine's states, received {width - less}"
-            )
+def codec_of(machine: BoltzmannMachine, unknown: str | None = None) -> Codec:
+    """Reads the codec of a machine that RUN names, see ``Codec.of``."""
+    try:
+        return Codec.of(machine, unknown)
+    except ValueError as error:
+        raise ValueError(str(error).replace("machine: its", "RUN: its machine's")) from error
 
 
-def numbers(dataset: DataSet) -> NDArray[Any]:
-    """The samples, dense, as numbers.
+def refuse_label(codec: Codec, command: str) -> None:
+    """Refuses a machine with labels, for a command that takes none.
 
     Raises:
-        ValueError: text among them, or whole numbers of which float64 does not keep every digit.
+        ValueError: there is one.
     """
-    X: NDArray[Any] = dense(dataset.samples)
-    return dataset.sheet().numbers() if X.dtype.kind == "O" or X.dtype in (np.int64, np.uint64) else X
+    if codec.label is not None:
+        raise ValueError(f"RUN: expected a machine without --label for {command}, received one with")
+
+
+def refuse_discriminative(codec: Codec, command: str) -> None:
+    """Refuses a machine that has learned the label alone, for a command that asks for rows.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if codec.objective == "discriminative":
+        raise ValueError(
+            f"RUN: expected a machine trained with --objective hybrid or joint for {command}, received "
+            "discriminative: it has learned the label given the rest, and nothing of the rest"
+        )
+
+
+def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
+    """Returns the source of a machine's training data, or None, and the shape of their images, or ().
+
+    Raises:
+        ValueError: damaged metadata.
+    """
+    about = machine.metadata.get("data") or {}
+    if isinstance(about, dict):
+        source, shape = about.get("source"), about.get("image_shape") or []
+        sides = isinstance(shape, (list, tuple)) and all(type(side) is int and side > 0 for side in shape)
+        if sides and isinstance(source, (str, type(None))):
+            return source, tuple(shape)
+    raise ValueError("RUN: its machine's metadata are damaged, expected data with source and image_shape")
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Errors about ``X`` raised inside name the data instead."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith(("kinds: ", "visible: ", "binarise: ")):  # not the data's mistake
+            raise
+        said = str(error).removeprefix("X: ").removeprefix(f"{Path(name).name}: ")  # what names a file twice
+        raise ValueError(f"{name}: {said}") from error
+    except TypeError as error:
+        raise TypeError(f"{name}: {str(error).removeprefix('X: ')}") from error
+
+
+# Data
+# ---------------------------------------------------------------------------------
+
+
+def read_for(codec: Codec, source: str, *, lacking: str | None = None) -> DataSet:
+    """Reads data with their columns in the order of training, where both have names.
+
+    Args:
+        codec: of a machine.
+        source: see ``harmonium.data.read``.
+        lacking: a column that may be absent, and then is missing in every row.
+
+    Raises:
+        ValueError: other columns than in training.
+    """
+    known = {name.lower() for name in codec.names or ()}
+    columns = [*(codec.encoder.columns if isinstance(codec.encoder, Table) else ()), codec.label]
+    labels = {str(each.name): each.coding.values for each in columns if each is not None}
+    text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
+    dataset = read(source, labels_apart=not known & set(LABELS)).with_text(text)
+    if codec.names is None or dataset.names is None:
+        return dataset
+    own = codec.own_names()
+    if lacking in own and lacking not in dataset.names:
+        dataset = dataset.with_missing(str(lacking))
+    if isinstance(codec.encoder, Table):
+        return dataset
+    found = dataset.names or ()
+    missed = [name for name in own if name not in found]
+    more = [name for name in found if name not in codec.names]
+    if missed or more:
+        raise ValueError(
+            f"{source}: expected the columns {', '.join(map(repr, codec.names))} as in training, received "
+            + (f"none called {missed[0]!r}" if missed else f"{more[0]!r} beside them")
+        )
+    order = [found.index(name) for name in codec.names if name in found]
+    names = tuple(found[column] for column in order)
+    return replace(dataset, samples=dataset.samples[:, order], names=names)
+
+
+def states_of(codec: Codec, dataset: DataSet) -> Tensor:
+    """Returns data as visible states of a machine, (rows, visible width), NaN where a cell is missing.
+
+    Raises:
+        ValueError: data that do not suit the machine; the message names them.
+    """
+    machine = codec.machine
+    rest, cells = codec.apart(dataset)
+    with naming(dataset.name):
+        X = rest.sheet() if isinstance(codec.encoder, Table) else rest.numbers()
+        rows = codec.rows(X, torch.float64, cells, keep=False)
+        check_width(codec, rows.width)
+        states = rows.all().to(machine.device, machine.dtype)
+        machine.check_rows(states, "X", missing=True)
+    return states
+
+
+def rows_of(codec: Codec, dataset: DataSet, *, missing: bool = False) -> Rows:
+    """Returns data as visible states of a machine, for scores and training.
+
+    Args:
+        codec: of the machine.
+        dataset: the data.
+        missing: whether cells may be missing.
+
+    Raises:
+        ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
+            machine; the message names the data.
+    """
+    machine = codec.machine
+    with naming(dataset.name):
+        rows = codec.rows(dataset, machine.dtype, shown="anything")
+        check_width(codec, rows.width)
+        found = False
+        looked_at = rows.in_memory or (missing and dataset.samples.dtype.kind in "fO")
+        chunks = rows.chunks(_LOOKED_AT) if looked_at else iter(())
+        for number, chunk in enumerate(chunks):
+            start, hole = number * _LOOKED_AT, chunk.isnan().any(1)
+            if not bool(hole.any()):
+                continue
+            found = True
+            if not missing:
+                raise ValueError(
+                    f"X: expected no missing cell, received one in row {start + int(hole.int().argmax())}; "
+                    "harmonium impute fills them in"
+                )
+            check_batch(machine, chunk, range(start, start + len(chunk)), "X")
+        rows.missing = found
+    return rows
+
+
+def units_of(codec: Codec, columns: Tensor, rest: DataSet) -> Tensor:
+    """Returns booleans of the columns of data, (rows, columns), as booleans of visible units.
+
+    Args:
+        codec: of a machine.
+        columns: in the order of the data's.
+        rest: the data without the label, whose units they are.
+
+    Raises:
+        ValueError: a number of columns that the machine's units do not stand for.
+    """
+    if isinstance(codec.encoder, Table):
+        columns = columns[:, codec.encoder.order(rest.sheet())]
+    n_units = visible_units(codec.machine) - (codec.label is not None)
+    if n_units % columns.shape[1]:
+        raise ValueError(f"X: expected a column for each of {n_units} units, received {columns.shape[1]}")
+    # A column of the data has one unit, or one in each of the planes that follow each other.
+    units = columns.repeat(1, n_units // columns.shape[1])
+    return units if codec.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
 
 
 def holes(X: NDArray[Any]) -> NDArray[np.bool_]:
@@ -348,43 +205,92 @@ def holes(X: NDArray[Any]) -> NDArray[np.bool_]:
     return np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool)
 
 
-def _observed(X: NDArray[Any]) -> NDArray[Any]:
-    """NaN replaced by some value that the data do take; it is not read."""
-    hole = holes(X)
-    if hole.all():
-        raise ValueError("X: expected some values that are not NaN, received none")
-    return np.where(hole, np.nanmin(X), X) if hole.any() else X
-
-
-def label_of(machine: BoltzmannMachine) -> Column | None:
-    """The column of labels that a machine was trained with.
+def check_width(codec: Codec, width: int) -> None:
+    """Refuses states of another width than the machine's.
 
     Raises:
-        ValueError: what is stored with the machine is none.
+        ValueError: they are.
     """
-    description = machine.metadata.get("label")
-    try:
-        label = None if description is None else Column.from_dict(description)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"RUN: its machine's metadata are damaged, label {error}") from error
-    if label is not None and machine.layers[machine.visible[-1]].width != label.coding.width:
+    expected, less = codec.machine.visible_width, codec.label_width
+    if width != expected:
         raise ValueError(
-            "RUN: its machine's metadata are damaged, expected a label of its last visible layer"
+            f"X: expected {expected - less} columns for the machine's states, received {width - less}"
         )
-    return label
 
 
-def names_of(machine: BoltzmannMachine) -> tuple[str, ...] | None:
-    """The names of the columns that a machine was trained on, where they had names.
+# Kinds and cells that the user names
+# ---------------------------------------------------------------------------------
+
+
+def read_kinds(path: Path | None) -> dict[str, Any]:
+    """Reads kinds of columns by name, for ``harmonium.data.Table.fit``; without a file there are none.
 
     Raises:
-        ValueError: what is stored with the machine is none.
+        FileNotFoundError: no such file.
+        ValueError: neither TOML nor JSON, or something else than columns and their kinds.
     """
-    about = machine.metadata.get("data") or {}
-    names = about.get("names") if isinstance(about, dict) else None
-    if names is None or (isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)):
-        return None if names is None else tuple(names)
-    raise ValueError("RUN: its machine's metadata are damaged, expected names of columns")
+    if path is None:
+        return {}
+    if not path.is_file():
+        raise FileNotFoundError(f"kinds: expected a .toml or .json file, there is no {path}")
+    parse = {".toml": tomllib.loads, ".json": json.loads}.get(path.suffix.lower())
+    if parse is None:
+        raise ValueError(f"kinds: expected a name that ends in .toml or .json, received {path}")
+    try:
+        found = parse(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"kinds: {path} is no {path.suffix[1:].upper()} ({error}); write {_KINDS}"
+        ) from error
+    if not isinstance(found, dict) or not all(isinstance(kind, str | dict) for kind in found.values()):
+        raise ValueError(f"kinds: expected a kind for each column in {path}, such as {_KINDS}")
+    return found
+
+
+def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None:
+    """(rows, visible width) in float64, all alike, NaN but for the columns named; None where none is.
+
+    Args:
+        codec: of the machine.
+        given: such as ``city=Rom``.
+        rows: at least 1.
+
+    Raises:
+        ValueError: another form, no such column, or a value that it has no state for.
+    """
+    if not given:
+        return None
+    width = codec.machine.visible_width
+    states = torch.full((1, width), torch.nan, dtype=torch.float64, device="cpu")
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise ValueError(f"given: expected COLUMN=VALUE such as city=Rom, received {each!r}")
+        try:
+            place = codec.unit_of(name.strip())
+            encoded = place.column.encode(_cell(place.column, value.strip()), "error")
+        except ValueError as error:
+            reason = str(error).partition(" at row 0")[0].removeprefix("column: ").removeprefix("X: ")
+            raise ValueError(f"given: {reason}") from error
+        states[:, place.states] = torch.from_numpy(encoded)
+    return states.repeat(rows, 1)
+
+
+def _cell(column: Column, text: str) -> Cells:
+    """A cell of a column from its text: one of the labels by how it is written, else a number."""
+    written = {str(value): value for value in column.coding.values}
+    value = written.get(text, text)
+    try:
+        number = float(value)
+    except ValueError:
+        number = None
+    if number is not None and of_whole_numbers(column.dtype) and number % 1 != 0:
+        raise ValueError(f"expected a whole number in column {column.name!r}, received {text!r}")
+    if number is not None and (not column.coding.values or number in column.coding.values):
+        return Cells(column.name, np.array([number]), "float64")
+    cell = np.empty(1, dtype=object)
+    cell[0] = value
+    return Cells(column.name, cell, "object")
 
 
 def visible_units(machine: BoltzmannMachine) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli.coding import Coding, visible_units
+from harmonium.cli.coding import visible_units
 from harmonium.cli.scores import (
     bounded_pseudo_likelihood,
     cost_of_rows,
@@ -17,7 +17,7 @@ from harmonium.cli.scores import (
     probabilities,
     spread,
 )
-from harmonium.data import Rows
+from harmonium.data import Codec, Rows
 from harmonium.likelihood import (
     LogPartition,
     ais,
@@ -41,7 +41,7 @@ _CHAINS, _TEMPERATURES = 50, 300
 _TOLERANCE = 1e-3  # of posteriors: what it still moves changes a bound in the second order
 
 
-def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[str, Metric]:
+def metrics_of(coding: Codec, name: str | None, rows: Rows, seed: int) -> dict[str, Metric]:
     """Metrics by the name that they have in the history, the one to follow first.
 
     Args:
@@ -90,12 +90,12 @@ def metrics_of(coding: Coding, name: str | None, rows: Rows, seed: int) -> dict[
     }
 
 
-def _has_labels(coding: Coding, rows: Rows) -> bool:
+def _has_labels(coding: Codec, rows: Rows) -> bool:
     """Returns whether any row has a label."""
     return any(not bool(coding.split(v)[1].isnan().any(1).all()) for v in rows.chunks(_ROWS))
 
 
-def _likelihoods(coding: Coding, rows: Rows, seed: int) -> dict[str, Metric]:
+def _likelihoods(coding: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
     """Returns the mean log-likelihood, or a bound where too much is to be summed, with ln Z by a short AIS.
 
     Where ln Z is estimated, its standard error in the value before stands beside it; the report draws a band.
@@ -127,7 +127,7 @@ def _likelihoods(coding: Coding, rows: Rows, seed: int) -> dict[str, Metric]:
     return {name: mean} | ({} if exact else {f"{name}_standard_error": lambda machine, X: errors[0]})
 
 
-def _label_scores(coding: Coding, label: str, seed: int) -> dict[str, Metric]:
+def _label_scores(coding: Codec, label: str, seed: int) -> dict[str, Metric]:
     """Returns scores of the prediction of the label given the rest of each row."""
     place, right = coding.unit_of(label), [0.0]
 

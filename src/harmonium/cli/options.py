@@ -13,12 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 import torch
 import typer
 
-from harmonium.chains import Kernel
-from harmonium.chains.gibbs_langevin import Correction
-from harmonium.cli.coding import Coding
+from harmonium.chains import Correction, Kernel
+from harmonium.cli.coding import codec_of
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
-from harmonium.data import BUILT_IN
+from harmonium.data import BUILT_IN, Codec
 from harmonium.learning import rules
 from harmonium.training.settings import COUNT, Checked, Setting, settings_of
 
@@ -89,7 +88,7 @@ class Trained(Checked):
     averaged: Annotated[bool, Setting(option="--averaged")] = False
     device: Device | None = None
 
-    def load(self, unknown: str | None = None) -> tuple[Coding, Path]:
+    def load(self, unknown: str | None = None) -> tuple[Codec, Path]:
         """Returns the machine with the coding of its data, and the file that it comes from.
 
         Args:
@@ -101,7 +100,7 @@ class Trained(Checked):
             ValueError: a damaged file, or a device that cannot be used.
         """
         machine, source = load_machine(self.run, self.averaged, as_device(self.device))
-        return Coding.of(machine, unknown_of(unknown)), source
+        return codec_of(machine, unknown_of(unknown)), source
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.chains import Gibbs, run
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import dense, source_of
+from harmonium.cli.coding import codec_of, read_for, source_of
 from harmonium.cli.scores import spread
-from harmonium.data import BitPlanes, Rows, Table
+from harmonium.data import BitPlanes, Codec, Rows, Table
+from harmonium.data.dataset import dense
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report import image_grid
 from harmonium.report.hidden_units import receptive_fields
@@ -28,7 +28,7 @@ _ROWS = 200  # of the data, for the black and the white of samples in training
 _FIELDS = 64
 
 
-def data_range(coding: Coding, *rows: NDArray[Any] | None) -> Limits | None:
+def data_range(coding: Codec, *rows: NDArray[Any] | None) -> Limits | None:
     """The smallest and largest number of the data, which are to be black and white.
 
     Real units go beyond the data's numbers, and a single pixel far off would turn all others grey.
@@ -48,7 +48,7 @@ def data_range(coding: Coding, *rows: NDArray[Any] | None) -> Limits | None:
     if known is None:
         try:
             source, _ = source_of(machine)
-            known = None if source is None else dense(coding.read(source).samples)
+            known = None if source is None else dense(read_for(coding, source).samples)
         except (ValueError, OSError, ImportError):  # moved since, or of another kind
             return None
     if known is None or known.dtype.kind not in "biuf":
@@ -68,9 +68,9 @@ def mean_word(machine: BoltzmannMachine) -> str:
     return "probabilities" if two_valued else "means"
 
 
-def images_of(coding: Coding, states: Tensor) -> NDArray[Any]:
+def images_of(coding: Codec, states: Tensor) -> NDArray[Any]:
     """Visible states as rows in the units of the data, NaN where a state is NaN."""
-    rows = coding.decoded(states.nan_to_num())[0]
+    rows = coding.decode(states.nan_to_num())[0]
     return np.asarray(rows if isinstance(rows, np.ndarray) else rows.numbers())
 
 
@@ -93,7 +93,7 @@ class SampleImages:
     def __init__(
         self, machine: BoltzmannMachine, X: Any, shape: tuple[int, ...], number: int, sweeps: int, seed: int
     ) -> None:
-        coding = Coding.of(machine)
+        coding = codec_of(machine)
         self._encoder, self._width = coding.encoder, machine.visible_width - coding.label_width
         self._shape = (*shape, 1)[:3]
         self._number, self._sweeps = number, sweeps
@@ -109,7 +109,7 @@ class SampleImages:
         cls, machine: BoltzmannMachine, X: Any, number: int, sweeps: int, seed: int
     ) -> SampleImages | None:
         """Makes the chains for data that are images; None for other data."""
-        coding, shape = Coding.of(machine), source_of(machine)[1]
+        coding, shape = codec_of(machine), source_of(machine)[1]
         if len(shape) not in (2, 3) or (*shape, 1)[2] not in (1, 3) or isinstance(coding.encoder, Table):
             return None
         return cls(machine, X, shape, number, sweeps, seed)

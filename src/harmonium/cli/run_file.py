@@ -17,7 +17,7 @@ from typing import Any, final, get_args
 import typer
 
 from harmonium import products
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import source_of
 from harmonium.cli.output import note
 from harmonium.cli.runs import RUN_FILE
 from harmonium.cli.settings import Structure, TrainSettings

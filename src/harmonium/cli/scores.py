@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium.cli.coding import Coding, Place, visible_units
+from harmonium.cli.coding import visible_units
 from harmonium.cli.output import working
-from harmonium.data import Rows
+from harmonium.data import Codec, Rows
+from harmonium.data.codec import Place
 from harmonium.likelihood import (
     LogPartition,
     ais,
@@ -85,7 +86,7 @@ def estimate(
 
 
 def evaluate_rows(
-    coding: Coding, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
+    coding: Codec, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
 ) -> dict[str, Any]:
     """Returns the scores of rows, means and their standard errors, in nats.
 
@@ -156,7 +157,7 @@ def evaluate_rows(
     }
 
 
-def _of_labels(coding: Coding, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
+def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
     """Scores the prediction of the label given the rest of each row."""
     if coding.label is None:
         return {}
@@ -228,7 +229,7 @@ def spread(rows: Rows, most: int) -> Tensor:
 
 
 def probabilities(
-    coding: Coding,
+    coding: Codec,
     place: Place,
     states: Tensor,
     method: str,

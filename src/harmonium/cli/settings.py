@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar
 from harmonium import couplings
 from harmonium.chains import Kernel
 from harmonium.cli import options
-from harmonium.cli.encoding import BINARISE
 from harmonium.cli.metrics import METRICS
+from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for

@@ -2,10 +2,12 @@
 
 - :func:`read` opens a file, a folder of images or a built-in name as a :class:`DataSet`.
 - :class:`Rows` hands out batches from arrays, tensors, sparse matrices and files larger than memory.
-- :class:`Encoder` and its kinds turn data into machine states, and samples back into the data's own units;
-  :class:`Table` does so for data frames, whose columns are of several kinds.
+- :class:`Codec` turns data into the states of visible units, and samples back into the data's own units, by
+  an :class:`Encoder` of arrays, or by a :class:`Table`, an encoder of columns of several kinds.
 """
 
+from harmonium._rows import Rows
+from harmonium.data.codec import BINARISE, Codec
 from harmonium.data.dataset import DataSet
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
@@ -20,15 +22,17 @@ from harmonium.data.encoders import (
 )
 from harmonium.data.files import BUILT_IN, read
 from harmonium.data.missing import missing_at_random, missing_half, missing_rectangles
-from harmonium.data.rows import Rows
 from harmonium.data.table import Table
 from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
 from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
+from harmonium.data.units import visible_for, visible_layers
 
 __all__ = [
+    "BINARISE",
     "BUILT_IN",
     "BernoulliBinarise",
     "BitPlanes",
+    "Codec",
     "Compose",
     "DataSet",
     "Encoder",
@@ -52,4 +56,6 @@ __all__ = [
     "read",
     "threshold",
     "to_bit_planes",
+    "visible_for",
+    "visible_layers",
 ]

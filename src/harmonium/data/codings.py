@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from inspect import signature
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data._arrays import Array
 from harmonium.data.sheet import LONG, Cells
+from harmonium.data.transforms import Array
 
 
 class Coding(ABC):
@@ -59,7 +57,7 @@ class Coding(ABC):
         values = asdict(self)  # type: ignore[call-overload]
         return {
             "coding": type(self).__name__,
-            **{n: list(v) if n == "values" else v for n, v in values.items()},
+            **{n: list(v) if isinstance(v, tuple) else v for n, v in values.items()},
         }
 
 
@@ -105,9 +103,30 @@ class Labels(Coding):
         return cells
 
 
+class Levels(Labels, ABC):
+    """Cells that are one of some values, as numbers."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> tuple[float, ...]:
+        """The states of the unit, rising, at least as many as there are values."""
+
+    def encode(self, cells: Cells) -> Array:
+        index = self.indices(cells)
+        states = np.full((len(index), 1), np.nan)
+        known = ~np.isnan(index)
+        states[known, 0] = np.array(self.levels)[index[known].astype(int)]
+        return states
+
+    def decode(self, states: Array) -> Array:
+        levels = np.array(self.levels)
+        nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, states[:, 0])
+        return self.cells(np.minimum(nearest, len(self.values) - 1), np.isnan(states[:, 0]))
+
+
 @final
 @dataclass(frozen=True)
-class Pair(Labels):
+class Pair(Levels):
     """At most two values as two states.
 
     Args:
@@ -117,23 +136,38 @@ class Pair(Labels):
 
     low: float = 0.0
 
-    @classmethod
-    def fit(cls, cells: Cells, low: float, *, values: Sequence[Any] | None = None) -> Self:
-        values = _all_of(cells, values)
-        if len(values) > 2:
+    @property
+    def levels(self) -> tuple[float, ...]:
+        return (self.low, 1.0)
+
+
+@final
+@dataclass(frozen=True)
+class Numbered(Levels):
+    """Values as states that are numbers.
+
+    Args:
+        values: at least one, and no more than there are states.
+        states: rising.
+    """
+
+    states: tuple[float, ...] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "states", tuple(_checks.real(state, "states") for state in self.states))
+        if len(self.states) < max(2, len(self.values)) or sorted(set(self.states)) != list(self.states):
             raise ValueError(
-                f"expected at most two values, received {len(values)}, {few(values)}; "
-                '"categorical" takes them'
+                f"states: expected rising numbers for {len(self.values)} values, received others"
             )
-        return cls(values, low)
 
-    def encode(self, cells: Cells) -> Array:
-        states: Array = self.low + (1 - self.low) * self.indices(cells)
-        return np.expand_dims(states, 1)
+    @property
+    def n_states(self) -> int:
+        return len(self.states)
 
-    def decode(self, states: Array) -> Array:
-        upper = states[:, 0] > (1 + self.low) / 2
-        return self.cells(np.minimum(upper.astype(int), len(self.values) - 1), np.isnan(states[:, 0]))
+    @property
+    def levels(self) -> tuple[float, ...]:
+        return self.states
 
 
 @final
@@ -143,7 +177,7 @@ class OneOf(Labels):
 
     @classmethod
     def fit(cls, cells: Cells, *, values: Sequence[Any] | None = None) -> Self:
-        return cls(_all_of(cells, values))
+        return cls(all_of(cells, values))
 
     @property
     def n_states(self) -> int:
@@ -287,24 +321,6 @@ class Affine(Coding):
 
 
 _BOOLEANS: dict[Any, bool] = {"False": False, "True": True}
-_GAUSSIAN = ("gaussian", "natural_gaussian", "standardised_gaussian", "double_relu")
-
-CODINGS: dict[str, Callable[..., Coding]] = {
-    "bernoulli": partial(Pair.fit, low=0.0),
-    "spin": partial(Pair.fit, low=-1.0),
-    "categorical": OneOf.fit,
-    "binomial": Counts.fit,
-    **dict.fromkeys(_GAUSSIAN, Affine.standardised),
-    "relu": Affine.scaled,
-    "truncated_gaussian": Affine.interval,
-    "truncated_gauss_bernoulli": Affine.unmoved,
-}
-"""The coding of cells for every kind of unit."""
-
-
-def options_of(kind: str) -> tuple[str, ...]:
-    """Lists the options of a column besides the kind of its unit, each otherwise inferred from its cells."""
-    return tuple(name for name, p in signature(CODINGS[kind]).parameters.items() if p.default is None)
 
 
 def coding_from_dict(description: dict[str, Any]) -> Coding:
@@ -328,7 +344,7 @@ def values_of(cells: Cells) -> tuple[Any, ...]:
     return tuple(sorted(set(seen.tolist()), key=lambda value: (isinstance(value, str), value)))
 
 
-def _all_of(cells: Cells, values: Sequence[Any] | None) -> tuple[Any, ...]:
+def all_of(cells: Cells, values: Sequence[Any] | None) -> tuple[Any, ...]:
     """All values of a column: those that are named, which have to be all that are there, or what it says."""
     if values is None:
         return values_of(cells)

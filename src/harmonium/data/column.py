@@ -3,34 +3,106 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from inspect import signature
 from typing import Any, Self
 
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data._arrays import Array
 from harmonium.data.codings import (
-    CODINGS,
+    Affine,
     Coding,
     Counts,
     Labels,
+    Levels,
+    Numbered,
+    OneOf,
+    Pair,
+    all_of,
     coding_from_dict,
     few,
-    options_of,
     shown,
     values_of,
 )
 from harmonium.data.sheet import Cells
-
-COLUMN_KINDS = tuple(CODINGS)
+from harmonium.data.transforms import Array
+from harmonium.layers import Layer
 
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _FEW = 10  # different whole numbers at most, and rows for each at least _REPEATED, to be taken for labels
 _REPEATED = 5
 _TEXTS = 20  # more different texts than these, in more than half of the rows, are names and no categories
+
+
+def fit_states(cells: Cells, states: tuple[float, ...], *, values: Sequence[Any] | None = None) -> Levels:
+    """Returns the coding of a column for units with some states.
+
+    Numbers that are states of a unit with more than two are coded as they are. Else labels become states, in
+    their order: of a unit with two at most two, of another one as many as it has states.
+
+    Args:
+        cells: of the column.
+        states: of the unit, rising.
+        values: the labels; None: those that are there, or that the column's type names.
+
+    Raises:
+        ValueError: another number of labels.
+    """
+    if values is None and len(states) > 2 and cells.numeric and set(values_of(cells)) <= set(states):
+        return as_states(states, states)
+    values = all_of(cells, values)
+    if len(states) == 2 and len(values) > 2:
+        raise ValueError(
+            f'expected at most two values, received {len(values)}, {few(values)}; "categorical" takes them'
+        )
+    if len(states) > 2 and len(values) != len(states):
+        raise ValueError(
+            f"expected {few(states)} or {len(states)} labels for them, received {few(values)}; values names "
+            "all labels in their order"
+        )
+    return as_states(values, states)
+
+
+def as_states(values: tuple[Any, ...], states: tuple[float, ...]) -> Levels:
+    """Returns the coding of values as the first of some states, which rise."""
+    return Pair(values, states[0]) if states[1:] == (1.0,) else Numbered(values, states)
+
+
+CODINGS: dict[str, Callable[..., Coding]] = {
+    "states": fit_states,
+    "one-hot": OneOf.fit,
+    "counts": Counts.fit,
+    "standardised": Affine.standardised,
+    "scaled": Affine.scaled,
+    "interval": Affine.interval,
+    "fractions": Affine.unmoved,
+}
+"""Makes the coding of a column from its cells, by the name that a kind of unit has in ``Layer.coding``."""
+
+
+def coding_for(kind: str) -> Callable[..., Coding]:
+    """Returns what makes the coding of a column for units of a kind: an entry of ``CODINGS``.
+
+    Raises:
+        ValueError: units whose ``coding`` is none.
+    """
+    layer = Layer.registry[kind]
+    make = CODINGS[_checks.one_of(layer.coding, f"coding of {kind} units", CODINGS)]
+    return partial(make, states=states_of(kind)) if layer.coding == "states" else make
+
+
+@cache
+def states_of(kind: str) -> tuple[float, ...]:
+    """Lists the states of a unit of a kind whose states are numbers."""
+    return tuple(Layer.registry[kind].plain(1).values()[:, 0].tolist())
+
+
+def options_of(kind: str) -> tuple[str, ...]:
+    """Lists the options of a column besides the kind of its unit, each otherwise inferred from its cells."""
+    return tuple(name for name, p in signature(coding_for(kind)).parameters.items() if p.default is None)
 
 
 @dataclass(frozen=True)
@@ -40,7 +112,7 @@ class Column:
     Attributes:
         name: of the column, or its number.
         dtype: what the column's library calls its type.
-        kind: of its unit, one of ``COLUMN_KINDS``.
+        kind: of its unit, a name in ``Layer.registry``.
         coding: between cells and states.
         declared: whether the column's type names the values.
         ordered: whether their order means something.
@@ -56,7 +128,7 @@ class Column:
     def __post_init__(self) -> None:
         _checks.instance(self.name, "name", str | int, "text or an int")
         _checks.instance(self.dtype, "dtype", str, "text")
-        _checks.one_of(self.kind, "kind", COLUMN_KINDS)
+        _checks.one_of(self.kind, "kind", Layer.registry)
         _checks.instance(self.coding, "coding", Coding, "a Coding")
 
     @classmethod
@@ -84,11 +156,11 @@ class Column:
         asked = None if asked == "auto" else asked
         try:
             chosen = asked or _kind(cells)
-            known = options_of(_checks.one_of(chosen, "kind", COLUMN_KINDS))
+            known = options_of(_checks.one_of(chosen, "kind", Layer.registry))
             for option in options.keys() - set(known):
                 takes = f"among {', '.join(known)}" if known else "none"
                 raise ValueError(f"expected options {takes}, received {option}={options[option]!r}")
-            make = CODINGS[chosen]
+            make = coding_for(chosen)
             if weights is not None and "weights" in signature(make).parameters:
                 options["weights"] = weights
             coding = make(cells, **options)
@@ -103,12 +175,13 @@ class Column:
         """The values that the column's type names, if it does."""
         return self.coding.values if self.declared else None
 
-    def encode(self, cells: Cells, unknown: str) -> Array:
+    def encode(self, cells: Cells, unknown: str, first: int = 0) -> Array:
         """(rows, width) float64, NaN in the whole of a row's unit where the cell is missing.
 
         Args:
             cells: of this column.
             unknown: "error" or "missing", what a cell that the unit has no state for is taken as.
+            first: number of the first row, for the message.
 
         Raises:
             ValueError: such a cell with "error"; the message names the column, the value and the row.
@@ -124,7 +197,7 @@ class Column:
             other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
             raise ValueError(
                 f"X: column {self.name!r}: expected {self.coding.expected}, received {shown(received)} "
-                f'at row {row}; correct it, or unknown="missing" takes such cells as missing{other}'
+                f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
             )
         return states
 

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harmonium.data._arrays import Array, is_sparse, refuse_where
+from harmonium._fetch import is_sparse
 from harmonium.data._cell_text import is_missing
-from harmonium.data.sheet import LONG, TEXT, Cells, Sheet, differ_in_kind, sheet_of
+from harmonium.data.sheet import LONG, TEXT, Cells, Sheet, cells_of, differ_in_kind, sheet_of
+from harmonium.data.transforms import Array, refuse_where
 
 LABELS = ("label", "labels")
 """Names of columns that are labels."""
@@ -69,7 +70,7 @@ class DataSet:
         types: Mapping[str, ColumnType] | None = None,
         texts: Texts | None = None,
     ) -> DataSet:
-        """Flatten samples of any shape (rows, ...) to (rows, columns) and check them against the labels.
+        """Flattens samples of any shape (rows, ...) to (rows, columns) and checks them against the labels.
 
         Raises:
             ValueError: no rows or columns, two columns of one name, a dtype that is not numeric, or labels
@@ -131,11 +132,11 @@ class DataSet:
         Raises:
             TypeError, ValueError: as ``harmonium.data.sheet.sheet_of``.
         """
-        dense = self.samples.toarray() if is_sparse(self.samples) else np.asarray(self.samples[()])
-        sheet = sheet_of(dense, self.names)
+        samples = dense(self.samples)
+        sheet = sheet_of(samples, self.names)
         if self.names is None:
             return sheet
-        columns = zip(sheet.columns, dense.T, strict=True)
+        columns = zip(sheet.columns, samples.T, strict=True)
         return Sheet(tuple(self._typed(cells, own) for cells, own in columns), TEXT)
 
     def without(self, name: str) -> DataSet:
@@ -150,6 +151,46 @@ class DataSet:
         rest = self.names[:column] + self.names[column + 1 :]
         samples = np.delete(self.samples, column, axis=1)
         return DataSet.of(samples, self.labels, self.name, rest, self.types, self.texts)
+
+    def matrix(self) -> Any:
+        """Returns the samples as numbers, (rows, columns), where they lie.
+
+        Raises:
+            ValueError: text among them.
+        """
+        return self.sheet().numbers() if self.samples.dtype.kind == "O" else self.samples
+
+    def numbers(self) -> Array:
+        """Returns the samples, dense and in memory, as numbers (rows, columns).
+
+        Raises:
+            ValueError: text among them, or whole numbers of which float64 does not keep every digit.
+        """
+        X: Array = dense(self.samples)
+        return self.sheet().numbers() if X.dtype.kind == "O" or X.dtype in (np.int64, np.uint64) else X
+
+    def take_label(self, name: str, *, needed: bool = True) -> tuple[DataSet, Cells | None]:
+        """Returns the data without their labels, and these.
+
+        Args:
+            name: of a column; ``label`` or ``labels`` is also what lies beside an array.
+            needed: whether their absence is an error; else there is None.
+
+        Raises:
+            ValueError: no such labels.
+        """
+        if self.names is not None and name in self.names:
+            return self.without(name), self.sheet().columns[self.names.index(name)]
+        if name.lower() in LABELS and self.labels is not None:
+            labels = self.labels.astype(str) if self.labels.dtype.kind == "S" else self.labels
+            dtype = "str" if labels.dtype.kind == "U" else str(labels.dtype)
+            return replace(self, labels=None), cells_of(name, labels.tolist(), dtype)
+        if needed:
+            columns = "" if self.names is None else f"one of the columns {', '.join(map(repr, self.names))}"
+            beside = "label, for what lies beside the rows" if self.labels is not None else ""
+            expected = " or ".join(filter(None, (columns, beside))) or "data with labels or names of columns"
+            raise ValueError(f"label: expected {expected}, received {name!r}")
+        return self, None
 
     def with_missing(self, name: str) -> DataSet:
         """Returns the data with one more column, of which every cell is missing."""
@@ -197,6 +238,12 @@ class DataSet:
         if self.types is not None:
             return replace(cells, **self.types[str(cells.name)]._asdict())
         return replace(cells, dtype=_dtype(cells, values))
+
+
+def dense(samples: Any) -> Array:
+    """Returns samples as one array in memory."""
+    array: Array = samples.toarray() if is_sparse(samples) else np.asarray(samples[()])
+    return array
 
 
 def _numbered(names: tuple[str, ...]) -> bool:

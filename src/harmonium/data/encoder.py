@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
-from harmonium.data._arrays import Values
+import numpy as np
+from torch import Tensor
+
+from harmonium.data.transforms import Array, Values
 
 
 class Encoder(ABC):
@@ -20,6 +23,8 @@ class Encoder(ABC):
 
     draws: ClassVar[bool] = False
     """True if ``encode`` draws noise: the states of a row then depend on its place among the others."""
+    reads_levels: ClassVar[bool] = False
+    """True if ``encode`` reads uint8 as grey levels, 0 to 255."""
     registry: ClassVar[dict[str, type[Encoder]]] = {}
     """Every kind of encoder by name."""
 
@@ -35,6 +40,30 @@ class Encoder(ABC):
     @abstractmethod
     def decode(self, X: Values) -> Values:
         """Machine states in the units of the data; each encoder says what is restored and what is lost."""
+
+    def encode_cells(self, X: Any) -> Array:
+        """Returns the states of rows, (rows, columns), in which NaN is a missing cell, and of its whole unit.
+
+        Numbers are read in float64, but for the uint8 of grey levels.
+        """
+        X = X.cpu().numpy() if isinstance(X, Tensor) else X
+        if X.dtype != np.uint8 or not self.reads_levels:
+            X = X.astype(np.float64, copy=False)
+        hole = np.isnan(X) if X.dtype.kind == "f" else np.zeros((), dtype=bool)
+        if not hole.any():
+            return np.asarray(self.encode(X))
+        given = X[~hole]  # some value that the encoder takes stands in where there is none, and is not read
+        states = self.encode(np.where(hole, given[0] if len(given) else 0.0, X))
+        return np.where(self.spread(hole), np.nan, states)
+
+    def width_of(self, columns: int) -> int:
+        """Returns the columns of states of data with so many columns."""
+        zeros = np.zeros((1, columns), np.uint8 if self.reads_levels else np.float64)
+        return int(self.encode_cells(zeros).shape[1])  # every encoder takes zeros
+
+    def spread(self, entries: Array) -> Array:
+        """Returns something of every entry of data, (rows, columns), for every state that encodes it."""
+        return entries
 
     @abstractmethod
     def log_slopes(self, width: int) -> tuple[float, ...]:

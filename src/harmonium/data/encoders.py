@@ -18,20 +18,19 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._checks import positive_int
 from harmonium._random import as_generator
-from harmonium.data._arrays import (
+from harmonium._rows import Rows
+from harmonium.data.encoder import Encoder, encoder_from_dict
+from harmonium.data.transforms import (
+    Array,
     Values,
+    bernoulli_binarise,
     cast,
     check_uint8,
+    from_bit_planes,
     is_floating,
     library,
     like,
     refuse_where,
-)
-from harmonium.data.encoder import Encoder, encoder_from_dict
-from harmonium.data.rows import Rows
-from harmonium.data.transforms import (
-    bernoulli_binarise,
-    from_bit_planes,
     threshold,
     to_bit_planes,
 )
@@ -104,6 +103,11 @@ class Standardise(Encoder):
         mean, variance = (X if isinstance(X, Rows) else Rows.of(X)).mean_variance(weights)
         if not per_column:
             mean, variance = mean.mean(), variance.mean() + mean.var(correction=0)
+        return cls.from_moments(mean, variance)
+
+    @classmethod
+    def from_moments(cls, mean: Tensor, variance: Tensor) -> Standardise:
+        """Returns the encoder for data of these means and variances, both (columns,) or a number."""
         scale = torch.where(variance > 0, variance.sqrt(), 1.0)
         return cls(mean.cpu().numpy(), scale.cpu().numpy())  # type: ignore[arg-type]
 
@@ -136,6 +140,8 @@ class Scale(Encoder):
     ``decode`` rounds to the nearest level and clips to 0..255; it restores every level exactly.
     """
 
+    reads_levels: ClassVar[bool] = True
+
     def encode(self, X: Values) -> Values:
         _checks.numeric(X, "X")
         check_uint8(X)
@@ -167,6 +173,7 @@ class Threshold(_Plain):
         ValueError: a cut that is not finite.
     """
 
+    reads_levels: ClassVar[bool] = True
     at: float = 0.5
 
     def __post_init__(self) -> None:
@@ -192,6 +199,7 @@ class BernoulliBinarise(_Plain):
         TypeError, ValueError: another seed.
     """
 
+    reads_levels: ClassVar[bool] = True
     draws: ClassVar[bool] = True
     seed: int
 
@@ -214,7 +222,11 @@ class BitPlanes(_Plain):
         gray: whether neighbouring levels are to differ in one bit only (Gray code).
     """
 
+    reads_levels: ClassVar[bool] = True
     gray: bool = False
+
+    def spread(self, entries: Array) -> Array:
+        return np.tile(entries, 8)
 
     def encode(self, X: Values) -> Values:
         return to_bit_planes(X, self.gray)
@@ -241,6 +253,9 @@ class OneHot(_Plain):
 
     def __post_init__(self) -> None:
         positive_int(self.n_states, "n_states", minimum=2)
+
+    def spread(self, entries: Array) -> Array:
+        return np.repeat(entries, self.n_states, 1)
 
     def encode(self, X: Values) -> Values:
         _checks.numeric(X, "X")
@@ -292,6 +307,10 @@ class Compose(Encoder):
         if any(isinstance(encoder, (BitPlanes, OneHot)) for encoder in self.encoders[:-1]):
             raise ValueError("encoders: expected BitPlanes or OneHot in the last place only")
         object.__setattr__(self, "draws", any(encoder.draws for encoder in self.encoders))
+        object.__setattr__(self, "reads_levels", self.encoders[0].reads_levels)
+
+    def spread(self, entries: Array) -> Array:
+        return self.encoders[-1].spread(entries)
 
     def encode(self, X: Values) -> Values:
         for encoder in self.encoders:

@@ -12,11 +12,8 @@ from typing import Any
 
 from harmonium.data import toy
 from harmonium.data._frames import read_feather, read_parquet
-from harmonium.data._read_arrays import read_npy, read_npz
+from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_npy, read_npz
 from harmonium.data._read_csv import read_csv
-from harmonium.data._read_hdf5 import read_hdf5
-from harmonium.data._read_idx import read_idx
-from harmonium.data._read_images import read_images
 from harmonium.data.dataset import DataSet
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
@@ -104,31 +101,6 @@ def _format(path: Path) -> tuple[str, Reader]:
     )
 
 
-def _digits() -> DataSet:
-    samples, labels = toy.digits()
-    return DataSet(samples, labels, (8, 8), "digits")
-
-
-def _bars_and_stripes() -> DataSet:
-    return DataSet(toy.bars_and_stripes(), None, (4, 4), "bars-and-stripes")
-
-
-def _gaussian_mixture() -> DataSet:
-    return DataSet(toy.gaussian_mixture(1000), None, None, "gaussian-mixture")
-
-
-def _gaussian_mixture_anisotropic() -> DataSet:
-    return DataSet(toy.gaussian_mixture(1000, "anisotropic"), None, None, "gaussian-mixture-anisotropic")
-
-
-def _mnist() -> DataSet:
-    return _read_mnist("train-images-idx3-ubyte", "mnist")
-
-
-def _mnist_test() -> DataSet:
-    return _read_mnist("t10k-images-idx3-ubyte", "mnist-test")
-
-
 def _read_mnist(file: str, name: str) -> DataSet:
     variable = os.environ.get("HARMONIUM_DATA")
     given = [Path(variable), Path(variable, "mnist")] if variable else []
@@ -145,10 +117,12 @@ def _read_mnist(file: str, name: str) -> DataSet:
 
 
 BUILT_IN: dict[str, Callable[[], DataSet]] = {
-    "digits": _digits,
-    "bars-and-stripes": _bars_and_stripes,
-    "gaussian-mixture": _gaussian_mixture,
-    "gaussian-mixture-anisotropic": _gaussian_mixture_anisotropic,
-    "mnist": _mnist,
-    "mnist-test": _mnist_test,
+    "digits": lambda: DataSet(*toy.digits(), (8, 8), "digits"),
+    "bars-and-stripes": lambda: DataSet(toy.bars_and_stripes(), None, (4, 4), "bars-and-stripes"),
+    "gaussian-mixture": lambda: DataSet(toy.gaussian_mixture(1000), None, None, "gaussian-mixture"),
+    "gaussian-mixture-anisotropic": lambda: DataSet(
+        toy.gaussian_mixture(1000, "anisotropic"), None, None, "gaussian-mixture-anisotropic"
+    ),
+    "mnist": lambda: _read_mnist("train-images-idx3-ubyte", "mnist"),
+    "mnist-test": lambda: _read_mnist("t10k-images-idx3-ubyte", "mnist-test"),
 }

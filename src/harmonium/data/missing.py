@@ -71,21 +71,6 @@ def missing_rectangles(
     return (inside_y.unsqueeze(-1) & inside_x.unsqueeze(1)).flatten(1)
 
 
-def refuse_blank(v: Tensor) -> Tensor:
-    """Returns states, (rows, columns) with NaN where a cell is missing, as they are, each row with a cell.
-
-    Raises:
-        ValueError: a row of missing cells only.
-    """
-    blank = v.isnan().all(1)
-    if bool(blank.any()):
-        raise ValueError(
-            f"X: expected at least one value in every row, all of row {int(blank.int().argmax())} is missing "
-            "(NaN); drop such rows"
-        )
-    return v
-
-
 def _shape(image_shape: tuple[int, int], name: str = "image_shape") -> tuple[int, int]:
     if len(image_shape) != 2:
         raise ValueError(f"{name}: expected (height, width), received {image_shape}")

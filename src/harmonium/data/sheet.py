@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from harmonium.data._arrays import Array
 from harmonium.data._cell_text import has_codes, is_number, whole_numbers
+from harmonium.data.transforms import Array
 
 NUMPY = "numpy"
 TEXT = "text"

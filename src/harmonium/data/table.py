@@ -13,11 +13,12 @@ import numpy as np
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data._arrays import Array
-from harmonium.data._build import build
-from harmonium.data.column import COLUMN_KINDS, Column
+from harmonium.data._frames import build
+from harmonium.data.column import Column
 from harmonium.data.encoder import Encoder
 from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, cells_of, sheet_of
+from harmonium.data.transforms import Array
+from harmonium.layers import Layer
 
 UNKNOWN = ("error", "missing")
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
@@ -119,11 +120,14 @@ class Table(Encoder):
             sheet, each = sheet.take(each.nonzero()[0]), each[each > 0]
         names = [cells.name for cells in sheet.columns]
         if isinstance(kinds, Mapping):
+            if all(isinstance(name, int) for name in names):  # which files of kinds write as text
+                own = {str(name): name for name in names}
+                kinds = {own.get(name, name): kind for name, kind in kinds.items()}
             for name in kinds:
                 if name not in names:
                     raise ValueError(f"kinds: expected columns among {_list(names)}, received {name!r}")
         chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
-        known = ("auto", *COLUMN_KINDS)
+        known = ("auto", *Layer.registry)
         for name, given in chosen.items():
             kind = given.get("kind", "auto") if isinstance(given, Mapping) else given
             if kind not in known:
@@ -167,11 +171,15 @@ class Table(Encoder):
         """Columns of the matrix."""
         return sum(column.coding.width for column in self.columns)
 
-    def encode(self, X: Any) -> Any:
+    def width_of(self, columns: int) -> int:
+        return self.width
+
+    def encode(self, X: Any, first: int = 0) -> Any:
         """The rows as states of the visible units.
 
         Args:
             X: a table with these columns: by name, in any order, where it has names, else by number.
+            first: number of the first row, for messages.
 
         Returns:
             (rows, width) float64, NaN in the whole of a unit whose cell is missing.
@@ -180,7 +188,7 @@ class Table(Encoder):
             ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
         """
         cells = self._matched(sheet_of(X))
-        return np.hstack([c.encode(x, self.unknown) for c, x in zip(self.columns, cells, strict=True)])
+        return np.hstack([c.encode(x, self.unknown, first) for c, x in zip(self.columns, cells, strict=True)])
 
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.

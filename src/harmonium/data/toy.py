@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from harmonium._random import as_generator, normal, uniform
-from harmonium.data._arrays import Array
+from harmonium.data.transforms import Array
 
 _WEIGHTS = np.array([0.33, 0.33, 0.34])
 _MEANS = np.array([(-5.0, -5.0), (5.0, -5.0), (0.0, 5.0)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from os import PathLike
 from typing import Any
 
@@ -14,14 +13,12 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import DataSet, Encoder, Rows, Table
-from harmonium.data._arrays import is_sparse
-from harmonium.data.missing import refuse_blank as refuse_blank
+from harmonium._fetch import is_sparse
+from harmonium._rows import refuse_blank as refuse_blank
+from harmonium.data import Codec, DataSet, Encoder, Table
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
 from harmonium.data.transforms import full_intensity
-from harmonium.estimators._options import BINARISE
 from harmonium.layers import Layer
-from harmonium.machine import visible_for, visible_layers
 
 Array = NDArray[Any]
 
@@ -95,7 +92,7 @@ def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
 
 
 def counted(weights: Tensor | None) -> tuple[NDArray[Any] | slice, Tensor | None]:
-    """Selects the rows with a weight above 0: returns an index for ``taken``, and their weights."""
+    """Selects the rows with a weight above 0: returns their index or a slice of all, and their weights."""
     if weights is None or bool(weights.all()):
         return slice(None), weights
     index = weights.nonzero().flatten()
@@ -103,14 +100,16 @@ def counted(weights: Tensor | None) -> tuple[NDArray[Any] | slice, Tensor | None
 
 
 def taken(X: Any, index: NDArray[Any] | slice) -> Any:
-    """Some of validated rows, or of states."""
+    """Returns some of validated rows."""
+    if isinstance(index, slice):
+        return X
     return X.take(index) if isinstance(X, Sheet) else X[index]
 
 
-def units_for(
+def fit_codec(
     X: Any, visible: str | Mapping[Any, str], unknown: str, binarise: str | None, weights: Tensor | None
-) -> tuple[list[Layer], Encoder]:
-    """Visible layers for validated rows, and the encoder between the two.
+) -> Codec:
+    """Fits visible units, and what turns rows into their states, to validated rows.
 
     Args:
         X: rows that count.
@@ -123,28 +122,14 @@ def units_for(
     Raises:
         ValueError: rows that the units do not take, or a column without any value.
     """
-    if binarise is not None:
-        return [Layer.registry["bernoulli"].plain(X.shape[1])], BINARISE[binarise]
-    if isinstance(X, Sheet):
-        kinds = None if isinstance(visible, str) and visible == "auto" else visible
-        try:
-            table = Table.fit(X, kinds, unknown=unknown, weights=weights)
-        except ValueError as error:
-            said = str(error)
-            if not said.startswith("kinds: "):
-                raise
-            raise ValueError(f"visible{said.removeprefix('kinds')}") from error
-        return visible_layers(table), table
-    rows = Rows.of(X, torch.float64, missing=True)
-    empty = rows.mean_variance()[0].isnan()
-    if bool(empty.any()):
-        raise ValueError(
-            f"X: expected at least one value in every column, all of column {int(empty.int().argmax())} is "
-            "missing (NaN); drop it"
-        )
-    assert isinstance(visible, str)
-    layer, encoder = visible_for(rows.weighted(weights), visible)
-    return [layer], encoder
+    kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
+    try:
+        return Codec.fit(X, kind, kinds, binarise=binarise or "none", unknown=unknown, weights=weights)
+    except ValueError as error:
+        said = str(error)
+        if not said.startswith("kinds: "):
+            raise
+        raise ValueError(f"visible{said.removeprefix('kinds')}") from error
 
 
 def states_of(X: Any, encoder: Encoder, layers: Sequence[Layer], device: torch.device) -> Iterator[Tensor]:
@@ -171,22 +156,7 @@ def states_of(X: Any, encoder: Encoder, layers: Sequence[Layer], device: torch.d
 
 def encoded(X: Any, encoder: Encoder, layers: Sequence[Layer]) -> Iterator[Tensor]:
     """``states_of`` without a look at whether the machine takes them: noise may leave the support."""
-    if isinstance(encoder, Table):
-        yield from torch.split(torch.from_numpy(encoder.encode(X)), _ROWS)
-        return
-    layer = layers[0]
-    for rows in Rows.of(X, torch.float64, missing=True).chunks(_ROWS):
-        hole = rows.isnan()
-        if bool(hole.any()):  # encoded as some value that the units do take, which is not read
-            rows = torch.where(hole, encoder.decode(_any_state(layer)).to(rows), rows)
-        states = encoder.encode(rows)
-        yield states.masked_fill(hole.repeat_interleave(layer.width // layer.n_units, 1), torch.nan)
-
-
-@torch.no_grad()
-def _any_state(layer: Layer) -> Tensor:
-    layer = deepcopy(layer).double().cpu()
-    return layer.mode(torch.zeros(1, layer.width, dtype=torch.float64, device="cpu"), layer.reference())
+    return Codec(encoder, layers).rows(X, torch.float64, keep=False).chunks(_ROWS)
 
 
 def decoded(states: Tensor, encoder: Encoder, dtype: Any = np.float64) -> Any:

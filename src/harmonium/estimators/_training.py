@@ -18,16 +18,16 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
-from harmonium.data import Identity, Rows, bernoulli_binarise
-from harmonium.data._arrays import is_sparse
+from harmonium.data import Codec, Rows, bernoulli_binarise
 from harmonium.estimators._fitted import Fitted
-from harmonium.estimators._intake import Array, refuse_blank, taken, units_for
+from harmonium.estimators._intake import Array, fit_codec, taken
 from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, Rise, RowScore
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, from_data_, hidden_for, joined, normal_, visible_from_data_
 from harmonium.training import TrainingRun, train
+from harmonium.training.batch_source import check_rows
 from harmonium.training.callbacks import EarlyStopping
 from harmonium.training.optimizers import OPTIMIZERS
 
@@ -150,7 +150,7 @@ class Training:
         weights: Tensor | None,
         earlier: Fitted | None,
         label: tuple[Layer, Tensor] | None = None,
-    ) -> tuple[Fitted, Any]:
+    ) -> tuple[Fitted, Rows]:
         """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
 
         Args:
@@ -167,25 +167,25 @@ class Training:
                 would not be read.
         """
         fitted = self._begin(X, weights, label) if earlier is None else self._go_on(earlier)
-        states: Any = X
-        labels = None if label is None else label[1]
-        plain = isinstance(fitted.encoder, Identity) and label is None
-        if not plain or (not is_sparse(X) and np.isnan(X).all(1).any()):
-            blocks = [refuse_blank(v).to(fitted.machine.dtype) for v in fitted.states(X)]
-            states = _beside(torch.cat(blocks), labels)
+        labels, dtype = None if label is None else label[1], fitted.machine.dtype
+        codec = Codec(fitted.encoder, fitted.data_layers)
+        states = codec.rows(X, dtype, None if labels is None else labels.numpy(), shown="data")
         if earlier is None:
-            rows = Rows.of(states, fitted.machine.dtype, missing=True)
             generator = as_generator(fitted.stream("couplings"), fitted.machine.device)
-            self.start(self.options, fitted.machine, rows, weights, generator)
+            self.start(self.options, fitted.machine, states, weights, generator)
             self.pretrain(fitted, states, weights)
+        else:
+            check_rows(fitted.machine, states, "X")
         if self.options.binarise == "sample":
-            states = _beside(_dense(X, fitted).to(states), labels)
+            levels = _beside(Rows.of(X, dtype, missing=True).all(), labels)
+            states = Rows.of(levels, dtype, missing=True)
         return fitted, states
 
     def _begin(self, X: Any, weights: Tensor | None, label: tuple[Layer, Tensor] | None) -> Fitted:
         """Makes a new machine, whose parameters are still to be set."""
         options = self.options
-        visible, encoder = units_for(X, options.visible, options.unknown, options.binarise, weights)
+        codec = fit_codec(X, options.visible, options.unknown, options.binarise, weights)
+        visible, encoder = [*codec.layers], codec.encoder
         data_width = sum(layer.width for layer in visible)
         visible += [] if label is None else [label[0]]
         hidden = hidden_for(options.hidden, sizes_of(options.n_hidden), options.hidden_states)
@@ -220,7 +220,7 @@ class Training:
     def learn(
         self,
         fitted: Fitted,
-        states: Any,
+        states: Rows,
         weights: Tensor | None,
         rule: Rule,
         *,
@@ -240,7 +240,7 @@ class Training:
             whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
         """
         options = self.options
-        earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), states.shape[0]
+        earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
         def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
             rate = options.learning_rate if learning_rate is None else learning_rate
@@ -256,8 +256,8 @@ class Training:
 
         redraw = partial(_redraw, fitted.data_width) if options.binarise == "sample" else None
 
-        def scored_states(index: Array) -> Tensor:
-            v = _dense(taken(states, index), fitted)
+        def scored_states(index: Tensor) -> Tensor:
+            v = states.take(index)
             return v if redraw is None else redraw(v, as_generator(0))
 
         scored = torch.arange(count, device="cpu") if judged is None else judged.nonzero().flatten().cpu()
@@ -267,7 +267,7 @@ class Training:
             out, kept = self._hold_out(fitted, count, scored)
             per_epoch = -(-len(kept) // min(options.batch_size, len(kept)))
             validation = {
-                "validation": scored_states(out.numpy()),
+                "validation": scored_states(out),
                 "validation_weight": None if weights is None else weights[out],
                 "metrics": {"validation_score": self.row_score},
                 "evaluate_every": max(per_epoch, _EVALUATE),
@@ -276,12 +276,12 @@ class Training:
             callbacks = [EarlyStopping("validation_score", options.n_iter_no_change, restore_best=best)]
         used = len(kept)
         if whole and len(scored):
-            first = scored[torch.isin(scored, kept)][:_SCORED].numpy()
+            first = scored[torch.isin(scored, kept)][:_SCORED]
             self.rise = Rise(self.row_score, scored_states(first), fitted.machine)
             callbacks = [self.rise, *callbacks]
         self.run = run = train(
             fitted.machine,
-            states if used == count else taken(states, kept.numpy()),
+            states if used == count else states.subset(kept),
             rule=rule,
             rule_state=earlier.chains_of(rule) if earlier else None,
             sample_weight=None if weights is None else weights[kept],
@@ -295,9 +295,9 @@ class Training:
             **validation,
             **options._train_settings(),
         )
-        rows = scored_states(_rows_to_keep(fitted, count, weights))
+        rows = scored_states(torch.from_numpy(_rows_to_keep(fitted, count, weights)))
         if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
-            rows = torch.cat([fitted.rows, rows])
+            rows = torch.cat([fitted.rows.to(rows), rows])
             rows = rows[_rows_to_keep(fitted, len(rows), None)]
         records = [{**record, "step": record["step"] + fitted.n_updates} for record in run.history]
         return replace(
@@ -333,12 +333,6 @@ class Training:
         self.run.whole()
         if self.rise is not None and self.run.status == "completed":
             self.rise.warn(type(self.options).__name__, self.run.updates)
-
-
-def _dense(X: Any, fitted: Fitted) -> Tensor:
-    """Returns rows as a dense tensor in the machine's dtype."""
-    rows = Rows.of(X, fitted.machine.dtype, missing=True)
-    return rows.take(torch.arange(len(rows)))
 
 
 def _beside(data: Tensor, label: Tensor | None) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
+from harmonium._rows import Rows
 from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import Array, counted, refuse_blank, taken, weights_of
@@ -190,17 +191,19 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
                 "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
             )
         layer = Categorical(1, len(self.classes_))
-        fitted, states = training.prepare(rows, weights, earlier, (layer, label))
+        fitted, prepared = training.prepare(rows, weights, earlier, (layer, label))
         if earlier is None:
             fitted.machine.metadata["label"] = column_of(self.classes_).to_dict()
             fitted.machine.metadata["objective"] = self.objective if share else "discriminative"
         rate = label_rate(fitted.data_width) if self.learning_rate is None else self.learning_rate
+        states = prepared.all()
         judged = ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             seed, updates = fitted.stream("neighbours") % 2**32, training.length(len(label))
             states[:, fitted.data_width :] = self._guessed(rows, label, weights, updates, seed).to(states)
         rule = rules.hybrid(rule, fitted.machine.visible[:-1], float(share))
-        self._fitted = training.learn(fitted, states, weights, rule, learning_rate=rate, judged=judged)
+        learned = Rows.of(states, fitted.machine.dtype, missing=True)
+        self._fitted = training.learn(fitted, learned, weights, rule, learning_rate=rate, judged=judged)
         training.end()
 
     def _guessed(self, X: Any, label: Tensor, weights: Tensor | None, updates: int, seed: int) -> Tensor:

@@ -9,8 +9,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from harmonium import _host
-from harmonium.data import Encoder, Identity, Rows
-from harmonium.layers._columns import first_other
 from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 
@@ -35,16 +33,6 @@ class Bernoulli(DiscreteUnits):
     kind: ClassVar[str] = "bernoulli"
     two_values = (0.0, 1.0)
     square = (-0.5,)
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[Bernoulli, Encoder]:
-        wrong = first_other(rows, cls.two_values)
-        if wrong is not None:
-            raise ValueError(
-                f'X: expected values in {{0, 1}} for visible="bernoulli", received {wrong:g}; '
-                "binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)"
-            )
-        return cls(rows.width), Identity()
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
         return softplus(self._find_logit(B, A, theta), threshold=40)

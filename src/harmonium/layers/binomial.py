@@ -9,8 +9,6 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from harmonium import _checks
-from harmonium.data import Encoder, Identity, Rows
-from harmonium.layers._columns import largest_count
 from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 _MOST = 1 << 24
@@ -32,6 +30,7 @@ class Binomial(DiscreteUnits):
     """
 
     kind: ClassVar[str] = "binomial"
+    coding = "counts"
 
     def __init__(self, n_units: int, trials: int) -> None:
         super().__init__(n_units)
@@ -41,10 +40,6 @@ class Binomial(DiscreteUnits):
                 f"trials: expected at most {_MOST}, up to which float32 has every count, received {trials}; "
                 "a Gaussian unit takes larger ones"
             )
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[Binomial, Encoder]:
-        return cls(rows.width, largest_count(rows, "counts 0..N", cls.kind)), Identity()
 
     @classmethod
     def plain(cls, n_units: int, n_states: int = 2) -> Binomial:

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _host
-from harmonium.data import Encoder, OneHot, Rows
-from harmonium.layers._columns import largest_count
 from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 
@@ -35,16 +33,12 @@ class Categorical(DiscreteUnits):
 
     kind: ClassVar[str] = "categorical"
     one_hot = True
+    coding = "one-hot"
     square = (-0.5,)
 
     def __init__(self, n_units: int, n_states: int) -> None:
         self._n_states = _checks.positive_int(n_states, "n_states", minimum=2)
         super().__init__(n_units, columns=self._n_states)
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[Categorical, Encoder]:
-        states = largest_count(rows, "integers 0..q-1", cls.kind) + 1
-        return cls(rows.width, states), OneHot(states)
 
     @classmethod
     def plain(cls, n_units: int, n_states: int = 2) -> Categorical:

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from harmonium import _host
-from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers.layer import Layer, Moments, Theta
 from harmonium.layers.relu import HalfLineLaw, half_line_law, half_line_quantile
 
@@ -34,6 +33,7 @@ class DoubleReLU(Layer):
     """
 
     kind: ClassVar[str] = "double_relu"
+    coding = "standardised"
     location: ClassVar[str] = "linear"
     bounded = False
     smoothed = False
@@ -45,10 +45,6 @@ class DoubleReLU(Layer):
         self.absolute = nn.Parameter(torch.zeros(self.n_units))
         self.log_quadratic_positive = nn.Parameter(torch.zeros(self.n_units))
         self.log_quadratic_negative = nn.Parameter(torch.zeros(self.n_units))
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[DoubleReLU, Encoder]:
-        return cls(rows.width), Standardise.fit(rows)
 
     def natural(self) -> Theta:
         quadratics = (self.log_quadratic_positive.exp(), self.log_quadratic_negative.exp())

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import ABC
 from math import log, pi
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
 from harmonium import _checks
-from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers.layer import Moments, QuadraticUnits, Theta
 
 
@@ -24,12 +23,9 @@ class GaussianUnits(QuadraticUnits, ABC):
     bounded = False
     smoothed = False
     gaussian = True
+    coding = "standardised"
     noise_centre: ClassVar[float] = 0.0
     variance_floor: float = 0.0
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
-        return cls(rows.width), Standardise.fit(rows)
 
     def reference(self) -> Theta:
         like = next(self.parameters())

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _host, _random
-from harmonium.data import Encoder, Rows
 
 Theta = tuple[Tensor, ...]
 
@@ -60,6 +59,18 @@ class Layer(nn.Module, ABC):
     square: ClassVar[tuple[float, ...] | None] = None
     """-x²/2 as a combination of the statistics, but for a constant: the coefficient of each; None where it is
     none. What a curvature A does is then to add A times these to θ."""
+    coding: ClassVar[str] = "states"
+    """The way in which ``harmonium.data`` turns columns of data into states of visible units of this kind:
+
+    - "states": into numbers that are states as they are, two labels into the states of a unit with two, and
+      as many labels as there are states, in their order, into these;
+    - "one-hot": labels, however many, into one column of the state each;
+    - "counts": whole numbers from 0 as they are;
+    - "standardised": real numbers, less their mean and over their deviation;
+    - "scaled": real numbers from 0, over the root of their mean square;
+    - "interval": real numbers, their range to [0, 1];
+    - "fractions": real numbers in [0, 1] as they are.
+    """
     noise_centre: ClassVar[float] = 0.5
     """The centre of symmetry of the noise: 0.5 of uniform noise, 0 of standard normal noise."""
     registry: ClassVar[dict[str, type[Layer]]] = {}
@@ -69,6 +80,8 @@ class Layer(nn.Module, ABC):
         super().__init_subclass__()
         if "kind" in vars(cls):  # abstract layers have none
             Layer.registry[cls.kind] = cls
+        if "for_data" in vars(cls):
+            _checks.warn(f"{cls.__name__}.for_data is not called since version 0.3: declare coding instead")
 
     def __init__(self, n_units: int, columns: int = 1) -> None:
         super().__init__()
@@ -77,15 +90,6 @@ class Layer(nn.Module, ABC):
 
     # What a kind of unit must define
     # -------------------------------------------------------------------------
-
-    @classmethod
-    @abstractmethod
-    def for_data(cls, rows: Rows) -> tuple[Self, Encoder]:
-        """Returns visible units of this kind for data, and the encoder from data to their states and back.
-
-        Raises:
-            ValueError: data that the kind does not take; the message names the value.
-        """
 
     @abstractmethod
     def natural(self) -> Theta:

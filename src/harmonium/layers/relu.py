@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from torch.special import erfc, erfcx, ndtr, ndtri
 
 from harmonium import _host
-from harmonium.data import Encoder, Rows, Standardise
-from harmonium.layers._columns import value_range
 from harmonium.layers.layer import Moments, QuadraticUnits, Theta
 
 _FAR = 3.0  # deviations below 0 from where on a continued fraction serves: differences lose digits there
@@ -113,6 +111,7 @@ class ReLU(QuadraticUnits):
     """
 
     kind: ClassVar[str] = "relu"
+    coding = "scaled"
     location: ClassVar[str] = "linear"
     bounded = False
 
@@ -120,16 +119,6 @@ class ReLU(QuadraticUnits):
         super().__init__(n_units)
         self.linear = nn.Parameter(torch.zeros(self.n_units))
         self.log_quadratic = nn.Parameter(torch.zeros(self.n_units))
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[ReLU, Encoder]:
-        low, _ = value_range(rows)
-        if low < 0:
-            raise ValueError(f'X: expected numbers from 0 for visible="relu", received {low:g}')
-        mean, variance = rows.mean_variance()
-        scale = (variance + mean.square()).sqrt()
-        scales = torch.where(scale > 0, scale, 1.0).tolist()
-        return cls(rows.width), Standardise((0.0,) * len(scales), tuple(scales))
 
     def natural(self) -> Theta:
         return (self.linear, self.log_quadratic.exp())

@@ -9,8 +9,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from harmonium import _host
-from harmonium.data import Encoder, Identity, Rows, Standardise
-from harmonium.layers._columns import first_other
 from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 
@@ -36,18 +34,6 @@ class Spin(DiscreteUnits):
     kind: ClassVar[str] = "spin"
     two_values = (-1.0, 1.0)
     square = (0.0,)
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[Spin, Encoder]:
-        if first_other(rows, (0.0, 1.0)) is None:
-            return cls(rows.width), Standardise(0.5, 0.5)
-        if first_other(rows, cls.two_values) is not None:
-            wrong = first_other(rows, (-1.0, 0.0, 1.0))
-            received = "both -1 and 0" if wrong is None else f"{wrong:g}"
-            raise ValueError(
-                f'X: expected values in {{-1, 1}} or {{0, 1}} for visible="spin", received {received}'
-            )
-        return cls(rows.width), Identity()
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
         local = self._find_local(B, theta)

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
-from harmonium.data import Encoder, Identity, Rows
-from harmonium.layers._columns import value_range
 from harmonium.layers._truncated import (
     TruncatedLaw,
     matching_law,
@@ -45,6 +43,7 @@ class TruncatedGaussBernoulli(IntervalUnits):
     """
 
     kind: ClassVar[str] = "truncated_gauss_bernoulli"
+    coding = "fractions"
     square = (0.0, 1.0, 0.0)
 
     def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
@@ -53,16 +52,6 @@ class TruncatedGaussBernoulli(IntervalUnits):
         if not self.linear.is_meta:  # where arithmetic makes torch import its compiler, for seconds
             with torch.no_grad():
                 self.logit_rate.copy_(self.reference()[2])
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[TruncatedGaussBernoulli, Encoder]:
-        low, high = value_range(rows)
-        if low < 0 or high > 1:
-            raise ValueError(
-                'X: expected values in [0, 1] for visible="truncated_gauss_bernoulli", received '
-                f"{low if low < 0 else high:g}; divide grey levels by their largest value"
-            )
-        return cls.plain(rows.width), Identity()
 
     def natural(self) -> Theta:
         return (self.linear, self.quadratic, self.logit_rate)

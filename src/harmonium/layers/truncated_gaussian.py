@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _checks
-from harmonium.data import Encoder, Identity, Rows, Standardise
-from harmonium.layers._columns import value_range
 from harmonium.layers._truncated import (
     TruncatedLaw,
     matching_law,
@@ -146,12 +144,7 @@ class TruncatedGaussian(QuadraticUnits, IntervalUnits):
     """
 
     kind: ClassVar[str] = "truncated_gaussian"
-
-    @classmethod
-    def for_data(cls, rows: Rows) -> tuple[TruncatedGaussian, Encoder]:
-        low, high = value_range(rows)
-        encoder = Identity() if low >= 0 and high <= 1 else Standardise(low, (high - low) or 1.0)
-        return cls.plain(rows.width), encoder
+    coding = "interval"
 
     def natural(self) -> Theta:
         return (self.linear, self.quadratic)

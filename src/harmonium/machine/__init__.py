@@ -1,5 +1,8 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from harmonium import _host
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
@@ -17,12 +20,14 @@ from harmonium.machine.initialisation import (
     logistic_biases_,
     normal_,
     orthogonal_,
-    visible_for,
     visible_from_data_,
-    visible_layers,
 )
 from harmonium.machine.loading import load, rebuilt
 from harmonium.machine.statistics import Statistics
+
+if TYPE_CHECKING:
+    visible_for: Any
+    visible_layers: Any
 
 __all__ = [
     "HIDDEN_KINDS",
@@ -53,3 +58,10 @@ __all__ = [
 ]
 
 _host.keep_memory()
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):  # what reads data is loaded when it is asked for
+        if name not in ("visible_for", "visible_layers"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("harmonium.data"), name)

@@ -171,6 +171,11 @@ class BoltzmannMachine(nn.Module):
             check = self.layers[l].observed if missing else self.layers[l].check_rows
             check(x, f"{name} (layer {l})")
 
+    @property
+    def support(self) -> tuple[str, ...]:
+        """The visible units in words: rows once found in their support are in it."""
+        return tuple(str(self.layers[l]) for l in self.visible)
+
     def check_given(self, given: Iterable[int]) -> tuple[int, ...]:
         """Returns the layers that a distribution is conditional on: some, not all, of the visible ones."""
         _checks.instance(given, "given", Iterable, "a list of visible layers")

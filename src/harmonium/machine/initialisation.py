@@ -1,4 +1,4 @@
-"""Beginnings: kinds of units that suit data, how they are joined, and initial parameters.
+"""Kinds of units by name, visible and hidden layers joined to a machine, and initial parameters.
 
 Functions whose names end in an underscore fill parameters in place and return nothing.
 """
@@ -12,15 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from harmonium import _checks, _random
-from harmonium.data import Encoder, Rows, Table
-from harmonium.layers import Gaussian, Layer, Theta
-from harmonium.layers._columns import first_other
+from harmonium._rows import Moments, Rows
+from harmonium.layers import Layer, Theta
 from harmonium.machine.boltzmann import BoltzmannMachine
 
 HIDDEN_KINDS = tuple(sorted(Layer.registry))
 VISIBLE_KINDS = ("auto", *HIDDEN_KINDS)
 
-_ROWS = 4096
 _SEEN = 1024  # rows that tell how far a hidden unit's field varies
 # Of a Gaussian unit's variance in the data: what it keeps for itself, and at most what hidden units explain.
 _OWN, _EXPLAINED = 0.25, 0.25
@@ -28,31 +26,6 @@ _OWN, _EXPLAINED = 0.25, 0.25
 _CROWDED = 4.0  # times visible over hidden units bounds the fraction kept
 # Deviation of a hidden unit's field over the rows, in inverse deviations of the unit: 1 for 0/1 units.
 _SLOPE = 0.5
-
-
-def visible_for(rows: Rows, kind: str = "auto") -> tuple[Layer, Encoder]:
-    """Returns a visible layer for data, and the encoder that turns data into its states and samples back.
-
-    Args:
-        rows: the data.
-        kind: "auto": two-valued units where every entry is one of their two values, Bernoulli for 0 and 1 and
-            Spin for -1 and +1 (the density of such data has no upper bound), else Gaussian. "bernoulli" takes
-            0 and 1; "spin" takes -1 and +1, or 0 and 1 which become them; "categorical" takes integers
-            0..q-1, with q one more than the largest; "binomial" takes counts 0..N, with N the largest;
-            "gaussian" and its other parametrisations take any numbers and standardise the columns, as does
-            "double_relu"; "relu" takes numbers from 0 and scales the columns; "truncated_gaussian" takes any
-            numbers and moves the range of all of them to [0, 1], where it is not within [0, 1] already;
-            "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
-
-    Raises:
-        ValueError: an unknown kind, or data that the kind does not take; the message names the value.
-    """
-    if kind != "auto":
-        return Layer.registry[_checks.one_of(kind, "visible", ("auto", *Layer.registry))].for_data(rows)
-    for cls in Layer.registry.values():
-        if cls.two_values is not None and first_other(rows, cls.two_values) is None:
-            return cls.for_data(rows)
-    return Gaussian.for_data(rows)
 
 
 def hidden_for(kind: str, sizes: Sequence[int], n_states: int = 2, name: str = "hidden") -> list[Layer]:
@@ -69,11 +42,6 @@ def hidden_for(kind: str, sizes: Sequence[int], n_states: int = 2, name: str = "
     """
     cls = Layer.registry[_checks.one_of(kind, name, Layer.registry)]
     return [cls.plain(size, n_states) for size in sizes]
-
-
-def visible_layers(table: Table) -> list[Layer]:
-    """Returns the visible layers of a table, one for every group of its columns, in their order."""
-    return [Layer.registry[group.kind].plain(group.n_units, group.n_states) for group in table.groups]
 
 
 def joined(
@@ -148,29 +116,41 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None
         ValueError: rows of another width, or of values outside the support of the visible units; weights that
             do not fit.
     """
-    rows = _read_rows(machine, rows)
+    _fit_visible(machine, _read_rows(machine, rows), weights)
+
+
+def _fit_visible(machine: BoltzmannMachine, rows: Rows, weights: Any) -> tuple[Tensor, Tensor]:
+    """Does what ``visible_from_data_`` does, in one pass: returns mean and variance, each (width,) float64.
+
+    The rows then say whether all are observed, and in the support of which units they were found.
+    """
     width = machine.visible_width
     if rows.width != width:
         received = ", ".join(str(machine.layers[l]) for l in machine.visible)
         raise ValueError(f"rows: expected {width} columns for {received}, received {rows.width}")
     weights = _checks.weights(weights, "weights", len(rows))
-    each = torch.ones(len(rows), dtype=torch.float64, device="cpu") if weights is None else weights
     sums: dict[int, list[Tensor]] = {l: [] for l in machine.visible}
-    for chunk, part in zip(rows.chunks(_ROWS), torch.split(each, _ROWS), strict=True):
-        machine.check_rows(chunk, "rows", missing=rows.missing)
-        for l, x in machine.split(chunk).items():
+    moments, observed = Moments(), True
+    for span, v, wide in rows.blocks():
+        machine.check_rows(v, "rows", missing=rows.missing)
+        observed = observed and _checks.observed(v)
+        each = torch.ones(len(v), dtype=torch.float64, device="cpu") if weights is None else weights[span]
+        moments.add(wide, None if weights is None else each)
+        for l, x in machine.split(v).items():
             layer = machine.layers[l]
             given, x = layer.observed(x, "rows")
-            share = part.to(x.device).unsqueeze(1) * given
+            share = each.to(x.device).unsqueeze(1) * given
             terms = [share, *(t * share for t in layer.statistics(x)[1:])]
             added = [t.sum(0, dtype=torch.float64) for t in terms]
             sums[l] = [total + t for total, t in zip(sums[l], added, strict=True)] if sums[l] else added
-    # The mean by the pass that also gives the variance: both are exact for a column that never changes.
-    moments = [machine.split(x.unsqueeze(0)) for x in rows.mean_variance(weights)]
+    rows.support, rows.observed = machine.support, observed
+    found = moments.result()
+    parts = [machine.split(x.unsqueeze(0)) for x in found]
     for l in machine.visible:
-        mean, variance = (part[l].squeeze(0) for part in moments)
+        mean, variance = (part[l].squeeze(0) for part in parts)
         total, *others = sums[l]
         _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total)
+    return found
 
 
 def _read_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
@@ -217,16 +197,14 @@ def from_data_(
         TypeError, ValueError: as ``visible_from_data_``.
     """
     rows = _read_rows(machine, rows)
-    visible_from_data_(machine, rows, weights)
+    found = _fit_visible(machine, rows, weights)
     generator = _random.as_generator(seed, machine.device)
     gaussian, above = _find_saddle(machine)
     if above is None:
         return
     layers, hidden = [machine.layers[l] for l in gaussian], machine.layers[above]
     weights = _checks.weights(weights, "weights", len(rows))
-    mean, variance = (
-        _take_columns(machine, gaussian, x).to(machine.device) for x in rows.mean_variance(weights)
-    )
+    mean, variance = (_take_columns(machine, gaussian, x).to(machine.device) for x in found)
     mean, variance = mean.nan_to_num(nan=0.0), torch.where(variance > 0, variance, 1.0)
     kept = min(_OWN, _CROWDED * len(mean) / hidden.n_units)
     floors = [

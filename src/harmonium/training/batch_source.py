@@ -314,7 +314,8 @@ def make_batch_source(
 def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
     """Refuses rows of another width and, for data in memory, entries outside the support.
 
-    Data in a file are left to ``check_batch``, as a whole pass over them may take long.
+    Data in a file are left to ``check_batch``, as a whole pass over them may take long. Rows that were found
+    in the support of these units before, such as by a machine's start, are not read.
 
     Returns:
         Whether all entries are known to be observed.
@@ -324,11 +325,16 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
         raise ValueError(
             f"{name}: expected {width} columns, one for each visible unit, received {rows.width}"
         )
-    observed, start = rows.in_memory, 0
-    for chunk in rows.chunks(max(1, _CHUNK // rows.width)) if rows.in_memory else ():
+    if rows.support == machine.support:
+        return rows.observed
+    if not rows.in_memory:
+        return False
+    observed, start = True, 0
+    for chunk in rows.chunks(max(1, _CHUNK // rows.width)):
         check_batch(machine, chunk, range(start, start + len(chunk)), name)
         observed = observed and _checks.observed(chunk)
         start += len(chunk)
+    rows.support, rows.observed = machine.support, observed
     return observed
 
 

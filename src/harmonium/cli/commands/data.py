@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from harmonium._fetch import is_sparse
 from harmonium.cli import options
-from harmonium.cli.encoding import naming
-from harmonium.cli.labels import split_label
+from harmonium.cli.coding import naming
 from harmonium.cli.output import check_target
 from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import DataSet, Rows, Table, read
-from harmonium.data._arrays import is_sparse
 from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
 from harmonium.training.settings import Count
@@ -113,7 +112,7 @@ def _convert(dataset: DataSet, out: Path, source: str) -> None:
     samples, buffer = dataset.samples, io.BytesIO()
     if out.suffix.lower() in TABLES:
         table = read(source, labels_apart=False)
-        labels = None if table.labels is None else split_label(table, "label")[1]
+        labels = None if table.labels is None else table.take_label("label")[1]
         write_rows(out, table.sheet(), None, None, table.names, labels, source=table)
         return
     if samples.dtype.kind == "O":

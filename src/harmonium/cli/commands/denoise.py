@@ -12,11 +12,11 @@ from torch import Tensor
 
 from harmonium._random import as_generator
 from harmonium.cli import options
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import read_for, refuse_label, rows_of, source_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import write_rows
+from harmonium.data import Codec
 from harmonium.layers import Layer
 from harmonium.report import image_panels
 from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
@@ -70,7 +70,7 @@ def denoise(
     machine, (_, shape) = coding.machine, source_of(coding.machine)
     if out.suffix.lower() == ".png" and not shape:
         raise ValueError("out: expected a .npy file for data without an image shape, received .png")
-    coding.refuse_label("denoise")
+    refuse_label(coding, "denoise")
     seen = _states(coding, noisy)
     seen = seen[:number]
     known = None if base is None else _states(coding, base)
@@ -130,8 +130,8 @@ def denoise(
     return result
 
 
-def _states(coding: Coding, source: str) -> Tensor:
-    rows = coding.rows(coding.read(source))
+def _states(coding: Codec, source: str) -> Tensor:
+    rows = rows_of(coding, read_for(coding, source))
     return rows.take(torch.arange(len(rows))).to(coding.machine.device)
 
 

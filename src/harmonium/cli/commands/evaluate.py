@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import torch
 
 from harmonium.cli import options
-from harmonium.cli.coding import Coding
+from harmonium.cli.coding import read_for, rows_of
 from harmonium.cli.mixing import chains_from_noise, mixing
 from harmonium.cli.output import check_target, working
 from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, whole
-from harmonium.data import Rows
+from harmonium.data import Codec, Rows
 from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
 from harmonium.report import mixing_curve
 from harmonium.report.page import verdict
@@ -69,8 +69,8 @@ def evaluate(
         require_figures("--mixing-plot")
     coding, source = run.load(unknown)
     machine = coding.machine
-    sets = [(name, coding.rows(coding.read(name), missing=True)) for name in data or []]
-    chosen = [(base, coding.rows(coding.read(base), missing=True))] if base is not None else sets[:1]
+    sets = [(name, rows_of(coding, read_for(coding, name), missing=True)) for name in data or []]
+    chosen = [(base, rows_of(coding, read_for(coding, base), missing=True))] if base is not None else sets[:1]
     base_rows = whole(chosen[0][1]) if chosen else None
     if base is not None and base_rows is None:
         raise ValueError(f"base: expected rows without missing cells, received none in {base}")
@@ -129,7 +129,7 @@ def evaluate(
     return result
 
 
-def _tap_mean(coding: Coding, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
+def _tap_mean(coding: Codec, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
     """Returns the mean log-likelihood of rows by TAP; None where cells are missing."""
     machine = coding.machine
     if rows.missing:

@@ -15,12 +15,20 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.chains import Kernel
 from harmonium.cli import options
-from harmonium.cli.coding import Coding, holes, numbers
-from harmonium.cli.encoding import dense, naming, source_of
+from harmonium.cli.coding import (
+    holes,
+    naming,
+    read_for,
+    refuse_discriminative,
+    source_of,
+    states_of,
+    units_of,
+)
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import SUFFIXES, write_rows
-from harmonium.data import Table, missing_at_random, missing_half, missing_rectangles
+from harmonium.data import Codec, Table, missing_at_random, missing_half, missing_rectangles
+from harmonium.data.dataset import dense
 from harmonium.data.missing import SIDES
 from harmonium.report import image_panels
 from harmonium.tasks import METHODS
@@ -79,8 +87,8 @@ def impute(
         check_target(target, "out", SUFFIXES, overwrite)
     coding, source = run.load(unknown)
     machine = coding.machine
-    coding.refuse_discriminative("impute")
-    dataset = coding.read(data)
+    refuse_discriminative(coding, "impute")
+    dataset = read_for(coding, data)
     some = dataset.samples[:rows] if rows else dataset.samples[()]
     labels = dataset.labels[:rows] if rows and dataset.labels is not None else dataset.labels
     dataset = replace(dataset, samples=dense(some), labels=labels)
@@ -89,11 +97,11 @@ def impute(
     rest, labels_there = coding.apart(dataset)
     with naming(data):
         table = isinstance(coding.encoder, Table)
-        X = rest.samples if table else numbers(rest)
+        X = rest.samples if table else rest.numbers()
     absent = _pattern(missing, X, shape, seed)
     with naming(data):
-        states = coding.states(dataset)
-        units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
+        states = states_of(coding, dataset)
+        units = units_of(coding, absent, rest).to(machine.device) | unobserved(machine, states)
         with working(f"completing {len(X)} rows"):
             chains = draws if imputations is None else max(draws, imputations)
             done = fill_in(machine, states, units, method, draws=chains, sweeps=sweeps, seed=seed)
@@ -106,7 +114,7 @@ def impute(
                 title = f"Completed by {method}, {_SHOWN.get(value, mean_word(machine))}"
                 _draw(target, coding, (states, states_of_it), hole, shape, columns, title)
                 continue
-            completed, labels_of_it = coding.filled(dataset, absent.numpy() | holes(X), states_of_it)
+            completed, labels_of_it = coding.fill(dataset, absent.numpy() | holes(X), states_of_it)
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it, source=dataset)
     written = units if labels_there is not None else units[:, : units.shape[1] - coding.label_width]
     result: dict[str, Any] = {
@@ -134,7 +142,7 @@ def _targets(out: Path, imputations: int | None) -> list[Path]:
 
 def _draw(
     path: Path,
-    coding: Coding,
+    coding: Codec,
     states: tuple[Tensor, Tensor],
     hole: NDArray[np.bool_],
     shape: Sequence[int],

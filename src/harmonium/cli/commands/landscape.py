@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import torch
 
 from harmonium.cli import options
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import read_for, refuse_label, rows_of, source_of
 from harmonium.cli.output import note, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.runs import load_machine
@@ -67,9 +67,9 @@ def landscape(
     found = [name for name in _FILES if (folder / name).exists()]
     if found and not overwrite:
         raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
-    coding.refuse_label("landscape")
-    dataset = coding.read(data)
-    rows = coding.rows(dataset)
+    refuse_label(coding, "landscape")
+    dataset = read_for(coding, data)
+    rows = rows_of(coding, dataset)
     count = len(rows) if starts is None else min(len(rows), starts)
     places = torch.linspace(0, len(rows) - 1, count, dtype=torch.float64).round().long()
     X = rows.take(places).to(machine.device)

@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from harmonium.cli import options
-from harmonium.cli.coding import Place
+from harmonium.cli.coding import read_for, states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.scores import probabilities
+from harmonium.data.codec import Place
 from harmonium.data.codings import Labels
 from harmonium.data.sheet import TEXT, Cells, Sheet
 from harmonium.tasks import impute
@@ -72,8 +73,8 @@ def predict(
             f"method: expected auto or gibbs for column {column!r} of real numbers, whose mean is drawn by "
             "chains; received exact"
         )
-    dataset = coding.read(data, lacking=column)
-    states = coding.states(dataset)
+    dataset = read_for(coding, data, lacking=column)
+    states = states_of(coding, dataset)
     truth = states[:, place.states].cpu().numpy().copy()
     states[:, place.states] = torch.nan
     with working(f"predicting {len(states)} rows"):

@@ -14,12 +14,11 @@ import torch
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import source_of
+from harmonium.cli.coding import read_for, rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, working
 from harmonium.cli.scores import estimate, evaluate_rows, spread, whole
-from harmonium.data import DataSet, Rows
+from harmonium.data import Codec, DataSet, Rows
 from harmonium.machine.storage import replace_file
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
@@ -122,13 +121,13 @@ def report(
     return {"machine": source, "file": out, "notes": cautions}
 
 
-def _rows(coding: Coding, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
+def _rows(coding: Codec, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
     """The whole rows of DATA or of the training data, and where they are from; or why there are none."""
     named = source or source_of(coding.machine)[0]
     if named is None:
         return None, None, "This needs data, and the machine names none; --data FILE gives some."
     try:
-        dataset = coding.read(named)
+        dataset = read_for(coding, named)
         return _whole(coding, dataset), dataset, ""
     except (ValueError, OSError, ImportError) as error:
         if source is not None:
@@ -137,9 +136,9 @@ def _rows(coding: Coding, source: str | None) -> tuple[Rows | None, DataSet | No
         return None, None, lacking
 
 
-def _whole(coding: Coding, dataset: DataSet) -> Rows:
+def _whole(coding: Codec, dataset: DataSet) -> Rows:
     """The rows without missing cells."""
-    rows = whole(coding.rows(dataset, missing=True))
+    rows = whole(rows_of(coding, dataset, missing=True))
     if rows is None:
         raise ValueError(
             f"{dataset.name}: expected at least one row with a label and no missing cell, received none"
@@ -149,7 +148,7 @@ def _whole(coding: Coding, dataset: DataSet) -> Rows:
 
 def _likelihood(
     facts: dict[str, str],
-    coding: Coding,
+    coding: Codec,
     temperatures: int,
     met: dict[str, Any],
     section: Section,

@@ -12,13 +12,11 @@ from harmonium._random import as_generator, integers
 from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import Coding
-from harmonium.cli.encoding import source_of
-from harmonium.cli.given import states_given
+from harmonium.cli.coding import read_for, refuse_discriminative, rows_of, source_of, states_given
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.rows_file import SUFFIXES, TABLES, write_rows
-from harmonium.data import BitPlanes
+from harmonium.data import BitPlanes, Codec
 from harmonium.data.sheet import Sheet
 from harmonium.machine import States
 from harmonium.tasks.impute import visible_means
@@ -63,7 +61,7 @@ def sample(
     coding, source = run.load()
     machine = coding.machine
     trained_on, image = source_of(machine)
-    coding.refuse_discriminative("sample")
+    refuse_discriminative(coding, "sample")
     held = states_given(coding, given or [], number)
     clamp = None if held is None else held.to(machine.device, machine.dtype)
     picture = out.suffix.lower() == ".png"
@@ -87,7 +85,7 @@ def sample(
         v = visible_means(hamiltonian, states).detach() if means else hamiltonian.seen(states)
         if held is not None:
             v = torch.where(held.isnan(), v.cpu(), held)
-        samples, labels = coding.decoded(v)
+        samples, labels = coding.decode(v)
     limits = data_range(coding) if picture else None
     shown = f"{mean_word(machine)} given the hidden units" if means else "drawn states"
     title = f"{number} samples, {sweeps} sweeps from {start}: {shown}{in_words(limits)}"
@@ -108,9 +106,9 @@ def sample(
     return result
 
 
-def _rows(coding: Coding, number: int, source: str | None, generator: torch.Generator) -> Tensor:
+def _rows(coding: Codec, number: int, source: str | None, generator: torch.Generator) -> Tensor:
     """Rows of data, drawn with replacement, as visible states."""
     if source is None:
         raise ValueError("data: expected DATA to start from, as the machine names no training data")
-    rows = coding.rows(coding.read(source))
+    rows = rows_of(coding, read_for(coding, source))
     return rows.take(integers(len(rows), (number,), generator).cpu()).to(coding.machine.device)

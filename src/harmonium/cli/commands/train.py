@@ -14,14 +14,12 @@ from torch import Tensor
 
 from harmonium.cli import options, runs
 from harmonium.cli.beginning import Beginning
-from harmonium.cli.coding import Coding
-from harmonium.cli.kinds import read_kinds
+from harmonium.cli.coding import codec_of, read_for, read_kinds, rows_of
 from harmonium.cli.metrics import Metric, metrics_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.settings import TrainSettings, share_of
-from harmonium.data import Rows
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.learning.discriminative import label_rate
@@ -143,19 +141,19 @@ def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSetting
     Raises:
         ValueError: an objective that does not suit the label, or no row with a label.
     """
-    coding, goes_on = Coding.of(beginning.machine), settings.from_run is not None
+    coding, goes_on = codec_of(beginning.machine), settings.from_run is not None
     label = None if coding.label is None else str(coding.label.name)
     learned = coding.objective if goes_on and label is not None else None
     objective, share = share_of(label, settings.objective or learned, settings.joint)
     learns_label = goes_on and label is not None and objective != "joint"
-    if learns_label and bool(beginning.X[:, -coding.label_width :].isnan().all()):
+    if learns_label and bool(beginning.X.all()[:, -coding.label_width :].isnan().all()):
         raise ValueError(
             f"DATA: expected labels in a column {label!r}, which the machine learns to tell, received none; "
             "--objective joint learns of rows without them"
         )
     epochs, plain = settings.epochs, beginning.plain
     if settings.updates is None and epochs is None:
-        rows = len(Rows.of(beginning.X, dtype=beginning.machine.dtype, missing=True))
+        rows = len(beginning.X)
         passes, updates = (_EPOCHS, _UPDATES) if label is None else (_LABEL_EPOCHS, _LABEL_UPDATES)
         epochs = max(passes, -(-updates * min(settings.batch_size, rows) // rows))
     rate = _RATE if share is None else label_rate(beginning.data_width)
@@ -188,8 +186,8 @@ def _validation(
             if value is not None:
                 raise ValueError(f"{name}: expected together with --validation, received {value} without")
         return None, None
-    coding = Coding.of(machine)
-    rows = coding.rows(coding.read(settings.validation), missing=True)
+    coding = codec_of(machine)
+    rows = rows_of(coding, read_for(coding, settings.validation), missing=True)
     return next(rows.chunks(len(rows))), metrics_of(coding, settings.metric, rows, settings.seed)
 
 

@@ -3,35 +3,76 @@
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data._arrays import is_sparse
-
-if TYPE_CHECKING:
-    from harmonium.data.encoder import Encoder
-
-Index = NDArray[np.int64] | slice
-Fetch = Callable[[Any, Index], Any]
+from harmonium._fetch import (
+    Fetch,
+    Index,
+    as_tensor,
+    find_map,
+    is_sparse,
+    read_array,
+    read_file,
+    read_sparse,
+    read_tensor,
+)
 
 # The elements that one chunk of a whole pass holds: 8 MB in float64.
 _CHUNK = 1 << 20
-_FAULTS = 64  # rows of a file after which pages are given back: each may map one of 2 MiB
+
+
+@final
+class Moments:
+    """Mean and variance of columns, from blocks of rows one after the other.
+
+    Merged as by Chan, Golub and LeVeque (1983), equations 2.1, with weights for counts. NaN is not observed.
+    """
+
+    def __init__(self) -> None:
+        self._origin: Tensor | None = None
+
+    def add(self, chunk: Tensor, weights: Tensor | None = None) -> None:
+        """Adds rows, (rows, width) float64, with their weights, (rows,), at least 0."""
+        if self._origin is None:
+            # Measured from its first entry, a constant column is exactly zero and stays so.
+            self._origin = torch.full_like(chunk[0], math.nan)
+            self._seen, self._mean, self._squares = (torch.zeros_like(chunk[0]) for _ in range(3))
+        each = (~chunk.isnan()).double()
+        first = chunk.gather(0, each.argmax(0, keepdim=True))[0]
+        self._origin = torch.where(self._origin.isnan(), first, self._origin)
+        if weights is not None:
+            each *= weights.to(each).unsqueeze(1)
+        chunk = (chunk - self._origin).nan_to_num_(nan=0.0)
+        added = each.sum(0)
+        total = self._seen + added
+        chunk_mean = (each * chunk).sum(0) / added.where(added > 0, 1.0)
+        step = chunk_mean - self._mean
+        share = added / total.where(total > 0, 1.0)
+        self._squares += (each * (chunk - chunk_mean).square_()).sum(0) + step.square() * (self._seen * share)
+        self._mean += step * share
+        self._seen = total
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """Returns mean and variance, both (width,); NaN for a column that was never observed."""
+        assert self._origin is not None
+        return (self._mean + self._origin).where(self._seen > 0, math.nan), self._squares / self._seen
 
 
 class Rows:
     """Rows of a matrix as floating tensors, a batch at a time, wherever the matrix lives.
 
     Only what is asked for is converted: a memory map is never copied, integers are never kept as floats.
-    Make one with :meth:`of`.
+    Make one with :meth:`of`. With ``keep`` the first whole pass keeps what ``fetch`` makes of data in memory,
+    so that no other makes it again; ``shown`` is the number of leading columns of which every row has to have
+    one that is not NaN, 0 where a row may be blank.
 
     Attributes:
         width: number of columns.
@@ -40,6 +81,8 @@ class Rows:
         tensor: all rows where they lie in memory, in the type that they have there; None where torch has no
             such type, or they are made row by row (sparse matrices, encoded rows, files).
         missing: whether NaN is allowed, as an entry that was not observed.
+        support: the units whose support all rows were found in, in words; None: nobody has looked.
+        observed: whether all entries were found to be observed.
     """
 
     def __init__(
@@ -51,9 +94,12 @@ class Rows:
         name: str = "X",
         width: int | None = None,
         missing: bool = False,
+        *,
+        keep: bool = False,
+        shown: int = 0,
     ) -> None:
         self._X = X
-        self.tensor = _as_tensor(X) if fetch in (_from_tensor, _from_array) else None
+        self.tensor = as_tensor(X) if fetch in (read_tensor, read_array) else None
         self._fetch = fetch
         self._name = name
         self._length, columns = (int(side) for side in X.shape)
@@ -61,11 +107,20 @@ class Rows:
         self.in_memory = in_memory
         self.dtype = dtype
         self.missing = missing
+        self.support: tuple[str, ...] | None = None
+        self.observed = False
+        self._keep, self._shown, self._made = keep and in_memory, shown, False
         self._weights: Tensor | None = None
 
     @classmethod
     def of(
-        cls, X: Any, dtype: torch.dtype = torch.float32, name: str = "X", *, missing: bool = False
+        cls,
+        X: Any,
+        dtype: torch.dtype = torch.float32,
+        name: str = "X",
+        *,
+        missing: bool = False,
+        blank: bool = True,
     ) -> Rows:
         """Check a matrix and wrap it.
 
@@ -76,6 +131,7 @@ class Rows:
             dtype: floating dtype of the tensors returned.
             name: what error messages call ``X``.
             missing: whether NaN is allowed, as an entry that was not observed.
+            blank: whether a row may consist of NaN alone.
 
         Raises:
             TypeError: another type of object, a dtype that is not numeric, or ``dtype`` not floating.
@@ -84,18 +140,18 @@ class Rows:
         if not dtype.is_floating_point:
             raise TypeError(f"dtype: expected a floating dtype, received {dtype}")
         if isinstance(X, Rows):
-            return cls(X._X, X._fetch, X.in_memory, dtype, name, X.width, missing)
+            return X._copy(dtype, name, missing)
         fetch: Fetch
         in_memory = True
         if is_sparse(X):
-            fetch = _from_sparse
+            fetch = read_sparse
         elif type(X).__module__.partition(".")[0] == "h5py":
-            fetch, in_memory = _from_file, False
+            fetch, in_memory = read_file, False
         elif isinstance(X, Tensor):
-            fetch = _from_tensor
+            fetch = read_tensor
         elif isinstance(X, np.ndarray):
-            in_memory = _mapped(X) is None
-            fetch = _from_array if in_memory else _from_file
+            in_memory = find_map(X) is None
+            fetch = read_array if in_memory else read_file
         else:
             frames = "; estimators take frames, and hm.data.Table makes arrays of them"
             raise TypeError(
@@ -119,7 +175,7 @@ class Rows:
             X = X.tocsr()
         elif isinstance(X, Tensor):
             X = X.detach()
-        return cls(X, fetch, in_memory, dtype, name, missing=missing)
+        return cls(X, fetch, in_memory, dtype, name, missing=missing, shown=0 if blank else X.shape[1])
 
     def __len__(self) -> int:
         return self._length
@@ -153,26 +209,62 @@ class Rows:
         batch = _checks.tensor(self._fetch(self._X, positions), self._name, self.dtype)
         return batch if checked else self._checked(batch, positions)
 
-    def encoded(self, encoder: Encoder) -> Rows:
+    def all(self) -> Tensor:
+        """Returns all rows, (rows, width), a fresh tensor.
+
+        Raises:
+            ValueError: as ``take``.
+        """
+        return next(self._chunks(self._length, self.dtype))
+
+    def _copy(self, dtype: torch.dtype, name: str, missing: bool) -> Rows:
+        rows = copy(self)
+        rows.__dict__.pop("_moments", None)
+        rows._name, rows.missing, rows._weights = name, missing, None
+        if dtype != self.dtype or not (missing or self.observed):
+            rows.dtype, rows.support = dtype, None
+        return rows
+
+    def encoded(self, encoder: Any) -> Rows:
         """Returns the rows as an encoder maps them, a batch at a time.
 
         Args:
-            encoder: one that treats every row alike wherever it stands; not ``BernoulliBinarise``, whose
-                draws belong to a whole set.
+            encoder: a ``harmonium.data.Encoder`` that treats every row alike wherever it stands; not
+                ``BernoulliBinarise``, whose draws belong to a whole set.
 
         Raises:
             ValueError: an encoder that draws, or data that it does not take.
         """
         if encoder.draws:
             raise ValueError("encoder: expected one without random draws; encode the whole set at once")
-        fetch = self._fetch
-        first = encoder.encode(fetch(self._X, slice(0, 1)))
+        first = encoder.encode(self._fetch(self._X, slice(0, 1)))
+        return self.map(lambda block, index: encoder.encode(block), int(first.shape[1]))
 
-        def fetch_encoded(X: Any, index: Index) -> Any:
-            return encoder.encode(fetch(X, index))
+    def map(
+        self, make: Callable[[Any, Index], Any], width: int, *, keep: bool = False, shown: int = 0
+    ) -> Rows:
+        """Returns the rows that a function makes of blocks of these.
 
-        width = int(first.shape[1])
-        return Rows(self._X, fetch_encoded, self.in_memory, self.dtype, self._name, width, self.missing)
+        Args:
+            make: takes some rows, as they lie, and their index; returns an array or tensor, (rows, width).
+            width: columns of what it makes.
+            keep: whether the first whole pass keeps what it makes, of rows in memory.
+            shown: leading columns of which every row has to have one that is not NaN; 0: a row may be blank.
+        """
+        fetch, about = self._fetch, (self.in_memory, self.dtype, self._name, width, self.missing)
+        rows = Rows(self._X, lambda X, i: make(fetch(X, i), i), *about, keep=keep, shown=shown)
+        rows._made = True
+        return rows
+
+    def subset(self, indices: Tensor) -> Rows:
+        """Returns some of the rows, which are in the support that all are in, in the order of ``indices``."""
+        rows = self._copy(self.dtype, self._name, self.missing)
+        rows._X = self._X[
+            indices.to(self._X.device) if isinstance(self._X, Tensor) else indices.cpu().numpy()
+        ]
+        rows._length = len(indices)
+        rows.tensor = as_tensor(rows._X) if self.tensor is not None else None
+        return rows
 
     def chunks(self, size: int) -> Iterator[Tensor]:
         """All rows in their order, as fresh tensors of ``size`` rows; the last may be shorter.
@@ -186,7 +278,7 @@ class Rows:
 
     def weighted(self, weights: Tensor | None) -> Rows:
         """Returns these rows with moments by weights, (rows,), at least 0; None: all count alike."""
-        rows = Rows.of(self, self.dtype, self._name, missing=self.missing)
+        rows = self._copy(self.dtype, self._name, self.missing)
         rows._weights = weights
         return rows
 
@@ -210,39 +302,56 @@ class Rows:
         return self._moments_of(self._weights)
 
     def _moments_of(self, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Chunks merged as by Chan, Golub and LeVeque (1983), equations 2.1, with weights for counts."""
-        size = max(1, _CHUNK // self.width)
-        # Measured from its first entry, a constant column is exactly zero and stays so.
-        origin = torch.full_like(next(self._chunks(1, torch.float64))[0], math.nan)
-        seen, mean, squares = (torch.zeros_like(origin) for _ in range(3))
+        moments, size = Moments(), self._block
         for number, chunk in enumerate(self._chunks(size, torch.float64)):
-            each = (~chunk.isnan()).double()
-            first = chunk.gather(0, each.argmax(0, keepdim=True))[0]
-            origin = torch.where(origin.isnan(), first, origin)
-            if weights is not None:
-                part = weights[number * size : number * size + len(chunk)]
-                each *= part.to(each).unsqueeze(1)
-            chunk = (chunk - origin).nan_to_num_(nan=0.0)
-            added = each.sum(0)
-            total = seen + added
-            chunk_mean = (each * chunk).sum(0) / added.where(added > 0, 1.0)
-            step = chunk_mean - mean
-            share = added / total.where(total > 0, 1.0)
-            squares += (each * (chunk - chunk_mean).square_()).sum(0) + step.square() * (seen * share)
-            mean += step * share
-            seen = total
-        return (mean + origin).where(seen > 0, math.nan), squares / seen
+            moments.add(chunk, None if weights is None else weights[number * size :][: len(chunk)])
+        return moments.result()
+
+    @property
+    def _block(self) -> int:
+        """Rows of one block of a whole pass."""
+        return max(1, _CHUNK // self.width)
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yields all rows in blocks of bounded size, for a whole pass over them.
+
+        Yields:
+            Which rows these are; the rows in ``dtype``; and in float64, as they lie, or rounded to ``dtype``
+            where ``map`` makes them.
+
+        Raises:
+            ValueError: as ``chunks``.
+        """
+        for span, raw in self._pieces(self._block):
+            v = self._checked(_checks.tensor(raw, self._name, self.dtype), span)
+            yield span, v, v.double() if self._made else _checks.tensor(raw, self._name, torch.float64)
 
     def _chunks(self, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
+        for span, raw in self._pieces(size):
+            yield self._checked(_checks.tensor(raw, self._name, dtype), span)
+
+    def _pieces(self, size: int) -> Iterator[tuple[slice, Any]]:
+        """Reads all rows, ``size`` at a time, and keeps them where they are to be kept."""
+        kept: Tensor | None = None
         for start in range(0, self._length, size):
             span = slice(start, min(start + size, self._length))
-            yield self._checked(_checks.tensor(self._fetch(self._X, span), self._name, dtype), span)
+            raw = self._fetch(self._X, span)
+            if self._keep:
+                raw = _checks.tensor(raw, self._name, self.dtype)
+                if kept is None:
+                    kept = raw.new_empty(self._length, self.width)
+                kept[span] = raw
+            yield span, raw
+        if kept is not None:
+            self._X, self.tensor, self._fetch, self._keep = kept, kept, read_tensor, False
 
     def _checked(self, batch: Tensor, index: Index) -> Tensor:
         # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.
         if math.isfinite(batch.sum().item()):
             return batch
         wrong = (batch.isinf() if self.missing else ~torch.isfinite(batch)).nonzero()
+        if self._shown and not len(wrong):
+            refuse_blank(batch[:, : self._shown], self._name, index.start if isinstance(index, slice) else 0)
         if len(wrong):
             i, column = wrong[0].tolist()
             row = index.start + i if isinstance(index, slice) else index[i]
@@ -253,63 +362,22 @@ class Rows:
         return batch
 
 
-def _as_tensor(X: Any) -> Tensor | None:
-    """Returns a matrix in memory as a tensor that shares it; None where torch cannot."""
-    if isinstance(X, Tensor):
-        return X
-    known = X.flags.writeable and X.dtype.isnative and X.dtype.kind in "bif" and X.dtype.itemsize <= 8
-    if not known or min(X.strides) < 0:
-        return None
-    return torch.from_numpy(X)
+def refuse_blank(v: Tensor, name: str = "X", start: int = 0) -> Tensor:
+    """Returns states, (rows, columns) with NaN where a cell is missing, as they are, each row with a cell.
 
+    Args:
+        v: the states.
+        name: what the message calls them.
+        start: number of the first row.
 
-def _from_tensor(X: Tensor, index: Index) -> Tensor:
-    if isinstance(index, slice):
-        return X[index].clone()
-    return X.index_select(0, torch.from_numpy(index).to(X.device))
-
-
-def _from_array(X: Any, index: Index) -> Any:
-    return X[index].copy() if isinstance(index, slice) else X[index]
-
-
-def _from_file(X: Any, index: Index) -> Any:
-    try:
-        if isinstance(index, slice):
-            return _forgotten(X, np.array(X[index]))
-        # Files are read forwards, and h5py takes nothing but strictly increasing positions.
-        if not isinstance(X, np.ndarray):
-            positions, inverse = np.unique(index, return_inverse=True)
-            return np.asarray(X[positions])[inverse]
-        read = np.empty((len(index), X.shape[1]), X.dtype)
-        order = np.argsort(index, kind="stable")
-        for start in range(0, len(index), _FAULTS):
-            piece = order[start : start + _FAULTS]
-            read[piece] = _forgotten(X, X[index[piece]])
-        return read
-    except (OSError, RuntimeError) as error:  # HDF5 finds damage in a chunk when it is read, not before
-        raise ValueError(f"{X.file.filename}: rows cannot be read, {error}") from error
-
-
-def _from_sparse(X: Any, index: Index) -> Any:
-    return X[index].toarray()
-
-
-def _mapped(X: Any) -> np.memmap[Any, Any] | None:
-    """The memory map that an array is a view of."""
-    while isinstance(X, np.ndarray):
-        if isinstance(X, np.memmap):
-            return X
-        X = X.base
-    return None
-
-
-def _forgotten(X: Any, read: NDArray[Any]) -> NDArray[Any]:
-    """Returns ``read`` and releases the mapped pages that it came from, which would add up to the file.
-
-    The system keeps their content in its page cache. A map that may be written to is left alone.
+    Raises:
+        ValueError: a row of missing cells only.
     """
-    mapped = _mapped(X)
-    if mapped is not None and mapped.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
-        mapped._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
-    return read
+    blank = v.isnan().all(1)
+    if bool(blank.any()):
+        row = start + int(blank.int().argmax())
+        raise ValueError(
+            f"{name}: expected at least one value in every row, all of row {row} is missing (NaN); drop such "
+            "rows"
+        )
+    return v

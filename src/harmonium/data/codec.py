@@ -1,0 +1,399 @@
+"""The one way from rows as people bring them to the states of visible units, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._fetch import Index, is_sparse
+from harmonium._rows import Rows
+from harmonium.data.codings import Affine, Coding
+from harmonium.data.column import Column, as_states, states_of
+from harmonium.data.dataset import DataSet, dense
+from harmonium.data.encoder import Encoder, encoder_from_dict
+from harmonium.data.encoders import BernoulliBinarise, BitPlanes, Compose, Identity, Standardise, Threshold
+from harmonium.data.sheet import Cells, Sheet, is_sheet, sheet_of
+from harmonium.data.table import Group, Table
+from harmonium.data.transforms import Array
+from harmonium.data.units import encoder_of_bits, fit_units, layer_of, visible_layers
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine
+
+_BINARISERS: dict[str, Callable[[int], Encoder]] = {
+    "none": lambda seed: Identity(),
+    "threshold": lambda seed: Threshold(),
+    "sample": BernoulliBinarise,
+    "bit-planes": lambda seed: BitPlanes(),
+    "gray-planes": lambda seed: BitPlanes(gray=True),
+}
+BINARISE = tuple(_BINARISERS)
+
+
+class Place(NamedTuple):
+    """The place of a column: its unit in a visible layer, and the columns of that unit's states."""
+
+    column: Column
+    layer: int
+    unit: int
+    states: slice
+
+
+@final
+@dataclass(frozen=True)
+class Codec:
+    """Goes from rows as people bring them to the states of visible units, and back.
+
+    Rows are the cells of a data frame (``Sheet``), arrays, sparse matrices, or what ``read`` reads, which may
+    lie in a file. An array is a table whose columns are of one kind. Make one with ``fit``, or with ``of``
+    from what a machine's metadata keep.
+
+    Attributes:
+        encoder: of the columns but the label: a ``Table``, or an encoder of arrays.
+        layers: the visible layers whose states it makes, the label's last.
+        label: the column whose unit is the last layer; None: there is none.
+        names: of all columns as in training, where they had names.
+    """
+
+    encoder: Encoder
+    layers: Sequence[Layer]
+    label: Column | None = None
+    names: tuple[str, ...] | None = None
+    _machine: BoltzmannMachine | None = None
+
+    # Making one
+    # ----------------------------------------------------------------------------
+
+    @classmethod
+    def fit(
+        cls,
+        X: Any,
+        visible: str = "auto",
+        kinds: Mapping[Any, Any] | None = None,
+        *,
+        binarise: str = "none",
+        seed: int = 0,
+        unknown: str = "error",
+        weights: Tensor | None = None,
+        tabular: bool = True,
+        missing: bool = True,
+    ) -> Self:
+        """Finds visible units for rows and what turns rows into their states, in one pass at most.
+
+        Args:
+            X: a ``Sheet`` or a data frame, a table of columns of several kinds; a ``DataSet``, which is a
+                table where it is one (``DataSet.tabular``) and neither units of one kind nor grey levels are
+                asked for, where it has text or missing cells, and where kinds are given; or a matrix as
+                ``Rows.of`` takes it, (rows, columns).
+            visible: kind of visible units, see ``visible_for``.
+            kinds: of some columns of a table, by name, for ``Table.fit``.
+            binarise: what makes 0 and 1 of grey levels first: one of ``BINARISE``.
+            seed: of the draws of ``binarise="sample"``.
+            unknown: see ``Table``.
+            weights: of the rows, (rows,), above 0, for means and deviations; None: all count alike.
+            tabular: whether names make a table of the numbers of a ``DataSet``.
+            missing: whether a matrix may have missing entries, NaN.
+
+        Raises:
+            TypeError, ValueError: data that do not suit the rest.
+        """
+        _checks.one_of(binarise, "binarise", BINARISE)
+        _checks.one_of(visible, "visible", ("auto", *Layer.registry))
+        if isinstance(X, DataSet):
+            named = tabular and binarise == "none" and X.tabular
+            mixed = X.samples.dtype.kind == "O" or (visible == "auto" and (named or X.mixed))
+            X = X.sheet() if kinds or mixed else X.samples
+        elif is_sheet(X):
+            X = sheet_of(X)
+        if isinstance(X, Sheet):
+            if binarise != "none":
+                raise ValueError(f"binarise: expected none for a table, received {binarise}")
+            chosen = {cells.name: visible for cells in X.columns} | dict(kinds or {})
+            table = Table.fit(X, chosen, unknown=unknown, weights=weights)
+            return cls(table, visible_layers(table))
+        first = _BINARISERS[binarise](seed)
+        two_values = Layer.registry["bernoulli" if visible == "auto" else visible].two_values
+        planes = isinstance(first, BitPlanes)
+        if planes and two_values != (0.0, 1.0):
+            raise ValueError(f"visible: expected auto or bernoulli for {binarise}, received {visible}")
+        if binarise != "none" and two_values is not None:  # 0 and 1, as is known without a look
+            kind = "bernoulli" if visible == "auto" else visible
+            group, second = Group(kind, Rows.of(X).width * (8 if planes else 1), 2), encoder_of_bits(kind)
+        else:
+            rows = Codec(first, ()).rows(X, torch.float64, missing=missing, keep=False)
+            group, second = fit_units(rows, visible, weights)
+        parts = tuple(part for part in (first, second) if not isinstance(part, Identity))
+        encoder = Compose(parts) if len(parts) > 1 else parts[0] if parts else Identity()
+        return cls(encoder, [layer_of(group)])
+
+    def with_label(self, cells: Cells) -> Self:
+        """Returns the codec with a column of labels beside the others, a unit of one state for each label.
+
+        Raises:
+            ValueError: fewer than two labels, or real numbers.
+        """
+        seen = cells.values[~cells.missing]
+        real = seen[seen != np.round(seen)] if cells.numeric else seen[:0]
+        if len(real):
+            raise ValueError(
+                f"label: expected classes in column {cells.name!r}, received real numbers such as "
+                f"{real[0]:g}; without --label they are learned like any column, and harmonium predict "
+                f"--column {cells.name} predicts them"
+            )
+        if len(set(seen.tolist())) < 2:
+            raise ValueError(
+                f"label: expected at least two classes in column {cells.name!r}, received "
+                f"{seen[:1].tolist()}; an empty cell is a missing label"
+            )
+        label = Column.fit(cells, "categorical")
+        group = Group(label.kind, 1, label.coding.n_states)
+        return replace(self, label=label, layers=[*self.layers, layer_of(group)])
+
+    @classmethod
+    def of(cls, machine: BoltzmannMachine, unknown: str | None = None) -> Self:
+        """Reads the codec that a machine's metadata keep; without any, rows are states.
+
+        Args:
+            machine: as trained by the command line or an estimator, or any other.
+            unknown: see ``Table``; None: as in training.
+
+        Raises:
+            ValueError: metadata that are damaged, or ``unknown`` for a machine without columns of labels.
+        """
+        about, layers = machine.metadata, [machine.layers[l] for l in machine.visible]
+        damaged = "machine: its metadata are damaged"
+        try:
+            part, stored = "encoder", about.get("encoder")
+            encoder = Identity() if stored is None else encoder_from_dict(stored)
+            part, stored = "label", about.get("label")
+            label = None if stored is None else Column.from_dict(stored)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{damaged}, {part} {error}") from error
+        if label is not None and layers[-1].width != label.coding.width:
+            raise ValueError(f"{damaged}, expected a label of its last visible layer")
+        data = about.get("data") or {}
+        names = data.get("names") if isinstance(data, dict) else None
+        listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+        if names is not None and not listed:
+            raise ValueError(f"{damaged}, expected names of columns")
+        if unknown is not None:
+            if not isinstance(encoder, Table):
+                raise ValueError(f"unknown: expected none for a machine of numbers alone, received {unknown}")
+            encoder = replace(encoder, unknown=unknown)
+        return cls(encoder, layers, label, None if names is None else tuple(names), machine)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describes the encoder, and the label where there is one, in plain JSON types for the metadata."""
+        beside = {} if self.label is None else {"label": self.label.to_dict()}
+        return {"encoder": self.encoder.to_dict(), **beside}
+
+    # What it codes
+    # ----------------------------------------------------------------------------
+
+    @property
+    def machine(self) -> BoltzmannMachine:
+        """The machine whose metadata it was read from, and whose layers these are (``of``)."""
+        assert self._machine is not None
+        return self._machine
+
+    @property
+    def objective(self) -> str:
+        """The objective of the label that the machine was trained with, as of ``harmonium.RBMClassifier``."""
+        return str(self.machine.metadata.get("objective", "joint"))
+
+    @property
+    def label_width(self) -> int:
+        """States of the label; 0 where there is none."""
+        return 0 if self.label is None else self.label.coding.width
+
+    @property
+    def density(self) -> bool:
+        """True if the data have a density: some visible layer is real."""
+        return not all(layer.discrete for layer in self.layers)
+
+    def own_names(self) -> list[str]:
+        """Lists the names of the columns but the label; none where they had none."""
+        return [name for name in self.names or () if self.label is None or name != self.label.name]
+
+    def columns(self) -> list[Column]:
+        """Lists the columns but the label, one for each unit; none where units are parts of columns."""
+        if isinstance(self.encoder, Table):
+            return list(self.encoder.columns)
+        layer, codings = self.layers[0], list[Coding]()
+        if isinstance(self.encoder, Standardise):
+            both = (self.encoder.mean, self.encoder.scale)
+            parts = (x if isinstance(x, tuple) else (x,) * layer.n_units for x in both)
+            codings = [Affine(mean, scale) for mean, scale in zip(*parts, strict=True)]
+        elif isinstance(self.encoder, Identity) and layer.coding == "states":
+            states = states_of(layer.kind)
+            codings = [as_states(states, states)] * layer.n_units
+        names = self.own_names()
+        own = names if len(names) == layer.n_units else [str(j) for j in range(layer.n_units)]
+        named = zip(own, codings, strict=False)
+        return [Column(name, "float64", layer.kind, coding) for name, coding in named]
+
+    def unit_of(self, column: str) -> Place:
+        """Finds the visible unit of a column.
+
+        Raises:
+            ValueError: no such column.
+        """
+        known = [*self.columns(), *([] if self.label is None else [self.label])]
+        numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
+        places, start = list[tuple[int, int, slice]](), 0
+        for l, layer in zip(numbers, self.layers, strict=True):
+            width = layer.width // layer.n_units
+            ends = range(start, start + layer.width, width)
+            places += [(l, unit, slice(end, end + width)) for unit, end in enumerate(ends)]
+            start += layer.width
+        for each, place in zip(known, places[len(places) - len(known) :], strict=True):
+            if str(each.name) == column:
+                return Place(each, *place)
+        if not known:
+            raise ValueError(
+                f"column: expected a machine with a unit for each column, received {column!r} for one with "
+                "several, such as bit-planes"
+            )
+        names = ", ".join(repr(str(each.name)) for each in known)
+        raise ValueError(f"column: expected one of {names}, received {column!r}")
+
+    def log_slopes(self, states: Tensor) -> Tensor:
+        """Returns ln |slope| of the encoder, summed over what each row shows, (rows,) float64.
+
+        It makes densities of states, (rows, width), those of data; it is 0 for probabilities.
+        """
+        if not self.density:
+            return states.new_zeros(len(states), dtype=torch.float64)
+        parts = zip(torch.split(states, [layer.width for layer in self.layers], 1), self.layers, strict=True)
+        seen = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
+        seen = seen[:, : seen.shape[1] - (self.label is not None)]
+        columns = len(self.encoder.columns) if isinstance(self.encoder, Table) else seen.shape[1]
+        slopes = torch.tensor(self.encoder.log_slopes(columns), dtype=torch.float64, device=states.device)
+        return seen.double() @ slopes
+
+    # From rows to states
+    # ----------------------------------------------------------------------------
+
+    def apart(self, dataset: DataSet) -> tuple[DataSet, Cells | None]:
+        """Returns the data without the label, and the label where both have one."""
+        if self.label is None:
+            return dataset, None
+        return dataset.take_label(str(self.label.name), needed=False)
+
+    def rows(
+        self,
+        X: Any,
+        dtype: torch.dtype = torch.float32,
+        labels: Any = None,
+        *,
+        missing: bool = True,
+        shown: str = "nothing",
+        keep: bool = True,
+    ) -> Rows:
+        """Returns the states of rows, (rows, width), NaN in the whole of a unit whose cell is missing.
+
+        They are made a block at a time: in memory once, by the first whole pass over them; of a file, and of
+        a sparse ``DataSet``, whenever they are asked for. Rows that are states already are not copied.
+
+        Args:
+            X: a ``Sheet`` or a data frame for a ``Table``, a matrix for other encoders, or a ``DataSet``.
+            dtype: of the states.
+            labels: of the rows, beside X: ``Cells``, or states (rows, label width) with NaN where there is
+                none; None: those of a ``DataSet``, else all are missing.
+            missing: whether cells may be missing.
+            shown: what every row has to show: "nothing", "anything", or some of its "data" beside the label.
+            keep: whether the first whole pass keeps them.
+
+        Raises:
+            TypeError, ValueError: now or when they are made: other columns than in ``fit``, or a cell that
+                its column has no state for.
+        """
+        large = isinstance(X, DataSet) and is_sparse(X.samples)
+        if isinstance(X, DataSet):
+            X, cells = self.apart(X)
+            labels = cells if labels is None else labels
+            X = X.sheet() if isinstance(self.encoder, Table) else X.matrix()
+        encoder, plain = self.encoder, isinstance(self.encoder, Identity)
+        if isinstance(encoder, Table):
+            X = sheet_of(X)
+            source = Rows(X, Sheet.take, True, dtype, missing=missing)
+        else:
+            if encoder.draws:
+                X, plain = encoder.encode_cells(dense(X)), True
+            source = Rows.of(X, dtype, missing=missing, blank=shown == "nothing")
+            keep = keep and not large
+        beside = self._label_states(labels, len(source))
+        if plain and beside is None:
+            return source
+
+        def make(block: Any, index: Index) -> Any:
+            if isinstance(encoder, Table):
+                states = encoder.encode(block, first=index.start if isinstance(index, slice) else 0)
+            else:
+                states = block if plain else encoder.encode_cells(block)
+            return states if beside is None else np.hstack([states, beside[index]])
+
+        own = source.width if plain else encoder.width_of(source.width)
+        width = own + (0 if beside is None else beside.shape[1])
+        columns = {"nothing": 0, "anything": width, "data": own}
+        return source.map(make, width, keep=keep, shown=columns[shown])
+
+    def _label_states(self, labels: Any, rows: int) -> Array | None:
+        if labels is None:
+            return None if self.label is None else np.full((rows, self.label_width), np.nan)
+        if not isinstance(labels, Cells):
+            return np.asarray(labels)
+        assert self.label is not None
+        unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
+        return self.label.encode(labels, unknown)
+
+    # And back
+    # ----------------------------------------------------------------------------
+
+    def split(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the states of the data and those of the label, of states (rows, width)."""
+        width = states.shape[1] - self.label_width
+        return states[:, :width], states[:, width:]
+
+    def decode(self, states: Tensor) -> tuple[Sheet | Array, Cells | None]:
+        """Returns states or means, (rows, width), in the units of the data, and labels where there are any.
+
+        Returns:
+            The columns of cells of a table, or an array (rows, columns); and the cells of the label.
+        """
+        data, label = (part.cpu().numpy() for part in self.split(states))
+        rows = self.encoder.sheet(data) if isinstance(self.encoder, Table) else self.encoder.decode(data)
+        return rows, self._labels(label)
+
+    def fill(self, dataset: DataSet, absent: Array, states: Tensor) -> tuple[Sheet | Array, Cells | None]:
+        """Returns data with what is missing taken from states.
+
+        Args:
+            dataset: the data.
+            absent: (rows, columns) bool, of the columns but the label: what is missing.
+            states: (rows, width), completed.
+
+        Returns:
+            The rows, as ``decode`` does, and their labels where the data have any.
+        """
+        rest, cells = self.apart(dataset)
+        data, label = (part.cpu().numpy() for part in self.split(states))
+        labels = None if cells is None else self._labels(label)
+        if cells is not None and labels is not None:
+            labels = cells.filled(labels.values)
+        if isinstance(self.encoder, Table):
+            hidden = rest.samples.astype(object)
+            hidden[absent] = None
+            return self.encoder.filled(replace(rest, samples=hidden).sheet(), data), labels
+        return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
+
+    def _labels(self, states: Array) -> Cells | None:
+        if self.label is None:
+            return None
+        column = self.label
+        return Cells(column.name, column.decode(states), column.dtype, column.categories, column.ordered)

@@ -1,0 +1,287 @@
+"""The codec: how often rows are read and encoded, and units of a user's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium import _rows
+from harmonium.data import Codec, Encoder, Table
+from harmonium.data.column import Column
+from harmonium.data.sheet import Sheet
+from harmonium.layers import Layer
+
+from .command_line import CommandLine
+from .test_documentation import blocks
+
+ROOT = Path(__file__).parents[2]
+pandas = pytest.importorskip("pandas")
+
+ROWS = 3000
+
+
+class Counts:
+    """Passes over rows, in rows: what is read in slices, and what each column looks at to be fitted."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.encoded = 0
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    found, columns = Counts(), list[int]()
+
+    def reading(function: Callable[..., Any]) -> Callable[..., Any]:
+        def read(X: Any, index: Any) -> Any:
+            rows = function(X, index)
+            found.read += len(rows) if isinstance(index, slice) else 0
+            return rows
+
+        return read
+
+    for name in ("read_array", "read_tensor", "read_sparse", "read_file"):
+        monkeypatch.setattr(_rows, name, reading(getattr(_rows, name)))
+    monkeypatch.setattr(Sheet, "take", reading(Sheet.take))
+    fit, table_fit = Column.fit.__func__, Table.fit.__func__
+
+    def fit_column(cls: Any, cells: Any, *arguments: Any) -> Column:
+        columns.append(len(cells.values))
+        return fit(cls, cells, *arguments)
+
+    def fit_table(cls: Any, X: Any, *arguments: Any, **settings: Any) -> Table:
+        table = table_fit(cls, X, *arguments, **settings)
+        found.read += sum(columns) // len(table.columns)
+        return table
+
+    monkeypatch.setattr(Column, "fit", classmethod(fit_column))
+    monkeypatch.setattr(Table, "fit", classmethod(fit_table))
+    for kind in set(Encoder.registry.values()) - {hm.data.Identity, hm.data.Compose}:
+
+        def encode(self: Any, X: Any, original: Any = kind.encode, **first: Any) -> Any:
+            found.encoded += len(X)
+            return original(self, X, **first)
+
+        monkeypatch.setattr(kind, "encode", encode)
+    return found
+
+
+def digits() -> np.ndarray:
+    X, _ = hm.data.digits()
+    return np.concatenate([X, X])[:ROWS]
+
+
+def frame() -> Any:
+    random = np.random.default_rng(0)
+    X = random.normal(size=ROWS)
+    named = {"x": X, "city": random.choice(["Ulm", "Rom", "Bari"], ROWS), "member": X > 0}
+    return pandas.DataFrame(named).mask(random.random((ROWS, 3)) < 0.1).dropna(how="all")
+
+
+DATA: dict[str, Callable[[], Any]] = {
+    "0 and 1": lambda: hm.data.threshold(digits()),
+    "grey": digits,
+    "holes": lambda: np.where(np.random.default_rng(0).random((ROWS, 64)) < 0.1, np.nan, digits()),
+    "frame": frame,
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_an_estimator_reads_rows_twice_and_encodes_them_once(name: str, counts: Counts) -> None:
+    X = DATA[name]()
+    hm.RBM(4, epochs=3, random_state=0).fit(X)
+    assert len(X) <= counts.read <= 2 * len(X)
+    assert counts.encoded <= len(X) + 1  # a row of zeros tells the width
+
+
+@pytest.mark.parametrize("batch", [100, 1000])
+def test_the_command_reads_and_encodes_images_once(
+    cli: CommandLine, counts: Counts, tmp_path: Path, batch: int
+) -> None:
+    options = ("--binarise", "threshold", "--hidden", 4, "--updates", 50, "--batch-size", batch)
+    cli.succeed("train", "digits", tmp_path / "run", *options)
+    assert counts.read <= 2 * 1797 and counts.encoded <= 1797 + 1
+
+
+@pytest.mark.parametrize("options", [(), ("--label", "city")], ids=["rows", "label"])
+def test_the_command_reads_a_table_twice(
+    cli: CommandLine, counts: Counts, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    table = frame()
+    table.to_csv(tmp_path / "x.csv", index=False)
+    counts.read = counts.encoded = 0
+    cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", "--hidden", 4, "--updates", 50, *options)
+    assert counts.read <= 2 * len(table) and counts.encoded <= len(table) + 1
+
+
+def test_rows_of_a_file_are_encoded_by_the_batch(cli: CommandLine, counts: Counts, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", digits())
+    options = ("--binarise", "threshold", "--hidden", 4, "--updates", 3, "--batch-size", 10)
+    cli.succeed("train", tmp_path / "x.npy", tmp_path / "run", *options)
+    assert ROWS < counts.encoded < ROWS + 200
+
+
+def test_a_dark_first_image_is_no_sign_of_binary_data() -> None:
+    X = np.array([[0, 1], [200, 0]], dtype=np.uint8)
+    codec = Codec.fit(X, binarise="threshold")
+    assert codec.rows(X).all().tolist() == [[0, 0], [1, 0]]
+
+
+# The codec -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_rows_become_states_and_come_back(name: str) -> None:
+    X = DATA[name]()
+    codec = Codec.fit(X)
+    states = codec.rows(X, torch.float64).all()
+    assert states.shape == (len(X), sum(layer.width for layer in codec.layers))
+    for layer, part in zip(codec.layers, states.split([x.width for x in codec.layers], 1), strict=True):
+        layer.double().observed(part, "states")
+    rows, labels = codec.decode(states)
+    assert labels is None
+    if isinstance(rows, Sheet):
+        assert [list(cells.missing) for cells in rows.columns] == [list(X[name].isna()) for name in X]
+        return
+    np.testing.assert_allclose(rows, X, atol=1e-12)
+
+
+def test_a_machine_keeps_the_codec_in_its_metadata(tmp_path: Path) -> None:
+    table = frame()
+    codec = Codec.fit(table)
+    machine = hm.machine.joined(codec.layers, [hm.Bernoulli(3)])
+    machine.metadata = codec.to_dict()
+    machine.save(tmp_path / "m.safetensors")
+    again = Codec.of(hm.load(tmp_path / "m.safetensors"))
+    assert again.encoder == codec.encoder and again.label is None
+    expected, found = (each.rows(table).all() for each in (codec, again))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_states_of_blank_rows_are_refused_where_asked() -> None:
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [np.nan, np.nan]])
+    rows = Codec.fit(X).rows(X, shown="anything")
+    with pytest.raises(
+        ValueError, match="X: expected at least one value in every row, all of row 2 is missing"
+    ):
+        rows.all()
+
+
+def test_a_wrong_cell_is_named_by_its_row_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harmonium._rows._CHUNK", 30)
+    table = pandas.DataFrame({"a": ["x", "y"] * 50, "b": np.arange(100.0)})
+    codec = Codec.fit(table)
+    table.loc[77, "a"] = "z"
+    with pytest.raises(
+        ValueError, match="column 'a': expected one of 'x', 'y' as in fit, received 'z' at row 77"
+    ):
+        for _ in codec.rows(table).blocks():
+            pass
+
+
+def test_layers_and_machines_load_nothing_of_data() -> None:
+    code = "import harmonium.{}, sys; print([m for m in sys.modules if m.startswith('harmonium.data')])"
+    for package in ("layers", "machine"):
+        command = [sys.executable, "-c", code.format(package)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_the_contract_of_imports_keeps_it_so() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    (contract,) = settings["contracts"]
+    order = [layer.strip("()") for layer in contract["layers"]]
+    assert order.index("estimators") < order.index("data") < order.index("machine") < order.index("layers")
+
+
+def test_a_unit_of_version_0_2_is_told_what_to_declare(source: str) -> None:
+    with pytest.warns(UserWarning, match="Ternary.for_data is not called since version 0.3: declare coding"):
+        exec(source.replace("def values(self)", "def for_data(cls): ...\n\n    def values(self)"), {})
+
+
+# Units of a user's own -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def source() -> Iterator[str]:
+    """The first example of docs/extending.md, which makes ``Ternary``."""
+    before = dict(Layer.registry)
+    yield blocks((ROOT / "docs" / "extending.md").read_text("utf-8"))[0].code
+    for kind in Layer.registry.keys() - before.keys():
+        del Layer.registry[kind]
+
+
+def trends() -> Any:
+    random = np.random.default_rng(0)
+    X = random.integers(-1, 2, 200)
+    mood = np.array(["bad", "fair", "good"])[np.clip(X + random.integers(0, 2, 200), -1, 1) + 1]
+    return pandas.DataFrame({"trend": X, "mood": mood, "age": np.round(random.normal(40, 9, 200), 1)})
+
+
+def test_a_unit_of_ones_own_in_a_data_frame(source: str, tmp_path: Path) -> None:
+    exec(source, made := {})
+    table = trends()
+    holes = table.mask(np.random.default_rng(1).random(table.shape) < 0.1).dropna(how="all")
+    named = {"kind": "ternary", "values": ["bad", "fair", "good"]}
+    rbm = hm.RBM(4, visible={"trend": "ternary", "mood": named}, epochs=3, random_state=0).fit(holes)
+    assert [str(layer) for layer in rbm.machine_.layers] == ["Ternary(2)", "Gaussian(1)", "Bernoulli(4)"]
+    states = Codec.of(rbm.machine_).rows(table).all()
+    assert states[:, 0].tolist() == table["trend"].tolist()
+    assert states[:, 1].tolist() == [["bad", "fair", "good"].index(x) - 1 for x in table["mood"]]
+    full, drawn = rbm.impute(holes), rbm.sample(20, random_state=0)
+    assert not full.isna().any().any() and set(drawn["mood"]) <= {"bad", "fair", "good"}
+    assert set(drawn["trend"]) <= {-1, 0, 1}
+    rbm.save(tmp_path / "m.safetensors")
+    assert hm.RBM.load(tmp_path / "m.safetensors").score(table) == pytest.approx(rbm.score(table))
+    assert isinstance(rbm.machine_.layers[0], made["Ternary"])
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("mood", r"expected -1, 0, 1 or 3 labels for them, received 'bad', 'good'"),
+        ("age", r"expected -1, 0, 1 or 3 labels for them, received 1, 2, 3, 4, 5"),
+    ],
+)
+def test_columns_that_a_unit_of_ones_own_does_not_take(source: str, column: str, text: str) -> None:
+    exec(source, {})
+    table = pandas.DataFrame({"mood": ["bad", "good"] * 30, "age": np.arange(60) % 5 + 1})
+    with pytest.raises(ValueError, match=f'X: column {column!r} for "ternary": {text}'):
+        hm.RBM(4, visible={column: "ternary"}).fit(table)
+    with pytest.raises(
+        ValueError, match=r'expected values in \{-1, 0, 1\} for visible="ternary", received 2'
+    ):
+        hm.RBM(4, visible="ternary").fit(np.array([[0.0, 1.0], [2.0, -1.0]]))
+
+
+def test_a_unit_of_ones_own_from_the_command(
+    source: str, cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_units.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("HARMONIUM_IMPORT", "own_units")
+    trends().to_csv(tmp_path / "x.csv", index=False)
+    (tmp_path / "kinds.toml").write_text(
+        'trend = "ternary"\nmood = { kind = "ternary", values = ["bad", "fair", "good"] }'
+    )
+    options = ("--hidden", 4, "--updates", 20)
+    cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", "--kinds", tmp_path / "kinds.toml", *options)
+    cli.succeed(
+        "sample", tmp_path / "run", "--number", 9, "--given", "mood=good", "--out", tmp_path / "y.csv"
+    )
+    drawn = pandas.read_csv(tmp_path / "y.csv")
+    assert set(drawn["mood"]) == {"good"} and set(drawn["trend"]) <= {-1, 0, 1}
+    np.save(tmp_path / "x.npy", trends()[["trend"]].to_numpy().repeat(4, 1))
+    answer = cli.succeed("train", tmp_path / "x.npy", tmp_path / "other", "--visible", "ternary", *options)
+    assert "Ternary(4)" in answer.stdout
+    monkeypatch.setenv("HARMONIUM_IMPORT", "no_such_units")
+    assert "no_such_units" in cli.refuse("data", tmp_path / "x.csv", status=1)
+    sys.modules.pop("own_units")
