@@ -51,6 +51,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from harmonium.cli import options
+from harmonium.cli.coding import read_for, states_of
 from harmonium.training.settings import Count, Setting
 
 EXAMPLES = ("harmonium energies run digits --number 10",)
@@ -75,7 +76,7 @@ def energies(
         plain: without the machine.
     \"""
     coding, source = run.load()
-    v = coding.states(coding.read(data))[:number]
+    v = states_of(coding, read_for(coding, data))[:number]
     result = {"rows": len(v), of: float(coding.machine.free_energy(v).mean().detach())}
     return result if plain else {"machine": source, **result}
 """

@@ -175,6 +175,7 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         "harmonium.chains.completed",
         "harmonium.chains.run_kernel",
         "harmonium.chains.search",
+        "harmonium.machine.draw_in_turn",
         "harmonium.couplings.run_pairs",
         "Rule.estimate",
     }

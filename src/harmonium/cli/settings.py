@@ -15,12 +15,14 @@ from harmonium.cli.metrics import METRICS
 from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.machine import HIDDEN_KINDS, VISIBLE_KINDS, hidden_for
+from harmonium.machine import hidden_for
 from harmonium.training.settings import COUNT, Checked, Count, Interval, Setting, Steps
 
 MANY, FEW = 500, 100  # hidden units, where none are given
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
 """Weight of ln p(rest, label) in each objective with a label."""
+
+_KINDS = tuple(sorted(Layer.registry))  # those of HARMONIUM_IMPORT too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +64,9 @@ class Structure(Checked):
     PANEL: ClassVar[str] = "Machine"
     label: Annotated[str | None, Setting(metavar="COLUMN")] = None
     kinds: Annotated[Path | None, Setting(metavar="FILE")] = None
-    visible: Annotated[str, Setting(VISIBLE_KINDS)] = "auto"
+    visible: Annotated[str, Setting(("auto", *_KINDS))] = "auto"
     hidden: list[str] | None = None
-    hidden_kind: Annotated[str, Setting(HIDDEN_KINDS)] = "bernoulli"
+    hidden_kind: Annotated[str, Setting(_KINDS)] = "bernoulli"
     hidden_states: int = 2
     binarise: Annotated[str, Setting(BINARISE)] = "none"
     initial_std: float | None = None

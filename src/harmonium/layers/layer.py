@@ -88,9 +88,6 @@ class Layer(nn.Module, ABC):
         self.n_units = _checks.positive_int(n_units, "n_units")
         self.width = self.n_units * columns
 
-    # What a kind of unit must define
-    # -------------------------------------------------------------------------
-
     @abstractmethod
     def natural(self) -> Theta:
         """Returns the natural parameters θ, each (width,), differentiable in the learnable parameters."""
@@ -183,7 +180,6 @@ class Layer(nn.Module, ABC):
             parameter.copy_(values[name])
 
     # What follows for every kind that defines nothing else
-    # -------------------------------------------------------------------------
 
     @classmethod
     def plain(cls, n_units: int, n_states: int = 2) -> Self:
