@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +22,6 @@ from harmonium.training.settings import COUNT, Checked, Count, Interval, Setting
 MANY, FEW = 500, 100  # hidden units, where none are given
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
 """Weight of ln p(rest, label) in each objective with a label."""
-
-_KINDS = tuple(sorted(Layer.registry))  # those of HARMONIUM_IMPORT too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +63,9 @@ class Structure(Checked):
     PANEL: ClassVar[str] = "Machine"
     label: Annotated[str | None, Setting(metavar="COLUMN")] = None
     kinds: Annotated[Path | None, Setting(metavar="FILE")] = None
-    visible: Annotated[str, Setting(("auto", *_KINDS))] = "auto"
+    visible: Annotated[str, Setting(ChainMap(Layer.registry, {"auto": None}))] = "auto"
     hidden: list[str] | None = None
-    hidden_kind: Annotated[str, Setting(_KINDS)] = "bernoulli"
+    hidden_kind: Annotated[str, Setting(Layer.registry)] = "bernoulli"
     hidden_states: int = 2
     binarise: Annotated[str, Setting(BINARISE)] = "none"
     initial_std: float | None = None
