@@ -115,7 +115,7 @@ def test_help_of_all(cli: CommandLine) -> None:
         ("harmonium re", ["report", "reproduce"]),
         ("harmonium train dig", ["digits"]),
         ("harmonium train --rule mean", ["mean_field_pcd", "mean_field"]),
-        ("harmonium train --visible s", ["spin", "standardised_gaussian"]),
+        ("harmonium train --visible s", ["standardised_gaussian", "spin"]),
         ("harmonium train --hidden-kind do", ["double_relu"]),
         ("harmonium train --rule cd --rule-option ", ["k="]),
         ("harmonium train --early", ["--early-stopping"]),

@@ -26,7 +26,7 @@ def words(known: Collection[str]) -> Callable[[str], list[str]]:
     """Completes an argument to one of some words, those of a registry as it is then."""
 
     def complete(incomplete: str) -> list[str]:
-        return sorted(word for word in known if word.startswith(incomplete))
+        return [word for word in known if word.startswith(incomplete)]
 
     return complete
 
