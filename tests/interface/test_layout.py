@@ -66,6 +66,27 @@ def test_every_public_function_and_class_has_a_docstring() -> None:
     assert [f"{thing.__module__}.{thing.__qualname__}" for thing in public if not inspect.getdoc(thing)] == []
 
 
+FIRST_MET = [
+    *("Bernoulli", "Categorical", "Gaussian", "Spin"),
+    *("BoltzmannMachine", "BoltzmannMachine.energy", "BoltzmannMachine.free_energy"),
+    *("BoltzmannMachine.random_states", "BoltzmannMachine.save", "load", "train", "rules.pcd"),
+    *(f"chains.{name}" for name in ("Gibbs", "GibbsLangevin", "Langevin", "Metropolis", "Tempering")),
+    *("chains.run", "chains.local_search", "couplings.Gibbs", "couplings.meet", "couplings.mixing_bound"),
+    *("likelihood.ais", "likelihood.exact_log_partition", "likelihood.log_likelihood"),
+    *("likelihood.pseudo_log_likelihood", "meanfield.landscape", "meanfield.naive", "meanfield.tap"),
+    *("tasks.denoise", "tasks.impute", "DBM.transform", "RBMClassifier", "RBMOutlier", "RBMOutlier.predict"),
+    *(f"RBM.{name}" for name in ("fit", "impute", "partial_fit", "sample", "score_samples", "transform")),
+    *(f"RBMClassifier.{name}" for name in ("fit", "predict", "predict_proba")),
+]
+
+
+def test_names_that_a_user_meets_first_have_an_example() -> None:
+    """The doctests run them."""
+    assert len(FIRST_MET) >= 40
+    found = {name: inspect.getdoc(reduce(getattr, name.split("."), hm)) or "" for name in FIRST_MET}
+    assert [name for name, text in found.items() if ">>> " not in text] == []
+
+
 def test_version_is_stated_once() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert hm.__version__ == version("harmonium") == declared

@@ -89,6 +89,11 @@ def pcd(k: int = 1, chains: int | None = None, *, kernel: Kernel | None = None) 
         kernel: what moves the chains; Gibbs by default. With one that does not keep the machine's
             distribution (``Kernel.invariant``) the rule's ``bias`` is "biased". First sweeps, as
             ``Langevin(adjust=...)`` has them, are those of the chains and not of every update.
+
+    Example:
+        >>> import harmonium as hm
+        >>> hm.rules.pcd(2).bias
+        'asymptotic'
     """
     _checks.positive_int(k, "k")
     name = f"pcd({k}, chains={chains}" + (f", kernel={kernel!r})" if kernel else ")")

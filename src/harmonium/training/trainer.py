@@ -161,6 +161,14 @@ def train(
             with its last good parameters. A run that ends with a machine that is merely useless, below
             uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
+
+    Example:
+        >>> import harmonium as hm
+        >>> X = hm.data.bars_and_stripes()
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(8)])
+        >>> run = hm.train(machine, X, rule=hm.rules.pcd(), updates=50, learning_rate=0.1, progress=False)
+        >>> run.status, run.updates
+        ('completed', 50)
     """
     rule, seed = from_options(rule), as_seed(seed)
     dealt = as_shards(distributed, shards)
