@@ -20,7 +20,7 @@ class Gibbs(Kernel):
     at the layer's first colour. Chains that start from visible data first draw the hidden layers
     (``chains.complete``).
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(200, seed=0)

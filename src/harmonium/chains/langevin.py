@@ -36,7 +36,7 @@ class Langevin(Kernel):
             sweep towards 0 after its last. Persistent chains, which have no last sweep, run through it at
             every update. Adjusted sweeps keep the law at any step.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(200, seed=0)
@@ -119,7 +119,7 @@ class GibbsLangevin(Kernel):
     Raises:
         ValueError: |β₀| of 1 or more with "exact"; a step so large that the noise is not finite.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(200, seed=0)

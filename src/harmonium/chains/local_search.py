@@ -53,7 +53,7 @@ def local_search(
         ValueError: states or clamp of the wrong shape or support, free real units of both colours, or
             a graph that two colours do not suffice for.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Spin(1), hm.Spin(1)])

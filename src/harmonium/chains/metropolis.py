@@ -26,7 +26,7 @@ class Metropolis(Kernel):
             2023, §3.2).
         step: standard deviation of the proposals of real units, > 0.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(200, seed=0)

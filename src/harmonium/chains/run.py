@@ -86,7 +86,7 @@ def run(
     Raises:
         ValueError: states or clamp of the wrong shape or support, or a state that the kernel did not return.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> v = machine.random_states(4, seed=0)[0]
@@ -209,7 +209,9 @@ def completed(
     """Draws hidden layers as ``complete`` does, and keeps the fields of those drawn given all neighbours.
 
     Args:
-        hamiltonian, v, generator: as in ``complete``.
+        hamiltonian: the machine.
+        v: visible states, (batch, visible_width), as in ``complete``.
+        generator: source of noise.
         known: fields of layers given v alone, (batch, width_l), for machines without joined hidden layers.
         observed: whether no entry of v is NaN; None: v is searched for one.
     """

@@ -34,7 +34,7 @@ class Tempering(Kernel):
     Raises:
         ValueError: betas that do not start at 1 or do not decrease.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(200, seed=0)

@@ -83,7 +83,7 @@ class Gibbs(PairKernel):
         odd: coupling of the odd layers given the even ones, and of the last colour; None: the same.
         jumps: visible states to jump between after every sweep; None for none.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> pairs = hm.couplings.Gibbs(hm.couplings.Maximal(), hm.couplings.CommonNoise())

@@ -56,7 +56,7 @@ def meet(
         TypeError: another kind of coupling, no seed, or states that are not real numbers.
         ValueError: shapes, support or numbers out of range.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(50, seed=0)

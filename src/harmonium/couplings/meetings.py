@@ -73,7 +73,7 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
         TypeError: not ``Meetings``, or steps that are no tensor or range.
         ValueError: a pair was capped, so that nothing is bounded, or a step below 0.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(50, seed=0)

@@ -90,7 +90,7 @@ class DensityEstimator(BoltzmannEstimator):
                 acts at once: the estimator is as it was.
             SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
             >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
@@ -113,7 +113,7 @@ class DensityEstimator(BoltzmannEstimator):
         Raises:
             As ``fit``.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> rbm = hm.RBM(4, visible="bernoulli", random_state=0)
             >>> for batch in ([[0, 0, 1], [1, 1, 0]], [[1, 1, 0], [1, 1, 0]]):
@@ -164,7 +164,7 @@ class DensityEstimator(BoltzmannEstimator):
                 units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or too many
                 states to sum over: of missing cells (``RBM``), or of columns that are not given.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
             >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
@@ -221,7 +221,7 @@ class DensityEstimator(BoltzmannEstimator):
             TypeError, ValueError: a number out of range, or cells that the machine has no column or no state
                 for.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
             >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)

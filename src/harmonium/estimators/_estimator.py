@@ -230,7 +230,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Raises:
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
             >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)

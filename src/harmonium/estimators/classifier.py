@@ -89,7 +89,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         n_features_in_: columns of the data.
         feature_names_in_: their names, where the data had names.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> X, y = hm.data.digits()
         >>> X, y = hm.data.threshold(X)[:600], y[:600].astype(object)
@@ -153,7 +153,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
                 estimator is as it was before the call.
             TrainingDiverged, KeyboardInterrupt, SystemExit: see ``RBM.fit``.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
             >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)
@@ -233,7 +233,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             ValueError: other columns than in ``fit``, values that the visible units do not take, a row of
                 missing cells only, or ``missing_cells="exact"`` for more than 2^26 states.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
             >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)
@@ -252,7 +252,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         asked for the mean over their draws of the missing cells of p(y | a row filled in so), which follows
         p(y | what the row shows) as far as the chains have mixed, to about 0.02.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
             >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)

@@ -108,7 +108,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
                 units do not take.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> dbm = hm.DBM((4, 2), max_updates=20, random_state=0).fit([[0, 0, 1], [1, 1, 0]] * 20)
             >>> dbm.transform([[0, 0, 1], [1, 1, 0]]).shape

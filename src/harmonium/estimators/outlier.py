@@ -48,7 +48,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
             refuses.
         machine_, encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import harmonium as hm
         >>> rows = np.random.default_rng(0).normal(size=(200, 2))
@@ -120,7 +120,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     def predict(self, X: Any) -> Array:
         """Returns -1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> X = [[0, 0, 1], [1, 1, 0]] * 49 + [[1, 0, 1]] * 2
             >>> settings = {"learning_rate": 1.0, "max_updates": 100, "random_state": 0}

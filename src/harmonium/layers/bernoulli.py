@@ -22,7 +22,7 @@ class Bernoulli(DiscreteUnits):
     Attributes:
         bias: learnable, (n_units,), zero at first.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import harmonium as hm
         >>> layer = hm.Bernoulli(2)

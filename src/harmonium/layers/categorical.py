@@ -24,7 +24,7 @@ class Categorical(DiscreteUnits):
     Attributes:
         bias: learnable, (n_units, n_states), zero at first.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import harmonium as hm
         >>> hm.Categorical(2, n_states=3).from_digits(torch.tensor([[0, 2]])).tolist()

@@ -75,7 +75,7 @@ class Gaussian(GaussianUnits):
         mean: learnable, (n_units,), zero at first.
         log_variance: learnable, (n_units,), ln(σ² - variance_floor), zero at first.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import harmonium as hm
         >>> mean, variance = hm.Gaussian(1).moments(torch.tensor([[2.0]]))

@@ -24,7 +24,7 @@ class Spin(DiscreteUnits):
     Attributes:
         bias: learnable, (n_units,), zero at first.
 
-    Example:
+    Examples:
         >>> import torch
         >>> import harmonium as hm
         >>> hm.Spin(2).mode(torch.tensor([[-1.0, 3.0]])).tolist()

@@ -90,7 +90,7 @@ def pcd(k: int = 1, chains: int | None = None, *, kernel: Kernel | None = None) 
             distribution (``Kernel.invariant``) the rule's ``bias`` is "biased". First sweeps, as
             ``Langevin(adjust=...)`` has them, are those of the chains and not of every update.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> hm.rules.pcd(2).bias
         'asymptotic'

@@ -52,7 +52,7 @@ class BoltzmannMachine(nn.Module):
         ValueError: no layers, or one layer object used twice; edges or visible layers that do not exist or
             come twice; a hidden layer without edges.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)])
         >>> machine.edges, machine.visible, machine.couplings[0].weight.shape
@@ -223,7 +223,7 @@ class BoltzmannMachine(nn.Module):
         Returns:
             (batch,), float64.
 
-        Example:
+        Examples:
             >>> import torch
             >>> import harmonium as hm
             >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=None)
@@ -252,7 +252,7 @@ class BoltzmannMachine(nn.Module):
         Raises:
             ValueError: layers that cannot be summed out together, or states that do not fit.
 
-        Example:
+        Examples:
             >>> import torch
             >>> import harmonium as hm
             >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=None)  # J = 0
@@ -334,7 +334,7 @@ class BoltzmannMachine(nn.Module):
             rows: number of states, at least 1.
             seed: source of noise: an int, or a generator to advance.
 
-        Example:
+        Examples:
             >>> import harmonium as hm
             >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Gaussian(2)])
             >>> [tuple(x.shape) for x in machine.random_states(4, seed=0)]
@@ -358,7 +358,7 @@ class BoltzmannMachine(nn.Module):
             ValueError: a parameter is not finite; such a file could not be read back.
             TypeError: metadata that JSON does not have.
 
-        Example:
+        Examples:
             >>> from tempfile import TemporaryDirectory
             >>> import harmonium as hm
             >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])

@@ -31,7 +31,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         FileNotFoundError: no such file, or a folder without the machine of a run that has ended.
         ValueError: not a harmonium file, of an unknown version, or damaged; the message names what.
 
-    Example:
+    Examples:
         >>> from tempfile import TemporaryDirectory
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])

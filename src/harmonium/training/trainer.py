@@ -162,7 +162,7 @@ def train(
             uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
 
-    Example:
+    Examples:
         >>> import harmonium as hm
         >>> X = hm.data.bars_and_stripes()
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(8)])
