@@ -86,16 +86,19 @@ GRAPHS: dict[str, Callable[[], hm.BoltzmannMachine]] = {
 
 def make(name: str, scale: float = 0.6, dtype: torch.dtype = torch.float64) -> hm.BoltzmannMachine:
     """The machine of that name with parameters N(0, scale²)."""
-    machine = GRAPHS[name]().to(dtype)
+    return with_drawn_parameters(GRAPHS[name]().to(dtype), scale)
+
+
+@torch.no_grad()
+def with_drawn_parameters(machine: hm.BoltzmannMachine, scale: float) -> hm.BoltzmannMachine:
+    """Fills all parameters with draws of N(0, scale²), alike for like machines; returns the machine."""
     generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for layer in machine.layers:
-            for p in layer.parameters():
-                p.copy_(scale * torch.randn(p.shape, generator=generator, dtype=dtype))
-        for coupling in machine.couplings:
-            shape = coupling.weight.shape
-            W = scale * torch.randn(shape, generator=generator, dtype=dtype)
-            coupling.fill_(coupling.within(W))
+    for layer in machine.layers:
+        for p in layer.parameters():
+            p.copy_(scale * torch.randn(p.shape, generator=generator, dtype=machine.dtype))
+    for coupling in machine.couplings:
+        W = scale * torch.randn(coupling.weight.shape, generator=generator, dtype=machine.dtype)
+        coupling.fill_(coupling.within(W))
     return machine
 
 

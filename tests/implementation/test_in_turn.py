@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from exact.graphs import oracle_of
+from exact.graphs import oracle_of, with_drawn_parameters
 from statistical.support import FAILURE_RATE, all_states, largest_z
 from statistical.test_couplings import p_value
 from torch import Tensor
@@ -51,16 +51,7 @@ SWEEPS = 2
 
 
 def make(name: str, scale: float = 0.6, dtype: torch.dtype = torch.float32) -> hm.BoltzmannMachine:
-    machine = MACHINES[name]().to(dtype)
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for layer in machine.layers:
-            for p in layer.parameters():
-                p.copy_(scale * torch.randn(p.shape, generator=generator, dtype=dtype))
-        for coupling in machine.couplings:
-            W = scale * torch.randn(coupling.weight.shape, generator=generator, dtype=dtype)
-            coupling.fill_(coupling.within(W))
-    return machine
+    return with_drawn_parameters(MACHINES[name]().to(dtype), scale)
 
 
 def exact_law(machine: hm.BoltzmannMachine) -> tuple[list[Tensor], Tensor]:
