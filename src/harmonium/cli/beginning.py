@@ -49,9 +49,8 @@ class Beginning:
         data, label, seed, std = str(settings.data), settings.label, settings.seed, settings.initial_std
         dataset = read(data, labels_apart=label is None)
         rest, labels = (dataset, None) if label is None else dataset.take_label(label)
-        unknown = unknown_of(settings.unknown) or "error"
         with naming(dataset.name):
-            codec = _fit(rest, settings.visible, kinds, settings.binarise, seed, unknown, tabular)
+            codec = _fit(rest, settings, kinds, tabular)
         width = sum(layer.width for layer in codec.layers)
         if labels is not None:
             codec = codec.with_label(labels)
@@ -64,9 +63,7 @@ class Beginning:
                 from_data_(machine, rows, generator)
             else:
                 visible_from_data_(machine, rows)
-        machine.metadata = {"encoder": codec.encoder.to_dict(), "data": _description(dataset, data)}
-        if codec.label is not None:
-            machine.metadata["label"] = codec.label.to_dict()
+        machine.metadata = {**codec.to_dict(), "data": _description(dataset, data)}
         return cls(machine, rows, dataset)
 
     @classmethod
@@ -88,7 +85,7 @@ class Beginning:
         about = _description(dataset, data)
         if coding.names is not None:
             about["names"] = list(coding.names)
-        machine.metadata = {**machine.metadata, "encoder": coding.encoder.to_dict(), "data": about}
+        machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
         return cls(machine, X, dataset)
 
     @property
@@ -104,19 +101,19 @@ class Beginning:
         return "label" not in self.machine.metadata and all(layer.discrete for layer in layers)
 
 
-def _fit(
-    dataset: DataSet,
-    visible: str,
-    kinds: Mapping[str, Any],
-    binarise: str,
-    seed: int,
-    unknown: str,
-    tabular: bool,
-) -> Codec:
+def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool) -> Codec:
     """Fits a codec, and calls what makes grey levels binary as the command does."""
-    asked: dict[str, Any] = {"binarise": binarise, "seed": seed, "unknown": unknown, "tabular": tabular}
     try:
-        return Codec.fit(dataset, visible, kinds, **asked, missing=False)
+        return Codec.fit(
+            dataset,
+            settings.visible,
+            kinds,
+            binarise=settings.binarise,
+            seed=settings.seed,
+            unknown=unknown_of(settings.unknown) or "error",
+            tabular=tabular,
+            missing=False,
+        )
     except ValueError as error:
         said, remedy, _ = str(error).partition("; binarise the data first")
         if not remedy:
