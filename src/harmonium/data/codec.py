@@ -267,14 +267,20 @@ class Codec:
 
         It makes densities of states, (rows, width), those of data; it is 0 for probabilities.
         """
-        if not self.density:
-            return states.new_zeros(len(states), dtype=torch.float64)
         parts = zip(torch.split(states, [layer.width for layer in self.layers], 1), self.layers, strict=True)
         seen = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
-        seen = seen[:, : seen.shape[1] - (self.label is not None)]
-        columns = len(self.encoder.columns) if isinstance(self.encoder, Table) else seen.shape[1]
-        slopes = torch.tensor(self.encoder.log_slopes(columns), dtype=torch.float64, device=states.device)
-        return seen.double() @ slopes
+        return self.sum_log_slopes(seen[:, : seen.shape[1] - (self.label is not None)])
+
+    def sum_log_slopes(self, units: Tensor) -> Tensor:
+        """Returns ln |slope| of the encoder, summed over the marked units of each row, (rows,) float64.
+
+        Args:
+            units: (rows, units) bool, of the data without the label.
+        """
+        if not self.density:
+            return units.new_zeros(len(units), dtype=torch.float64)
+        slopes = self.encoder.log_slopes(units.shape[1])
+        return units.double() @ torch.tensor(slopes, dtype=torch.float64, device=units.device)
 
     # From rows to states
     # ----------------------------------------------------------------------------

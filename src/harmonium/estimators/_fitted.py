@@ -14,7 +14,7 @@ from torch import Tensor
 
 from harmonium import _checks, chains
 from harmonium._random import as_generator
-from harmonium.data import Encoder
+from harmonium.data import Codec, Encoder
 from harmonium.estimators._intake import (
     Array,
     decoded,
@@ -155,10 +155,7 @@ class Fitted:
 
     def log_slopes(self, given: Tensor) -> Tensor:
         """Returns ln |slope| of the encoder, summed over the given units (rows, units) of each row."""
-        if all(layer.discrete for layer in self.data_layers):
-            return given.new_zeros(len(given), dtype=torch.float64)
-        slopes = self.encoder.log_slopes(self.n_features)
-        return given.double() @ torch.tensor(slopes, dtype=torch.float64, device=given.device)
+        return Codec(self.encoder, self.data_layers).sum_log_slopes(given)
 
     # What is computed with it
     # ----------------------------------------------------------------------------
