@@ -23,6 +23,7 @@ from harmonium.cli.output import note
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FOLDER = Path(__file__).with_name("commands")
+IMPORT = "HARMONIUM_IMPORT"  # modules that make units, couplings and kernels of the user's own
 _FIRST = ("train", "evaluate", "sample")  # in the list of commands; the others follow by their names
 
 
@@ -80,6 +81,8 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, listed, rest = super().resolve_command(ctx, args)
+        for module in filter(None, os.environ.get(IMPORT, "").split(",")):
+            import_module(module.strip())  # before the parser is made, whose help and completion list kinds
         return name, listed and parser_of(str(name)), rest
 
 
@@ -92,7 +95,6 @@ app = typer.Typer(
 )
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
-IMPORT = "HARMONIUM_IMPORT"  # modules that make units, couplings and kernels of the user's own
 
 # The common base of every complaint of the parser; its own name has moved between versions of typer.
 _UsageError: Any = typer.BadParameter.__base__
@@ -129,8 +131,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: note(f"warning: {message}")
         try:
-            for module in filter(None, os.environ.get(IMPORT, "").split(",")):
-                import_module(module.strip())
             return int(app(args=arguments, prog_name="harmonium", standalone_mode=False, obj=arguments) or 0)
         except _UsageError as error:
             received = _received(error, arguments)
