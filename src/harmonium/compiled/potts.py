@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 from harmonium.compiled.noise import fill, jit, seed
 from harmonium.compiled.serving import LOT
-from harmonium.compiled.units import decay, sigmoid
+from harmonium.compiled.units import decay, logistic
 
 _GROUP: Final = 16  # lots for which a table is made; their states stay in the second level of cache
 _LANES: Final = 8  # entries of a vector
@@ -226,12 +226,8 @@ def _uniform(given: Any, i: int, begin: int, count: int, variates: Any, stream: 
 @jit
 def _decide(field: Any, gain: Any) -> None:
     """Turns fields of units with two values into the probabilities of the upper one."""
-    if field.itemsize == 4:
-        for c in range(LOT):
-            field[c] = sigmoid(gain * field[c])[0]
-    else:
-        for c in range(LOT):
-            field[c] = 1 / (1 + np.exp(-gain * field[c]))
+    for c in range(LOT):
+        field[c] = logistic(gain * field[c])
 
 
 @jit

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from harmonium.compiled.noise import fill, jit, uniform
 
@@ -92,6 +94,17 @@ def sigmoid(s: Any) -> Any:
     large = _ONE / (_ONE + e)
     small = e * large
     return (large if s >= 0 else small), small
+
+
+def logistic(s: Any) -> Any:
+    """Returns P(upper) of a unit in the type of its log-odds, float32 or float64."""
+
+
+@overload(logistic, strict=False)
+def _logistic_of(s: Any) -> Any:
+    if s == types.float32:
+        return lambda s: sigmoid(s)[0]
+    return lambda s: 1.0 / (1.0 + np.exp(-s))
 
 
 @jit

@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from harmonium.compiled.noise import fill, jit, room_for, seed, stream
-from harmonium.compiled.units import add_rows, copy, draw, sigmoid
+from harmonium.compiled.units import add_rows, copy, draw, logistic
 
 
 @jit
@@ -110,17 +108,6 @@ def _weigh(row_weights: Any, rows: int, many: int, persistent: bool, weights: An
     return mean
 
 
-def _logistic(s: Any) -> Any:
-    """Returns the probability of the upper value, in the type of s."""
-
-
-@overload(_logistic, strict=False)
-def _logistic_of(s: Any) -> Any:
-    if s == types.float32:
-        return lambda s: sigmoid(s)[0]
-    return lambda s: 1.0 / (1.0 + np.exp(-s))
-
-
 @jit
 def _probabilities(x: Any, J: Any, bias: Any, low: Any, which: Any, by: Any, up: Any) -> None:
     """Fills the probabilities of the upper values given the field x J."""
@@ -133,7 +120,7 @@ def _probabilities(x: Any, J: Any, bias: Any, low: Any, which: Any, by: Any, up:
     one = J.dtype.type(1)
     add_rows(up, J, which, by, count, one)
     for j in range(len(up)):
-        up[j] = _logistic((one - low[j]) * up[j])
+        up[j] = logistic((one - low[j]) * up[j])
 
 
 @jit

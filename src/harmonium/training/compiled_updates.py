@@ -41,10 +41,8 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
         isinstance(source, RowBatches) and source.checked and source.observed
     ):
         return False
-    law, dense = (
-        Parametrisation(state.machine),
-        all(isinstance(each, Dense) for each in state.machine.couplings),
-    )
+    law = Parametrisation(state.machine)
+    dense = all(isinstance(each, Dense) for each in state.machine.couplings)
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
     learned = len(law.parameters) == 3 and all(p.is_contiguous() for p in law.parameters.values())
     return dense and law.identical and learned and serving.small_updates(law.hamiltonian(), rows)
