@@ -14,6 +14,7 @@ from torch import Tensor
 
 from harmonium import _checks, chains
 from harmonium._random import as_generator
+from harmonium._rows import refuse_blank
 from harmonium.data import Codec, Encoder
 from harmonium.estimators._intake import (
     Array,
@@ -22,7 +23,6 @@ from harmonium.estimators._intake import (
     encoded,
     filled,
     floating,
-    refuse_blank,
     states_of,
 )
 from harmonium.estimators._progress import Progress
@@ -58,7 +58,7 @@ class Fitted:
         seed: of all noise, from which each purpose has a stream of its own.
         n_features: columns of the data.
         data_width: visible columns of the data, without those of a label.
-        settings: parameters that the machine was begun with, see ``_training.STRUCTURE``.
+        settings: parameters that the machine was begun with, see ``_training.structure_of``.
         generative: whether the machine has learnt p(x), and not p(y | x) alone.
         history: records of the training.
         n_updates: updates made.

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import is_sparse
-from harmonium._rows import refuse_blank as refuse_blank
 from harmonium.data import Codec, DataSet, Encoder, Table
 from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
 from harmonium.data.transforms import full_intensity

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._random import as_generator
-from harmonium._rows import Rows
+from harmonium._rows import Rows, refuse_blank
 from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, counted, refuse_blank, taken, weights_of
+from harmonium.estimators._intake import Array, counted, taken, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._neighbours import from_neighbours

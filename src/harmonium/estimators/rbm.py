@@ -11,9 +11,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from torch import Tensor
 
+from harmonium._rows import refuse_blank
 from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import posterior_means
-from harmonium.estimators._intake import refuse_blank
 from harmonium.estimators._options import COUNT, option
 from harmonium.estimators._training import Training
 from harmonium.machine import BoltzmannMachine
