@@ -67,7 +67,6 @@ class Codec:
     _machine: BoltzmannMachine | None = None
 
     # Making one
-    # ----------------------------------------------------------------------------
 
     @classmethod
     def fit(
@@ -193,7 +192,6 @@ class Codec:
         return {"encoder": self.encoder.to_dict(), **beside}
 
     # What it codes
-    # ----------------------------------------------------------------------------
 
     @property
     def machine(self) -> BoltzmannMachine:
@@ -283,7 +281,6 @@ class Codec:
         return units.double() @ torch.tensor(slopes, dtype=torch.float64, device=units.device)
 
     # From rows to states
-    # ----------------------------------------------------------------------------
 
     def apart(self, dataset: DataSet) -> tuple[DataSet, Cells | None]:
         """Returns the data without the label, and the label where both have one."""
@@ -359,7 +356,6 @@ class Codec:
         return self.label.encode(labels, unknown)
 
     # And back
-    # ----------------------------------------------------------------------------
 
     def split(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the states of the data and those of the label, of states (rows, width)."""
@@ -399,7 +395,6 @@ class Codec:
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
 
     def _labels(self, states: Array) -> Cells | None:
-        if self.label is None:
+        if (column := self.label) is None:
             return None
-        column = self.label
         return Cells(column.name, column.decode(states), column.dtype, column.categories, column.ordered)
