@@ -9,7 +9,7 @@ from benchmarks.race import Contestant, Table, compare, on_one_thread, repeat
 from benchmarks.sparse_sweeps import lattice, sweep_of
 from benchmarks.targets import HARMONIUM, ONE_THREAD
 from harmonium.compiled import serving
-from harmonium.edges import Coupling
+from harmonium.couplings import Coupling
 from harmonium.layers import Layer
 
 EAGER = "tensor code"

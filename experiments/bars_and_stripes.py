@@ -30,7 +30,7 @@ import torch
 from ucd_common import figure, normal_machine, parser
 
 import harmonium as hm
-from harmonium.couplings import Gibbs, Jumps
+from harmonium.coupled import Gibbs, Jumps
 from harmonium.training.callbacks import STOP, Signal, Update
 
 CHAINS, UPDATES, BEST, EVERY = 1000, 10_000, -108.13, 250

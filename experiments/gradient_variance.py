@@ -21,7 +21,7 @@ import torch
 from ucd_common import figure, normal_machine, parser, write
 
 import harmonium as hm
-from harmonium.couplings import Gibbs, run_pairs
+from harmonium.coupled import Gibbs, run_pairs
 from harmonium.machine import Statistics
 
 PAIRS = {"quick": 1000, "paper": 20_000}
@@ -81,7 +81,7 @@ def study(machine: hm.BoltzmannMachine, start: torch.Tensor, pairs: int) -> list
     """A row for every setting."""
     generator = torch.Generator().manual_seed(2)
     rows = start[torch.arange(pairs) % len(start)]
-    times = hm.couplings.meet(machine, Gibbs(), rows, seed=generator).times.double()
+    times = hm.coupled.meet(machine, Gibbs(), rows, seed=generator).times.double()
     done: dict[tuple[int, int], dict[str, float]] = {}
     table = []
     for quantile in QUANTILES:

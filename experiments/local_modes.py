@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 import harmonium as hm
-from harmonium.couplings import CommonNoise, Gibbs, Maximal, Metropolis, meet
+from harmonium.coupled import CommonNoise, Gibbs, Maximal, Metropolis, meet
 from harmonium.learning import CoupledChains, Expectation, FreeChains, LocalModes, Task
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Statistics

@@ -43,7 +43,7 @@ from torch import Tensor
 import harmonium as hm
 from harmonium.learning import Expectation, Outcome, Rule, Task
 from harmonium.machine import Hamiltonian
-from harmonium.products.processor import processor
+from harmonium.matmul.processor import processor
 from harmonium.report import (
     ClassifierFeatures,
     class_coverage,
@@ -103,7 +103,7 @@ LOCAL_MODES = hm.rules.ucd_lmi(coupling=None)
 NOT_CENTRED = {
     "none": Row(LOCAL_MODES),
     "metropolis": Row(hm.rules.ucd_lmi()),
-    "gibbs": Row(hm.rules.ucd_lmi(coupling=hm.couplings.Gibbs(), max_steps=GIVEN_UP)),
+    "gibbs": Row(hm.rules.ucd_lmi(coupling=hm.coupled.Gibbs(), max_steps=GIVEN_UP)),
     "mean-field-pcd": Row(hm.rules.mean_field_pcd()),
     "zero-one": Row(LOCAL_MODES, spin=False),
     "not-marginalised": Row(hm.rules.ucd_lmi(coupling=None, marginalise=False)),

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from harmonium import (
         chains,
+        coupled,
         couplings,
         data,
         distributed,
-        edges,
         estimators,
         layers,
         learning,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         tasks,
         training,
     )
-    from harmonium.edges import Dense, Local, Masked
+    from harmonium.couplings import Dense, Local, Masked
     from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
     from harmonium.layers import (
         Bernoulli,
@@ -69,10 +69,10 @@ __all__ = [
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",
     "chains",
+    "coupled",
     "couplings",
     "data",
     "distributed",
-    "edges",
     "estimators",
     "layers",
     "learning",
@@ -89,7 +89,7 @@ __all__ = [
 
 # A package is imported when it, or a name that it holds, is first asked for: torch alone takes seconds.
 _HOLDS = {
-    "edges": ("Dense", "Local", "Masked"),
+    "couplings": ("Dense", "Local", "Masked"),
     "estimators": ("DBM", "RBM", "RBMClassifier", "RBMOutlier"),
     "layers": (
         *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),

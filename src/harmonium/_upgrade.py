@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 GONE: dict[str, dict[str, str]] = {
-    "harmonium.products": {
+    "harmonium.matmul": {
         "Choice": "it is called Backend",
         "choice": "it is called get_backend",
         "made": "get_backend() returns the backend",

@@ -64,7 +64,7 @@ def test_chains_and_pairs_begin_at_visible_states(name):
     v = data_for(machine, 6)
     for kernel in (hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(3)):
         machine.check_states(hm.chains.run(machine, kernel, v, 2, seed=generator))
-    meetings = hm.couplings.meet(machine, hm.couplings.Gibbs(), v, seed=generator)
+    meetings = hm.coupled.meet(machine, hm.coupled.Gibbs(), v, seed=generator)
     assert not bool(meetings.capped.any())
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.couplings import Gibbs, Metropolis, PairKernel, meeting, run_pairs
+from harmonium.coupled import Gibbs, Metropolis, PairKernel, meeting, run_pairs
 from harmonium.machine import Statistics
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harmonium import products
+from harmonium import matmul
 from harmonium.compiled import serving
 
 
@@ -25,11 +25,11 @@ def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Takes bits for products of any size."""
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
-        monkeypatch.setattr(products.factor, least, 1)
-    before = products.backend_name()
-    products.set_backend("torch,bits=1")
+        monkeypatch.setattr(matmul.factor, least, 1)
+    before = matmul.backend_name()
+    matmul.set_backend("torch,bits=1")
     yield
-    products.set_backend(before)
+    matmul.set_backend(before)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(serving, "NARROW", 0)
     monkeypatch.setattr(serving, "WORTHWHILE", 0)
     monkeypatch.setattr(serving, "SMALL_PAIRS", 0)
-    before = products.backend_name()
-    products.set_backend("torch")
+    before = matmul.backend_name()
+    matmul.set_backend("torch")
     yield
-    products.set_backend(before)
+    matmul.set_backend(before)

@@ -8,10 +8,10 @@ import sys
 import pytest
 import torch
 
-from harmonium import products
+from harmonium import matmul
 from harmonium.compiled import serving
-from harmonium.products import Factor, RowProducts
-from harmonium.products.bits import Fixed, bits, work
+from harmonium.matmul import Factor, RowProducts
+from harmonium.matmul.bits import Fixed, bits, work
 
 pytest.importorskip("numba")
 LOWS = [0.0, -1.0]
@@ -196,7 +196,7 @@ BEYOND = """
 import ctypes, mmap, sys
 import numpy as np
 import torch
-from harmonium.products.bits import Fixed, bits
+from harmonium.matmul.bits import Fixed, bits
 
 LIBC, PAGE = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
 KEPT = []
@@ -258,11 +258,11 @@ def test_sums_over_rows_from_either_side(bits_always) -> None:
 
 def test_a_matrix_is_written_at_once_or_when_it_is_met_again() -> None:
     """From its transposed side it takes three times the rows, with as many again as have come."""
-    before = products.backend_name()
+    before = matmul.backend_name()
     generator = torch.Generator().manual_seed(10)
     W = torch.randn(784, 500, generator=generator)
     try:
-        products.set_backend("torch,bits=96")
+        matmul.set_backend("torch,bits=96")
         x = states(0.0, 100, 784, generator)
         by_bits = Fixed(W).times(bits(x))
         assert not torch.equal(by_bits, x @ W)  # real numbers give other bits
@@ -272,7 +272,7 @@ def test_a_matrix_is_written_at_once_or_when_it_is_met_again() -> None:
         for met in (False, True):  # 200 and 300 rows
             assert torch.equal(across.times(x, transposed=True), by_bits) == met
     finally:
-        products.set_backend(before)
+        matmul.set_backend(before)
 
 
 def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, KernelState, Langevin, Metropolis
-from harmonium.products import Factor
+from harmonium.matmul import Factor
 
 KERNELS: list[Kernel] = [
     Gibbs(),
@@ -141,9 +141,7 @@ def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
     v = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))[0]
     widths = []
     times = Factor.times
-    monkeypatch.setattr(
-        hm.couplings.meeting.serving, "small_pairs", lambda *_: False
-    )  # not the compiled pairs
+    monkeypatch.setattr(hm.coupled.meeting.serving, "small_pairs", lambda *_: False)  # not the compiled pairs
     monkeypatch.setattr(
         Factor,
         "times",

@@ -17,8 +17,8 @@ from statistical.test_couplings import p_value, visible_kernel
 import harmonium as hm
 from harmonium.chains import GibbsLangevin
 from harmonium.compiled import serving
-from harmonium.couplings import Block, Gibbs, Maximal, run_pairs
-from harmonium.couplings.pairs import Place
+from harmonium.coupled import Block, Gibbs, Maximal, run_pairs
+from harmonium.coupled.pairs import Place
 from harmonium.machine import Part, Statistics
 
 pytest.importorskip("numba")

@@ -94,7 +94,7 @@ USED = {
     "sampled": lambda on: hm.chains.run(
         rbm(on), hm.chains.Gibbs(), rbm(on).random_states(10, seed=0), 5, seed=0
     ),
-    "met": lambda on: hm.couplings.meet(rbm(on), hm.couplings.Gibbs(), BITS[:10], max_steps=50, seed=0),
+    "met": lambda on: hm.coupled.meet(rbm(on), hm.coupled.Gibbs(), BITS[:10], max_steps=50, seed=0),
     "landscape": lambda on: hm.meanfield.landscape(rbm(on), BITS[:20]),
     "imputed": lambda on: hm.tasks.impute(rbm(on), BITS[:5], np.isnan(HOLES[:5]), seed=0),
     "denoised": lambda on: hm.tasks.denoise(rbm(on), BITS[:5], flip_probability=0.1, seed=0),

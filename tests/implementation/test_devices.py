@@ -22,7 +22,7 @@ from pretend_device import DEVICE, pretend_device
 from torch import Tensor
 
 import harmonium as hm
-from harmonium import _host, products
+from harmonium import _host, matmul
 from harmonium.compiled import serving
 
 ELSEWHERE = os.environ.get("HARMONIUM_TEST_DEVICE")
@@ -150,11 +150,11 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
                     build(device), 4, 5, data=X, reverse=build is binary, seed=1
                 ),
             )
-        for coupling in (hm.couplings.Gibbs(), hm.couplings.Metropolis()):
-            if name in ("binary", "deep") or isinstance(coupling, hm.couplings.Gibbs):
+        for coupling in (hm.coupled.Gibbs(), hm.coupled.Metropolis()):
+            if name in ("binary", "deep") or isinstance(coupling, hm.coupled.Gibbs):
                 yield (
                     f"meet {name} {type(coupling).__name__}",
-                    lambda device, build=build, X=X, coupling=coupling: hm.couplings.meet(
+                    lambda device, build=build, X=X, coupling=coupling: hm.coupled.meet(
                         build(device), coupling, X, lag=2, max_steps=9, seed=1
                     ),
                 )
@@ -169,17 +169,17 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "Gibbs lattice", sampled(Gibbs(), lattice, BITS)
     yield (
         "Jumps",
-        lambda device: hm.couplings.meet(
-            binary(device), hm.couplings.Gibbs(jumps=hm.couplings.Jumps(BITS)), BITS, seed=1
+        lambda device: hm.coupled.meet(
+            binary(device), hm.coupled.Gibbs(jumps=hm.coupled.Jumps(BITS)), BITS, seed=1
         ),
     )
     for coupling in (
-        hm.couplings.Gibbs(hm.couplings.Maximal(), hm.couplings.Independent()),
-        hm.couplings.Gibbs(hm.couplings.Maximal(common_noise=True), hm.couplings.CommonNoise()),
+        hm.coupled.Gibbs(hm.coupled.Maximal(), hm.coupled.Independent()),
+        hm.coupled.Gibbs(hm.coupled.Maximal(common_noise=True), hm.coupled.CommonNoise()),
     ):
         yield (
             f"meet {coupling}",
-            lambda device, coupling=coupling: hm.couplings.meet(binary(device), coupling, BITS, seed=1),
+            lambda device, coupling=coupling: hm.coupled.meet(binary(device), coupling, BITS, seed=1),
         )
     yield (
         "local_search",
@@ -367,8 +367,8 @@ def test_a_sweep_of_pairs_waits_twice_at_most(build: Any) -> None:
         for seed in range(2):
             start = machine.random_states(12, seed=seed)
             counts.clear()
-            pairs = hm.couplings.run_pairs(
-                law, hm.couplings.Gibbs(), start, k=1, m=1, lag=1, max_steps=12, generator=generator
+            pairs = hm.coupled.run_pairs(
+                law, hm.coupled.Gibbs(), start, k=1, m=1, lag=1, max_steps=12, generator=generator
             )
             waits += counts.waits.total() - 1  # what the pairs have flipped is asked for at the end
             sweeps += int(pairs.times.max())
@@ -404,10 +404,10 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU goes the ways of other devices: no compiled code, and none but work of one shape."""
     monkeypatch.setattr(_host, "behind", lambda device: True)
     monkeypatch.setattr(serving, "COMPILED", False)
-    before = products.backend_name()
-    products.set_backend("torch")
+    before = matmul.backend_name()
+    matmul.set_backend("torch")
     yield
-    products.set_backend(before)
+    matmul.set_backend(before)
 
 
 @pytest.mark.parametrize("name", BRIEF)

@@ -360,7 +360,7 @@ def test_what_is_left_to_tensor_code(monkeypatch):
     assert layers_in_turn(law, rows) == {0}
     assert layers_in_turn(law, 10) == set()  # few units
     assert layers_in_turn(law.to(torch.float64), rows) == set()
-    with hm.products.precision("bf16"):
+    with hm.matmul.precision("bf16"):
         assert layers_in_turn(law, rows) == set()
     theirs = tuple((p.expand(rows, -1),) for (p,) in law.thetas)
     by_row = Hamiltonian(law.layers, law.graph, theirs, law.couplings)

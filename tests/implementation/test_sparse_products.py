@@ -9,7 +9,7 @@ from exact.graphs import _lattice, make
 import harmonium as hm
 from harmonium.chains import KernelState
 from harmonium.machine import hamiltonian as hamiltonian_module
-from harmonium.products import Factor, RowProducts
+from harmonium.matmul import Factor, RowProducts
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harmonium import products
-from harmonium.products import Factor, RowProducts, dense
+from harmonium import matmul
+from harmonium.matmul import Factor, RowProducts, dense
 
 
 @pytest.fixture(params=dense.LIBRARIES)
 def library(request):
     if not dense.works(request.param):
         pytest.skip(f"{request.param} is not to be had with this torch")
-    before = products.backend_name()
-    products.set_backend(request.param)
+    before = matmul.backend_name()
+    matmul.set_backend(request.param)
     yield request.param
-    products.set_backend(before)
+    matmul.set_backend(before)
 
 
 @pytest.mark.usefixtures("library")

@@ -16,8 +16,8 @@ from statistical.test_couplings import estimates, p_value
 
 import harmonium as hm
 from harmonium.compiled import serving
-from harmonium.couplings import Block, Gibbs, Maximal
-from harmonium.couplings.gibbs import _find_field
+from harmonium.coupled import Block, Gibbs, Maximal
+from harmonium.coupled.gibbs import _find_field
 from harmonium.machine import Graph, Hamiltonian, Part
 from harmonium.machine.hamiltonian import Couplings
 

@@ -11,7 +11,7 @@ import torch
 from sklearn.base import clone
 
 from harmonium import rules
-from harmonium.couplings import Gibbs
+from harmonium.coupled import Gibbs
 from harmonium.data import bars_and_stripes, gaussian_mixture
 from harmonium.estimators import DBM, RBM
 from harmonium.estimators._fitted import SAMPLERS

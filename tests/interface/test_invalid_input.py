@@ -23,8 +23,8 @@ def rbm(visible: hm.layers.Layer | None = None) -> hm.BoltzmannMachine:
 
 
 def meet(x: Any, m: hm.BoltzmannMachine | None = None, **named: Any) -> Any:
-    given = {"coupling": hm.couplings.Gibbs(), "max_steps": 5, "seed": generator()} | named
-    return hm.couplings.meet(m or rbm(), start=x, **given)
+    given = {"coupling": hm.coupled.Gibbs(), "max_steps": 5, "seed": generator()} | named
+    return hm.coupled.meet(m or rbm(), start=x, **given)
 
 
 TAKES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, Any], Any]]] = {

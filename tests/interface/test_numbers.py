@@ -51,7 +51,7 @@ TAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "clamp of two layers": ("clamp", lambda x: hm.chains.run(labelled(), GIBBS, ROWS, 2, x, seed=0)),
     "clamp of a layer": ("clamp[0]", lambda x: hm.chains.run(machine(), GIBBS, ROWS, 2, {0: x}, seed=0)),
     "local_search": ("states[0]", lambda x: hm.chains.local_search(machine(), [x, HIDDEN], seed=0)),
-    "meet": ("start", lambda x: hm.couplings.meet(machine(), hm.couplings.Gibbs(), x, seed=0).times),
+    "meet": ("start", lambda x: hm.coupled.meet(machine(), hm.coupled.Gibbs(), x, seed=0).times),
     "gradient": ("v", lambda x: list(hm.rules.cd().gradient(machine(), x, seed=0).parameters.values())),
     "naive": ("start", lambda x: hm.meanfield.naive(machine(), x).means),
     "tap": ("start", lambda x: hm.meanfield.tap(machine(), x, x).free_energy),

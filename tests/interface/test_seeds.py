@@ -46,7 +46,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "run": lambda **s: hm.chains.run(machine(), hm.chains.Gibbs(), ROWS, 3, **s),
     "local_search": lambda **s: hm.chains.local_search(machine(), STATES, **s),
     "planted": lambda **s: hm.chains.planted(machine(), 9, sweeps=3, **s),
-    "meet": lambda **s: hm.couplings.meet(machine(), hm.couplings.Gibbs(), ROWS, **s).times,
+    "meet": lambda **s: hm.coupled.meet(machine(), hm.coupled.Gibbs(), ROWS, **s).times,
     "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
     "task": lambda **s: torch.rand(
         3, generator=hm.rules.cd().task(machine(), ROWS, weights=None, **s).generator
@@ -176,7 +176,7 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         "harmonium.chains.run_kernel",
         "harmonium.chains.search",
         "harmonium.machine.draw_in_turn",
-        "harmonium.couplings.run_pairs",
+        "harmonium.coupled.run_pairs",
         "Rule.estimate",
     }
     for name in inside:

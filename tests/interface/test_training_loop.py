@@ -13,7 +13,7 @@ from scipy import sparse
 
 import harmonium as hm
 from harmonium.learning import Estimate
-from harmonium.products import RowProducts
+from harmonium.matmul import RowProducts
 from harmonium.training import SCHEDULES, TrainingRun, train
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent, find_direction, global_norm

@@ -12,9 +12,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from harmonium.couplings import meeting
-from harmonium.couplings.meeting import Ledger
-from harmonium.couplings.pairs import Place
+from harmonium.coupled import meeting
+from harmonium.coupled.meeting import Ledger
+from harmonium.coupled.pairs import Place
 from harmonium.learning import Rule
 from harmonium.learning.pullback import Parametrisation
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics

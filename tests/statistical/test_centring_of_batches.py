@@ -95,7 +95,7 @@ RIGHT = {
     "exact": hm.rules.exact(),
     "ucd": hm.rules.ucd(chains=ROWS),
     "ucd, in fact without a cap": hm.rules.ucd(chains=ROWS, max_steps=10_000),
-    "local modes": hm.rules.ucd_lmi(chains=ROWS, coupling=hm.couplings.Gibbs()),
+    "local modes": hm.rules.ucd_lmi(chains=ROWS, coupling=hm.coupled.Gibbs()),
 }
 
 

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 import harmonium as hm
-from harmonium.couplings import (
+from harmonium.coupled import (
     Block,
     CommonNoise,
     Gibbs,
@@ -23,8 +23,8 @@ from harmonium.couplings import (
     mixing_bound,
     run_pairs,
 )
-from harmonium.couplings.meeting import correction_weight
-from harmonium.couplings.pairs import Place
+from harmonium.coupled.meeting import correction_weight
+from harmonium.coupled.pairs import Place
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 from harmonium.machine.hamiltonian import Couplings
 

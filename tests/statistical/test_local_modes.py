@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.couplings import PairKernel, Place
+from harmonium.coupled import PairKernel, Place
 from harmonium.learning import LocalModes, Task
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Statistics
@@ -67,7 +67,7 @@ class Shortcut(PairKernel):
     """One Metropolis chain compared with its own past: Y is where X was, and they "meet" at a refusal."""
 
     def __init__(self) -> None:
-        self.right = hm.couplings.Metropolis()
+        self.right = hm.coupled.Metropolis()
 
     def chain_layers(self, hamiltonian):
         return self.right.chain_layers(hamiltonian)
@@ -93,7 +93,7 @@ def test_each_phase_and_the_gradient_are_unbiased_and_marginalising_takes_varian
     made, variance = deep(name), {}
     given, alone = truth(made, clamped=True), truth(made, clamped=False)
     for marginalise in (False, True):
-        settings = {"coupling": hm.couplings.Metropolis(), "marginalise": marginalise}
+        settings = {"coupling": hm.coupled.Metropolis(), "marginalise": marginalise}
         clamped = estimates(made, clamped=True, **settings)
         free = estimates(made, clamped=False, **settings)
         for found, expected in ((clamped, given), (free, alone), (clamped - free, given - alone)):
@@ -111,7 +111,7 @@ def test_gibbs_pairs_from_local_modes_are_unbiased_too(name):
     made = deep(name, 0.8 if name == "spin" else 1.2)  # spins differ by 2, and their pairs meet late
     for clamped in (True, False):
         marginalise = clamped == (name in ("bernoulli", "mixed"))
-        found = estimates(made, clamped=clamped, coupling=hm.couplings.Gibbs(), marginalise=marginalise)
+        found = estimates(made, clamped=clamped, coupling=hm.coupled.Gibbs(), marginalise=marginalise)
         z, limit = largest_z(found, truth(made, clamped=clamped))
         assert z < limit
 
@@ -141,6 +141,6 @@ def test_local_modes_without_a_correction_are_biased(name):
 
 def test_bias_is_told():
     assert hm.rules.ucd_lmi().bias == "unbiased"
-    assert hm.rules.ucd_lmi(coupling=hm.couplings.Gibbs()).bias == "unbiased"
+    assert hm.rules.ucd_lmi(coupling=hm.coupled.Gibbs()).bias == "unbiased"
     assert hm.rules.ucd_lmi(max_steps=50).bias == "biased"
     assert hm.rules.ucd_lmi(coupling=None).bias == "biased"

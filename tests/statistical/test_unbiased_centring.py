@@ -15,7 +15,7 @@ import torch
 
 import harmonium as hm
 from harmonium import rules
-from harmonium.couplings import Gibbs
+from harmonium.coupled import Gibbs
 
 from .support import largest_z
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.couplings import run_pairs
+from harmonium.coupled import run_pairs
 from harmonium.machine import Statistics
 
 from .lots import gradients_in_lots
@@ -57,7 +57,7 @@ def test_weights_of_rows_weigh_corrections_too() -> None:
     def total(weights: torch.Tensor | None) -> torch.Tensor:
         into = Statistics(law)
         meetings = run_pairs(
-            law, hm.couplings.Gibbs(), start, k=0, m=0, lag=1, max_steps=None, into=into,
+            law, hm.coupled.Gibbs(), start, k=0, m=0, lag=1, max_steps=None, into=into,
             generator=torch.Generator().manual_seed(2), row_weights=weights,
         )  # fmt: skip
         assert int((meetings.times > 1).sum()) > ROWS / 2

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium._random import as_generator, permutation
 from harmonium.chains import Diagnosis, diagnose
-from harmonium.couplings import Gibbs, Meetings, meet, mixing_bound, mixing_limit
+from harmonium.coupled import Gibbs, Meetings, meet, mixing_bound, mixing_limit
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import MomentErrors, Resampling, moment_errors, resampling
 from harmonium.report.page import verdict

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from harmonium import couplings
+from harmonium import coupled
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.metrics import METRICS
@@ -223,7 +223,7 @@ def share_of(
 
 _NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
     "kernel": Kernel.registry,
-    "coupling": {"gibbs": couplings.Gibbs, "metropolis": couplings.Metropolis},
+    "coupling": {"gibbs": coupled.Gibbs, "metropolis": coupled.Metropolis},
 }
 
 

@@ -7,7 +7,7 @@ from typing import final
 from torch import Tensor
 
 from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.products import product
+from harmonium.matmul import product
 
 
 @final

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from harmonium import _checks, _host
 from harmonium.chains import KernelState, check_chains
-from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
+from harmonium.coupled import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, Outcome, Task
 from harmonium.learning.expectations import Start, begin, chains_of
 from harmonium.machine import Hamiltonian

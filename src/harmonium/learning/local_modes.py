@@ -6,7 +6,7 @@ from typing import final
 
 from harmonium import _checks, _host
 from harmonium.chains import Gibbs, search
-from harmonium.couplings import PairKernel, run_pairs
+from harmonium.coupled import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
 from harmonium.learning.expectation import Expectation, Outcome, Task
 

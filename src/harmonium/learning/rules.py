@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
-from harmonium.couplings import Metropolis, PairKernel
+from harmonium.coupled import Metropolis, PairKernel
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import conditional, hybrid

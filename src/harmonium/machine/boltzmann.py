@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.edges import Coupling, Dense
+from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine import storage
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.edges import Coupling, Dense
+from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.inner_edges import colour_by_saturation, list_neighbours, mark_joined_units
 

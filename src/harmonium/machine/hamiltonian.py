@@ -15,7 +15,7 @@ from harmonium.compiled import serving
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
-from harmonium.products import Factor, product
+from harmonium.matmul import Factor, product
 
 States = list[Tensor]
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _random, products
+from harmonium import _random, matmul
 from harmonium.compiled import serving
 from harmonium.machine.hamiltonian import Hamiltonian
 
@@ -20,7 +20,7 @@ def layers_in_turn(law: Hamiltonian, rows: int) -> set[int]:
         law: the machine in natural parameters.
         rows: of a batch of states.
     """
-    if products.current() != "float32":  # compiled sums do not round couplings
+    if matmul.current() != "float32":  # compiled sums do not round couplings
         return set()
     return {l for l in law.graph.in_turn if serving.in_turn(law, l, rows)}
 

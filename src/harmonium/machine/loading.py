@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.edges import Coupling
+from harmonium.couplings import Coupling
 from harmonium.layers import Layer
 from harmonium.machine import storage
 from harmonium.machine.boltzmann import BoltzmannMachine

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from harmonium.machine.hamiltonian import Hamiltonian
-from harmonium.products import RowProducts
-from harmonium.products.dense import sum_of_lots
+from harmonium.matmul import RowProducts
+from harmonium.matmul.dense import sum_of_lots
 
 
 @final

@@ -10,8 +10,8 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.layers import Layer
 from harmonium.machine import Hamiltonian
+from harmonium.matmul import product
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
-from harmonium.products import product
 
 
 @final

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.couplings import Meetings, mixing_bound, mixing_limit
+from harmonium.coupled import Meetings, mixing_bound, mixing_limit
 from harmonium.machine.storage import replace_file
 from harmonium.training.history import RESERVED
 

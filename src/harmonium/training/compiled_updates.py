@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _host, _random
 from harmonium.compiled import serving
-from harmonium.edges import Dense
+from harmonium.couplings import Dense
 from harmonium.learning import Parametrisation, Rule
 from harmonium.learning.expectations import begin
 from harmonium.training.batch_source import RowBatches

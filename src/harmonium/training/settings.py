@@ -17,7 +17,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine
-from harmonium.products import PRECISIONS
+from harmonium.matmul import PRECISIONS
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.schedules import SCHEDULES, Schedule
 

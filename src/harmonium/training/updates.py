@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, final
 
 from torch import Tensor
 
-from harmonium import _host, _random, products
+from harmonium import _host, _random, matmul
 from harmonium.learning import Estimate, Parametrisation, Rule
 from harmonium.learning.sharded import Sharded
 from harmonium.training.batch_source import check_batch
@@ -111,7 +111,7 @@ class OneByOne(Updates):
         if self.renews:
             state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
         rounds = settings.precision != "float32"
-        with products.precision(settings.precision) if rounds else nullcontext():
+        with matmul.precision(settings.precision) if rounds else nullcontext():
             parameters, diagnostics, kept = self._estimate(v, each)
         weight = 1.0 if each is None else float(each.mean())
         gradients = find_direction(

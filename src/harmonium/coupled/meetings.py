@@ -77,8 +77,8 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(50, seed=0)
-        >>> met = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, seed=1)
-        >>> bounds = hm.couplings.mixing_bound(met, range(20))
+        >>> met = hm.coupled.meet(machine, hm.coupled.Gibbs(), start, seed=1)
+        >>> bounds = hm.coupled.mixing_bound(met, range(20))
         >>> bool(bounds[0] <= 1), bool(bounds[19] == 0)
         (True, True)
     """

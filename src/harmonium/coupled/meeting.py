@@ -13,9 +13,9 @@ from harmonium import _checks, _host, _random
 from harmonium._checks import Numbers
 from harmonium.chains import begin
 from harmonium.compiled import serving
-from harmonium.couplings.gibbs import Gibbs
-from harmonium.couplings.meetings import Meetings, joined
-from harmonium.couplings.pairs import PairKernel, Place, differences, join
+from harmonium.coupled.gibbs import Gibbs
+from harmonium.coupled.meetings import Meetings, joined
+from harmonium.coupled.pairs import PairKernel, Place, differences, join
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
@@ -60,7 +60,7 @@ def meet(
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(50, seed=0)
-        >>> met = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, seed=1)
+        >>> met = hm.coupled.meet(machine, hm.coupled.Gibbs(), start, seed=1)
         >>> met.times.shape, bool((met.times >= met.lag).all())
         (torch.Size([50]), True)
     """
@@ -121,7 +121,7 @@ def run_pairs(
         and coupling.even is coupling.odd is None
         and serving.small_pairs(hamiltonian, coupling.jumps is not None)
     ):
-        from harmonium.couplings.small import run_small_pairs  # needs numba
+        from harmonium.coupled.small import run_small_pairs  # needs numba
 
         return run_small_pairs(
             hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,

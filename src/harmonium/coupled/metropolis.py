@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _host, _random
-from harmonium.couplings.pairs import PairKernel, Place, join
+from harmonium.coupled.pairs import PairKernel, Place, join
 from harmonium.machine import Hamiltonian
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _host, _random
-from harmonium.couplings.block import Block, BlockCoupling, Coupled, Maximal, Reflection, Rejection
-from harmonium.couplings.pairs import PairKernel, Place, differences
+from harmonium.coupled.block import Block, BlockCoupling, Coupled, Maximal, Reflection, Rejection
+from harmonium.coupled.pairs import PairKernel, Place, differences
 from harmonium.machine import Hamiltonian, Part, States
 
 Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
@@ -86,8 +86,8 @@ class Gibbs(PairKernel):
     Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
-        >>> pairs = hm.couplings.Gibbs(hm.couplings.Maximal(), hm.couplings.CommonNoise())
-        >>> met = hm.couplings.meet(machine, pairs, machine.random_states(50, seed=0), seed=1)
+        >>> pairs = hm.coupled.Gibbs(hm.coupled.Maximal(), hm.coupled.CommonNoise())
+        >>> met = hm.coupled.meet(machine, pairs, machine.random_states(50, seed=0), seed=1)
         >>> bool(met.capped.any())
         False
     """

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from harmonium import _checks, _host
 from harmonium.compiled import serving
-from harmonium.products import bits
-from harmonium.products.backend import get_backend, product
-from harmonium.products.dense import LOT, large, lots, sum_of_lots
-from harmonium.products.dense import multiply as multiplied
-from harmonium.products.precision import ASKED, PRECISIONS, multiply, reduced, rounded
-from harmonium.products.sparse import few_rows
+from harmonium.matmul import bits
+from harmonium.matmul.backend import get_backend, product
+from harmonium.matmul.dense import LOT, large, lots, sum_of_lots
+from harmonium.matmul.dense import multiply as multiplied
+from harmonium.matmul.precision import ASKED, PRECISIONS, multiply, reduced, rounded
+from harmonium.matmul.sparse import few_rows
 
 _NARROW = 32  # columns below which they are cheaper without tables
 _LITTLE = 48  # rows below which tables of sums are not filled

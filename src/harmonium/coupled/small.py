@@ -17,8 +17,8 @@ from harmonium import _random
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream, uniform
 from harmonium.compiled.serving import SHARES, over, units_of
 from harmonium.compiled.units import copy, couple_row, draw, log_odds, probabilities, row_of
-from harmonium.couplings.gibbs import Gibbs, Jumps
-from harmonium.couplings.meetings import Meetings
+from harmonium.coupled.gibbs import Gibbs, Jumps
+from harmonium.coupled.meetings import Meetings
 from harmonium.machine import Hamiltonian, States, Statistics
 
 

@@ -6,9 +6,9 @@ left to one of two libraries (``backend``).
 """
 
 from harmonium._upgrade import refuse_gone
-from harmonium.products.backend import VARIABLE, Backend, backend_name, get_backend, product, set_backend
-from harmonium.products.factor import Factor, RowProducts
-from harmonium.products.precision import PRECISIONS, current, precision
+from harmonium.matmul.backend import VARIABLE, Backend, backend_name, get_backend, product, set_backend
+from harmonium.matmul.factor import Factor, RowProducts
+from harmonium.matmul.precision import PRECISIONS, current, precision
 
 __all__ = [
     "PRECISIONS",
