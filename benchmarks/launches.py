@@ -50,7 +50,7 @@ def lattice() -> hm.BoltzmannMachine:
 
 
 def labelled() -> hm.BoltzmannMachine:
-    return hm.machine.joined([hm.Bernoulli(15), hm.Bernoulli(1)], [hm.Bernoulli(8)], seed=3)
+    return hm.machine.join_layers([hm.Bernoulli(15), hm.Bernoulli(1)], [hm.Bernoulli(8)], seed=3)
 
 
 def rules() -> Iterator[tuple[str, Callable[[], hm.BoltzmannMachine], hm.learning.Rule, Tensor]]:
@@ -85,8 +85,8 @@ def rules() -> Iterator[tuple[str, Callable[[], hm.BoltzmannMachine], hm.learnin
     yield "quadrature", plane, r.quadrature(), REAL[:, :2]
     yield "pseudo_likelihood, lattice", lattice, r.pseudo_likelihood(), ROWS
     yield "pcd(1), lattice", lattice, r.pcd(), ROWS
-    yield "conditional", labelled, r.conditional(r.pcd(), given=[0]), ROWS
-    yield "hybrid", labelled, r.hybrid(r.pcd(), given=[0], joint=0.5), ROWS
+    yield "conditional", labelled, r.conditional(r.pcd(), condition_on=[0]), ROWS
+    yield "hybrid", labelled, r.hybrid(r.pcd(), condition_on=[0], joint=0.5), ROWS
 
 
 def of_update(build: Callable[[], hm.BoltzmannMachine], rule: hm.learning.Rule, X: Tensor) -> Cost:
@@ -164,9 +164,9 @@ def main() -> None:
     print(*table("update", ((name, of_update(*rest)) for name, *rest in rules())), sep="\n", end="\n\n")
     print(*table("sweep", ((name, of_sweep(*rest)) for name, *rest in kernels())), sep="\n", end="\n\n")
     couplings: dict[str, tuple[Any, Any]] = {
-        "couplings.Gibbs()": (binary, hm.coupled.Gibbs()),
-        "couplings.Gibbs(), Gaussian": (real, hm.coupled.Gibbs()),
-        "couplings.Metropolis()": (binary, hm.coupled.Metropolis()),
+        "coupled.Gibbs()": (binary, hm.coupled.Gibbs()),
+        "coupled.Gibbs(), Gaussian": (real, hm.coupled.Gibbs()),
+        "coupled.Metropolis()": (binary, hm.coupled.Metropolis()),
     }
     pairs = ((name, of_coupled_sweep(*rest)) for name, rest in couplings.items())
     print(*table("sweep of pairs", pairs), sep="\n")

@@ -25,7 +25,7 @@ def tap(quick: bool) -> Table:
     machine = peers.machine(VISIBLE, HIDDEN)
     hamiltonian = machine.hamiltonian()
     v, h = peers.rows(STARTS, VISIBLE), peers.rows(STARTS, HIDDEN)
-    J = hamiltonian.couplings[0].detach()
+    J = hamiltonian.J[0].detach()
     squares = J.square()
 
     def solver(damping: DampingLike) -> Contestant:

@@ -39,7 +39,7 @@ def main() -> None:
     record: dict[str, object] = {}
     for name, X, hidden, rate in (("bars and stripes", bars, 16, 0.1), ("digits", digits, 14, 0.05)):
         machine = hm.BoltzmannMachine([hm.Bernoulli(X.shape[1]), hm.Bernoulli(hidden)], seed=0)
-        hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+        hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
         rule = hm.rules.centred(hm.rules.pcd(1, chains=100))
         hm.train(
             machine,

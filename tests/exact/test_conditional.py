@@ -290,8 +290,12 @@ def test_rows_without_a_label_are_exact_beside_rows_that_lack_pixels() -> None:
     v[8] = torch.nan
     generator = torch.Generator().manual_seed(0)
     law = machine.hamiltonian()
-    task = hm.learning.Task(law, v, generator, hm.machine.Statistics(law))
-    assert [(len(part.v), part.exact) for part in task.parts()] == [(2, True), (4, True), (3, False)]
-    assert abs(sum(part.weight for part in task.parts()) - 1) < 1e-12
+    request = hm.learning.ExpectationRequest(law, v, generator, hm.machine.Statistics(law))
+    assert [(len(part.v), part.exact) for part in request.split_by_missing()] == [
+        (2, True),
+        (4, True),
+        (3, False),
+    ]
+    assert abs(sum(part.weight for part in request.split_by_missing()) - 1) < 1e-12
     found = gradient(Rule("", hm.learning.ClampedChains(), hm.learning.FreeChains(), "biased"), machine, v)
     assert all(bool(part.isfinite().all()) for part in found.values())

@@ -55,7 +55,7 @@ def test_adatap_agrees_with_its_gaussian(name: str, clamped: bool) -> None:
     start = noise(machine)
     solution = hm.meanfield.adatap(machine, start, start if clamped else None, **TIGHT)
     assert bool(solution.converged.all())
-    couplings = [array(J) for J in machine.hamiltonian().couplings]
+    couplings = [array(J) for J in machine.hamiltonian().J]
     widths = [layer.width for layer in machine.layers]
     ends = np.cumsum([0, *widths])
     J = np.zeros((ends[-1], ends[-1]))
@@ -136,7 +136,7 @@ def test_held_units_are_as_good_as_gone(solver: str, name: str) -> None:
     clamp[:, :keep] = torch.nan
     solution = SOLVERS[solver](machine, start, clamp, **TIGHT)
     rest = hm.BoltzmannMachine([type(machine.layers[0])(keep), *MACHINES[name]()[1:]]).double()
-    J = machine.hamiltonian().couplings[0]
+    J = machine.hamiltonian().J[0]
     for row in range(2):
         held = start[row, keep:]
         with torch.no_grad():
@@ -169,7 +169,7 @@ def test_the_statistics_of_adatap_are_the_derivative_of_its_free_energy(name: st
         slope = float((products * along).sum().detach())
         values = []
         for sign in (1, -1):
-            couplings = list(hamiltonian.couplings)
+            couplings = list(hamiltonian.J)
             couplings[l] = (J + sign * 1e-5 * along).detach()
             moved = replace(hamiltonian, couplings=Couplings(couplings))
             values.append(float(solve(AdaTAP(moved), point, **TIGHT).free_energy[0]))

@@ -120,12 +120,12 @@ def test_files_and_copies(name, tmp_path):
 def test_a_machine_comes_back_from_no_device(name):
     """Patterns and colours outlive a move to the meta device, which loses all numbers."""
     machine = make(name)
-    expected = machine.hamiltonian().couplings
+    expected = machine.hamiltonian().J
     other = deepcopy(machine).to("meta")
     other.hamiltonian()
     assert other.graph.colours
     other.to_empty(device="cpu").load_state_dict(machine.state_dict())
-    for J, K in zip(other.hamiltonian().couplings, expected, strict=True):
+    for J, K in zip(other.hamiltonian().J, expected, strict=True):
         assert torch.equal(J, K)
     states = [
         hm.chains.run(

@@ -14,7 +14,7 @@ from statistical.test_couplings import estimates
 
 import harmonium as hm
 from harmonium import matmul
-from harmonium.compiled import serving
+from harmonium.compiled import dispatch
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.statistical
@@ -34,7 +34,7 @@ def by_bits(monkeypatch) -> Iterator[None]:
         return original(*arguments)
 
     monkeypatch.setattr(matmul.bits.Fixed, "times", noted)
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
         monkeypatch.setattr(matmul.factor, least, 1)
     before = matmul.backend_name()
@@ -69,7 +69,7 @@ def test_no_drift(name: str, kernel: hm.chains.Kernel) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pairs_are_unbiased(monkeypatch, name: str) -> None:
-    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: False)
+    monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: False)
     made = machine(name)
     exact = exact_statistics(made.hamiltonian())
     z, limit = largest_z(estimates(made.float(), hm.coupled.Gibbs(), 1, 3, 1).double(), exact)

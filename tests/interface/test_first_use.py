@@ -63,7 +63,7 @@ NAMES = {
     (
         "ucd_lmi",
         (("coupling", None),),
-    ): "ucd_lmi(chains=None, max_steps=None, coupling=None, marginalise=True)",
+    ): "ucd_lmi(chains=None, max_steps=None, pair_kernel=None, marginalise=True)",
     ("tap", (("tolerance", None), ("order", 3))): "tap3(solutions=None, tolerance=None)",
 }
 

@@ -95,10 +95,10 @@ def test_both_chains_of_a_pair_keep_the_law(name, coupling):
     generator = torch.Generator().manual_seed(2)
     start = exact_draws(name, 2 * ROWS, generator)
     with torch.no_grad():
-        place = coupling.prepare(hamiltonian, hm.coupled.Place(start, {}), copies=2)
+        place = coupling.prepare(hamiltonian, hm.coupled.ChainState(start, {}), copies=2)
         for _ in range(SWEEPS):
             place, _ = coupling.coupled(hamiltonian, place, generator)
-            place = coupling.prepare(hamiltonian, hm.coupled.Place(place.states, {}), copies=2)
+            place = coupling.prepare(hamiltonian, hm.coupled.ChainState(place.states, {}), copies=2)
     for half in (slice(0, ROWS), slice(ROWS, None)):
         z, limit = largest_z(seen(name, [x[half] for x in place.states]), expected(name))
         assert z < limit
@@ -114,7 +114,7 @@ def test_pairs_that_met_stay_together(name):
     hamiltonian, coupling = machine.hamiltonian(), hm.coupled.Gibbs()
     same = [x.repeat(2, 1) for x in meetings.states]
     with torch.no_grad():
-        place = coupling.prepare(hamiltonian, hm.coupled.Place(same, {}), copies=2)
+        place = coupling.prepare(hamiltonian, hm.coupled.ChainState(same, {}), copies=2)
         moved, _ = coupling.coupled(hamiltonian, place, generator)
     for x in moved.states:
         first, second = x.chunk(2)
@@ -160,7 +160,7 @@ FROM_MODES = [*UNBIASED[:2], "hidden layer in the middle", NAMES[-1]]
 @pytest.mark.parametrize(("name", "observed"), [*zip(FROM_MODES, ["in part", "all"] * 2, strict=True)])
 def test_unbiased_from_local_modes(name, observed):
     """Its readings also sum visible layers out, each row with what it holds of them."""
-    check_unbiased(name, hm.rules.ucd_lmi(coupling=hm.coupled.Gibbs()), observed)
+    check_unbiased(name, hm.rules.ucd_lmi(pair_kernel=hm.coupled.Gibbs()), observed)
 
 
 def check_unbiased(name: str, rule: hm.learning.Rule, observed: str) -> None:

@@ -26,9 +26,9 @@ CASES = {
     "a longer average with a lag": (rules.ucd(2, 5, lag=2, chains=4, start="noise"), ONE, 200),
     "antithetic pairs": (rules.ucd(chains=4, antithetic=True), ONE, 200),
     "local modes": (rules.ucd_lmi(chains=4), ONE, 120),
-    "local modes, one": (rules.ucd_lmi(chains=1, coupling=Gibbs()), ONE, 300),
+    "local modes, one": (rules.ucd_lmi(chains=1, pair_kernel=Gibbs()), ONE, 300),
     "two hidden layers": (rules.ucd(chains=4), TWO, 100),
-    "two hidden layers, local modes": (rules.ucd_lmi(chains=4, coupling=Gibbs()), TWO, 100),
+    "two hidden layers, local modes": (rules.ucd_lmi(chains=4, pair_kernel=Gibbs()), TWO, 100),
 }
 
 

@@ -161,7 +161,7 @@ def moments(
         order = permutation(len(rows), as_generator(seed, rows.device))
         rows, training = (rows[part] for part in order.tensor_split(2))
         about = "a half of the rows; 0: as the other half, 1: shuffled"
-    samples = machine.hamiltonian().seen(found.states)
+    samples = machine.hamiltonian().visible_states(found.states)
     return moment_errors(machine, samples, rows, training, seed=seed), about
 
 

@@ -223,7 +223,7 @@ def share_of(
 
 _NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
     "kernel": Kernel.registry,
-    "coupling": {"gibbs": coupled.Gibbs, "metropolis": coupled.Metropolis},
+    "pair_kernel": {"gibbs": coupled.Gibbs, "metropolis": coupled.Metropolis},
 }
 
 

@@ -13,11 +13,12 @@ from harmonium.coupled.gibbs import Gibbs, Jumps
 from harmonium.coupled.meeting import meet, run_pairs
 from harmonium.coupled.meetings import Meetings, mixing_bound, mixing_limit
 from harmonium.coupled.metropolis import Metropolis
-from harmonium.coupled.pairs import PairKernel, Place
+from harmonium.coupled.pairs import ChainState, PairKernel
 
 __all__ = [
     "Block",
     "BlockCoupling",
+    "ChainState",
     "CommonNoise",
     "Coupled",
     "Gibbs",
@@ -27,7 +28,6 @@ __all__ = [
     "Meetings",
     "Metropolis",
     "PairKernel",
-    "Place",
     "Reflection",
     "meet",
     "mixing_bound",

@@ -4,7 +4,7 @@ from harmonium._upgrade import refuse_gone
 from harmonium.learning import rules
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
-from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
@@ -18,6 +18,7 @@ __all__ = [
     "Enumeration",
     "Estimate",
     "Expectation",
+    "ExpectationRequest",
     "FreeChains",
     "LocalModes",
     "MeanField",
@@ -25,7 +26,6 @@ __all__ = [
     "Parametrisation",
     "Quadrature",
     "Rule",
-    "Task",
     "centred_pullback",
     "pullback",
     "rules",

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from harmonium import _host
+from harmonium import _device
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
@@ -14,15 +14,15 @@ from harmonium.machine.initialisation import (
     VISIBLE_KINDS,
     fit_,
     fit_states_,
-    from_data_,
     hidden_for,
-    joined,
+    init_from_data_,
+    init_visible_biases_,
+    join_layers,
     logistic_biases_,
     normal_,
     orthogonal_,
-    visible_from_data_,
 )
-from harmonium.machine.loading import load, rebuilt
+from harmonium.machine.loading import load, rebuild
 from harmonium.machine.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -43,21 +43,21 @@ __all__ = [
     "draw_in_turn",
     "fit_",
     "fit_states_",
-    "from_data_",
     "hidden_for",
-    "joined",
+    "init_from_data_",
+    "init_visible_biases_",
+    "join_layers",
     "layers_in_turn",
     "load",
     "logistic_biases_",
     "normal_",
     "orthogonal_",
-    "rebuilt",
+    "rebuild",
     "visible_for",
-    "visible_from_data_",
     "visible_layers",
 ]
 
-_host.keep_memory()
+_device.keep_memory()
 
 if not TYPE_CHECKING:
 

@@ -35,11 +35,11 @@ class Part(NamedTuple):
     columns: Tensor | None = None
     units: Layer | None = None
 
-    def taken(self, states: Tensor) -> Tensor:
+    def select_states(self, states: Tensor) -> Tensor:
         """Returns the part's columns, (rows, columns), of the state of its layer, (rows, width)."""
         return states if self.columns is None else states.index_select(-1, self.columns)
 
-    def put(self, x: Tensor, states: Tensor) -> Tensor:
+    def put_states(self, x: Tensor, states: Tensor) -> Tensor:
         """Returns the state of the layer, (rows, width), with this part's columns replaced by x."""
         return x if self.columns is None else states.index_copy(-1, self.columns, x)
 
@@ -159,7 +159,7 @@ class Graph:
         return (self.colours[-1], *self.colours[:-1])
 
     @cached_property
-    def given(self) -> tuple[int, ...]:
+    def kept(self) -> tuple[int, ...]:
         """The layers outside ``summed``: what a sweep that draws ``summed`` first depends on."""
         return tuple(l for l in range(self.size) if l not in self.summed)
 

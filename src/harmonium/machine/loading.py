@@ -45,7 +45,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
         path = _find_machine(path)
     tensors, header = storage.read(path)
     try:
-        return rebuilt(header, tensors, device)
+        return rebuild(header, tensors, device)
     except ValueError as error:
         raise ValueError(f"path: {path} is damaged, {error}") from error
 
@@ -71,7 +71,7 @@ def _find_machine(folder: Path) -> Path:
     return machine
 
 
-def rebuilt(
+def rebuild(
     description: Any, tensors: Mapping[str, Tensor], device: torch.device | str = "cpu"
 ) -> BoltzmannMachine:
     """Rebuilds a machine from its description and its parameters.

@@ -7,15 +7,15 @@ left to one of two libraries (``backend``).
 
 from harmonium._upgrade import refuse_gone
 from harmonium.matmul.backend import VARIABLE, Backend, backend_name, get_backend, product, set_backend
-from harmonium.matmul.factor import Factor, RowProducts
 from harmonium.matmul.precision import PRECISIONS, current, precision
+from harmonium.matmul.prepared import OuterProductSum, PreparedMatrix
 
 __all__ = [
     "PRECISIONS",
     "VARIABLE",
     "Backend",
-    "Factor",
-    "RowProducts",
+    "OuterProductSum",
+    "PreparedMatrix",
     "backend_name",
     "current",
     "get_backend",

@@ -228,8 +228,8 @@ def train(
     state = TrainingState(machine, averaged, climber, generator, callbacks, worker, feed)
     state.begin_from(rule_state)
     way: type[Updates] = CompiledUpdates if served(state, settings, total, climber) else OneByOne
-    if isinstance(rule, Rule) and rule.given is not None:
-        machine.check_given(rule.given)
+    if isinstance(rule, Rule) and rule.condition_on is not None:
+        machine.check_condition(rule.condition_on)
     directory = None
     rate = climber.learning_rate
     diagnostics: Mapping[str, float] = {}

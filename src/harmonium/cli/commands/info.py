@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harmonium import matmul
-from harmonium.compiled import serving
+from harmonium.compiled import dispatch
 from harmonium.matmul.processor import processor
 
 EXAMPLES = ("harmonium info", "harmonium info --json")
@@ -39,10 +39,10 @@ def _notes(backend: matmul.Backend) -> list[str]:
     notes = ["the library multiplies all states" if backend.bits_from is None else bits]
     if os.environ.get(matmul.VARIABLE):
         notes.append(f"{matmul.VARIABLE} says so; by default {matmul.Backend.default()}")
-    if serving.COMPILED:
+    if dispatch.COMPILED:
         notes.append(
-            f"runs of at least {serving.LEAST_UPDATES} updates of small machines of two layers of two-valued "
-            "units make many in one compiled call; config.json of a run has its engine"
+            f"runs of at least {dispatch.LEAST_UPDATES} updates of small machines of two layers of "
+            "two-valued units make many in one compiled call; config.json of a run has its engine"
         )
     else:
         notes.append("without numba (pip install 'harmonium[fast]') everything works, slower")

@@ -98,7 +98,7 @@ def landscape(
         basin_map(X, last, folder / "basins.png", labels=labels, method=method)
         shape = source_of(machine)[1] or dataset.image_shape
         if shape:
-            means = machine.hamiltonian().seen(last.solutions.means)
+            means = machine.hamiltonian().visible_states(last.solutions.means)
             modes = coding.encoder.decode(means[:_MODES].cpu().numpy())
             limits = data_range(coding)
             title = f"{mean_word(machine)} of the solutions, those with most starts first{in_words(limits)}"
