@@ -114,7 +114,7 @@ def test_the_statistics_are_the_derivative_of_the_free_energy(name: str, order: 
                 tuple(torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in theta)
                 for theta in hamiltonian.thetas
             ),
-            couplings=tuple(torch.randn(J.shape, generator=generator, dtype=J.dtype) for J in hamiltonian.J),
+            J=tuple(torch.randn(J.shape, generator=generator, dtype=J.dtype) for J in hamiltonian.J),
         )
         slope = sum(
             float((t[0] * d).sum().detach())
@@ -134,9 +134,7 @@ def test_the_statistics_are_the_derivative_of_the_free_energy(name: str, order: 
                     tuple((p + sign * step * d).detach() for p, d in zip(theta, ds, strict=True))
                     for theta, ds in zip(hamiltonian.thetas, along.thetas, strict=True)
                 ),
-                couplings=tuple(
-                    (J + sign * step * d).detach() for J, d in zip(hamiltonian.J, along.J, strict=True)
-                ),
+                J=tuple((J + sign * step * d).detach() for J, d in zip(hamiltonian.J, along.J, strict=True)),
             )
             values.append(float(solve(scheme(moved), point, **TIGHT).free_energy[0]))
         assert (values[1] - values[0]) / (2 * step) == pytest.approx(slope, rel=1e-7, abs=1e-7)

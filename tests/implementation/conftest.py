@@ -25,7 +25,7 @@ def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Takes bits for products of any size."""
     monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
-        monkeypatch.setattr(matmul.factor, least, 1)
+        monkeypatch.setattr(matmul.prepared, least, 1)
     before = matmul.backend_name()
     matmul.set_backend("torch,bits=1")
     yield

@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import stats
 from statistical.support import FAILURE_RATE, all_states, exact_states
-from statistical.test_couplings import p_value, visible_kernel
+from statistical.test_coupled import p_value, visible_kernel
 
 import harmonium as hm
 from harmonium.chains import GibbsLangevin

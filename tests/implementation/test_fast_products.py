@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from statistical.support import exact_states, exact_statistics, largest_z, machine, row_statistics
-from statistical.test_couplings import estimates
+from statistical.test_coupled import estimates
 
 import harmonium as hm
 from harmonium import matmul
@@ -36,7 +36,7 @@ def by_bits(monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(matmul.bits.Fixed, "times", noted)
     monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
-        monkeypatch.setattr(matmul.factor, least, 1)
+        monkeypatch.setattr(matmul.prepared, least, 1)
     before = matmul.backend_name()
     matmul.set_backend("torch,bits=1")
     yield

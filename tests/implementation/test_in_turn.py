@@ -12,7 +12,7 @@ import pytest
 import torch
 from exact.graphs import oracle_of, with_drawn_parameters
 from statistical.support import FAILURE_RATE, all_states, largest_z
-from statistical.test_couplings import p_value
+from statistical.test_coupled import p_value
 from torch import Tensor
 
 import harmonium as hm

@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import stats
 from statistical.support import FAILURE_RATE, all_states, exact_statistics, largest_z
-from statistical.test_couplings import estimates, p_value
+from statistical.test_coupled import estimates, p_value
 
 import harmonium as hm
 from harmonium.compiled import dispatch

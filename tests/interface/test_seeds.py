@@ -49,7 +49,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "meet": lambda **s: hm.coupled.meet(machine(), hm.coupled.Gibbs(), ROWS, **s).times,
     "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
     "task": lambda **s: torch.rand(
-        3, generator=hm.rules.cd().task(machine(), ROWS, weights=None, **s).generator
+        3, generator=hm.rules.cd().request(machine(), ROWS, weights=None, **s).generator
     ),
     "pseudo_log_likelihood": lambda **s: hm.likelihood.pseudo_log_likelihood(
         machine(), ROWS, sampled=2, **s

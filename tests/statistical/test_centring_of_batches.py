@@ -80,7 +80,7 @@ def test_means_over_states_have_the_noise_of_independent_ones(
     covariance = v.T @ h / len(v)
     means = []
     for rows in data[0][: ROWS * times].split(ROWS):
-        task = rule.task(machine, rows, generator)
+        task = rule.request(machine, rows, generator)
         with torch.no_grad():
             rule.free.add(task)
         means.append(torch.cat(task.into.means()))

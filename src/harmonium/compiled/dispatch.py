@@ -207,7 +207,7 @@ class HalfSteps:
 
     def __init__(self, bias: Tensor, values: Values) -> None:
         _, self._gain, self._low = units_of([bias], [values])
-        self._draw, self._rise = _compiled("rows", "draw"), _compiled("rows", "rise")
+        self._draw, self._rise = _compiled("per_row", "draw"), _compiled("rows", "rise")
 
     def __call__(
         self,
@@ -247,8 +247,8 @@ def forked() -> bool:
 
 
 def over_rows(name: str, rows: int, *arguments: Any) -> None:
-    """Runs a function of ``compiled.rows`` over all rows, cut among torch's threads."""
-    over(_compiled("rows", name), rows, 16, *arguments)
+    """Runs a function of ``compiled.per_row`` over all rows, cut among torch's threads."""
+    over(_compiled("per_row", name), rows, 16, *arguments)
 
 
 def over_lots(name: str, rows: int, *arguments: Any) -> None:
@@ -257,8 +257,8 @@ def over_lots(name: str, rows: int, *arguments: Any) -> None:
 
 
 def over_bits(name: str, shares: int, *arguments: Any) -> None:
-    """Runs a function of ``compiled.bits`` over all shares, cut among torch's threads."""
-    over(_compiled("bits", name), shares, 4, *arguments)
+    """Runs a function of ``compiled.bit_matmul`` over all shares, cut among torch's threads."""
+    over(_compiled("bit_matmul", name), shares, 4, *arguments)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Couplings: pairs of chains that meet, and bounds from their meeting times."""
+"""Coupled chains: pairs of chains that meet, and bounds from their meeting times."""
 
 from harmonium.coupled.block import (
     Block,

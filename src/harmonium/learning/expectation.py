@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
+from harmonium._upgrade import refuse_gone_members
 from harmonium.distributed import Shards
 from harmonium.likelihood.exact import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
@@ -36,6 +37,7 @@ class Outcome(NamedTuple):
     initial_means: Sequence[Tensor] | None = None
 
 
+@refuse_gone_members
 @final
 @dataclass(frozen=True)
 class ExpectationRequest:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
+from harmonium._upgrade import refuse_gone_members
 from harmonium.learning.centring import PreviousBatch
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import ClampedChains, FreeChains
@@ -36,6 +37,7 @@ class Estimate(NamedTuple):
     state: Any
 
 
+@refuse_gone_members
 @final
 @dataclass(frozen=True)
 class Rule:
@@ -130,7 +132,7 @@ class Rule:
         centre, diagnostics, kept = self.add(request, state)
         return Estimate(self.direction(law, sums, centre), diagnostics, kept)
 
-    def task(
+    def request(
         self,
         machine: BoltzmannMachine,
         v: Numbers,

@@ -16,9 +16,6 @@ from harmonium._rows import Moments, Rows
 from harmonium.layers import Layer, Theta
 from harmonium.machine.boltzmann import BoltzmannMachine
 
-HIDDEN_KINDS = tuple(sorted(Layer.registry))
-VISIBLE_KINDS = ("auto", *HIDDEN_KINDS)
-
 _SEEN = 1024  # rows that tell how far a hidden unit's field varies
 # Of a Gaussian unit's variance in the data: what it keeps for itself, and at most what hidden units explain.
 _OWN, _EXPLAINED = 0.25, 0.25

@@ -5,7 +5,6 @@ can be (``bits``); a matrix that is mostly zero leaves out what is not there (``
 left to one of two libraries (``backend``).
 """
 
-from harmonium._upgrade import refuse_gone
 from harmonium.matmul.backend import VARIABLE, Backend, backend_name, get_backend, product, set_backend
 from harmonium.matmul.precision import PRECISIONS, current, precision
 from harmonium.matmul.prepared import OuterProductSum, PreparedMatrix
@@ -23,5 +22,3 @@ __all__ = [
     "product",
     "set_backend",
 ]
-
-__getattr__ = refuse_gone(__name__)

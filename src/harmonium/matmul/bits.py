@@ -29,7 +29,7 @@ class Bits(NamedTuple):
     """A matrix (m, k) of units that are ``low`` or 1.
 
     Attributes:
-        words: which of them are 1 (``compiled.bits``), (k / 48, m), rounded up.
+        words: which of them are 1 (``compiled.bit_matmul``), (k / 48, m), rounded up.
         low: 0 or -1.
         shape: (m, k).
     """
@@ -106,7 +106,7 @@ class Fixed:
 
 
 def _room(shares: int, rows: int) -> tuple[Any, Any]:
-    """Room for the whole numbers of a lot, and their units (``compiled.bits.fix``)."""
+    """Room for the whole numbers of a lot, and their units (``compiled.bit_matmul.fix``)."""
     numbers = np.empty((shares, -(-rows // STEP) * STEP, WIDTH), np.int32)
     return numbers, np.empty(shares * WIDTH, np.float32)
 
