@@ -56,7 +56,7 @@ MEMBERS = {
         "hold": "apply_clamp", "hold_all": "clamp_states", "only": "observe_only",
         "seen": "visible_states", "take": "select_rows",
     },
-    "Rule": {"given": "condition_on"},
+    "Rule": {"given": "condition_on", "task": "request"},
     "Statistics": {"couplings": "products"},
 }  # fmt: skip
 """Methods and attributes that have another name, by class."""
