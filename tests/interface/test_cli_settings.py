@@ -15,8 +15,9 @@ import torch
 from sklearn.utils._param_validation import make_constraint
 
 import harmonium as hm
+from harmonium._settings import Checked, Count, Setting, settings_of
 from harmonium.cli.run_file import as_toml
-from harmonium.training.settings import Checked, Count, Setting, Steps, settings_of
+from harmonium.training.settings import Steps
 
 from .command_line import TINY, CommandLine
 

@@ -17,13 +17,13 @@ from typing import Any, final, get_args
 import typer
 
 from harmonium import matmul
+from harmonium._settings import settings_of
 from harmonium.cli.coding import source_of
 from harmonium.cli.output import note
 from harmonium.cli.runs import RUN_FILE
 from harmonium.cli.settings import Structure, TrainSettings
 from harmonium.machine import load
 from harmonium.matmul.processor import processor
-from harmonium.training.settings import settings_of
 
 _HEAD = """\
 # A run of harmonium, in full. The same run once more, in another folder:

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks, _random
+from harmonium import _checks, _random, _storage
 from harmonium._checks import Numbers
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
-from harmonium.machine import storage
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
 from harmonium.machine.hamiltonian import CouplingMatrices, Hamiltonian, States
 
@@ -368,7 +367,7 @@ class BoltzmannMachine(nn.Module):
             Bernoulli(3)
         """
         header = {**self.config(), "metadata": self.metadata}
-        storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
+        _storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
 
     def describe(self) -> str:
         """Describes layers, data, edges with their weights, and the colours of a sweep, as text.

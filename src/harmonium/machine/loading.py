@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _storage
 from harmonium.couplings import Coupling
 from harmonium.layers import Layer
-from harmonium.machine import storage
 from harmonium.machine.boltzmann import BoltzmannMachine
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -43,7 +42,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
     path = Path(path)
     if path.is_dir():
         path = _find_machine(path)
-    tensors, header = storage.read(path)
+    tensors, header = _storage.read(path)
     try:
         return rebuild(header, tensors, device)
     except ValueError as error:
@@ -52,9 +51,9 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
 
 def _find_machine(folder: Path) -> Path:
     """Returns the path of the machine in the folder of a run that has ended."""
-    machine, checkpoint = folder / storage.MACHINE, folder / storage.CHECKPOINT
+    machine, checkpoint = folder / _storage.MACHINE, folder / _storage.CHECKPOINT
     if not machine.exists():
-        storage.refuse_old_checkpoint(folder)
+        _storage.refuse_old_checkpoint(folder)
         if checkpoint.exists():
             raise FileNotFoundError(
                 f"path: the run in {folder} has not ended and wrote no {machine.name}; resume it "

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._storage import replace_file
 from harmonium.coupled import Meetings, mixing_bound, mixing_limit
-from harmonium.machine.storage import replace_file
 from harmonium.training.history import RESERVED
 
 _SWEEPS = 500  # a curve over more sweeps is drawn at so many of them

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from harmonium import _checks, matmul
-from harmonium.machine.storage import (
+from harmonium._storage import (
     CHECKPOINT,
     MACHINE,
     OLD_CHECKPOINTS,

@@ -8,19 +8,19 @@ from typing import Annotated, Any
 
 import torch
 
+from harmonium._settings import Count, Setting
+from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, refuse_label, rows_of, source_of
 from harmonium.cli.output import note, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.runs import load_machine
 from harmonium.machine import BoltzmannMachine
-from harmonium.machine.storage import replace_file
 from harmonium.meanfield import Landscape, Status
 from harmonium.meanfield import landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
 from harmonium.report.landscape_maps import METHODS
 from harmonium.report.plots import require_figures
-from harmonium.training.settings import Count, Setting
 
 EXAMPLES = ("harmonium landscape runs/digits digits --starts 500",)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium._random import as_generator, integers
+from harmonium._settings import Count, From0, Setting
 from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
@@ -20,7 +21,6 @@ from harmonium.data import BitPlanes, Codec
 from harmonium.data.sheet import Sheet
 from harmonium.machine import States
 from harmonium.tasks.impute import visible_means
-from harmonium.training.settings import Count, From0, Setting
 
 EXAMPLES = (
     "harmonium sample runs/digits --out samples.png",
