@@ -405,7 +405,7 @@ def test_a_half_step_of_a_search_waits_once_and_for_what_changed() -> None:
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU goes the ways of other devices: no compiled code, and none but work of one shape."""
-    monkeypatch.setattr(_device, "behind", lambda device: True)
+    monkeypatch.setattr(_device, "is_async", lambda device: True)
     monkeypatch.setattr(dispatch, "COMPILED", False)
     before = matmul.backend_name()
     matmul.set_backend("torch")

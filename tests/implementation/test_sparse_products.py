@@ -61,7 +61,7 @@ def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
     machine = make("semi-restricted and sparse").float()
     made = []
     monkeypatch.setattr(
-        hamiltonian_module, "Factor", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
+        hamiltonian_module, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
     )
     law = machine.hamiltonian()
     generator = torch.Generator().manual_seed(0)

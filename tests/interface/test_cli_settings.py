@@ -56,7 +56,7 @@ RUNS = {
         "0.1",
     ),
     "table": ("table", "--label", "y", "--kinds", "kinds", "--objective", "hybrid", "--joint", "0.2"),
-    "option": (BARS, "--rule", "ucd", "--rule-option", "coupling=metropolis", "--rule-option", "k=2"),
+    "option": (BARS, "--rule", "ucd", "--rule-option", "pair_kernel=metropolis", "--rule-option", "k=2"),
     "shards": (BARS, "--shards", "4", "--batch-size", "16"),
     "stopped": (BARS, "--validation", BARS, "--evaluate-every", "1", "--early-stopping", "1"),
 }

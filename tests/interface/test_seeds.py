@@ -170,9 +170,9 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         if inspect.isroutine(value) and callable(value) and "generator" in inspect.signature(value).parameters
     }
     assert inside == {
-        "harmonium.chains.begin",
-        "harmonium.chains.complete",
-        "harmonium.chains.completed",
+        "harmonium.chains.initial_states",
+        "harmonium.chains.fill_hidden",
+        "harmonium.chains.fill_hidden_state",
         "harmonium.chains.run_kernel",
         "harmonium.chains.search",
         "harmonium.machine.draw_in_turn",

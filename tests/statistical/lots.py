@@ -78,7 +78,7 @@ def in_lots(
         made.append(Recorder(*arguments))
         return made[-1]
 
-    with patch.object(meeting, "Ledger", recorder):
+    with patch.object(meeting, "SignedAccumulator", recorder):
         run()
     assert made, "compiled pairs have no ledger"
     parts = [Statistics(hamiltonian) for _ in range(lots)]

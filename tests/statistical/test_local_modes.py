@@ -93,7 +93,7 @@ def test_each_phase_and_the_gradient_are_unbiased_and_marginalising_takes_varian
     made, variance = deep(name), {}
     given, alone = truth(made, clamped=True), truth(made, clamped=False)
     for marginalise in (False, True):
-        settings = {"coupling": hm.coupled.Metropolis(), "marginalise": marginalise}
+        settings = {"pair_kernel": hm.coupled.Metropolis(), "marginalise": marginalise}
         clamped = estimates(made, clamped=True, **settings)
         free = estimates(made, clamped=False, **settings)
         for found, expected in ((clamped, given), (free, alone), (clamped - free, given - alone)):

@@ -81,7 +81,7 @@ class Hamiltonian:
 
     def __post_init__(self) -> None:
         if not isinstance(self.J, CouplingMatrices):
-            object.__setattr__(self, "couplings", CouplingMatrices(self.J))
+            object.__setattr__(self, "J", CouplingMatrices(self.J))
 
     @property
     def dtype(self) -> torch.dtype:
