@@ -19,7 +19,7 @@ from harmonium.compiled import dispatch
 from harmonium.coupled import Block, Gibbs, Maximal
 from harmonium.coupled.gibbs import _find_field
 from harmonium.machine import Graph, Hamiltonian, Part
-from harmonium.machine.hamiltonian import Couplings
+from harmonium.machine.hamiltonian import CouplingMatrices
 
 from .test_compiled import ROWS, TWO_VALUED, machine
 
@@ -50,7 +50,7 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
     generator = torch.Generator().manual_seed(2)
     layers = tuple(LAYERS[kind](4 if len(kinds) == 1 else 2) for kind in kinds)
     thetas = tuple(layer.natural() for layer in layers)
-    hamiltonian = Hamiltonian(layers, Graph(layers, (), range(len(layers)), {}), thetas, Couplings())
+    hamiltonian = Hamiltonian(layers, Graph(layers, (), range(len(layers)), {}), thetas, CouplingMatrices())
     first = [torch.randn(layer.width, generator=generator) for layer in layers]
     second = [field + gap * torch.randn(field.shape, generator=generator) for field in first]
     p, q = (
@@ -190,7 +190,7 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     assert abs(change - exact) < 1e-6 * abs(step).sum()
 
     layer = hm.Bernoulli(width)
-    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), Couplings())
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), CouplingMatrices())
     fields = [torch.from_numpy(s).unsqueeze(0), torch.from_numpy(s + step).unsqueeze(0)]
     first, second = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
     exact_step = (fields[1].double() - fields[0].double()).squeeze(0).numpy()
@@ -208,7 +208,7 @@ def test_saturated_units_keep_their_law(kind, first, second):
     """Two units of which the first is nearly certain in one chain; its log-odds are 2 · field for spins."""
     layer = LAYERS[kind](2)
     scale = 0.5 if kind == "spin" else 1.0
-    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), Couplings())
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), CouplingMatrices())
     fields = [torch.tensor([[scale * s, scale * 0.3]]).expand(ROWS, -1) for s in (first, second)]
     p, q = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
     drawn = Maximal(common_noise=True).draw(p, q, torch.Generator().manual_seed(6))

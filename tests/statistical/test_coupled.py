@@ -1,4 +1,4 @@
-"""Couplings: every marginal is the single law, equal chains stay equal, and the estimates are unbiased.
+"""Coupled chains: every marginal is the single law, equal chains stay equal, and the estimates are unbiased.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -26,7 +26,7 @@ from harmonium.coupled import (
 from harmonium.coupled.meeting import correction_weight
 from harmonium.coupled.pairs import ChainState
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
-from harmonium.machine.hamiltonian import Couplings
+from harmonium.machine.hamiltonian import CouplingMatrices
 
 from .lots import in_lots
 from .support import (
@@ -61,7 +61,7 @@ def blocks(layer, gap: float, rows: int = ROWS) -> tuple[Block, Block]:
     """The same layer at two fields."""
     generator = torch.Generator().manual_seed(0)
     layer = layer.double()
-    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), Couplings())
+    hamiltonian = Hamiltonian((layer,), Graph((layer,), (), (0,), {}), (layer.natural(),), CouplingMatrices())
     first = torch.randn(layer.width, generator=generator, dtype=torch.float64)
     second = first + gap * torch.randn(layer.width, generator=generator, dtype=torch.float64)
     return tuple(Block(hamiltonian, (Part(0),), (field.expand(rows, -1),)) for field in (first, second))
