@@ -207,7 +207,7 @@ class HalfSteps:
 
     def __init__(self, bias: Tensor, values: Values) -> None:
         _, self._gain, self._low = units_of([bias], [values])
-        self._draw, self._rise = _compiled("per_row", "draw"), _compiled("rows", "rise")
+        self._draw, self._rise = _compiled("per_row", "draw"), _compiled("per_row", "rise")
 
     def __call__(
         self,
