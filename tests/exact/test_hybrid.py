@@ -56,7 +56,7 @@ def test_chains_go_on_from_update_to_update() -> None:
     machine = machine_of("two visible kinds")
     v = data_for(machine, 30)
     rule = hm.rules.hybrid(hm.rules.pcd(chains=7), [0], 0.2)
-    assert repr(rule) == "hybrid(pcd(1, chains=7), given=[0], joint=0.2)" and rule.bias == "biased"
+    assert repr(rule) == "hybrid(pcd(1, chains=7), condition_on=[0], joint=0.2)" and rule.bias == "biased"
     run = hm.train(machine, v, rule=rule, updates=3, progress=False)
     assert {len(x) for x in run.rule_state["chains"]} == {7}
     rule.check_state(machine, run.rule_state)

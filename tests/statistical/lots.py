@@ -60,7 +60,7 @@ class Recorder:
             rows = (lot == number).nonzero().squeeze(-1)
             own = Statistics(self.hamiltonian).in_readings(self.into.readings)
             own.add(self.hamiltonian.select_rows(pairs[rows]), [x[rows] for x in states], weights[rows], summed)
-            total.add_sums(own.thetas, own.couplings)
+            total.add_sums(own.thetas, own.products)
 
 
 @torch.no_grad()
