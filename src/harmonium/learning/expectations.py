@@ -47,9 +47,8 @@ class Enumeration(Expectation):
 
     def add(self, task: Task) -> Outcome:
         if self.clamped:
-            add_exact_expectation(task.hamiltonian, task.into, task.each, task.v, task.complete)
-        else:
-            add_exact_expectation(task.hamiltonian, task.into, task.weight)
+            return task.add_exact()
+        add_exact_expectation(task.hamiltonian, task.into, task.weight)
         return Outcome(None, {})
 
 
