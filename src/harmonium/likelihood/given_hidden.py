@@ -15,6 +15,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from harmonium import _random
 from harmonium.layers import Layer, Moments, Theta
 from harmonium.machine import Graph, Hamiltonian
 
@@ -54,7 +55,7 @@ class GivenRows(ABC):
 
     @abstractmethod
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
-        """Draws what is not observed, given a hidden state for every row, (rows,) int64: (rows, width)."""
+        """Draws what is not observed given hidden states, (draws, rows) int64: (draws, rows, width)."""
 
 
 class Given(ABC):
@@ -160,11 +161,11 @@ class _IndependentRows(GivenRows):
         return Moments(torch.where(seen, self._x, middle + off), spread.masked_fill(seen, 0.0))
 
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
-        table = self._table
+        table, shape = self._table, (*chosen.shape, self._x.shape[1])
         if self._missing is None:
-            return self._x
-        drawn = table.law.sample(table.l, table.field[chosen], generator)
-        return torch.where(self._missing, drawn, self._x)
+            return self._x.expand(shape)
+        drawn = table.law.sample(table.l, table.field[chosen.flatten()], generator)
+        return torch.where(self._missing, drawn.view(shape), self._x)
 
 
 @final
@@ -228,7 +229,7 @@ class JoinedGaussians(Given):
 
 @final
 class _JoinedRows(GivenRows):
-    """What rows lack is x = seen + response φ + noise of covariance C, alike for rows that lack the same."""
+    """Rows as x = seen + response φ + noise of a covariance, these two alike for rows that lack the same."""
 
     def __init__(self, table: JoinedGaussians, x: Tensor) -> None:
         self._table, K = table, table.precision
@@ -246,10 +247,10 @@ class _JoinedRows(GivenRows):
         self._energy = 0.5 * (pull * self._seen).sum(1)
 
     def _apply(self, matrices: Tensor, rows: Tensor) -> Tensor:
-        """Multiplies every row by the matrix of its pattern."""
+        """Multiplies every row, (..., rows, n), by the matrix of its pattern, (m, n): (..., rows, m)."""
         if len(matrices) == 1:
             return rows @ matrices[0].t()
-        return torch.einsum("rij,rj->ri", matrices[self._which], rows)
+        return torch.einsum("rij,...rj->...ri", matrices[self._which], rows)
 
     def add_log_weights(self, into: Tensor) -> Tensor:
         table = self._table
@@ -281,16 +282,17 @@ class _JoinedRows(GivenRows):
         spread = (p @ table.squares).view(len(p), *[table.phi.shape[1]] * 2)
         spread -= first.unsqueeze(2) * first.unsqueeze(1)
         A = self._response[self._which]
-        mean = self._seen + torch.einsum("rij,rj->ri", A, first)
+        mean = self._seen + self._apply(self._response, first)
         variance = ((A @ spread) * A).sum(2) + self._covariance.diagonal(dim1=1, dim2=2)[self._which]
         return Moments(mean, variance.clamp(min=0))
 
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(self._seen.shape, generator=generator, dtype=torch.float64, device=chosen.device)
-        roots = self._root[self._which].transpose(1, 2)
-        noise = torch.linalg.solve_triangular(roots, noise.unsqueeze(2), upper=True).squeeze(2)
-        mean = self._seen + self._apply(self._response, self._table.phi[chosen])
-        return mean + noise.masked_fill(~self._lacks, 0.0)
+        shape = (*chosen.shape, self._seen.shape[1])
+        noise = _random.normal(shape, generator, torch.float64)
+        one = torch.eye(shape[-1], dtype=torch.float64, device=noise.device)
+        spread = torch.linalg.solve_triangular(self._root.transpose(1, 2), one, upper=True)
+        x = self._seen + self._apply(self._response, self._table.phi[chosen])
+        return x + self._apply(spread, noise).masked_fill(~self._lacks, 0.0)
 
 
 def _slices(widths: Sequence[int], start: int = 0) -> list[slice]:

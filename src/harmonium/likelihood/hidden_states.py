@@ -22,6 +22,8 @@ MAX_JOINED_COLUMNS = 32
 BLOCK_BYTES = 1 << 24
 """That the arrays of rows by hidden states may take; rows beyond these come in another block."""
 
+_DRAWN_ROWS = 8192  # at a time
+
 
 def has_hidden_states(graph: Graph, layers: Sequence[Layer]) -> bool:
     """Returns whether ``HiddenStates`` takes a machine: here alone is it decided."""
@@ -75,6 +77,7 @@ class HiddenStates:
                 "Bernoulli units, beside visible layers that no edge joins, or Gaussian ones; received "
                 f"{', '.join(map(str, layers))} with edges {list(graph.edges)}"
                 + (" and β by row" if by_row else "")
+                + "; a method that draws, such as gibbs, takes any machine"
             )
         self.law = law
         states = _list_states(law)
@@ -149,8 +152,7 @@ class HiddenStates:
         """
         drawn = v.new_empty(draws, *v.shape)
         for place, posterior in self.blocks(v):
-            for number in range(draws):
-                drawn[number, place] = posterior.draw(generator)
+            drawn[:, place] = posterior.draw(generator, draws)
         return drawn
 
 
@@ -203,13 +205,19 @@ class Posterior:
         return self.probabilities @ part.probabilities(unit)
 
     @torch.no_grad()
-    def draw(self, generator: torch.Generator) -> Tensor:
-        """Draws what the rows lack, (rows, visible_width): a hidden state of each, then the columns given it."""
-        p = self.probabilities
-        noise = _random.uniform((len(p), 1), generator, torch.float64).to(p.device)
-        cumulative = p.double().cumsum(1)
-        chosen = torch.searchsorted(cumulative, noise * cumulative[:, -1:], right=True).squeeze(1)
-        return self._join([part.draw(chosen, generator) for part in self._parts])
+    def draw(self, generator: torch.Generator, draws: int = 1) -> Tensor:
+        """Draws what the rows lack: a hidden state of each, then the columns given it.
+
+        Returns:
+            (draws, rows, visible_width), independent of each other.
+        """
+        cumulative, parts = self.probabilities.double().cumsum(1), []
+        total = cumulative[:, -1:]
+        for some in torch.split(torch.arange(draws, device="cpu"), max(1, _DRAWN_ROWS // len(total))):
+            noise = _random.uniform((len(total), len(some)), generator, torch.float64)
+            chosen = torch.searchsorted(cumulative, noise * total, right=True).t()
+            parts.append(self._join([part.draw(chosen, generator) for part in self._parts]))
+        return torch.cat(parts)
 
     @torch.no_grad()
     def add_statistics(self, into: Statistics, weight: float | Tensor) -> None:
@@ -250,12 +258,12 @@ class Posterior:
         into.add_sums(thetas, products)
 
     def _join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Joins what was found for the parts to rows, (rows, visible_width)."""
+        """Joins what was found for the parts, (..., width) each, to rows, (..., visible_width)."""
         table = self._table
         states = [table.states] * len(table.law.layers)
         for part, x in zip(table.parts, parts, strict=True):
             for l, place in zip(part.layers, _places(table.law, part.layers), strict=True):
-                states[l] = x[:, place].to(table.law.dtype)
+                states[l] = x[..., place].to(table.law.dtype)
         return table.law.seen(states)
 
 

@@ -145,8 +145,7 @@ def _sum_over_hidden(
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
     for place, posterior in table.blocks(held):
         mean[place] = posterior.moments().mean.to(held.dtype)
-        for each in drawn:
-            each[place] = posterior.draw(generator).to(held.dtype)
+        drawn[:, place] = posterior.draw(generator, draws).to(held.dtype)
     return _decide(machine, mean), mean, drawn
 
 
