@@ -1,7 +1,7 @@
 """Sums over hidden states against enumeration, integrals and automatic differentiation, to 1e-8.
 
-Machines of discrete and Gaussian units, with couplings inside and among Gaussian layers, are compared with the
-oracle of graphs; all kinds of units with sums over fine grids, unit by unit.
+Machines of discrete and Gaussian units, with couplings inside and among Gaussian layers, are compared with
+the oracle of graphs; all kinds of units with sums over fine grids, unit by unit.
 """
 
 from __future__ import annotations
@@ -276,11 +276,13 @@ def test_statistics_are_derivatives_for_every_kind(kind: str) -> None:
         ([hm.Gaussian(3), hm.Categorical(1, 40)], [(0, 0), (0, 1)], [0], False),
     ],
 )
-def test_the_limits(layers: list[Layer], edges: list[tuple[int, int]], visible: list[int], possible: bool) -> None:
+def test_the_limits(
+    layers: list[Layer], edges: list[tuple[int, int]], visible: list[int], possible: bool
+) -> None:
     machine = hm.BoltzmannMachine(layers, edges=edges, visible=visible)
     assert has_hidden_states(machine.graph, machine.layers) is possible
     if not possible:
-        with pytest.raises(ValueError, match="expected discrete hidden layers with at most 4096 joint states"):
+        with pytest.raises(ValueError, match="expected discrete hidden layers with at most 4096"):
             HiddenStates(machine.hamiltonian())
 
 

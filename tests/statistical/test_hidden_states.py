@@ -5,8 +5,11 @@ Failure rate of every test on a fresh seed: at most 1e-3, shared over its compar
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 import torch
+from exact.graphs import data_for, holes, with_drawn_parameters
 from scipy import stats
 from torch import Tensor
 
@@ -15,7 +18,6 @@ from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.machine import Statistics
 from harmonium.tasks import sample
 
-from exact.graphs import data_for, holes, with_drawn_parameters
 from .support import FAILURE_RATE, all_states, largest_z
 
 DRAWS = 20_000
@@ -24,7 +26,10 @@ GENERATOR = 11
 
 def table(hidden: int = 4, scale: float = 0.5) -> hm.BoltzmannMachine:
     machine = hm.BoltzmannMachine(
-        [hm.Gaussian(2), hm.Categorical(1, 3), hm.Binomial(1, 3), hm.TruncatedGaussian(1, 0.0, 1.0), hm.Spin(hidden)],
+        [
+            *(hm.Gaussian(2), hm.Categorical(1, 3), hm.Binomial(1, 3), hm.TruncatedGaussian(1, 0.0, 1.0)),
+            hm.Spin(hidden),
+        ],
         edges=[(0, 4), (1, 4), (2, 4), (3, 4)],
         visible=[0, 1, 2, 3],
     )
@@ -33,7 +38,9 @@ def table(hidden: int = 4, scale: float = 0.5) -> hm.BoltzmannMachine:
 
 def joined() -> hm.BoltzmannMachine:
     machine = hm.BoltzmannMachine(
-        [hm.Gaussian(2), hm.Bernoulli(3), hm.Gaussian(2)], edges=[(0, 1), (0, 2), (1, 2), (2, 2)], visible=[2, 0]
+        [hm.Gaussian(2), hm.Bernoulli(3), hm.Gaussian(2)],
+        edges=[(0, 1), (0, 2), (1, 2), (2, 2)],
+        visible=[2, 0],
     )
     return with_drawn_parameters(machine.double(), 0.35)
 
@@ -111,7 +118,8 @@ def test_persistent_chains_at_the_law_agree_with_the_exact_rule(make) -> None:
 def flat(sums: Statistics) -> Tensor:
     """All sums side by side."""
     edges = range(len(sums.couplings))
-    return torch.cat([t.flatten() for t in [*sum(sums.thetas, []), *map(sums.products, edges)]]).detach()
+    each = [*chain.from_iterable(sums.thetas), *map(sums.products, edges)]
+    return torch.cat([t.flatten() for t in each]).detach()
 
 
 def test_sampled_holes_agree_with_summed_ones() -> None:

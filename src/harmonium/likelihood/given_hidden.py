@@ -1,7 +1,7 @@
 """Visible layers given the hidden states: units that are independent, and Gaussian layers that edges join.
 
-Both give, for every row and every hidden state, ln of the weight of what the row shows with what it lacks summed
-out, and the moments and draws of what it lacks.
+Both give, for every row and every hidden state, ln of the weight of what the row shows with what it lacks
+summed out, and the moments and draws of what it lacks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class GivenRows(ABC):
 
     @abstractmethod
     def moments(self, p: Tensor) -> Moments:
-        """Returns mean and variance of every entry, (rows, width), under p (rows, states); seen ones are fixed."""
+        """Returns mean and variance of every entry, each (rows, width), under p, (rows, states).
+
+        What is seen is its own mean, without variance.
+        """
 
     @abstractmethod
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
@@ -188,9 +191,7 @@ class JoinedGaussians(Given):
         self.layers, self.hidden = layers, hidden
         graph, widths = law.graph, [law.layers[l].width for l in layers]
         self.places = dict(zip(layers, _slices(widths), strict=True))
-        above = dict(
-            zip(graph.hidden, _slices([law.layers[m].width for m in graph.hidden], 1), strict=True)
-        )
+        above = dict(zip(graph.hidden, _slices([law.layers[m].width for m in graph.hidden], 1), strict=True))
         linear, curvature = (torch.cat([law.thetas[l][k] for l in layers]).double() for k in (0, 1))
         self.precision = torch.diag(curvature)
         self.gamma = linear.new_zeros(1 + hidden.shape[1], len(linear))
@@ -207,8 +208,8 @@ class JoinedGaussians(Given):
                 self.gamma[above[l], self.places[m]] = J
         if bool(torch.linalg.cholesky_ex(self.precision).info):
             raise ValueError(
-                f"machine: expected couplings among the Gaussian layers {list(layers)} that leave their joint "
-                "precision positive definite, received a machine without a distribution; make them smaller"
+                f"machine: expected couplings among the Gaussian layers {list(layers)} that leave their "
+                "joint precision positive definite, received a machine without a distribution; make them smaller"
             )
         self.phi = torch.cat([linear.new_ones(len(hidden), 1), hidden.double()], 1)
         self.row_bytes = 8 * 4 * (len(linear) + self.phi.shape[1]) ** 2
@@ -250,7 +251,8 @@ class _JoinedRows(GivenRows):
         """Multiplies every row, (..., rows, n), by the matrix of its pattern, (m, n): (..., rows, m)."""
         if len(matrices) == 1:
             return rows @ matrices[0].t()
-        return torch.einsum("rij,...rj->...ri", matrices[self._which], rows)
+        product: Tensor = torch.einsum("rij,...rj->...ri", matrices[self._which], rows)
+        return product
 
     def add_log_weights(self, into: Tensor) -> Tensor:
         table = self._table
@@ -273,7 +275,7 @@ class _JoinedRows(GivenRows):
         squared = (self._seen * each.unsqueeze(1)).t() @ self._seen + mixed + mixed.t()
         squared += (answers @ A.transpose(1, 2)).sum(0) + torch.tensordot(by_pattern.sum(1), C, 1)
         halves = -0.5 * squared.diagonal()
-        statistics = [(crossed[place, 0], halves[place]) for place in table.places.values()]
+        statistics: list[Theta] = [(crossed[place, 0], halves[place]) for place in table.places.values()]
         return Sums(statistics, crossed[:, 1:], squared)
 
     def moments(self, p: Tensor) -> Moments:
@@ -305,7 +307,7 @@ def _slices(widths: Sequence[int], start: int = 0) -> list[slice]:
 
 
 def joined_layers(graph: Graph) -> list[tuple[int, ...]]:
-    """Returns the visible layers in groups that edges join, directly or by others; also layers by themselves."""
+    """Returns the visible layers in groups that edges join, directly or by others; each is in one of them."""
     group = {l: {l} for l in graph.visible}
     for l, m in graph.edges:
         if l in group and m in group and group[l] is not group[m]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from functools import cached_property
 from math import log2
 from typing import final
@@ -13,7 +14,7 @@ from torch import Tensor
 from harmonium import _random
 from harmonium.layers import Layer, Moments
 from harmonium.likelihood.given_hidden import Given, IndependentUnits, JoinedGaussians, joined_layers
-from harmonium.machine import Graph, Hamiltonian, Statistics
+from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
 
 MAX_STATES = 4096
 """Joint hidden states at most, those of 12 units with two values."""
@@ -41,13 +42,13 @@ class HiddenStates:
     """All joint states of the hidden layers with the log of their weights.
 
     Given the hidden layers the visible units are independent, or Gaussian layers that edges join are one
-    multivariate Gaussian. So ln p of what a row shows is ln Σ_h exp[c·h + Σ_seen (terms) + Σ_missing ψ(field)]
-    less the same for a row that shows nothing, whatever is missing, and what the row lacks is a mixture with a
+    multivariate Gaussian. So ln p of what a row shows is ln Σ_h exp[c·h + Σ_seen (terms) + Σ_missing ψ(B)]
+    less the same for a row that shows nothing, whatever is missing. What the row lacks is a mixture with a
     component for every h.
 
     Args:
-        law: the machine: discrete hidden layers with at most ``MAX_STATES`` joint states, and visible layers of
-            any kind that no edge joins, or Gaussian ones that edges join. Its dtype is that of the answers.
+        law: the machine: discrete hidden layers with at most ``MAX_STATES`` joint states, and visible layers
+            of any kind that no edge joins, or Gaussian ones that edges join. Its dtype is that of the answers.
 
     Attributes:
         law: the machine.
@@ -60,8 +61,8 @@ class HiddenStates:
     Examples:
         >>> import torch
         >>> import harmonium as hm
-        >>> machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(4)], seed=0).double()
-        >>> table = hm.likelihood.HiddenStates(machine.hamiltonian())
+        >>> machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(4)], seed=0)
+        >>> table = hm.likelihood.HiddenStates.of(machine)
         >>> row = torch.tensor([[0.5, torch.nan, -1.0]], dtype=torch.float64)
         >>> bool(table.log_likelihood(row).exp() < 1), table.posterior(row).moments().mean.shape
         (True, torch.Size([1, 3]))
@@ -73,8 +74,8 @@ class HiddenStates:
         by_row = not isinstance(law.beta, float) and law.beta.dim() > 0
         if by_row or not has_hidden_states(graph, layers):
             raise ValueError(
-                f"machine: expected discrete hidden layers with at most {MAX_STATES} joint states, such as 12 "
-                "Bernoulli units, beside visible layers that no edge joins, or Gaussian ones; received "
+                f"machine: expected discrete hidden layers with at most {MAX_STATES} joint states, such as "
+                "12 Bernoulli units, beside visible layers that no edge joins, or Gaussian ones; received "
                 f"{', '.join(map(str, layers))} with edges {list(graph.edges)}"
                 + (" and β by row" if by_row else "")
                 + "; a method that draws, such as gibbs, takes any machine"
@@ -93,6 +94,11 @@ class HiddenStates:
             for group in joined_layers(graph)
         ]
 
+    @classmethod
+    def of(cls, machine: BoltzmannMachine) -> HiddenStates:
+        """Returns the hidden states of a machine in float64, for answers to its digits, noise included."""
+        return cls(deepcopy(machine).double().hamiltonian())
+
     @cached_property
     def log_partition(self) -> float:
         """ln Z."""
@@ -103,11 +109,11 @@ class HiddenStates:
         return self.log_weights.new_full((rows, self.law.visible_width), torch.nan, dtype=self.law.dtype)
 
     def posterior(self, v: Tensor) -> Posterior:
-        """Returns the law of hidden states and missing entries of rows, (rows, visible_width), NaN where missing."""
+        """Returns the law of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
         return Posterior(self, v)
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
-        """Yields the posterior of some rows at a time, with their place: within ``BLOCK_BYTES`` where rows allow."""
+        """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
         each = 4 * self.law.dtype.itemsize * len(self.states) + sum(part.row_bytes for part in self.parts)
         size = max(1, BLOCK_BYTES // each)
         for start in range(0, len(v), size):
@@ -192,7 +198,10 @@ class Posterior:
 
     @torch.no_grad()
     def moments(self) -> Moments:
-        """Returns mean and variance of every visible entry, (rows, visible_width); seen ones are as they are."""
+        """Returns mean and variance of every visible entry, each (rows, visible_width).
+
+        What is seen is its own mean, without variance.
+        """
         found = [part.moments(self.probabilities) for part in self._parts]
         return Moments(self._join([x.mean for x in found]), self._join([x.variance for x in found]))
 

@@ -50,14 +50,14 @@ class Imputation(NamedTuple):
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
         """Returns the lower and upper ends of central intervals, each (batch, visible_width).
 
-        They are quantiles of the draws of every entry: a hundred draws or more tell the ends of 90 % of the mass.
-        The ends of what was given are its values.
+        They are quantiles of the draws of every entry: a hundred draws or more tell the ends of 90 % of the
+        mass. The ends of what was given are its values.
 
         Args:
             coverage: the mass between the ends, in (0, 1).
 
         Raises:
-            ValueError: another coverage, or fewer draws than 2 / (1 - coverage), whose ends would mean nothing.
+            ValueError: another coverage, or fewer draws than 2 / (1 - coverage), which do not tell the ends.
         """
         coverage = _checks.real(coverage, "coverage", low=0.0, high=1.0)
         if not 0 < coverage < 1 or len(self.draws) * (1 - coverage) < 2 - 1e-9:
@@ -105,8 +105,8 @@ def impute(
         seed: an int or a generator.
 
     Raises:
-        ValueError: shapes that do not fit, given values outside the support, or "exact" for a machine with too
-            many hidden states.
+        ValueError: shapes that do not fit, given values outside the support, or "exact" for a machine with
+            too many hidden states.
         TypeError: ``missing`` that is not boolean.
 
     Examples:
@@ -141,7 +141,7 @@ def _sum_over_hidden(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Filled:
     """Fills in from the exact law, which needs no sweeps."""
-    table = HiddenStates(machine.hamiltonian().to(torch.float64))
+    table = HiddenStates.of(machine)
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
     for place, posterior in table.blocks(held):
         mean[place] = posterior.moments().mean.to(held.dtype)

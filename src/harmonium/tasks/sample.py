@@ -43,9 +43,9 @@ def sample(
         number: rows to draw, at least 1; with ``given`` so many for each of its rows, one after the other.
         given: visible states, (rows, visible_width), NaN where they are drawn. None: everywhere.
         method: "exact": a hidden state from the table of all, then the columns given it, for machines that
-            ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show. "auto":
-            "exact" for these, and else "gibbs". A name in ``chains.Kernel.registry``: chains, one for each
-            row, which begin at noise and follow the law as far as they have mixed.
+            ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show.
+            "auto": "exact" for these, and else "gibbs". A name in ``chains.Kernel.registry``: chains, one for
+            each row, which begin at noise and follow the law as far as they have mixed.
         sweeps: of every chain, at least 0; not read for "exact".
         seed: an int or a generator.
 
@@ -70,7 +70,7 @@ def sample(
     if method == "auto":
         method = "exact" if has_hidden_states(machine.graph, machine.layers) else "gibbs"
     if method == "exact":
-        table = HiddenStates(machine.hamiltonian().to(torch.float64))
+        table = HiddenStates.of(machine)
         shown = table.nothing_seen(number) if rows is None else rows.double()
         return Sample(table.draw(shown, generator)[0].to(machine.dtype), method)
     count = number if rows is None else len(rows)
