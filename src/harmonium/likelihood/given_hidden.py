@@ -209,7 +209,8 @@ class JoinedGaussians(Given):
         if bool(torch.linalg.cholesky_ex(self.precision).info):
             raise ValueError(
                 f"machine: expected couplings among the Gaussian layers {list(layers)} that leave their "
-                "joint precision positive definite, received a machine without a distribution; make them smaller"
+                "joint precision positive definite, received a machine without a distribution; make them "
+                "smaller"
             )
         self.phi = torch.cat([linear.new_ones(len(hidden), 1), hidden.double()], 1)
         self.row_bytes = 8 * 4 * (len(linear) + self.phi.shape[1]) ** 2
@@ -250,7 +251,7 @@ class _JoinedRows(GivenRows):
     def _apply(self, matrices: Tensor, rows: Tensor) -> Tensor:
         """Multiplies every row, (..., rows, n), by the matrix of its pattern, (m, n): (..., rows, m)."""
         if len(matrices) == 1:
-            return rows @ matrices[0].t()
+            return torch.matmul(rows, matrices[0].t())
         product: Tensor = torch.einsum("rij,...rj->...ri", matrices[self._which], rows)
         return product
 
@@ -259,8 +260,9 @@ class _JoinedRows(GivenRows):
         quadratic = 0.5 * (table.gamma @ self._response).flatten(1) @ table.squares.t()
         into.addmm_(self._seen.to(into.dtype), table.field.t().to(into.dtype))
         into += quadratic.to(into.dtype)[self._which]
-        width = self._root.diagonal(dim1=1, dim2=2).log().sum(1) - self._counts * (0.5 * log(2 * pi))
-        return -self._energy - width[self._which]
+        width: Tensor = self._root.diagonal(dim1=1, dim2=2).log().sum(1) - self._counts * (0.5 * log(2 * pi))
+        rest: Tensor = -self._energy - width[self._which]
+        return rest
 
     def sum(self, weights: Tensor) -> Sums:
         table, A, C = self._table, self._response, self._covariance

@@ -48,7 +48,7 @@ class HiddenStates:
 
     Args:
         law: the machine: discrete hidden layers with at most ``MAX_STATES`` joint states, and visible layers
-            of any kind that no edge joins, or Gaussian ones that edges join. Its dtype is that of the answers.
+            of any kind that no edge joins, or Gaussian ones that edges join. Answers have its dtype.
 
     Attributes:
         law: the machine.
@@ -81,7 +81,7 @@ class HiddenStates:
                 + "; a method that draws, such as gibbs, takes any machine"
             )
         self.law = law
-        states = _list_states(law)
+        states = list_states(law)
         self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
         self.log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
@@ -282,7 +282,7 @@ def _places(law: Hamiltonian, layers: Sequence[int]) -> list[slice]:
     return [slice(end - law.layers[l].width, end) for l, end in zip(layers, ends, strict=True)]
 
 
-def _list_states(law: Hamiltonian) -> list[Tensor]:
+def list_states(law: Hamiltonian) -> list[Tensor]:
     """Returns all joint states of the hidden layers, for each (states, width_l); visible ones (states, 0)."""
     graph, layers = law.graph, law.layers
     radices = [layers[m].n_states or 0 for m in graph.hidden for _ in range(layers[m].n_units)]

@@ -68,11 +68,6 @@ def predict(
         raise ValueError(
             f"with_probabilities: expected a column of labels or counts, {column!r} has real numbers"
         )
-    if method == "exact" and not machine.layers[place.layer].discrete:
-        raise ValueError(
-            f"method: expected auto or gibbs for column {column!r} of real numbers, whose mean is drawn by "
-            "chains; received exact"
-        )
     dataset = read_for(coding, data, lacking=column)
     states = states_of(coding, dataset)
     truth = states[:, place.states].cpu().numpy().copy()
@@ -85,8 +80,8 @@ def predict(
             shown = p.numpy()
         else:
             missing = unobserved(machine, states)
-            done = impute(machine, states, missing, draws=chains, sweeps=max(2, sweeps), seed=seed)
-            best, used = done.mean[:, place.states].double().cpu().numpy(), "gibbs"
+            done = impute(machine, states, missing, method, draws=chains, sweeps=max(2, sweeps), seed=seed)
+            best, used = done.mean[:, place.states].double().cpu().numpy(), done.method
     cells = Cells(column, own.decode(best), "float64")  # a mean is not rounded
     if isinstance(own, Labels):
         cells = Cells(column, place.column.decode(best), place.column.dtype, place.column.categories)
