@@ -40,15 +40,19 @@ class Enumeration(Expectation):
 
     Args:
         clamped: whether the visible layer is clamped to the data.
+        roots: of columns of the data, see ``likelihood.HiddenStates``.
     """
 
-    def __init__(self, *, clamped: bool) -> None:
-        self.clamped = clamped
+    def __init__(self, *, clamped: bool, roots: Mapping[int, Tensor] | None = None) -> None:
+        self.clamped, self.roots = clamped, roots
 
     def add(self, task: Task) -> Outcome:
-        if self.clamped:
+        if not self.clamped:
+            add_exact_expectation(task.hamiltonian, task.into, task.weight)
+        elif not self.roots:
             return task.add_exact()
-        add_exact_expectation(task.hamiltonian, task.into, task.weight)
+        else:
+            add_exact_expectation(task.hamiltonian, task.into, task.each, task.v, roots=self.roots)
         return Outcome(None, {})
 
 

@@ -168,6 +168,7 @@ def add_exact_expectation(
     weight: float | Tensor,
     v: Tensor | None = None,
     complete: bool = False,
+    roots: Mapping[int, Tensor] | None = None,
 ) -> None:
     """Adds weight · E[S], or with v the sum over its rows of weight · E[S | v_row], by enumeration.
 
@@ -177,10 +178,11 @@ def add_exact_expectation(
         weight: the weight of every row, a number or (rows,).
         v: visible states (rows, visible_width) to clamp, NaN where not observed; None for the free machine.
         complete: whether v is known to be observed throughout, and checked.
+        roots: of columns of v, see ``HiddenStates``; the sum is then over hidden states.
     """
     free = hamiltonian.graph.hidden if complete else _list_free_layers(hamiltonian, v)
-    if _hidden_are_fewest(hamiltonian, free):
-        HiddenStates(hamiltonian).add_expectation(into, weight, v)
+    if roots or _hidden_are_fewest(hamiltonian, free):
+        HiddenStates(hamiltonian, roots).add_expectation(into, weight, v)
         return
     rows = 1 if v is None else len(v)
     law = hamiltonian.given(v, rows, complete)

@@ -7,7 +7,7 @@ summed out, and the moments and draws of what it lacks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import log, pi
 from typing import NamedTuple, final
@@ -182,12 +182,15 @@ class JoinedGaussians(Given):
         law: the machine.
         layers: those that edges join, directly or by others.
         hidden: states of the hidden layers, (states, columns) in all.
+        roots: see ``HiddenStates``; sums are of the states u, all else is of the columns x.
 
     Raises:
         ValueError: K is not positive definite, so that there is no such law.
     """
 
-    def __init__(self, law: Hamiltonian, layers: tuple[int, ...], hidden: Tensor) -> None:
+    def __init__(
+        self, law: Hamiltonian, layers: tuple[int, ...], hidden: Tensor, roots: Mapping[int, Tensor]
+    ) -> None:
         self.layers, self.hidden = layers, hidden
         graph, widths = law.graph, [law.layers[l].width for l in layers]
         self.places = dict(zip(layers, _slices(widths), strict=True))
@@ -212,6 +215,15 @@ class JoinedGaussians(Given):
                 "joint precision positive definite, received a machine without a distribution; make them "
                 "smaller"
             )
+        self.back: Tensor | None = None
+        if not roots.keys().isdisjoint(layers):
+            each = [roots.get(l, torch.eye(law.layers[l].width)).to(linear) for l in layers]
+            root = torch.zeros_like(self.precision)
+            for place, matrix in zip(self.places.values(), each, strict=True):
+                root[place, place] = matrix
+            self.back = torch.linalg.inv(root)
+            self.precision = self.back.t() @ self.precision @ self.back
+            self.gamma = self.gamma @ self.back
         self.phi = torch.cat([linear.new_ones(len(hidden), 1), hidden.double()], 1)
         self.row_bytes = 8 * 4 * (len(linear) + self.phi.shape[1]) ** 2
 
@@ -276,6 +288,8 @@ class _JoinedRows(GivenRows):
         mixed = self._seen.t() @ self._apply(A, first)
         squared = (self._seen * each.unsqueeze(1)).t() @ self._seen + mixed + mixed.t()
         squared += (answers @ A.transpose(1, 2)).sum(0) + torch.tensordot(by_pattern.sum(1), C, 1)
+        if table.back is not None:
+            crossed, squared = table.back @ crossed, table.back @ squared @ table.back.t()
         halves = -0.5 * squared.diagonal()
         statistics: list[Theta] = [(crossed[place, 0], halves[place]) for place in table.places.values()]
         return Sums(statistics, crossed[:, 1:], squared)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
 from math import log2
@@ -26,15 +26,20 @@ BLOCK_BYTES = 1 << 24
 _DRAWN_ROWS = 8192  # at a time
 
 
-def has_hidden_states(graph: Graph, layers: Sequence[Layer]) -> bool:
-    """Returns whether ``HiddenStates`` takes a machine: here alone is it decided."""
+def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[int] = ()) -> bool:
+    """Returns whether ``HiddenStates`` takes a machine, with roots of these layers; decided only here."""
     hidden = [layers[l] for l in graph.hidden]
     if not sum(layer.log2_states for layer in hidden) <= log2(MAX_STATES):
         return False
-    joined = {l for edge in graph.edges for l in edge if set(edge) <= set(graph.visible)}
-    return all(layers[l].gaussian for l in joined) and (
+    joined = _find_joined(graph).union(roots)
+    return all(l in graph.visible and layers[l].gaussian for l in joined) and (
         not joined or sum(layer.width for layer in hidden) <= MAX_JOINED_COLUMNS
     )
+
+
+def _find_joined(graph: Graph) -> set[int]:
+    """Returns the visible layers with an edge to a visible layer, or to themselves."""
+    return {l for edge in graph.edges for l in edge if set(edge) <= set(graph.visible)}
 
 
 @final
@@ -49,6 +54,9 @@ class HiddenStates:
     Args:
         law: the machine: discrete hidden layers with at most ``MAX_STATES`` joint states, and visible layers
             of any kind that no edge joins, or Gaussian ones that edges join. Answers have its dtype.
+        roots: for visible Gaussian layers matrices R, (width_l, width_l), where rows have columns x = R u and
+            the machine is one of u. With a root of the covariance it is of columns without correlations, so
+            that those of x need not be learned. None: x = u throughout.
 
     Attributes:
         law: the machine.
@@ -69,10 +77,11 @@ class HiddenStates:
     """
 
     @torch.no_grad()
-    def __init__(self, law: Hamiltonian) -> None:
+    def __init__(self, law: Hamiltonian, roots: Mapping[int, Tensor] | None = None) -> None:
         graph, layers = law.graph, law.layers
         by_row = not isinstance(law.beta, float) and law.beta.dim() > 0
-        if by_row or not has_hidden_states(graph, layers):
+        roots = {} if roots is None else roots
+        if by_row or not has_hidden_states(graph, layers, roots):
             raise ValueError(
                 f"machine: expected discrete hidden layers with at most {MAX_STATES} joint states, such as "
                 "12 Bernoulli units, beside visible layers that no edge joins, or Gaussian ones; received "
@@ -86,9 +95,9 @@ class HiddenStates:
         self.log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
             self.log_weights = self.log_weights + law.log_weight(m, states[m]).double()
-        joined = {l for edge in graph.edges for l in edge if set(edge) <= set(graph.visible)}
+        joined = _find_joined(graph) | roots.keys()
         self.parts: list[Given] = [
-            JoinedGaussians(law, group, self.states)
+            JoinedGaussians(law, group, self.states, roots)
             if joined.issuperset(group)
             else IndependentUnits(law, group[0], self.states, states)
             for group in joined_layers(graph)
