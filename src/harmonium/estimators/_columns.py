@@ -104,6 +104,12 @@ def predict_column(
     place = next(place for place, end in enumerate(ends) if j < end)
     layer, l = fitted.data_layers[place], machine.visible[place]
     known = table.columns[j] if isinstance(table, Table) else None
+    summed = has_hidden_states(machine.graph, machine.layers)
+    if method == "exact" and not (layer.discrete or summed):
+        raise ValueError(
+            f'method: expected "gibbs" or "auto" for column {(j if known is None else known.name)!r} of real '
+            'numbers, in a machine of more hidden states than can be summed; received "exact"'
+        )
     unit = torch.arange(unobserved(machine, v).shape[1], device=v.device) == j
     hole = by_column(machine, unit.unsqueeze(0), 1)[0].to(v.device)
     number = not (layer.two_values or layer.width > layer.n_units)
@@ -111,8 +117,7 @@ def predict_column(
         number = not isinstance(known.coding, Labels)
     chains: dict[str, Any] = {"sweeps": sweeps, "seed": generator}
     if layer.discrete:
-        exact = (~v.isnan() | hole).all(1) & machine.graph.independent
-        exact = exact | has_hidden_states(machine.graph, machine.layers)
+        exact = (~v.isnan() | hole).all(1) & machine.graph.independent | summed
         exact = exact & (method != "gibbs") | (method == "exact")
         asked = {"layer": l, "unit": j - (ends[place] - layer.n_units)}
         p = v.new_empty(len(v), len(layer.values()))

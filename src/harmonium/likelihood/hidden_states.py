@@ -106,6 +106,7 @@ class HiddenStates:
     @classmethod
     def of(cls, machine: BoltzmannMachine) -> HiddenStates:
         """Returns the hidden states of a machine in float64, for answers to its digits, noise included."""
+        machine.hamiltonian()  # refuses a type that is for storage alone
         return cls(deepcopy(machine).double().hamiltonian())
 
     @cached_property

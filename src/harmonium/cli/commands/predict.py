@@ -17,6 +17,7 @@ from harmonium.cli.scores import probabilities
 from harmonium.data.codec import Place
 from harmonium.data.codings import Labels
 from harmonium.data.sheet import TEXT, Cells, Sheet
+from harmonium.likelihood import has_hidden_states
 from harmonium.tasks import impute
 from harmonium.tasks.impute import unobserved
 from harmonium.training.settings import Setting
@@ -67,6 +68,12 @@ def predict(
     if with_probabilities and not machine.layers[place.layer].discrete:
         raise ValueError(
             f"with_probabilities: expected a column of labels or counts, {column!r} has real numbers"
+        )
+    summed = has_hidden_states(machine.graph, machine.layers)
+    if method == "exact" and not (machine.layers[place.layer].discrete or summed):
+        raise ValueError(
+            f"method: expected auto or gibbs for column {column!r} of real numbers, in a machine of more "
+            "hidden states than can be summed; received exact"
         )
     dataset = read_for(coding, data, lacking=column)
     states = states_of(coding, dataset)
