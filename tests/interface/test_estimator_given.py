@@ -150,7 +150,7 @@ def test_columns_of_a_classifier() -> None:
         (lambda r: r.predict_column(FRAME, "town"), "column: expected columns among 'height'.*'town'"),
         (
             lambda r: RBM(13, max_updates=2).fit(FRAME).predict_column(FRAME, "height", method="exact"),
-            'method: expected "gibbs" or "auto" for column \'height\' of real numbers, in a machine of more',
+            'method: expected "gibbs" or "auto" for column \'height\' of real numbers',
         ),
     ],
     ids=range(8),
