@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,6 +98,23 @@ def test_gradient_of_the_rule(name: str, weighted: bool, small_blocks: None) -> 
     assert found.keys() == expected.keys()
     for key in found:
         close(found[key], expected[key])
+
+
+@machines
+@pytest.mark.parametrize("weighted", [False, True])
+def test_value_and_gradient_at_once(name: str, weighted: bool, small_blocks: None) -> None:
+    machine = made(name)
+    v, law = rows_of(machine), hm.learning.Parametrisation(machine)
+    weights = torch.linspace(0.0, 3.0, ROWS, dtype=torch.float64) if weighted else None
+    oracle = oracle_of(machine)
+    rows, each = oracle.log_likelihood_observed(v), torch.ones(ROWS) if weights is None else weights
+    for given in (machine, law):
+        value, found = hm.learning.exact_gradient(given, v, weights)
+        assert value == pytest.approx(((each * rows).sum() / each.sum()).item(), abs=1e-8)
+        expected = oracle.gradient(v, weights)
+        assert found.keys() == expected.keys()
+        for key in found:
+            close(found[key], expected[key])
 
 
 @machines
@@ -331,6 +349,8 @@ def test_gradient_with_roots(name: str) -> None:
     machine = made(name)
     roots, v = roots_for(machine), rows_of(machine)
     found = hm.rules.exact(roots=roots).gradient(machine, v, seed=0).parameters
+    value, same = hm.learning.exact_gradient(machine, v, roots=roots)
+    assert value == pytest.approx(float(HiddenStates(machine.hamiltonian(), roots).log_likelihood(v).mean()))
     for key, parameter in machine.named_parameters():
         flat, step = parameter.data.view(-1), 1e-5
         for i in range(len(flat)):
@@ -340,6 +360,7 @@ def test_gradient_with_roots(name: str) -> None:
                 values.append(HiddenStates(machine.hamiltonian(), roots).log_likelihood(v).mean())
                 flat[i] -= sign * step
             close(found[key].reshape(-1)[i], (values[0] - values[1]) / (2 * step), 1e-6)
+        close(same[key], found[key])
 
 
 def test_the_gaussian_of_rows_with_holes() -> None:
@@ -391,3 +412,17 @@ def test_roots_that_do_not_fit_are_refused() -> None:
             HiddenStates(machine.hamiltonian(), roots)
     with pytest.raises(ValueError, match="roots: expected some of visible Gaussian layers"):
         hm.training.fold(made("joined columns"), {0: torch.eye(4)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"X": torch.zeros(2, 3)}, "X: expected"),
+        ({"X": torch.zeros(0, 5)}, "X: expected"),
+        ({"weights": torch.zeros(2)}, "weights"),
+        ({"machine": hm.BoltzmannMachine([hm.Bernoulli(5), hm.Bernoulli(13)])}, "at most 4096 joint states"),
+    ],
+)
+def test_exact_gradients_refuse_what_does_not_fit(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        hm.learning.exact_gradient(**{"machine": made("Bernoulli"), "X": torch.zeros(2, 5), **arguments})

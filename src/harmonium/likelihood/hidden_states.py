@@ -143,16 +143,23 @@ class HiddenStates:
         return self.weigh(v) - self.log_partition
 
     @torch.no_grad()
-    def add_expectation(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> None:
+    def add_expectation(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> float:
         """Adds weight · E[S], or with v the sum over its rows of weight · E[S | what the row shows].
 
         Args:
             into: where to add.
             weight: of every row, a number or (rows,).
             v: (rows, visible_width), NaN where missing; None: one row that shows nothing.
+
+        Returns:
+            The sum over rows of weight · ln Σ exp(-E), of which weight · E[S] is the derivative.
         """
+        total = 0.0
         for place, posterior in self.blocks(self.nothing_seen(1) if v is None else v):
-            posterior.add_statistics(into, weight[place] if isinstance(weight, Tensor) else weight)
+            each = weight[place] if isinstance(weight, Tensor) else weight
+            posterior.add_statistics(into, each)
+            total += float((each * posterior.log_weights).sum())
+        return total
 
     @torch.no_grad()
     def draw(self, v: Tensor, generator: torch.Generator, draws: int = 1) -> Tensor:
