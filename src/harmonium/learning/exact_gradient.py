@@ -60,4 +60,4 @@ def exact_gradient(
     hamiltonian = law.hamiltonian()
     table, sums = HiddenStates(hamiltonian, roots), Statistics(hamiltonian)
     value = table.add_expectation(sums, each / each.sum(), v) + table.add_expectation(sums, -1.0)
-    return value, law.pullback(sums)
+    return float(value), law.pullback(sums)

@@ -143,7 +143,7 @@ class HiddenStates:
         return self.weigh(v) - self.log_partition
 
     @torch.no_grad()
-    def add_expectation(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> float:
+    def add_expectation(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> Tensor:
         """Adds weight · E[S], or with v the sum over its rows of weight · E[S | what the row shows].
 
         Args:
@@ -152,13 +152,13 @@ class HiddenStates:
             v: (rows, visible_width), NaN where missing; None: one row that shows nothing.
 
         Returns:
-            The sum over rows of weight · ln Σ exp(-E), of which weight · E[S] is the derivative.
+            The sum over rows of weight · ln Σ exp(-E), whose derivative is what was added, () float64.
         """
-        total = 0.0
+        total = self.log_weights.new_zeros(())
         for place, posterior in self.blocks(self.nothing_seen(1) if v is None else v):
             each = weight[place] if isinstance(weight, Tensor) else weight
             posterior.add_statistics(into, each)
-            total += float((each * posterior.log_weights).sum())
+            total += (each * posterior.log_weights).sum()
         return total
 
     @torch.no_grad()
