@@ -201,7 +201,7 @@ class Posterior:
     @cached_property
     def log_weights(self) -> Tensor:
         """ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
-        if "probabilities" in vars(self):  # p of the likeliest state tells the sum without another pass of exp
+        if "probabilities" in vars(self):  # that of the likeliest state spares another pass of exp
             total = self._logits.amax(1).double() - self.probabilities.amax(1).double().log()
         else:
             total = self._logits.logsumexp(1).double()
