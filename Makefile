@@ -42,7 +42,7 @@ test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 # Every package is tested by one of these: tests/interface/test_layout.py.
-FAST := tests/exact tests/implementation/test_bit_products.py tests/interface/test_cli_help.py \
+FAST := tests/exact tests/implementation/test_bit_matmul.py tests/interface/test_cli_help.py \
 	tests/interface/test_cli_sample.py tests/interface/test_data_rows.py tests/interface/test_machine_files.py \
 	tests/interface/test_outlier.py
 

@@ -8,7 +8,7 @@ from benchmarks import peers
 from benchmarks.race import Table, compare, repeat, share
 from benchmarks.targets import HARMONIUM, PRODUCTS, RBMS
 from harmonium.likelihood import ais
-from harmonium.products import product
+from harmonium.matmul import product
 
 VISIBLE, HIDDEN, CHAINS = 784, 500, 100
 

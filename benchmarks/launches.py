@@ -50,7 +50,7 @@ def lattice() -> hm.BoltzmannMachine:
 
 
 def labelled() -> hm.BoltzmannMachine:
-    return hm.machine.joined([hm.Bernoulli(15), hm.Bernoulli(1)], [hm.Bernoulli(8)], seed=3)
+    return hm.machine.join_layers([hm.Bernoulli(15), hm.Bernoulli(1)], [hm.Bernoulli(8)], seed=3)
 
 
 def rules() -> Iterator[tuple[str, Callable[[], hm.BoltzmannMachine], hm.learning.Rule, Tensor]]:
@@ -85,8 +85,8 @@ def rules() -> Iterator[tuple[str, Callable[[], hm.BoltzmannMachine], hm.learnin
     yield "quadrature", plane, r.quadrature(), REAL[:, :2]
     yield "pseudo_likelihood, lattice", lattice, r.pseudo_likelihood(), ROWS
     yield "pcd(1), lattice", lattice, r.pcd(), ROWS
-    yield "conditional", labelled, r.conditional(r.pcd(), given=[0]), ROWS
-    yield "hybrid", labelled, r.hybrid(r.pcd(), given=[0], joint=0.5), ROWS
+    yield "conditional", labelled, r.conditional(r.pcd(), condition_on=[0]), ROWS
+    yield "hybrid", labelled, r.hybrid(r.pcd(), condition_on=[0], joint=0.5), ROWS
 
 
 def of_update(build: Callable[[], hm.BoltzmannMachine], rule: hm.learning.Rule, X: Tensor) -> Cost:
@@ -128,7 +128,7 @@ def of_sweep(build: Callable[[], hm.BoltzmannMachine], kernel: hm.chains.Kernel)
     return Cost(*((b - a) / 10 for a, b in zip(*costs[1:], strict=True)))
 
 
-def of_coupled_sweep(build: Callable[[], hm.BoltzmannMachine], coupling: hm.couplings.PairKernel) -> Cost:
+def of_coupled_sweep(build: Callable[[], hm.BoltzmannMachine], coupling: hm.coupled.PairKernel) -> Cost:
     """Of pairs that run until they meet, for each sweep of the longest."""
     costs, sweeps = [], 0
     with pretend_device() as counts, torch.no_grad():
@@ -138,7 +138,7 @@ def of_coupled_sweep(build: Callable[[], hm.BoltzmannMachine], coupling: hm.coup
         for seed in range(4):
             start = machine.random_states(20, seed=seed)
             counts.clear()
-            met = hm.couplings.run_pairs(
+            met = hm.coupled.run_pairs(
                 law, coupling, start, k=1, m=1, lag=1, max_steps=30, generator=generator
             )
             costs.append(total(counts))
@@ -164,9 +164,9 @@ def main() -> None:
     print(*table("update", ((name, of_update(*rest)) for name, *rest in rules())), sep="\n", end="\n\n")
     print(*table("sweep", ((name, of_sweep(*rest)) for name, *rest in kernels())), sep="\n", end="\n\n")
     couplings: dict[str, tuple[Any, Any]] = {
-        "couplings.Gibbs()": (binary, hm.couplings.Gibbs()),
-        "couplings.Gibbs(), Gaussian": (real, hm.couplings.Gibbs()),
-        "couplings.Metropolis()": (binary, hm.couplings.Metropolis()),
+        "coupled.Gibbs()": (binary, hm.coupled.Gibbs()),
+        "coupled.Gibbs(), Gaussian": (real, hm.coupled.Gibbs()),
+        "coupled.Metropolis()": (binary, hm.coupled.Metropolis()),
     }
     pairs = ((name, of_coupled_sweep(*rest)) for name, rest in couplings.items())
     print(*table("sweep of pairs", pairs), sep="\n")

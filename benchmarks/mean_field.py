@@ -5,9 +5,9 @@ from __future__ import annotations
 from benchmarks import peers
 from benchmarks.race import Contestant, Table, compare, repeat, share
 from benchmarks.targets import HARMONIUM, PRODUCTS
+from harmonium.matmul import product
 from harmonium.meanfield import Plefka, iterate
 from harmonium.meanfield.fixed_point import DampingLike
-from harmonium.products import product
 
 VISIBLE, HIDDEN, STARTS = 784, 500, 1000
 
@@ -25,7 +25,7 @@ def tap(quick: bool) -> Table:
     machine = peers.machine(VISIBLE, HIDDEN)
     hamiltonian = machine.hamiltonian()
     v, h = peers.rows(STARTS, VISIBLE), peers.rows(STARTS, HIDDEN)
-    J = hamiltonian.couplings[0].detach()
+    J = hamiltonian.J[0].detach()
     squares = J.square()
 
     def solver(damping: DampingLike) -> Contestant:

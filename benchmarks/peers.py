@@ -15,7 +15,7 @@ from torch import Tensor
 import harmonium as hm
 from benchmarks.race import Contestant, Row, Table, now, repeat, share
 from benchmarks.targets import RBMS
-from harmonium.products import product
+from harmonium.matmul import product
 
 LEARNING_RATE = 0.01
 _HOW_TO_GET_RBMS = "not installed; python -m pip install --no-deps -r benchmarks/requirements.txt"

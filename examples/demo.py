@@ -42,7 +42,7 @@ def main(budget: str) -> None:
     training, test = X[HELD_OUT:], X[:HELD_OUT]
 
     machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(HIDDEN)], seed=0)
-    hm.machine.visible_from_data_(machine, training)
+    hm.machine.init_visible_biases_(machine, training)
     machine.metadata = {
         "encoder": hm.data.Threshold().to_dict(),
         "data": {"name": "digits", "source": "digits", "image_shape": [8, 8]},

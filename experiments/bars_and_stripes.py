@@ -30,7 +30,7 @@ import torch
 from ucd_common import figure, normal_machine, parser
 
 import harmonium as hm
-from harmonium.couplings import Gibbs, Jumps
+from harmonium.coupled import Gibbs, Jumps
 from harmonium.training.callbacks import STOP, Signal, Update
 
 CHAINS, UPDATES, BEST, EVERY = 1000, 10_000, -108.13, 250
@@ -38,9 +38,9 @@ X = torch.from_numpy(hm.data.bars_and_stripes(4))
 JUMPS = Gibbs(jumps=Jumps(X))
 rules = hm.rules
 RECIPES = {  # rule, learning rate, schedule, optimiser
-    "ucd-jumps": (rules.ucd(chains=CHAINS, coupling=JUMPS), 0.02, "cosine", "adam"),
-    "ucd-jumps-sgd": (rules.ucd(chains=CHAINS, coupling=JUMPS), 0.1, "cosine", "sgd"),
-    "ucd-jumps-capped": (rules.ucd(chains=CHAINS, coupling=JUMPS, max_steps=100), 0.02, "cosine", "adam"),
+    "ucd-jumps": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.02, "cosine", "adam"),
+    "ucd-jumps-sgd": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.1, "cosine", "sgd"),
+    "ucd-jumps-capped": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS, max_steps=100), 0.02, "cosine", "adam"),
     "ucd-capped": (rules.ucd(chains=CHAINS, max_steps=100), 0.2, "cosine", "sgd"),
     "ucd-paper": (rules.ucd(chains=CHAINS, max_steps=100), 0.1, "constant", "sgd"),
     "ucd-capped-adam": (rules.ucd(chains=CHAINS, max_steps=100), 0.02, "cosine", "adam"),

@@ -54,7 +54,7 @@ def matthews(decision: Tensor, clean: Tensor) -> float:
 
 def train(X: Tensor, hidden: int, epochs: int, rule: str, seed: int) -> tuple[hm.BoltzmannMachine, float]:
     machine = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(hidden)], seed=seed)
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
     recipe = hm.rules.centred(hm.rules.pcd(1, chains=100)) if rule == "pcd" else hm.rules.RECIPES[rule]()
     started = time.process_time()
     run = hm.train(

@@ -178,7 +178,7 @@ def updates(device: torch.device, budget: dict[str, Any], grey: np.ndarray) -> d
             "noise_cd(20), GibbsLangevin": (hm.Gaussian, real, gibbs_langevin),
         }
         for name, (visible, X, rule) in cases.items():
-            for precision in hm.products.PRECISIONS:
+            for precision in hm.matmul.PRECISIONS:
                 machine = hm.BoltzmannMachine([visible(wide), hm.Bernoulli(hidden)], seed=0)
                 label = f"{wide}x{hidden} {name} {precision}"
                 found[label] = timed(machine, X, rule, precision, device, budget)
@@ -257,7 +257,7 @@ def deep(device: torch.device, budget: dict[str, Any], grey: np.ndarray, images:
     """A deep machine of binary units."""
     X = torch.from_numpy((grey > 0.5).astype(np.float32))
     machine = hm.BoltzmannMachine([hm.Bernoulli(n) for n in (X.shape[1], *budget["layers"])], seed=0)
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
     run = hm.train(
         machine, X, rule=hm.rules.centred(hm.rules.pcd(5, chains=budget["batch"])), updates=10**6,
         batch_size=budget["batch"], learning_rate=0.01, averaging=0.999, device=device,

@@ -21,7 +21,7 @@ import torch
 from ucd_common import figure, normal_machine, parser, write
 
 import harmonium as hm
-from harmonium.couplings import Gibbs, run_pairs
+from harmonium.coupled import Gibbs, run_pairs
 from harmonium.machine import Statistics
 
 PAIRS = {"quick": 1000, "paper": 20_000}
@@ -58,13 +58,13 @@ def measure(
     estimates, cost, longest, started = [], 0.0, 0, time.process_time()
     for group in range(GROUPS):
         rows = torch.arange(group * each, (group + 1) * each) % len(start)
-        states = hm.chains.complete(hamiltonian, start[rows], generator)
+        states = hm.chains.fill_hidden(hamiltonian, start[rows], generator)
         total = Statistics(hamiltonian)
         meetings = run_pairs(
             hamiltonian, Gibbs(), states, k=k, m=m, lag=1, max_steps=None,
             generator=generator, into=total, weight=1 / each,
         )  # fmt: skip
-        estimates.append(torch.cat([*(theta[0] for theta in total.thetas), total.couplings[0].flatten()]))
+        estimates.append(torch.cat([*(theta[0] for theta in total.thetas), total.products[0].flatten()]))
         cost += float(meetings.cost.double().mean()) / GROUPS
         longest = max(longest, int(meetings.times.max()))
     variance = float(torch.stack(estimates).double().var(0).sum()) * each
@@ -81,7 +81,7 @@ def study(machine: hm.BoltzmannMachine, start: torch.Tensor, pairs: int) -> list
     """A row for every setting."""
     generator = torch.Generator().manual_seed(2)
     rows = start[torch.arange(pairs) % len(start)]
-    times = hm.couplings.meet(machine, Gibbs(), rows, seed=generator).times.double()
+    times = hm.coupled.meet(machine, Gibbs(), rows, seed=generator).times.double()
     done: dict[tuple[int, int], dict[str, float]] = {}
     table = []
     for quantile in QUANTILES:

@@ -46,7 +46,7 @@ def trained(out: Path) -> hm.BoltzmannMachine:
     """A 784x500 RBM, trained for a short while or read from where that was done."""
     grey = np.asarray(hm.data.read("mnist").samples)
     machine = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500)], seed=0)
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(hm.data.bernoulli_binarise(grey, 0)))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(hm.data.bernoulli_binarise(grey, 0)))
     run = hm.train(
         machine, hm.data.Rows.of(grey).encoded(hm.data.Scale()), transform=hm.data.bernoulli_binarise,
         rule=hm.rules.centred(hm.rules.pcd(1, chains=100)), updates=SETTINGS["updates"], batch_size=100,

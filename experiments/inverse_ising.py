@@ -162,7 +162,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-def learn(X: Tensor, coupling: hm.edges.Coupling, rule: str) -> tuple[Tensor, float, float]:
+def learn(X: Tensor, coupling: hm.couplings.Coupling, rule: str) -> tuple[Tensor, float, float]:
     """The learned couplings, symmetric, with wall and CPU seconds."""
     machine = hm.BoltzmannMachine([hm.Spin(X.shape[1])], {(0, 0): coupling})
     made = hm.rules.pcd(1, CHAINS) if rule == "pcd" else hm.rules.pseudo_likelihood()

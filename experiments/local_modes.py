@@ -26,8 +26,8 @@ import numpy as np
 import torch
 
 import harmonium as hm
-from harmonium.couplings import CommonNoise, Gibbs, Maximal, Metropolis, meet
-from harmonium.learning import CoupledChains, Expectation, FreeChains, LocalModes, Task
+from harmonium.coupled import CommonNoise, Gibbs, Maximal, Metropolis, meet
+from harmonium.learning import CoupledChains, Expectation, ExpectationRequest, FreeChains, LocalModes
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Statistics
 
@@ -127,7 +127,7 @@ def estimators(budget: dict[str, int]) -> dict[str, Expectation]:
 
 
 def flat(statistics: Statistics) -> torch.Tensor:
-    parts = [part for theta in statistics.thetas for part in theta] + statistics.couplings
+    parts = [part for theta in statistics.thetas for part in theta] + statistics.products
     return torch.cat([part.flatten() for part in parts])
 
 
@@ -149,7 +149,7 @@ def error(budget: dict[str, int]) -> list[dict[str, Any]]:
                 total = Statistics(hamiltonian)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # the capped fraction is reported below
-                    outcome = estimator.add(Task(hamiltonian, v, generator(seed), total))
+                    outcome = estimator.add(ExpectationRequest(hamiltonian, v, generator(seed), total))
                 found.append(flat(total))
                 diagnostics.append(outcome.diagnostics)
             seconds = (time.process_time() - started) / budget["replicates"]

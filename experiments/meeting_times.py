@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from ucd_common import figure, normal_machine, parser, write
 
-from harmonium.couplings import CommonNoise, Gibbs, Independent, Maximal, meet
+from harmonium.coupled import CommonNoise, Gibbs, Independent, Maximal, meet
 
 PAIRS, CAP, SOON = 1000, 1000, 10
 DRAWS = {"quick": 20, "paper": 100}

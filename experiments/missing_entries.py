@@ -23,7 +23,7 @@ from sklearn.datasets import load_digits
 
 import harmonium as hm
 from harmonium.learning import expectations
-from harmonium.learning.expectation import Task
+from harmonium.learning.expectation import ExpectationRequest
 from harmonium.machine import Statistics
 
 SETTINGS = {
@@ -42,7 +42,7 @@ SHIPPED = expectations.FILLING_SWEEPS
 def test_likelihood(X: np.ndarray, test: torch.Tensor, seed: int, updates: int) -> float:
     """Nats a test row after training on X."""
     machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(SETTINGS["hidden"])], seed=seed)
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(X, missing=True))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X, missing=True))
     run = hm.train(
         machine, X, rule=hm.rules.pcd(), updates=updates, batch_size=SETTINGS["batch_size"],
         learning_rate=SETTINGS["learning_rate"], schedule=SETTINGS["schedule"],
@@ -59,7 +59,7 @@ def bias(digits: np.ndarray) -> dict[str, dict[str, float]]:
     of 4,000 chains each, whose product has no noise of its own on average, tell 0.01 from nothing.
     """
     machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(10)])
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(digits))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(digits))
     hm.train(
         machine, digits, rule=hm.rules.pcd(), updates=1500, learning_rate=SETTINGS["learning_rate"],
         schedule=SETTINGS["schedule"], progress=False,
@@ -69,8 +69,8 @@ def bias(digits: np.ndarray) -> dict[str, dict[str, float]]:
 
     def of(expectation: hm.learning.Expectation, v: torch.Tensor) -> torch.Tensor:
         total = Statistics(hamiltonian)
-        expectation.add(Task(hamiltonian, v, generator, total))
-        return total.couplings[0]
+        expectation.add(ExpectationRequest(hamiltonian, v, generator, total))
+        return total.products[0]
 
     found: dict[str, dict[str, float]] = {}
     for fraction in (0.1, 0.5, 0.9):

@@ -47,11 +47,11 @@ def log_weights(machine: hm.BoltzmannMachine, v: Tensor) -> Tensor:
     parts = []
     for rows in torch.split(v, 1000):
         states = hamiltonian.split(rows)
-        heard = hamiltonian.field(2, states, given=[0])
+        heard = hamiltonian.field(2, states, neighbours=[0])
         weights = []
         for label in torch.eye(10):
             states[1] = label.expand(len(rows), -1)
-            field = heard + hamiltonian.field(2, states, given=[1])
+            field = heard + hamiltonian.field(2, states, neighbours=[1])
             weights.append(-hamiltonian.free_energy(states, (2,), {2: field}))
         parts.append(torch.stack(weights, 1))
     return torch.cat(parts)
@@ -81,11 +81,12 @@ def main() -> None:
         held_out, train = v[order[:HELD_OUT]], v[order[HELD_OUT:]]
         layers = [hm.Bernoulli(784), hm.Categorical(1, 10), hm.Bernoulli(arguments.hidden)]
         machine = hm.BoltzmannMachine(layers, edges=[(0, 2), (1, 2)], visible=[0, 1], seed=seed)
-        hm.machine.visible_from_data_(machine, drawn(train, torch.Generator().manual_seed(seed)))
+        hm.machine.init_visible_biases_(machine, drawn(train, torch.Generator().manual_seed(seed)))
         best = EarlyStopping("error", arguments.epochs, larger_is_better=False)
         started = time.process_time()
         run = hm.train(
-            machine, train, rule=hm.rules.hybrid(hm.rules.pcd(chains=100), given=[0], joint=arguments.joint),
+            machine, train,
+            rule=hm.rules.hybrid(hm.rules.pcd(chains=100), condition_on=[0], joint=arguments.joint),
             epochs=arguments.epochs, batch_size=100, optimizer="adam", learning_rate=arguments.rate,
             schedule="linear", weight_decay=arguments.decay, transform=drawn,
             validation=drawn(held_out[:1], torch.Generator().manual_seed(seed)),

@@ -135,7 +135,7 @@ def main() -> None:
         return run
 
     rbm = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500)], seed=0)
-    hm.machine.visible_from_data_(rbm, hm.data.Rows.of(X))
+    hm.machine.init_visible_biases_(rbm, hm.data.Rows.of(X))
     rule = hm.rules.centred(hm.rules.pcd(1, chains=100))
     pretrained = learned(rbm, "rbm", rule=rule, updates=budget["pretraining"], learning_rate=0.05)
 

@@ -45,8 +45,8 @@ class Unsaid(hm.learning.Expectation):
     def __init__(self, chains: hm.learning.Expectation) -> None:
         self.chains = chains
 
-    def add(self, task: hm.learning.Task) -> hm.learning.Outcome:
-        return self.chains.add(task)._replace(sampled=False)
+    def add(self, request: hm.learning.ExpectationRequest) -> hm.learning.Outcome:
+        return self.chains.add(request)._replace(sampled=False)
 
 
 class Forgetful:
@@ -108,7 +108,7 @@ def main() -> None:
     grey_test = np.asarray(hm.data.read("mnist-test").samples)
     X, test = hm.data.bernoulli_binarise(grey, 0), hm.data.bernoulli_binarise(grey_test, 1)
     machine = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500)], seed=arguments.seed)
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
     begun = time.process_time()
     run = hm.train(
         machine,

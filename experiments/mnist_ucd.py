@@ -73,7 +73,7 @@ def learn(
     """Trains one machine and returns a record for each of its points."""
     machine = normal_machine(X.shape[1], HIDDEN, 0.01, torch.Generator().manual_seed(0))
     if budget.fair:
-        hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+        hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
     points, seconds, state, every = [], 0.0, None, budget.updates // budget.points
     for number in range(budget.points):
         begun = number * every

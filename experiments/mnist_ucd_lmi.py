@@ -41,9 +41,9 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.learning import Expectation, Outcome, Rule, Task
+from harmonium.learning import Expectation, ExpectationRequest, Outcome, Rule
 from harmonium.machine import Hamiltonian
-from harmonium.products.processor import processor
+from harmonium.matmul.processor import processor
 from harmonium.report import (
     ClassifierFeatures,
     class_coverage,
@@ -71,9 +71,9 @@ class Blend(Expectation):
     def __init__(self, first: Expectation, second: Expectation, share: float) -> None:
         self.first, self.second, self.share = first, second, share
 
-    def add(self, task: Task) -> Outcome:
-        one = self.first.add(replace(task, weight=(1 - self.share) * task.weight, state=None))
-        other = self.second.add(replace(task, weight=self.share * task.weight))
+    def add(self, request: ExpectationRequest) -> Outcome:
+        one = self.first.add(replace(request, weight=(1 - self.share) * request.weight, state=None))
+        other = self.second.add(replace(request, weight=self.share * request.weight))
         return Outcome(other.state, one.diagnostics | other.diagnostics)
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
@@ -99,14 +99,14 @@ class Row:
     orthogonal: bool = True
 
 
-LOCAL_MODES = hm.rules.ucd_lmi(coupling=None)
+LOCAL_MODES = hm.rules.ucd_lmi(pair_kernel=None)
 NOT_CENTRED = {
     "none": Row(LOCAL_MODES),
     "metropolis": Row(hm.rules.ucd_lmi()),
-    "gibbs": Row(hm.rules.ucd_lmi(coupling=hm.couplings.Gibbs(), max_steps=GIVEN_UP)),
+    "gibbs": Row(hm.rules.ucd_lmi(pair_kernel=hm.coupled.Gibbs(), max_steps=GIVEN_UP)),
     "mean-field-pcd": Row(hm.rules.mean_field_pcd()),
     "zero-one": Row(LOCAL_MODES, spin=False),
-    "not-marginalised": Row(hm.rules.ucd_lmi(coupling=None, marginalise=False)),
+    "not-marginalised": Row(hm.rules.ucd_lmi(pair_kernel=None, marginalise=False)),
     "not-orthogonal": Row(LOCAL_MODES, orthogonal=False),
     "blend": Row(blend(LOCAL_MODES, hm.rules.mean_field_pcd(), 0.5)),
     "blend-four-fifths": Row(blend(LOCAL_MODES, hm.rules.mean_field_pcd(), 0.8)),
@@ -277,7 +277,7 @@ def train(
     X = encode(judge.grey, budget["bits"], row.spin)
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.start == "data" and arguments.command != "persistent":
-        hm.machine.visible_from_data_(machine, X)
+        hm.machine.init_visible_biases_(machine, X)
     watch = Watch(torch.from_numpy(X[:500]).float(), folder / "condition.jsonl")
     watch.file.exists() or watch.look(0, machine)
     watch.cpu, started = 0.0, time.process_time()

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import harmonium as hm
-from harmonium.products.precision import rounded
+from harmonium.matmul.precision import rounded
 
 WAYS = ("tf32", "truncated", "bf16")
 
@@ -39,7 +39,7 @@ def main() -> None:
     record: dict[str, object] = {}
     for name, X, hidden, rate in (("bars and stripes", bars, 16, 0.1), ("digits", digits, 14, 0.05)):
         machine = hm.BoltzmannMachine([hm.Bernoulli(X.shape[1]), hm.Bernoulli(hidden)], seed=0)
-        hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+        hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
         rule = hm.rules.centred(hm.rules.pcd(1, chains=100))
         hm.train(
             machine,
@@ -98,7 +98,7 @@ def gaussian(machine: hm.BoltzmannMachine, chains: int) -> dict[str, object]:
     """E[h] of chains against enumeration; what float32 has is chance."""
     states, p = law_of(copy.deepcopy(machine))
     exact, found = p @ states, dict[str, object]()
-    for name in hm.products.PRECISIONS:
+    for name in hm.matmul.PRECISIONS:
         total = torch.zeros(8, dtype=torch.float64)
 
         def observe(
@@ -107,7 +107,7 @@ def gaussian(machine: hm.BoltzmannMachine, chains: int) -> dict[str, object]:
             if number > 50:
                 total += machine.hamiltonian().mean(1, state.fields[1]).detach().double().mean(0)
 
-        with hm.products.precision(name):
+        with hm.matmul.precision(name):
             start = machine.random_states(chains, seed=2)
             hm.chains.run(machine, hm.chains.Gibbs(), start, 150, seed=3, observer=observe)
         error = float((total / 100 - exact).abs().max())

@@ -53,7 +53,7 @@ def main() -> None:
     machine = hm.BoltzmannMachine(
         [hm.TruncatedGaussBernoulli(784, 0.0, 1.0), hm.Bernoulli(budget["hidden"])], seed=arguments.seed
     )
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
     before = log_likelihood(machine, X[:1000], test)
     started = time.process_time()
     run = hm.train(

@@ -26,7 +26,7 @@ import torch
 from ucd_common import earlier, figure, normal_machine, parser, write
 
 import harmonium as hm
-from harmonium.learning import Task
+from harmonium.learning import ExpectationRequest
 from harmonium.machine import Statistics
 
 ROWS, CHAINS, POINTS, GROUPS = 1000, 1000, 6, 10
@@ -73,8 +73,8 @@ def variances(
     for group in torch.arange(ROWS).chunk(GROUPS):
         part = [x[group] for x in chains] if keeps else None
         total = Statistics(hamiltonian)
-        rule.free.add(Task(hamiltonian, X[group], generator, total, state=part))
-        estimates.append([total.thetas[0][0], total.thetas[1][0], total.couplings[0]])
+        rule.free.add(ExpectationRequest(hamiltonian, X[group], generator, total, state=part))
+        estimates.append([total.thetas[0][0], total.thetas[1][0], total.products[0]])
     names = ("visible_biases", "hidden_biases", "couplings")
     return {
         name: float(torch.stack(each).var(0).sum()) / GROUPS

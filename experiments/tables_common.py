@@ -152,7 +152,7 @@ class Lateral:
         root = torch.from_numpy(self.root * np.array([coding.scale for coding in codings]))
         law, first, hidden = machine.hamiltonian(), machine.visible[0], len(machine.layers) - 1
         back, at = torch.linalg.inv(root), torch.from_numpy(centre)
-        J = {edge: law.couplings[number].detach() for number, edge in enumerate(machine.edges)}
+        J = {edge: law.J[number].detach() for number, edge in enumerate(machine.edges)}
         linear, precision = (theta.detach() for theta in law.thetas[first])
         joint = back.T @ (precision.unsqueeze(1) * back)
         across = back.T @ J[first, hidden]

@@ -93,7 +93,7 @@ class Data:
     def machine(self, *hidden: int, seed: int = 0) -> hm.BoltzmannMachine:
         machine = hm.BoltzmannMachine([self.visible(), *(hm.Bernoulli(n) for n in hidden)], seed=seed)
         hm.machine.normal_(machine, 1e-3, torch.Generator().manual_seed(seed))
-        hm.machine.visible_from_data_(machine, hm.data.Rows.of(self.X))
+        hm.machine.init_visible_biases_(machine, hm.data.Rows.of(self.X))
         return machine
 
 
@@ -192,7 +192,7 @@ def fields(machine: hm.BoltzmannMachine, data: Data, out: Path) -> None:
     """Receptive fields: the most spread out over the pixels, and the most active on 1000 training images."""
     hamiltonian = machine.hamiltonian()
     with torch.no_grad():
-        W = hamiltonian.couplings[0].T
+        W = hamiltonian.J[0].T
         activity = hamiltonian.mean(1, hamiltonian.field(1, [data.train, data.train])).mean(0)
     spread = W.square().sum(1).square() / W.pow(4).sum(1)  # pixels that share the weight
     for name, rank in (("spread", spread), ("activity", activity)):
@@ -261,7 +261,7 @@ def adatap(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
     for name, recipe in (("tap", hm.rules.tap), ("adatap", hm.rules.adatap)):
         for sweeps in (3, 10) if rows is None else (3, 10, 100):
             machine = hm.BoltzmannMachine([hm.Bernoulli(X.shape[1]), hm.Bernoulli(hidden)])
-            hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+            hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
             follow = Follow({updates // 4, updates // 2}, look)
             rule = recipe(tolerance=None, max_sweeps=sweeps, damping=0.5)
             print(rule, flush=True)

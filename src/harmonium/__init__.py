@@ -6,16 +6,19 @@ A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelih
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from harmonium._upgrade import MOVED, MovedPackages
 
 if TYPE_CHECKING:
     from harmonium import (
         chains,
+        coupled,
         couplings,
         data,
         distributed,
-        edges,
         estimators,
         layers,
         learning,
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
         tasks,
         training,
     )
-    from harmonium.edges import Dense, Local, Masked
+    from harmonium.couplings import Dense, Local, Masked
     from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
     from harmonium.layers import (
         Bernoulli,
@@ -69,10 +72,10 @@ __all__ = [
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",
     "chains",
+    "coupled",
     "couplings",
     "data",
     "distributed",
-    "edges",
     "estimators",
     "layers",
     "learning",
@@ -89,7 +92,7 @@ __all__ = [
 
 # A package is imported when it, or a name that it holds, is first asked for: torch alone takes seconds.
 _HOLDS = {
-    "edges": ("Dense", "Local", "Masked"),
+    "couplings": ("Dense", "Local", "Masked"),
     "estimators": ("DBM", "RBM", "RBMClassifier", "RBMOutlier"),
     "layers": (
         *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),
@@ -104,11 +107,14 @@ if not TYPE_CHECKING:
 
     def __getattr__(name):
         if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            moved = f" since version 0.3: write {MOVED[name]}" if name in MOVED else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{moved}")
         package = next((package for package, names in _HOLDS.items() if name in names), name)
         module = import_module(f"{__name__}.{package}")
         value = globals()[name] = module if package == name else getattr(module, name)
         return value
+
+    sys.meta_path.append(MovedPackages)
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load as read_tensors
 from safetensors.torch import save as tensor_bytes
 
-from harmonium.machine import storage
+from harmonium import _storage
 
 Edit = Callable[[Random, bytes], bytes]
 
@@ -169,7 +169,7 @@ def lines_edit(random: Random, content: bytes) -> bytes:
 def machine_edit(random: Random, content: bytes) -> bytes:
     """A machine file or a checkpoint with another header or other tensors, and their checksum."""
     (length,) = struct.unpack("<Q", content[:8])
-    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][storage.FORMAT])
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][_storage.FORMAT])
     header.pop("checksum")
     tensors = read_tensors(content)
     if random.random() < 0.7:
@@ -177,8 +177,8 @@ def machine_edit(random: Random, content: bytes) -> bytes:
     else:
         tensors = _other_tensors(random, tensors)
     if isinstance(header, dict):
-        header["checksum"] = storage.checksum(header, tensors)
-    return tensor_bytes(tensors, {storage.FORMAT: _text(random, header)})
+        header["checksum"] = _storage.checksum(header, tensors)
+    return tensor_bytes(tensors, {_storage.FORMAT: _text(random, header)})
 
 
 def _other_tensors(random: Random, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

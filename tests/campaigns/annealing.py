@@ -167,7 +167,7 @@ def ways(made: hm.BoltzmannMachine, seed: int) -> Iterator[tuple[str, int, LogPa
     """Finds ln Z in several ways, each with its cost in sweeps of 100 chains."""
     yield "1,000 temperatures", 3400, ais(made, seed=seed)
     yield "10,000 temperatures", 30400, ais(made, temperatures=10_000, seed=seed)
-    tempering, seen = hm.chains.Tempering(20), made.hamiltonian().seen
+    tempering, seen = hm.chains.Tempering(20), made.hamiltonian().visible_states
     for chains, sweeps in ((100, 500), (20, 3000)):
         noise = made.random_states(chains, seed=seed)
         ends = hm.chains.run(made, tempering, noise, sweeps, seed=seed)

@@ -40,9 +40,9 @@ HOST = {
         "test_noise.py",
         "test_without_numba.py",
         "test_two_valued.py",
-        "test_couplings.py::test_antithetic_pairs_are_unbiased.*-True",
-        "test_couplings.py::test_jumps_leave_the_law.*-True",
-        "test_couplings.py::test_the_compiled_kernel",
+        "test_coupled.py::test_antithetic_pairs_are_unbiased.*-True",
+        "test_coupled.py::test_jumps_leave_the_law.*-True",
+        "test_coupled.py::test_the_compiled_kernel",
         "test_langevin.py::test_.*compiled_",
     ),
     "products that serve the CPU alone": (

@@ -112,7 +112,7 @@ def oracle_of(machine: hm.BoltzmannMachine) -> GraphOracle:
 def data_for(machine: hm.BoltzmannMachine, rows: int, seed: int = 1) -> Tensor:
     """Noise of every visible layer, side by side."""
     generator = torch.Generator().manual_seed(seed)
-    return machine.hamiltonian().seen(machine.random_states(rows, seed=generator)).detach()
+    return machine.hamiltonian().visible_states(machine.random_states(rows, seed=generator)).detach()
 
 
 def holes(machine: hm.BoltzmannMachine, v: Tensor, seed: int = 3) -> Tensor:

@@ -432,10 +432,10 @@ def test_offsets_are_means_of_the_rows_before_under_the_machine_of_now() -> None
     before = torch.from_numpy(data(TINY))
     for _ in range(3):
         v = torch.from_numpy(data(TINY) if state is None else random_states(TINY, 3, layer=0)[0])
-        task = plain.task(machine, v, 0)
-        plain.add(task, None)
+        request = plain.request(machine, v, 0)
+        plain.add(request, None)
         offsets = means_given(machine, before)
-        expected = hm.learning.centred_pullback(machine, task.into, offsets)
+        expected = hm.learning.centred_pullback(machine, request.into, offsets)
         estimate = rule.gradient(machine, v, state, seed=0)
         for name, direction in estimate.parameters.items():
             torch.testing.assert_close(direction, expected[name], atol=1e-12, rtol=1e-10)
@@ -547,7 +547,7 @@ def test_a_gradient_refuses_rows_of_another_machine() -> None:
         (hm.rules.noise_cd(4, burn_in=3, chains=6), True),
         (hm.rules.noise_cd(4, chains=6), False),
         (hm.rules.tempered_pcd(2, 7, replicas=3), True),
-        (hm.rules.ucd_lmi(chains=7, coupling=None), True),
+        (hm.rules.ucd_lmi(chains=7, pair_kernel=None), True),
         (hm.rules.ucd_lmi(chains=7), False),
         (hm.rules.ucd(chains=7, max_steps=50), False),
         (hm.rules.mean_field_pcd(2, 7), True),
@@ -559,8 +559,8 @@ def test_a_gradient_refuses_rows_of_another_machine() -> None:
 )
 def test_what_an_estimate_is_the_mean_of(rule: hm.learning.Rule, sampled: bool) -> None:
     machine, v = build(TINY), torch.from_numpy(data(TINY, 5))
-    task = rule.task(machine, v, 0)
-    assert rule.free.add(task).sampled is sampled
+    request = rule.request(machine, v, 0)
+    assert rule.free.add(request).is_plain_mean is sampled
     kept = hm.rules.centred(rule).gradient(machine, v, seed=0).state
     assert (isinstance(kept, dict) and "rows" in kept) == (not sampled)
 
@@ -569,13 +569,13 @@ def test_offsets_are_the_midpoint_of_rows_and_chains() -> None:
     machine, v = build(TINY), torch.from_numpy(data(TINY, 5))
     weights = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0])
     law, plain = machine.hamiltonian(), hm.rules.pcd(2, 7)
-    task = plain.task(machine, v, 3, weights)
-    x, _ = plain.add(task, None)[2]["chains"]
+    request = plain.request(machine, v, 3, weights)
+    x, _ = plain.add(request, None)[2]["chains"]
     w = weights.double() / weights.sum()
     rows = [w @ v, (w @ law.mean(1, law.field(1, [v, v]))).detach()]
     chains = [x.mean(0), law.mean(1, law.field(1, [x, x])).mean(0).detach()]
     offsets = [(a + b) / 2 for a, b in zip(rows, chains, strict=True)]
-    expected = hm.learning.centred_pullback(machine, task.into, offsets)
+    expected = hm.learning.centred_pullback(machine, request.into, offsets)
     found = hm.rules.centred(plain).gradient(machine, v, seed=3, weights=weights)
     for name, direction in found.parameters.items():
         torch.testing.assert_close(direction, expected[name], atol=1e-12, rtol=1e-10)
@@ -583,8 +583,8 @@ def test_offsets_are_the_midpoint_of_rows_and_chains() -> None:
 
 def test_an_expectation_that_hands_back_a_pair_will_do() -> None:
     class Pair(hm.learning.Expectation):
-        def add(self, task: hm.learning.Task) -> tuple[None, dict[str, float]]:
-            return tuple(hm.learning.Enumeration(clamped=False).add(task))[:2]
+        def add(self, request: hm.learning.ExpectationRequest) -> tuple[None, dict[str, float]]:
+            return tuple(hm.learning.Enumeration(clamped=False).add(request))[:2]
 
     rule = hm.learning.Rule("pair", hm.learning.ClampedChains(), Pair(), "exact", centred=True)
     machine, v = build(TINY), torch.from_numpy(data(TINY))

@@ -16,11 +16,11 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium import _random
-from harmonium.compiled import serving
+from harmonium.compiled import dispatch
 from harmonium.machine import Hamiltonian
 from harmonium.training import compiled_updates, trainer
 
-pytestmark = pytest.mark.skipif(not serving.COMPILED, reason="needs numba")
+pytestmark = pytest.mark.skipif(not dispatch.COMPILED, reason="needs numba")
 
 UNITS = {"bernoulli": hm.Bernoulli, "spin": hm.Spin}
 FAILURES = 1e-3  # of each statistical test, over all its comparisons
@@ -31,7 +31,7 @@ def from_the_first(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Serves runs of any length."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    monkeypatch.setattr(serving, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(dispatch, "LEAST_UPDATES", 1)
     yield
     torch.set_num_threads(before)
 
@@ -307,7 +307,7 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_never_stopped(tmp_path: Pat
 
 def test_a_run_goes_on_without_numba_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(30, schedule="constant", run_dir=tmp_path)
-    monkeypatch.setattr(serving, "COMPILED", False)
+    monkeypatch.setattr(dispatch, "COMPILED", False)
     with pytest.warns(
         RuntimeWarning, match="engine: the run to resume was on compiled and goes on, on torch"
     ):
@@ -318,10 +318,10 @@ def test_a_run_goes_on_without_numba_and_says_so(tmp_path: Path, monkeypatch: py
 
 def test_momentum_is_that_of_updates_made_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A run may go from one way to the other: what the optimiser remembers means the same."""
-    monkeypatch.setattr(serving, "LEAST_UPDATES", 10**9)
+    monkeypatch.setattr(dispatch, "LEAST_UPDATES", 10**9)
     trained(1, rule=hm.rules.cd(1), schedule="constant", learning_rate=0.0, run_dir=tmp_path)
     before = machine_of(("bernoulli", "bernoulli"), 8, 5, torch.float32)
-    monkeypatch.setattr(serving, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(dispatch, "LEAST_UPDATES", 1)
     with pytest.warns(RuntimeWarning, match="engine"):
         run = trained(
             2, rule=hm.rules.cd(1), schedule="constant", learning_rate=0.0, run_dir=tmp_path, resume=True
@@ -342,7 +342,7 @@ def optimizer_of(folder: Path) -> Any:
 def test_what_is_not_finite_stops_the_run_at_its_update(
     served: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "LEAST_UPDATES", 1 if served else 10**9)
+    monkeypatch.setattr(dispatch, "LEAST_UPDATES", 1 if served else 10**9)
     with pytest.raises(hm.training.TrainingDiverged, match=r"run away|not finite") as caught:
         trained(learning_rate=1e30, schedule=lambda step, total: 1e-30 if step < 21 else 1.0)
     assert 21 <= caught.value.step <= 23

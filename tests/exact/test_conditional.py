@@ -156,7 +156,7 @@ def test_training_a_classifier() -> None:
     v = data_for(machine, 30)
     before = conditional_log_likelihood(machine, v, [0]).mean()
     rule = hm.rules.conditional(hm.rules.pcd(), [0])
-    assert repr(rule) == "conditional(pcd(1, chains=None), given=[0])"
+    assert repr(rule) == "conditional(pcd(1, chains=None), condition_on=[0])"
     run = hm.train(machine, v, rule=rule, updates=30, learning_rate=0.2, progress=False)
     assert conditional_log_likelihood(machine, v, [0]).mean() > before + 0.1
     assert run.rule_state is None
@@ -174,19 +174,21 @@ def test_labels_of_bias() -> None:
     [([], ValueError), ([0, 0], ValueError), ([-1], ValueError), ([True], ValueError), (0, TypeError)],
 )
 def test_what_cannot_be_given(given: list[int], error: type[Exception]) -> None:
-    with pytest.raises(error, match="given: expected"):
+    with pytest.raises(error, match="condition_on: expected"):
         hm.rules.conditional(hm.rules.cd(), given)
     machine = machine_of("two visible kinds")
-    with pytest.raises(error, match="given: expected"):
+    with pytest.raises(error, match="condition_on: expected"):
         conditional_log_likelihood(machine, data_for(machine, 2), given)
 
 
 @pytest.mark.parametrize("given", [[2], [0, 1], [5]])
 def test_what_this_machine_cannot_be_given(given: list[int]) -> None:
     machine = machine_of("two visible kinds")
-    with pytest.raises(ValueError, match=r"given: expected some, not all, of the visible layers \[0, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"condition_on: expected some, not all, of the visible layers \[0, 1\]"
+    ):
         gradient(hm.rules.conditional(hm.rules.cd(), given), machine, data_for(machine, 2))
-    with pytest.raises(ValueError, match="given: expected some"):
+    with pytest.raises(ValueError, match="condition_on: expected some"):
         conditional_log_likelihood(machine, data_for(machine, 2), given)
 
 
@@ -290,8 +292,12 @@ def test_rows_without_a_label_are_exact_beside_rows_that_lack_pixels() -> None:
     v[8] = torch.nan
     generator = torch.Generator().manual_seed(0)
     law = machine.hamiltonian()
-    task = hm.learning.Task(law, v, generator, hm.machine.Statistics(law))
-    assert [(len(part.v), part.exact) for part in task.parts()] == [(2, True), (4, True), (3, False)]
-    assert abs(sum(part.weight for part in task.parts()) - 1) < 1e-12
+    request = hm.learning.ExpectationRequest(law, v, generator, hm.machine.Statistics(law))
+    assert [(len(part.v), part.exact) for part in request.split_by_missing()] == [
+        (2, True),
+        (4, True),
+        (3, False),
+    ]
+    assert abs(sum(part.weight for part in request.split_by_missing()) - 1) < 1e-12
     found = gradient(Rule("", hm.learning.ClampedChains(), hm.learning.FreeChains(), "biased"), machine, v)
     assert all(bool(part.isfinite().all()) for part in found.values())

@@ -94,7 +94,7 @@ def test_inside_inference_mode_a_machine_from_outside_learns_and_one_from_inside
         assert torch.equal(gradient, inside.parameters[name])
 
 
-class Circulant(hm.edges.Coupling):
+class Circulant(hm.couplings.Coupling):
     """W[i, j] by (j - i) mod n."""
 
     kind = "test-circulant"
@@ -108,7 +108,7 @@ class Circulant(hm.edges.Coupling):
         return values.gather(1, (i.unsqueeze(1) + i) % len(values)).mean(0)[distance]
 
 
-def ring(coupling: hm.edges.Coupling, W: Tensor) -> hm.BoltzmannMachine:
+def ring(coupling: hm.couplings.Coupling, W: Tensor) -> hm.BoltzmannMachine:
     machine = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(4)], edges={(0, 1): coupling}).double()
     machine.couplings[0].fill_(W)
     return machine

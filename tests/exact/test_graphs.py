@@ -65,7 +65,7 @@ def test_expected_statistics_of_every_reading(name: str) -> None:
             np.testing.assert_allclose(total.thetas[l][0].detach(), mean.detach(), atol=1e-10)
         for edge, (l, m) in enumerate(machine.edges):
             factor = 2 if l == m else 1
-            np.testing.assert_allclose(factor * total.couplings[edge].detach(), edges[edge], atol=1e-10)
+            np.testing.assert_allclose(factor * total.products[edge].detach(), edges[edge], atol=1e-10)
 
 
 @every
@@ -103,7 +103,7 @@ def test_colours_are_colours(name: str) -> None:
     graph = machine.graph
     offsets = np.cumsum([0, *(layer.width for layer in machine.layers)])
     joined = np.zeros((offsets[-1], offsets[-1]), dtype=bool)
-    for (l, m), J in zip(machine.edges, machine.hamiltonian().couplings, strict=True):
+    for (l, m), J in zip(machine.edges, machine.hamiltonian().J, strict=True):
         joined[offsets[l] : offsets[l + 1], offsets[m] : offsets[m + 1]] |= (J != 0).numpy()
     joined |= joined.T
     seen = []

@@ -19,7 +19,7 @@ def test_exact_hybrid_gradient(name: str) -> None:
     machine = machine_of(name)
     complete = data_for(machine, 5)
     given = [machine.visible[0]]
-    without = machine.hamiltonian().only(given, complete)
+    without = machine.hamiltonian().observe_only(given, complete)
     oracle = oracle_of(machine)
     weights = torch.tensor([2.0, 0.0, 1.0, 0.5, 3.0], dtype=torch.float64)
     rule = hm.rules.hybrid(hm.rules.exact(), given, 0.3)

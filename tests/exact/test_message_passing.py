@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.machine.hamiltonian import Couplings
+from harmonium.machine.hamiltonian import CouplingMatrices
 from harmonium.meanfield import AdaTAP, RelaxedBP, Solution, Status, iterate, solve
 
 from . import oracle
@@ -55,7 +55,7 @@ def test_adatap_agrees_with_its_gaussian(name: str, clamped: bool) -> None:
     start = noise(machine)
     solution = hm.meanfield.adatap(machine, start, start if clamped else None, **TIGHT)
     assert bool(solution.converged.all())
-    couplings = [array(J) for J in machine.hamiltonian().couplings]
+    couplings = [array(J) for J in machine.hamiltonian().J]
     widths = [layer.width for layer in machine.layers]
     ends = np.cumsum([0, *widths])
     J = np.zeros((ends[-1], ends[-1]))
@@ -136,7 +136,7 @@ def test_held_units_are_as_good_as_gone(solver: str, name: str) -> None:
     clamp[:, :keep] = torch.nan
     solution = SOLVERS[solver](machine, start, clamp, **TIGHT)
     rest = hm.BoltzmannMachine([type(machine.layers[0])(keep), *MACHINES[name]()[1:]]).double()
-    J = machine.hamiltonian().couplings[0]
+    J = machine.hamiltonian().J[0]
     for row in range(2):
         held = start[row, keep:]
         with torch.no_grad():
@@ -169,9 +169,9 @@ def test_the_statistics_of_adatap_are_the_derivative_of_its_free_energy(name: st
         slope = float((products * along).sum().detach())
         values = []
         for sign in (1, -1):
-            couplings = list(hamiltonian.couplings)
+            couplings = list(hamiltonian.J)
             couplings[l] = (J + sign * 1e-5 * along).detach()
-            moved = replace(hamiltonian, couplings=Couplings(couplings))
+            moved = replace(hamiltonian, J=CouplingMatrices(couplings))
             values.append(float(solve(AdaTAP(moved), point, **TIGHT).free_energy[0]))
         assert (values[1] - values[0]) / 2e-5 == pytest.approx(slope, rel=1e-7, abs=1e-7)
 
@@ -211,7 +211,7 @@ def test_rows_with_parameters_and_temperatures_of_their_own(solver: str) -> None
 
 @of_both
 def test_nothing_is_ever_nan(solver: str) -> None:
-    """Couplings without a Gaussian normaliser, and saturated units in single precision."""
+    """CouplingMatrices without a Gaussian normaliser, and saturated units in single precision."""
     machine = hm.BoltzmannMachine([hm.Spin(6), hm.Gaussian(4)])
     with torch.no_grad():
         machine.couplings[0].weight.fill_(0.9)
@@ -234,7 +234,7 @@ def test_units_of_several_columns_are_refused(solver: str) -> None:
 
 @of_both
 def test_both_come_to_tap_as_machines_grow(solver: str) -> None:
-    """Couplings N(0, 0.6²/N): the root mean square gap between their means and TAP's falls with N."""
+    """CouplingMatrices N(0, 0.6²/N): the root mean square gap between their means and TAP's falls with N."""
     gaps = []
     for units in (10, 40, 160):
         squares = []

@@ -64,7 +64,7 @@ def test_chains_and_pairs_begin_at_visible_states(name):
     v = data_for(machine, 6)
     for kernel in (hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(3)):
         machine.check_states(hm.chains.run(machine, kernel, v, 2, seed=generator))
-    meetings = hm.couplings.meet(machine, hm.couplings.Gibbs(), v, seed=generator)
+    meetings = hm.coupled.meet(machine, hm.coupled.Gibbs(), v, seed=generator)
     assert not bool(meetings.capped.any())
 
 
@@ -120,12 +120,12 @@ def test_files_and_copies(name, tmp_path):
 def test_a_machine_comes_back_from_no_device(name):
     """Patterns and colours outlive a move to the meta device, which loses all numbers."""
     machine = make(name)
-    expected = machine.hamiltonian().couplings
+    expected = machine.hamiltonian().J
     other = deepcopy(machine).to("meta")
     other.hamiltonian()
     assert other.graph.colours
     other.to_empty(device="cpu").load_state_dict(machine.state_dict())
-    for J, K in zip(other.hamiltonian().couplings, expected, strict=True):
+    for J, K in zip(other.hamiltonian().J, expected, strict=True):
         assert torch.equal(J, K)
     states = [
         hm.chains.run(

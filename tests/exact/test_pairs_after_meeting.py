@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.couplings import Gibbs, Metropolis, PairKernel, meeting, run_pairs
+from harmonium.coupled import Gibbs, Metropolis, PairKernel, meeting, run_pairs
 from harmonium.machine import Statistics
 
 
@@ -23,7 +23,7 @@ def sums(coupling: PairKernel, readings: list[tuple[int, ...]] | None, lag: int)
             made.hamiltonian(), coupling, start, k=0, m=2, lag=lag, max_steps=None,
             generator=generator, into=into, weight=0.02,
         )  # fmt: skip
-    return torch.cat([t.flatten() for t in (*(x for theta in into.thetas for x in theta), *into.couplings)])
+    return torch.cat([t.flatten() for t in (*(x for theta in into.thetas for x in theta), *into.products)])
 
 
 @pytest.mark.parametrize("lag", [1, 3])

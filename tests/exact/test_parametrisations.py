@@ -55,7 +55,7 @@ def description(made: hm.BoltzmannMachine) -> oracle.Description:
         oracle.Layer(layer.kind if layer.discrete else "gaussian", tuple(array(p) for p in theta))
         for layer, theta in zip(made.layers, hamiltonian.thetas, strict=True)
     ]
-    return oracle.Description(tuple(layers), tuple(array(J) for J in hamiltonian.couplings))
+    return oracle.Description(tuple(layers), tuple(array(J) for J in hamiltonian.J))
 
 
 def chain_rule(

@@ -12,7 +12,7 @@ from harmonium.learning.sharded import Sharded, _together
 RULES = {
     "exact": hm.rules.exact(),
     "centred": hm.rules.centred(hm.rules.exact()),
-    "conditional": hm.rules.conditional(hm.rules.exact(), given=[0]),
+    "conditional": hm.rules.conditional(hm.rules.exact(), condition_on=[0]),
 }
 
 

@@ -114,9 +114,7 @@ def test_the_statistics_are_the_derivative_of_the_free_energy(name: str, order: 
                 tuple(torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in theta)
                 for theta in hamiltonian.thetas
             ),
-            couplings=tuple(
-                torch.randn(J.shape, generator=generator, dtype=J.dtype) for J in hamiltonian.couplings
-            ),
+            J=tuple(torch.randn(J.shape, generator=generator, dtype=J.dtype) for J in hamiltonian.J),
         )
         slope = sum(
             float((t[0] * d).sum().detach())
@@ -127,7 +125,7 @@ def test_the_statistics_are_the_derivative_of_the_free_energy(name: str, order: 
             products = point.means[below].t() @ point.means[above]
             covariances = scheme(hamiltonian).covariances(l, point, one)
             products = products if covariances is None else products + covariances
-            slope += float((products * along.couplings[l]).sum().detach())
+            slope += float((products * along.J[l]).sum().detach())
         step, values = 1e-5, []
         for sign in (1, -1):
             moved = replace(
@@ -136,10 +134,7 @@ def test_the_statistics_are_the_derivative_of_the_free_energy(name: str, order: 
                     tuple((p + sign * step * d).detach() for p, d in zip(theta, ds, strict=True))
                     for theta, ds in zip(hamiltonian.thetas, along.thetas, strict=True)
                 ),
-                couplings=tuple(
-                    (J + sign * step * d).detach()
-                    for J, d in zip(hamiltonian.couplings, along.couplings, strict=True)
-                ),
+                J=tuple((J + sign * step * d).detach() for J, d in zip(hamiltonian.J, along.J, strict=True)),
             )
             values.append(float(solve(scheme(moved), point, **TIGHT).free_energy[0]))
         assert (values[1] - values[0]) / (2 * step) == pytest.approx(slope, rel=1e-7, abs=1e-7)
@@ -189,7 +184,7 @@ def test_held_units_are_as_good_as_gone(name: str) -> None:
         with torch.no_grad():
             for mine, theirs in zip(rest.parameters(), machine.parameters(), strict=True):
                 mine.copy_(theirs[tuple(slice(n) for n in mine.shape)])
-            J = machine.hamiltonian().couplings[0]
+            J = machine.hamiltonian().J[0]
             rest.layers[1].bias += (held[row] @ J[keep * q :]).view_as(rest.layers[1].bias)
         alone = hm.meanfield.tap(rest, start[row : row + 1, : keep * q], **TIGHT)
         for l, mean in enumerate(alone.means):

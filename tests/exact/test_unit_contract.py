@@ -18,7 +18,7 @@ from torch import Tensor
 import harmonium as hm
 from harmonium.data import Rows
 from harmonium.layers import Layer
-from harmonium.machine import visible_from_data_
+from harmonium.machine import init_visible_biases_
 
 from .machines import array
 
@@ -250,7 +250,7 @@ def test_constant_columns_give_finite_parameters(kind: str, rows: int) -> None:
     for state in states:
         made = machine(kind)
         data = state.detach().expand(rows, -1)
-        visible_from_data_(made, Rows.of(data.clone()))
+        init_visible_biases_(made, Rows.of(data.clone()))
         for name, parameter in made.named_parameters():
             assert bool(torch.isfinite(parameter).all()), name
         assert bool(torch.isfinite(made.free_energy(data.to(made.dtype))).all())

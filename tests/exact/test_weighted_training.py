@@ -10,7 +10,7 @@ import torch
 
 import harmonium as hm
 from harmonium.data import Rows
-from harmonium.machine import from_data_, visible_from_data_
+from harmonium.machine import init_from_data_, init_visible_biases_
 
 from .graphs import data_for, make
 
@@ -151,7 +151,7 @@ def test_whole_weights_initialise_as_repeated_rows(name: str) -> None:
     v, found = data_for(make(name), len(WEIGHTS)), []
     for rows, weights in ((v, torch.from_numpy(WEIGHTS)), (v[REPEATED], None)):
         machine = make(name)
-        visible_from_data_(machine, Rows.of(rows, torch.float64), weights)
+        init_visible_biases_(machine, Rows.of(rows, torch.float64), weights)
         found.append(dict(machine.named_parameters()))
     assert_alike(*found, 1e-10)
 
@@ -161,9 +161,9 @@ def test_gaussian_units_start_at_rows_of_weight() -> None:
     X[20:] = 100.0
     machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(4)]).double()
     weights = (torch.arange(50) < 20).double()
-    from_data_(machine, Rows.of(X, torch.float64), torch.Generator().manual_seed(1), weights)
+    init_from_data_(machine, Rows.of(X, torch.float64), torch.Generator().manual_seed(1), weights)
     seen = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(4)]).double()
-    visible_from_data_(seen, Rows.of(X[:20], torch.float64))
+    init_visible_biases_(seen, Rows.of(X[:20], torch.float64))
     # A quarter of the variance is kept, all else equal to a start without the others.
     variance = [1 / each.hamiltonian().thetas[0][1].detach() for each in (machine, seen)]
     torch.testing.assert_close(variance[0], variance[1] / 4)
@@ -174,7 +174,7 @@ def test_small_weights_are_not_drowned_by_the_row_of_noise() -> None:
     """Weights that add up to 1 stand for Kish's effective number of rows."""
     v = torch.ones(1000, 2).double()
     machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)]).double()
-    visible_from_data_(machine, Rows.of(v, torch.float64), torch.full((1000,), 1e-3, dtype=torch.float64))
+    init_visible_biases_(machine, Rows.of(v, torch.float64), torch.full((1000,), 1e-3, dtype=torch.float64))
     assert float(machine.layers[0].bias.detach().min()) > 7
 
 

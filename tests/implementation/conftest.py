@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harmonium import products
-from harmonium.compiled import serving
+from harmonium import matmul
+from harmonium.compiled import dispatch
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -23,23 +23,23 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Takes bits for products of any size."""
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
-        monkeypatch.setattr(products.factor, least, 1)
-    before = products.backend_name()
-    products.set_backend("torch,bits=1")
+        monkeypatch.setattr(matmul.prepared, least, 1)
+    before = matmul.backend_name()
+    matmul.set_backend("torch,bits=1")
     yield
-    products.set_backend(before)
+    matmul.set_backend(before)
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Uses the compiled steps of batches whatever the size."""
-    monkeypatch.setattr(serving, "HALF_STEP", 0)
-    monkeypatch.setattr(serving, "NARROW", 0)
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
-    monkeypatch.setattr(serving, "SMALL_PAIRS", 0)
-    before = products.backend_name()
-    products.set_backend("torch")
+    monkeypatch.setattr(dispatch, "HALF_STEP", 0)
+    monkeypatch.setattr(dispatch, "NARROW", 0)
+    monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
+    monkeypatch.setattr(dispatch, "SMALL_PAIRS", 0)
+    before = matmul.backend_name()
+    matmul.set_backend("torch")
     yield
-    products.set_backend(before)
+    matmul.set_backend(before)

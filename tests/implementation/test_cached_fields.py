@@ -9,7 +9,7 @@ import torch
 
 import harmonium as hm
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, KernelState, Langevin, Metropolis
-from harmonium.products import Factor
+from harmonium.matmul import PreparedMatrix
 
 KERNELS: list[Kernel] = [
     Gibbs(),
@@ -37,7 +37,7 @@ def law(name: str, held: bool) -> hm.machine.Hamiltonian:
             parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     v = made.random_states(ROWS, seed=generator)[0]
     v[:, 0] = torch.nan
-    return made.hamiltonian().given(v if held else None, ROWS)
+    return made.hamiltonian().clamp(v if held else None, ROWS)
 
 
 @torch.no_grad()
@@ -48,7 +48,7 @@ def test_a_sweep_that_goes_on_is_the_sweep_from_its_states(kernel, name, held):
     hamiltonian = law(name, held)
     generator = torch.Generator().manual_seed(1)
     states = [hamiltonian.pure_noise(l, ROWS, generator) for l in range(len(hamiltonian.layers))]
-    state = kernel.init(hamiltonian, hamiltonian.hold_all(states), generator, planned=5)
+    state = kernel.init(hamiltonian, hamiltonian.clamp_states(states), generator, planned=5)
     for _ in range(5):
         before = generator.get_state()
         without_caches = KernelState(state.states, state.sweeps, state.own)
@@ -68,8 +68,10 @@ def test_a_sweep_that_goes_on_is_the_sweep_from_its_states(kernel, name, held):
 def test_a_tested_sweep_computes_no_field_again(kernel, products, monkeypatch):
     hamiltonian = law("rbm", held=False)
     counted = []
-    times = Factor.times
-    monkeypatch.setattr(Factor, "times", lambda *args, **kwargs: counted.append(1) or times(*args, **kwargs))
+    times = PreparedMatrix.times
+    monkeypatch.setattr(
+        PreparedMatrix, "times", lambda *args, **kwargs: counted.append(1) or times(*args, **kwargs)
+    )
     generator = torch.Generator().manual_seed(1)
     start = [hamiltonian.pure_noise(l, ROWS, generator) for l in range(2)]
     numbers = []
@@ -88,7 +90,7 @@ def test_a_search_knows_the_fields_of_its_modes(widths, held):
     generator = torch.Generator().manual_seed(0)
     made.couplings[0].weight.copy_(torch.randn(widths[:2], generator=generator, dtype=torch.float64))
     start = made.random_states(ROWS, seed=generator)
-    hamiltonian = made.hamiltonian().given(start[0] if held else None, ROWS)
+    hamiltonian = made.hamiltonian().clamp(start[0] if held else None, ROWS)
     modes, _ = hm.chains.search(hamiltonian, start, generator)
     assert sorted(modes.fields) == list(range(int(held), len(widths)))
     for l, field in modes.fields.items():
@@ -102,16 +104,16 @@ def test_fields_of_what_is_held_are_those_of_the_states():
     made = hm.BoltzmannMachine(layers, edges=[(0, 1), (0, 2), (1, 2)], visible=(0, 1), seed=0).double()
     states = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))
     free = made.hamiltonian()
-    law = free.given(free.seen(states), ROWS)
-    assert law.fixes(0)
-    assert law.fixes(1)
+    law = free.clamp(free.visible_states(states), ROWS)
+    assert law.is_clamped(0)
+    assert law.is_clamped(1)
     rows = torch.tensor([3, 3, 0])
     for _ in range(2):
         for l in (0, 1, 2, 2):
             field = law.field(l, states)
             torch.testing.assert_close(field, free.field(l, states))
             some = [x[rows] for x in states]
-            torch.testing.assert_close(law.take(rows).field(l, some), free.field(l, some))
+            torch.testing.assert_close(law.select_rows(rows).field(l, some), free.field(l, some))
             field.add_(1.0)  # the caller's own
         other = made.random_states(ROWS, seed=torch.Generator().manual_seed(1))
         torch.testing.assert_close(law.field(2, other), free.field(2, other))
@@ -126,9 +128,9 @@ def test_data_meet_a_coupling_once_in_an_update(rule, monkeypatch):
     v = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))[0]
     state = rule.gradient(made, v, seed=torch.Generator().manual_seed(1)).state
     widths = []
-    times = Factor.times
+    times = PreparedMatrix.times
     monkeypatch.setattr(
-        Factor,
+        PreparedMatrix,
         "times",
         lambda self, x, transposed=False: widths.append(x.shape[1]) or times(self, x, transposed),
     )
@@ -140,12 +142,12 @@ def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
     made = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(30)], seed=0).double()
     v = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))[0]
     widths = []
-    times = Factor.times
+    times = PreparedMatrix.times
     monkeypatch.setattr(
-        hm.couplings.meeting.serving, "small_pairs", lambda *_: False
+        hm.coupled.meeting.dispatch, "small_pairs", lambda *_: False
     )  # not the compiled pairs
     monkeypatch.setattr(
-        Factor,
+        PreparedMatrix,
         "times",
         lambda self, x, transposed=False: widths.append(x.shape[1]) or times(self, x, transposed),
     )
@@ -158,7 +160,7 @@ def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
 def test_fields_of_a_completed_state_are_its_own(name):
     hamiltonian = law(name, held=False)
     v = hamiltonian.pure_noise(0, ROWS, torch.Generator().manual_seed(0))
-    state = hm.chains.completed(hamiltonian, v, torch.Generator().manual_seed(1))
+    state = hm.chains.fill_hidden_state(hamiltonian, v, torch.Generator().manual_seed(1))
     assert state.fields
     for l, field in state.fields.items():
         torch.testing.assert_close(field, hamiltonian.field(l, state.states))

@@ -12,13 +12,13 @@ import pytest
 import torch
 from scipy import stats
 from statistical.support import FAILURE_RATE, all_states, exact_states
-from statistical.test_couplings import p_value, visible_kernel
+from statistical.test_coupled import p_value, visible_kernel
 
 import harmonium as hm
 from harmonium.chains import GibbsLangevin
-from harmonium.compiled import serving
-from harmonium.couplings import Block, Gibbs, Maximal, run_pairs
-from harmonium.couplings.pairs import Place
+from harmonium.compiled import dispatch
+from harmonium.coupled import Block, Gibbs, Maximal, run_pairs
+from harmonium.coupled.pairs import ChainState
 from harmonium.machine import Part, Statistics
 
 pytest.importorskip("numba")
@@ -85,7 +85,7 @@ def coupled_half_step(made, generator):
 def coupled_sweep(made, generator):
     """Both chains of pairs in the machine's law, after a sweep."""
     x, y = (own_law(made, generator) for _ in range(2))
-    both = Place([torch.cat(pair) for pair in zip(x, y, strict=True)], {})
+    both = ChainState([torch.cat(pair) for pair in zip(x, y, strict=True)], {})
     place, _ = Gibbs().coupled(made.hamiltonian(), both, generator)
     exact = made.hamiltonian().to(torch.float64)
     states = grid(*made.layers)
@@ -117,7 +117,7 @@ def small_chains(made, generator):
     hamiltonian, start = made.hamiltonian(), own_law(made, generator)
     kernel, into = GibbsLangevin(0.2, 5, "metropolis"), Statistics(hamiltonian)
     state = kernel.init(hamiltonian, start, generator)
-    if serving.small_chains(hamiltonian):
+    if dispatch.small_chains(hamiltonian):
         from harmonium.chains.small import run_small
 
         end, _ = run_small(
@@ -167,10 +167,10 @@ PATHS = {
 def test_every_path_has_the_enumerated_law(request, monkeypatch, path, name, compiled):
     """By χ²; compiled paths draw the same bits on one thread and on two."""
     if "small" in path.__name__:
-        monkeypatch.setattr(serving, "WORTHWHILE", 1 << 60)
+        monkeypatch.setattr(dispatch, "WORTHWHILE", 1 << 60)
     else:
         request.getfixturevalue("always")
-    monkeypatch.setattr(serving, "COMPILED", compiled)
+    monkeypatch.setattr(dispatch, "COMPILED", compiled)
     make = list(PATHS[path].values())[name]
     before, runs = torch.get_num_threads(), []
     try:
@@ -191,15 +191,15 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
     if "small" in path.__name__:
         monkeypatch.undo()
         made = next(iter(PATHS[path].values()))().hamiltonian()
-        assert serving.small_chains(made) if path is small_chains else serving.small_pairs(made, False)
+        assert dispatch.small_chains(made) if path is small_chains else dispatch.small_pairs(made, False)
         return
-    names, over_rows = [], serving.over_rows
+    names, over_rows = [], dispatch.over_rows
 
     def noted(name, *rest):
         names.append(name)
         over_rows(name, *rest)
 
-    monkeypatch.setattr(serving, "over_rows", noted)
+    monkeypatch.setattr(dispatch, "over_rows", noted)
     with torch.no_grad():
         list(path(TWO_VALUED["both"](), torch.Generator().manual_seed(1)))
     expected = {

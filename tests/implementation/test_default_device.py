@@ -83,18 +83,20 @@ TRAINED = {
     "lattice": lambda on: train(lattice(on), 2 * BITS - 1, R.pcd()),
     "lattice, pseudo-likelihood": lambda on: train(lattice(on), 2 * BITS - 1, R.pseudo_likelihood()),
     "conditional": lambda on: train(
-        labelled(on), np.c_[BITS[:, :10], BITS[:, :1], 1 - BITS[:, :1]], R.conditional(R.exact(), given=[0])
+        labelled(on),
+        np.c_[BITS[:, :10], BITS[:, :1], 1 - BITS[:, :1]],
+        R.conditional(R.exact(), condition_on=[0]),
     ),
 }
 USED = {
-    "initialised": lambda on: hm.machine.from_data_(rbm(on), Rows.of(BITS), seed=0),
+    "initialised": lambda on: hm.machine.init_from_data_(rbm(on), Rows.of(BITS), seed=0),
     "annealed": lambda on: hm.likelihood.ais(rbm(on), 20, 20, data=BITS, seed=0),
     "enumerated": lambda on: hm.likelihood.exact_log_likelihood(rbm(on), BITS),
     "pseudo-likelihood": lambda on: hm.likelihood.pseudo_log_likelihood(rbm(on), BITS),
     "sampled": lambda on: hm.chains.run(
         rbm(on), hm.chains.Gibbs(), rbm(on).random_states(10, seed=0), 5, seed=0
     ),
-    "met": lambda on: hm.couplings.meet(rbm(on), hm.couplings.Gibbs(), BITS[:10], max_steps=50, seed=0),
+    "met": lambda on: hm.coupled.meet(rbm(on), hm.coupled.Gibbs(), BITS[:10], max_steps=50, seed=0),
     "landscape": lambda on: hm.meanfield.landscape(rbm(on), BITS[:20]),
     "imputed": lambda on: hm.tasks.impute(rbm(on), BITS[:5], np.isnan(HOLES[:5]), seed=0),
     "denoised": lambda on: hm.tasks.denoise(rbm(on), BITS[:5], flip_probability=0.1, seed=0),

@@ -22,8 +22,8 @@ from pretend_device import DEVICE, pretend_device
 from torch import Tensor
 
 import harmonium as hm
-from harmonium import _host, products
-from harmonium.compiled import serving
+from harmonium import _device, matmul
+from harmonium.compiled import dispatch
 
 ELSEWHERE = os.environ.get("HARMONIUM_TEST_DEVICE")
 GENERATOR = torch.Generator().manual_seed(0)
@@ -55,12 +55,12 @@ def lattice(device: Any) -> hm.BoltzmannMachine:
 
 def columns(device: Any) -> hm.BoltzmannMachine:
     visible = [hm.Gaussian(2), hm.Categorical(1, 3), hm.Spin(2)]
-    return hm.machine.joined(visible, [hm.Bernoulli(4)], seed=3).to(device)
+    return hm.machine.join_layers(visible, [hm.Bernoulli(4)], seed=3).to(device)
 
 
 def table(device: Any) -> hm.BoltzmannMachine:
     visible = [hm.Gaussian(2), hm.Categorical(1, 3), hm.Spin(2), hm.TruncatedGaussian(1, 0.0, 1.0)]
-    return hm.machine.joined(visible, [hm.Bernoulli(4)], seed=3).to(device)
+    return hm.machine.join_layers(visible, [hm.Bernoulli(4)], seed=3).to(device)
 
 
 MIXED[:, 5:7] = 2 * MIXED[:, 5:7] - 1
@@ -107,7 +107,7 @@ def rules() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     lmi, langevin = hm.rules.ucd_lmi(), Langevin(0.1)
     yield "ucd_lmi", gradient(lmi, binary, BITS)
     yield "ucd_lmi deep", gradient(lmi, deep, BITS)
-    yield "ucd_lmi uncorrected", gradient(hm.rules.ucd_lmi(coupling=None), real, REAL)
+    yield "ucd_lmi uncorrected", gradient(hm.rules.ucd_lmi(pair_kernel=None), real, REAL)
     yield "adatap", gradient(hm.rules.adatap(), binary, BITS)
     yield "tap noise", gradient(hm.rules.tap(4, start="noise"), deep, BITS)
     yield "tap persistent", gradient(hm.rules.tap(4, start="persistent"), binary, BITS)
@@ -124,8 +124,11 @@ def rules() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     )
     yield "pseudo_likelihood", gradient(hm.rules.pseudo_likelihood(), lattice, BITS)
     yield "pcd lattice", gradient(plain["pcd"], lattice, BITS)
-    yield "conditional", gradient(hm.rules.conditional(plain["pcd"], given=[0, 2]), columns, MIXED[:, :7])
-    yield "hybrid", gradient(hm.rules.hybrid(plain["pcd"], given=[0, 2], joint=0.5), columns, GIVEN)
+    yield (
+        "conditional",
+        gradient(hm.rules.conditional(plain["pcd"], condition_on=[0, 2]), columns, MIXED[:, :7]),
+    )
+    yield "hybrid", gradient(hm.rules.hybrid(plain["pcd"], condition_on=[0, 2], joint=0.5), columns, GIVEN)
 
 
 def sampled(kernel: hm.chains.Kernel, build: Any, X: Tensor, clamp: Any = None) -> Callable[[Any], Any]:
@@ -150,11 +153,11 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
                     build(device), 4, 5, data=X, reverse=build is binary, seed=1
                 ),
             )
-        for coupling in (hm.couplings.Gibbs(), hm.couplings.Metropolis()):
-            if name in ("binary", "deep") or isinstance(coupling, hm.couplings.Gibbs):
+        for coupling in (hm.coupled.Gibbs(), hm.coupled.Metropolis()):
+            if name in ("binary", "deep") or isinstance(coupling, hm.coupled.Gibbs):
                 yield (
                     f"meet {name} {type(coupling).__name__}",
-                    lambda device, build=build, X=X, coupling=coupling: hm.couplings.meet(
+                    lambda device, build=build, X=X, coupling=coupling: hm.coupled.meet(
                         build(device), coupling, X, lag=2, max_steps=9, seed=1
                     ),
                 )
@@ -169,23 +172,23 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "Gibbs lattice", sampled(Gibbs(), lattice, BITS)
     yield (
         "Jumps",
-        lambda device: hm.couplings.meet(
-            binary(device), hm.couplings.Gibbs(jumps=hm.couplings.Jumps(BITS)), BITS, seed=1
+        lambda device: hm.coupled.meet(
+            binary(device), hm.coupled.Gibbs(jumps=hm.coupled.Jumps(BITS)), BITS, seed=1
         ),
     )
     for coupling in (
-        hm.couplings.Gibbs(hm.couplings.Maximal(), hm.couplings.Independent()),
-        hm.couplings.Gibbs(hm.couplings.Maximal(common_noise=True), hm.couplings.CommonNoise()),
+        hm.coupled.Gibbs(hm.coupled.Maximal(), hm.coupled.Independent()),
+        hm.coupled.Gibbs(hm.coupled.Maximal(common_noise=True), hm.coupled.CommonNoise()),
     ):
         yield (
             f"meet {coupling}",
-            lambda device, coupling=coupling: hm.couplings.meet(binary(device), coupling, BITS, seed=1),
+            lambda device, coupling=coupling: hm.coupled.meet(binary(device), coupling, BITS, seed=1),
         )
     yield (
         "local_search",
         lambda device: hm.chains.local_search(binary(device), binary("cpu").random_states(9, seed=2), seed=1),
     )
-    yield "planted", lambda device: hm.chains.planted(binary(device), 9, sweeps=3, seed=1)
+    yield "planted", lambda device: hm.chains.sample_data_from(binary(device), 9, sweeps=3, seed=1)
     solvers = {"naive": hm.meanfield.naive, "tap": hm.meanfield.tap, "adatap": hm.meanfield.adatap}
     for name, solver in {**solvers, "relaxed_bp": hm.meanfield.relaxed_bp}.items():
         yield name, lambda device, solver=solver: solver(binary(device), BITS)
@@ -208,7 +211,7 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     )
     yield (
         "conditional_log_likelihood",
-        lambda device: likelihood.conditional_log_likelihood(table(device), MIXED, given=[0, 2, 3]),
+        lambda device: likelihood.conditional_log_likelihood(table(device), MIXED, condition_on=[0, 2, 3]),
     )
     yield (
         "mixture",
@@ -257,7 +260,7 @@ def classified(device: Any) -> Any:
 
 
 def table_of_states(device: Any) -> hm.BoltzmannMachine:
-    return hm.machine.joined([hm.Categorical(1, 3), hm.Spin(2)], [hm.Bernoulli(4)], seed=3).to(device)
+    return hm.machine.join_layers([hm.Categorical(1, 3), hm.Spin(2)], [hm.Bernoulli(4)], seed=3).to(device)
 
 
 TRAINED: dict[str, dict[str, Any]] = {
@@ -367,8 +370,8 @@ def test_a_sweep_of_pairs_waits_twice_at_most(build: Any) -> None:
         for seed in range(2):
             start = machine.random_states(12, seed=seed)
             counts.clear()
-            pairs = hm.couplings.run_pairs(
-                law, hm.couplings.Gibbs(), start, k=1, m=1, lag=1, max_steps=12, generator=generator
+            pairs = hm.coupled.run_pairs(
+                law, hm.coupled.Gibbs(), start, k=1, m=1, lag=1, max_steps=12, generator=generator
             )
             waits += counts.waits.total() - 1  # what the pairs have flipped is asked for at the end
             sweeps += int(pairs.times.max())
@@ -402,12 +405,12 @@ def test_a_half_step_of_a_search_waits_once_and_for_what_changed() -> None:
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU goes the ways of other devices: no compiled code, and none but work of one shape."""
-    monkeypatch.setattr(_host, "behind", lambda device: True)
-    monkeypatch.setattr(serving, "COMPILED", False)
-    before = products.backend_name()
-    products.set_backend("torch")
+    monkeypatch.setattr(_device, "is_async", lambda device: True)
+    monkeypatch.setattr(dispatch, "COMPILED", False)
+    before = matmul.backend_name()
+    matmul.set_backend("torch")
     yield
-    products.set_backend(before)
+    matmul.set_backend(before)
 
 
 @pytest.mark.parametrize("name", BRIEF)

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 from statistical.support import exact_states, exact_statistics, largest_z, machine, row_statistics
-from statistical.test_couplings import estimates
+from statistical.test_coupled import estimates
 
 import harmonium as hm
-from harmonium import products
-from harmonium.compiled import serving
+from harmonium import matmul
+from harmonium.compiled import dispatch
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.statistical
@@ -25,22 +25,22 @@ ROWS = 40_000
 @pytest.fixture(autouse=True)
 def by_bits(monkeypatch) -> Iterator[None]:
     """Multiplies by bits, whatever the size."""
-    products.bits.work()  # which multiplies itself when it is first asked
+    matmul.bits.work()  # which multiplies itself when it is first asked
     taken: list[None] = []
-    original = products.bits.Fixed.times
+    original = matmul.bits.Fixed.times
 
     def noted(*arguments):
         taken.append(None)
         return original(*arguments)
 
-    monkeypatch.setattr(products.bits.Fixed, "times", noted)
-    monkeypatch.setattr(serving, "WORTHWHILE", 0)
+    monkeypatch.setattr(matmul.bits.Fixed, "times", noted)
+    monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
-        monkeypatch.setattr(products.factor, least, 1)
-    before = products.backend_name()
-    products.set_backend("torch,bits=1")
+        monkeypatch.setattr(matmul.prepared, least, 1)
+    before = matmul.backend_name()
+    matmul.set_backend("torch,bits=1")
     yield
-    products.set_backend(before)
+    matmul.set_backend(before)
     assert taken
 
 
@@ -69,8 +69,8 @@ def test_no_drift(name: str, kernel: hm.chains.Kernel) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pairs_are_unbiased(monkeypatch, name: str) -> None:
-    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: False)
+    monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: False)
     made = machine(name)
     exact = exact_statistics(made.hamiltonian())
-    z, limit = largest_z(estimates(made.float(), hm.couplings.Gibbs(), 1, 3, 1).double(), exact)
+    z, limit = largest_z(estimates(made.float(), hm.coupled.Gibbs(), 1, 3, 1).double(), exact)
     assert z < limit

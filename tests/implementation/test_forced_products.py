@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from harmonium import products
-from harmonium.products import Factor
+from harmonium import matmul
+from harmonium.matmul import PreparedMatrix
 
 pytest.importorskip("numba")
 
@@ -24,7 +24,7 @@ def states(low: float, rows: int, width: int, generator: torch.Generator) -> tor
 def test_a_factor_follows_its_matrix_and_takes_anything() -> None:
     generator = torch.Generator().manual_seed(4)
     y = torch.randn(50, 30, generator=generator)
-    factor, x = Factor(y), states(0.0, 8, 50, generator)
+    factor, x = PreparedMatrix(y), states(0.0, 8, 50, generator)
     for _ in range(3):
         torch.testing.assert_close(factor.times(x), x @ y)
         torch.testing.assert_close(factor.times(x[:, :30], transposed=True), x[:, :30] @ y.t())
@@ -42,10 +42,10 @@ def test_bits_depend_neither_on_rows_beside_nor_on_threads(low: float) -> None:
     x = states(low, 1400, 300, generator)
     try:
         torch.set_num_threads(2)
-        whole = Factor(y).times(x)
+        whole = PreparedMatrix(y).times(x)
         torch.set_num_threads(1)
         for rows in (slice(100, 150), slice(1000, 1150)):
-            assert torch.equal(Factor(y).times(x[rows]), whole[rows])
+            assert torch.equal(PreparedMatrix(y).times(x[rows]), whole[rows])
     finally:
         torch.set_num_threads(before)
 
@@ -58,7 +58,7 @@ def test_tangents_are_kept(sparse: bool) -> None:
     if sparse:
         y[:, ::2], y[5:] = 0.0, 0.0
     with forward_ad.dual_level():
-        factor = Factor(forward_ad.make_dual(y, 2 * y), sparse=sparse)
+        factor = PreparedMatrix(forward_ad.make_dual(y, 2 * y), sparse=sparse)
         torch.testing.assert_close(forward_ad.unpack_dual(factor.times(x)).tangent, 2 * x @ y)
-        with products.precision("bf16"):
+        with matmul.precision("bf16"):
             torch.testing.assert_close(forward_ad.unpack_dual(factor.times(x)).tangent, 2 * x @ y)

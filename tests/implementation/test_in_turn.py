@@ -12,11 +12,11 @@ import pytest
 import torch
 from exact.graphs import oracle_of, with_drawn_parameters
 from statistical.support import FAILURE_RATE, all_states, largest_z
-from statistical.test_couplings import p_value
+from statistical.test_coupled import p_value
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.compiled import serving
+from harmonium.compiled import dispatch
 from harmonium.machine import Hamiltonian, Part, draw_in_turn, layers_in_turn
 
 pytest.importorskip("numba")
@@ -64,16 +64,16 @@ def exact_law(machine: hm.BoltzmannMachine) -> tuple[list[Tensor], Tensor]:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Serves batches of any size; the names of the compiled functions that were called."""
-    names, over_lots = [], serving.over_lots
+    names, over_lots = [], dispatch.over_lots
 
     def noted(name: str, *rest: object) -> None:
         names.append(name)
         over_lots(name, *rest)
 
-    monkeypatch.setattr(serving, "IN_TURN", 0)
-    monkeypatch.setattr(serving, "HALF_STEP", 0)
-    monkeypatch.setattr(serving, "NARROW", 0)
-    monkeypatch.setattr(serving, "over_lots", noted)
+    monkeypatch.setattr(dispatch, "IN_TURN", 0)
+    monkeypatch.setattr(dispatch, "HALF_STEP", 0)
+    monkeypatch.setattr(dispatch, "NARROW", 0)
+    monkeypatch.setattr(dispatch, "over_lots", noted)
     yield names
 
 
@@ -96,7 +96,7 @@ def plainly(law: Hamiltonian, l: int, states: list[Tensor], noise: Tensor | None
         else:
             u = noise[i]
         used[i] = u
-        moved[l] = law.hold(l, part.put(units.sample(field, u.unsqueeze(-1), theta), moved[l]))
+        moved[l] = law.apply_clamp(l, part.put_states(units.sample(field, u.unsqueeze(-1), theta), moved[l]))
     return moved[l], torch.stack([used[i] for i in range(layer.n_units)])
 
 
@@ -120,8 +120,8 @@ def test_the_draws_of_tensor_code_in_float64(name, what):
     if what == "tempered":
         law = law.tempered(torch.rand(rows, 1, dtype=torch.float64, generator=generator))
     if what == "held":
-        law = law.given(clamped(machine, rows, generator), rows)
-        states = law.hold_all(states)
+        law = law.clamp(clamped(machine, rows, generator), rows)
+        states = law.clamp_states(states)
     with torch.no_grad():
         for l in law.graph.inner:
             for _ in range(3):
@@ -360,12 +360,12 @@ def test_what_is_left_to_tensor_code(monkeypatch):
     assert layers_in_turn(law, rows) == {0}
     assert layers_in_turn(law, 10) == set()  # few units
     assert layers_in_turn(law.to(torch.float64), rows) == set()
-    with hm.products.precision("bf16"):
+    with hm.matmul.precision("bf16"):
         assert layers_in_turn(law, rows) == set()
     theirs = tuple((p.expand(rows, -1),) for (p,) in law.thetas)
-    by_row = Hamiltonian(law.layers, law.graph, theirs, law.couplings)
+    by_row = Hamiltonian(law.layers, law.graph, theirs, law.J)
     assert layers_in_turn(by_row, rows) == set()
-    monkeypatch.setattr(serving, "COMPILED", False)
+    monkeypatch.setattr(dispatch, "COMPILED", False)
     assert layers_in_turn(law, rows) == set()
     real = hm.BoltzmannMachine([hm.Gaussian(40), Bernoulli(40)], edges=[(0, 1), (1, 1)])
     monkeypatch.undo()

@@ -8,44 +8,44 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium import products
+from harmonium import matmul
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 
 @pytest.fixture(autouse=True)
 def restored():
-    before = products.backend_name()
-    products.set_backend(None)
+    before = matmul.backend_name()
+    matmul.set_backend(None)
     yield
-    products.set_backend(before)
+    matmul.set_backend(before)
 
 
 def test_small_products_need_no_backend() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(30), hm.Bernoulli(20)])
     v = machine.random_states(50, seed=torch.Generator().manual_seed(0))[0]
     hm.rules.cd().gradient(machine, v, seed=torch.Generator().manual_seed(1))
-    assert products.backend_name() is None
+    assert matmul.backend_name() is None
 
 
 def test_the_environment_is_asked_first(monkeypatch) -> None:
     monkeypatch.setenv("HARMONIUM_PRODUCTS", "torch")
-    assert str(products.get_backend()) == "torch"
-    products.set_backend(None)
+    assert str(matmul.get_backend()) == "torch"
+    matmul.set_backend(None)
     monkeypatch.setenv("HARMONIUM_PRODUCTS", "abacus")
     with pytest.raises(ValueError, match="products: expected torch or onednn"):
-        products.get_backend()
+        matmul.get_backend()
 
 
 @pytest.mark.parametrize(
     ("vendor", "library"), [("AuthenticAMD", "onednn"), ("GenuineIntel", "torch"), ("", "torch")]
 )
 def test_the_processor_decides_and_not_the_clock(vendor: str, library: str, monkeypatch) -> None:
-    if library == "onednn" and not products.dense.works("onednn"):
+    if library == "onednn" and not matmul.dense.works("onednn"):
         pytest.skip("torch has no oneDNN here")
-    monkeypatch.setattr(products.backend, "vendor", lambda: vendor)
-    backend = products.Backend.default()
-    assert backend.library == library and backend == products.Backend.default() and backend.possible
-    assert products.Backend.parse(str(backend)) == backend
+    monkeypatch.setattr(matmul.backend, "vendor", lambda: vendor)
+    backend = matmul.Backend.default()
+    assert backend.library == library and backend == matmul.Backend.default() and backend.possible
+    assert matmul.Backend.parse(str(backend)) == backend
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_the_processor_decides_and_not_the_clock(vendor: str, library: str, monk
 )
 def test_what_is_no_backend_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"products: expected torch or onednn, then perhaps ,bits=ROWS"):
-        products.set_backend(text)
-    assert products.backend_name() is None
+        matmul.set_backend(text)
+    assert matmul.backend_name() is None
 
 
 def test_a_backend_is_kept() -> None:
-    products.set_backend("torch")
-    assert str(products.get_backend()) == products.backend_name() == "torch"
+    matmul.set_backend("torch")
+    assert str(matmul.get_backend()) == matmul.backend_name() == "torch"
 
 
 def train(run, updates: int, **more) -> hm.BoltzmannMachine:
@@ -83,7 +83,7 @@ def train(run, updates: int, **more) -> hm.BoltzmannMachine:
 @pytest.mark.parametrize("other", ["torch", "torch,sparse=0.25"])
 def test_a_run_resumed_with_another_backend_says_so(other: str, tmp_path) -> None:
     pytest.importorskip("numba")
-    products.set_backend("torch,bits=32")
+    matmul.set_backend("torch,bits=32")
     whole = train(tmp_path / "whole", 6)
     train(tmp_path / "cut", 3)
     with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from exact.graphs import _lattice, make
 import harmonium as hm
 from harmonium.chains import KernelState
 from harmonium.machine import hamiltonian as hamiltonian_module
-from harmonium.products import Factor, RowProducts
+from harmonium.matmul import OuterProductSum, PreparedMatrix
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -19,13 +19,13 @@ def test_products_with_a_known_matrix(share: float, dtype: torch.dtype) -> None:
     y = torch.randn(60, 25, generator=generator, dtype=dtype)
     y[torch.rand(60, 25, generator=generator) >= share] = 0
     x = torch.randn(13, 60, generator=generator, dtype=dtype)
-    actual = Factor(y, sparse=True).times(x)
+    actual = PreparedMatrix(y, sparse=True).times(x)
     assert actual.is_contiguous()
     torch.testing.assert_close(actual, x @ y)
 
 
 def test_sums_over_no_rows_are_zero() -> None:
-    assert torch.equal(RowProducts(torch.ones(3, 2)).total, torch.zeros(3, 2))
+    assert torch.equal(OuterProductSum(torch.ones(3, 2)).total, torch.zeros(3, 2))
 
 
 @pytest.mark.parametrize("kind", [hm.Bernoulli, hm.Spin, lambda n: hm.Categorical(n, 3)])
@@ -60,7 +60,9 @@ def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
     """Other temperatures, rows or held entries of a machine make no factor anew."""
     machine = make("semi-restricted and sparse").float()
     made = []
-    monkeypatch.setattr(hamiltonian_module, "Factor", lambda *y, **how: made.append(y) or Factor(*y, **how))
+    monkeypatch.setattr(
+        hamiltonian_module, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
+    )
     law = machine.hamiltonian()
     generator = torch.Generator().manual_seed(0)
     states = machine.random_states(4, generator=generator)
@@ -68,9 +70,9 @@ def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
         hm.chains.Gibbs().step(law, KernelState(states, 0), generator)
         first = len(made)
         clamp = {1: torch.full((4, 4), torch.nan).index_fill(1, torch.tensor([0]), 1.0)}
-        for other in (law.tempered(0.5), law.given(clamp, 4), law.given(clamp, 4).take(slice(0, 4))):
+        for other in (law.tempered(0.5), law.clamp(clamp, 4), law.clamp(clamp, 4).select_rows(slice(0, 4))):
             hm.chains.Gibbs().step(other, KernelState(states, 0), generator)
-            assert other.couplings.transposed is law.couplings.transposed
+            assert other.J.transposed is law.J.transposed
         assert first > 0 and len(made) == first
         double = KernelState([x.double() for x in states], 0)
         hm.chains.Gibbs().step(law.to(torch.float64), double, generator)
@@ -86,5 +88,5 @@ def test_a_product_with_few_rows_has_both_derivatives():
         for leaf in (x, y):
             leaf.requires_grad_(any(leaf is each for each in leaves))
         expected = torch.autograd.grad((x @ y).square().sum(), leaves)
-        actual = torch.autograd.grad(Factor(y, sparse=True).times(x).square().sum(), leaves)
+        actual = torch.autograd.grad(PreparedMatrix(y, sparse=True).times(x).square().sum(), leaves)
         torch.testing.assert_close(actual, expected)

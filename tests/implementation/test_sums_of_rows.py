@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harmonium import products
-from harmonium.products import Factor, RowProducts, dense
+from harmonium import matmul
+from harmonium.matmul import OuterProductSum, PreparedMatrix, dense
 
 
 @pytest.fixture(params=dense.LIBRARIES)
 def library(request):
     if not dense.works(request.param):
         pytest.skip(f"{request.param} is not to be had with this torch")
-    before = products.backend_name()
-    products.set_backend(request.param)
+    before = matmul.backend_name()
+    matmul.set_backend(request.param)
     yield request.param
-    products.set_backend(before)
+    matmul.set_backend(before)
 
 
 @pytest.mark.usefixtures("library")
@@ -24,7 +24,7 @@ def library(request):
 def test_sums_over_many_rows_keep_their_digits(k, n):
     """Of equal rows all errors point one way: added one by one these are off by 1e-3 of their sum."""
     rows = 100_001
-    sums, each = RowProducts(torch.zeros(k, n)), torch.tensor(1 / rows)
+    sums, each = OuterProductSum(torch.zeros(k, n)), torch.tensor(1 / rows)
     sums.add(torch.ones(rows, k), torch.ones(rows, n), float(each))
     sums.add(torch.ones(rows, k), torch.ones(rows, n), each.expand(rows))
     expected = torch.full((k, n), 2 * rows * float(each), dtype=torch.float64)
@@ -37,6 +37,6 @@ def test_fields_of_very_many_units_keep_their_digits():
     units = 100_000
     x = torch.zeros(50, units)
     x[:, ::5] = 1.0
-    actual = Factor(torch.full((units, 20), 0.1)).times(x)
+    actual = PreparedMatrix(torch.full((units, 20), 0.1)).times(x)
     expected = torch.full((50, 20), units / 5 * float(torch.tensor(0.1)), dtype=torch.float64)
     torch.testing.assert_close(actual.double(), expected, rtol=5e-6, atol=0)

@@ -15,8 +15,8 @@ import torch
 
 pytest.importorskip("numba")
 from harmonium.compiled import parallel
+from harmonium.compiled.dispatch import over
 from harmonium.compiled.noise import jit
-from harmonium.compiled.serving import over
 
 
 @jit
@@ -100,13 +100,13 @@ def test_several_callers_at_once(threads):
 
 KEPT = """
 import numpy as np, torch
-from harmonium.compiled import rows, serving
+from harmonium.compiled import per_row, dispatch
 torch.set_num_threads(2)
 x, counts = torch.eye(100), np.zeros(100, np.int64)
-serving.over_rows("count_differences", 100, x, torch.zeros(100, 100), counts)
+dispatch.over_rows("count_differences", 100, x, torch.zeros(100, 100), counts)
 assert (counts == 1).all()
 from harmonium.compiled import parallel
-over = parallel._over_threads("harmonium.compiled.rows", "count_differences")
+over = parallel._over_threads("harmonium.compiled.per_row", "count_differences")
 print(sum(over.stats.cache_hits.values()), sum(over.stats.cache_misses.values()))
 """
 
@@ -122,9 +122,9 @@ def test_what_was_compiled_is_kept(tmp_path):
 
 CHANGED = """
 import numpy as np, torch
-from harmonium.compiled import serving
+from harmonium.compiled import dispatch
 torch.set_num_threads({threads})
-print(float(serving.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
+print(float(dispatch.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
 """
 
 

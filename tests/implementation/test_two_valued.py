@@ -12,12 +12,12 @@ import pytest
 import torch
 from scipy import stats
 from statistical.support import FAILURE_RATE, all_states, exact_statistics, largest_z
-from statistical.test_couplings import estimates, p_value
+from statistical.test_coupled import estimates, p_value
 
 import harmonium as hm
-from harmonium.compiled import serving
-from harmonium.couplings import Block, Gibbs, Maximal
-from harmonium.couplings.gibbs import _find_field
+from harmonium.compiled import dispatch
+from harmonium.coupled import Block, Gibbs, Maximal
+from harmonium.coupled.gibbs import _find_field
 from harmonium.machine import Graph, Hamiltonian, Part
 from harmonium.machine.hamiltonian import Couplings
 
@@ -61,7 +61,7 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
         )
         for fields in (first, second)
     )
-    assert serving.two_valued(p.fields[0], p.values)
+    assert dispatch.two_valued(p.fields[0], p.values)
     drawn = Maximal(common_noise=True).draw(p, q, generator)
     parts = [all_states(layer).float() for layer in layers]
     states = parts[0] if len(parts) == 1 else torch.cat(
@@ -136,7 +136,7 @@ def test_the_estimate_is_unbiased(always, horizon):
 @pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)], ids=str)
 def test_the_estimate_of_small_pairs_is_unbiased(horizon):
     made = TWO_VALUED["spin"]()
-    assert serving.small_pairs(made.hamiltonian(), False)
+    assert dispatch.small_pairs(made.hamiltonian(), False)
     z, limit = largest_z(
         estimates(made, Gibbs(), *horizon, lots=12, pairs=1000, compiled=True).double(),
         exact_statistics(made.hamiltonian()),
@@ -151,19 +151,19 @@ def test_other_units_and_types_take_the_general_way():
     ):
         made = hm.BoltzmannMachine(list(layers)).to(dtype)
         hamiltonian, values = made.hamiltonian(), [layer.two_values for layer in layers]
-        assert not serving.two_valued(hamiltonian.thetas[0][0], values)
-        assert not serving.small_pairs(hamiltonian, False)
+        assert not dispatch.two_valued(hamiltonian.thetas[0][0], values)
+        assert not dispatch.small_pairs(hamiltonian, False)
 
 
 @pytest.mark.parametrize("gap", [1e-3, 4.99, 19.9, 39.9, 41.0])
 def test_ratios_of_laws_that_differ_everywhere_stay_in_range(gap):
-    from harmonium.compiled import units
+    from harmonium.compiled import per_unit
 
     s = np.repeat(np.array([-0.1, 0.1], np.float32), 500)
     step = np.copysign(np.float32(gap), -s)
     up, rare = np.empty_like(s), np.empty_like(s)
-    units.probabilities(s, up, rare)
-    change = units.change(s, step, rare, np.empty_like(s), np.empty(len(s)))
+    per_unit.probabilities(s, up, rare)
+    change = per_unit.change(s, step, rare, np.empty_like(s), np.empty(len(s)))
     exact = np.logaddexp(0, s.astype(float) + step).sum() - np.logaddexp(0, s.astype(float)).sum()
     assert abs(change - exact) < 1e-6 * abs(step).sum()
 
@@ -174,7 +174,7 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
 
     Then one law would seem to exceed the other nowhere, and rejection would find nothing left over.
     """
-    from harmonium.compiled import units
+    from harmonium.compiled import per_unit
 
     generator = torch.Generator().manual_seed(5)
     width = 3000
@@ -183,8 +183,8 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
         gap * torch.randn(width, generator=generator) * (torch.rand(width, generator=generator) < 0.01)
     ).numpy()
     up, rare = np.empty(width, np.float32), np.empty(width, np.float32)
-    units.probabilities(s, up, rare)
-    change = units.change(s, step, rare, np.empty(width, np.float32), np.empty(width))
+    per_unit.probabilities(s, up, rare)
+    change = per_unit.change(s, step, rare, np.empty(width, np.float32), np.empty(width))
     p = 1 / (1 + np.exp(-s.astype(np.float64)))
     exact = np.log1p(p * np.expm1(step.astype(np.float64))).sum()
     assert abs(change - exact) < 1e-6 * abs(step).sum()
@@ -242,10 +242,10 @@ def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
 
     before, after = log_partitions(torch.float64)
     (eager_before, eager_after), exact = log_partitions(torch.float32), (after - before).sum(-1)
-    assert serving.half_step(field, thetas[0], layer.two_values)
-    step, (earlier, _), ((first,), (second,)) = serving.HalfSteps(first, layer.two_values), betas, thetas
+    assert dispatch.half_step(field, thetas[0], layer.two_values)
+    step, (earlier, _), ((first,), (second,)) = dispatch.HalfSteps(first, layer.two_values), betas, thetas
     x, rise = step(field.clone(), betas[1], second, np.uint64(3), (earlier, first))
-    assert torch.equal(x, serving.draw(betas[1] * field, second, layer.two_values, np.uint64(3)))
+    assert torch.equal(x, dispatch.draw(betas[1] * field, second, layer.two_values, np.uint64(3)))
     assert rise.dtype is torch.float64 and float(exact.abs().min()) > 0
     error = (rise - exact).abs()
     eager = ((eager_after - eager_before).sum(-1, dtype=torch.float64) - exact).abs()
@@ -268,7 +268,7 @@ def test_small_rises_add_up_to_the_whole(kind):
     thetas = torch.randn(2, 500, generator=generator)
     betas = torch.linspace(0, 1, 1001, dtype=torch.float64).tolist()
     total = torch.zeros(100, dtype=torch.float64)
-    step = serving.HalfSteps(thetas[0], layer.two_values)
+    step = dispatch.HalfSteps(thetas[0], layer.two_values)
     for now, following in itertools.pairwise(betas):
         earlier = (now, torch.lerp(*thetas, now))
         total += step(field.clone(), following, torch.lerp(*thetas, following), np.uint64(0), earlier)[1]

@@ -251,15 +251,15 @@ def test_advice_on_capped_pairs_goes_by_their_pace() -> None:
     times = torch.empty(400).exponential_(1 / 100, generator=generator).ceil().long()  # a mean of 100 sweeps
     one = torch.zeros(400, dtype=torch.long)
 
-    def capped(times: torch.Tensor, cap: int) -> hm.couplings.Meetings:
-        return hm.couplings.Meetings(times.clamp(max=cap), times > cap, one, one, 0.5, 1, [])
+    def capped(times: torch.Tensor, cap: int) -> hm.coupled.Meetings:
+        return hm.coupled.Meetings(times.clamp(max=cap), times > cap, one, one, 0.5, 1, [])
 
     sweeps = until_all_meet(capped(times, 200))
     assert sweeps is not None and 400 < sweeps < 1200  # 100 ln(2 · 400) = 670 are expected
     never = torch.where(torch.arange(400) < 22, 10**9, times)
     assert until_all_meet(capped(never, 10_000)) is None
     with pytest.raises(ValueError, match="22 of 400 capped after 10000 sweeps") as refused:
-        hm.couplings.mixing_bound(capped(never, 10_000), range(3))
+        hm.coupled.mixing_bound(capped(never, 10_000), range(3))
     assert "without max_steps" not in str(refused.value)
 
 

@@ -52,7 +52,7 @@ from typing import Annotated, Any, Literal
 
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, states_of
-from harmonium.training.settings import Count, Setting
+from harmonium._settings import Count, Setting
 
 EXAMPLES = ("harmonium energies run digits --number 10",)
 

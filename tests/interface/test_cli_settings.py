@@ -15,8 +15,9 @@ import torch
 from sklearn.utils._param_validation import make_constraint
 
 import harmonium as hm
+from harmonium._settings import Checked, Count, Setting, settings_of
 from harmonium.cli.run_file import as_toml
-from harmonium.training.settings import Checked, Count, Setting, Steps, settings_of
+from harmonium.training.settings import Steps
 
 from .command_line import TINY, CommandLine
 
@@ -55,7 +56,7 @@ RUNS = {
         "0.1",
     ),
     "table": ("table", "--label", "y", "--kinds", "kinds", "--objective", "hybrid", "--joint", "0.2"),
-    "option": (BARS, "--rule", "ucd", "--rule-option", "coupling=metropolis", "--rule-option", "k=2"),
+    "option": (BARS, "--rule", "ucd", "--rule-option", "pair_kernel=metropolis", "--rule-option", "k=2"),
     "shards": (BARS, "--shards", "4", "--batch-size", "16"),
     "stopped": (BARS, "--validation", BARS, "--evaluate-every", "1", "--early-stopping", "1"),
 }

@@ -130,8 +130,8 @@ def test_bytes_are_standardised_for_gaussian_units(cli: CommandLine, tmp_path: P
             "tap3(solutions=None, damping=0.5, tolerance=None)",
         ),
         (
-            ["--rule", "ucd", "--rule-option", "coupling=metropolis", "--rule-option", "antithetic=true"],
-            "ucd(1, 1, lag=1, chains=None, max_steps=None, coupling=Metropolis(",
+            ["--rule", "ucd", "--rule-option", "pair_kernel=metropolis", "--rule-option", "antithetic=true"],
+            "ucd(1, 1, lag=1, chains=None, max_steps=None, pair_kernel=Metropolis(",
         ),
     ],
 )

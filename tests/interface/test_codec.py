@@ -158,7 +158,7 @@ def test_rows_become_states_and_come_back(name: str) -> None:
 def test_a_machine_keeps_the_codec_in_its_metadata(tmp_path: Path) -> None:
     table = frame()
     codec = Codec.fit(table)
-    machine = hm.machine.joined(codec.layers, [hm.Bernoulli(3)])
+    machine = hm.machine.join_layers(codec.layers, [hm.Bernoulli(3)])
     machine.metadata = codec.to_dict()
     machine.save(tmp_path / "m.safetensors")
     again = Codec.of(hm.load(tmp_path / "m.safetensors"))

@@ -50,7 +50,7 @@ def test_learning_raises_the_likelihood_of_counts() -> None:
     side = generator.integers(0, 2, (400, 1))
     X = torch.from_numpy(generator.binomial(6, np.where(side, 0.8, 0.2), (400, 5))).float()
     machine = hm.BoltzmannMachine([hm.Binomial(5, 6), hm.Bernoulli(2)], seed=0)
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(X))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
     before = hm.likelihood.exact_log_likelihood(machine, X).mean()
     rule = hm.rules.centred(hm.rules.pcd(1))
     run = hm.train(machine, X, rule=rule, epochs=60, batch_size=50, learning_rate=0.05, seed=0)

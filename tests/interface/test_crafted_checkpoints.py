@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save
 
 import harmonium as hm
-from harmonium.machine import storage
+from harmonium import _storage
 from harmonium.training import TrainingRun, callbacks, checkpoint, train
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
@@ -71,7 +71,7 @@ def refused(tmp_path: Path, edit: Callable[[dict[str, Any]], None], **settings: 
     if content.get("metrics") is NESTED:
         with pytest.raises((ValueError, RecursionError)):
             write_checkpoint(path, content)
-        path.write_bytes(save({}, {storage.FORMAT: json.dumps({"metrics": NESTED})}))
+        path.write_bytes(save({}, {_storage.FORMAT: json.dumps({"metrics": NESTED})}))
     else:
         write_checkpoint(path, content)
     before = path.read_bytes()
@@ -233,7 +233,7 @@ def test_what_a_checkpoint_cannot_keep_is_refused_by_its_place(value: Any, tmp_p
 def test_marks_that_no_checkpoint_has_are_refused(mark: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.safetensors"
     header = {"format": checkpoint.FORMAT, "version": checkpoint.VERSION, "rule": {mark: 3}}
-    path.write_bytes(storage.pack({}, header))
+    path.write_bytes(_storage.pack({}, header))
     with pytest.raises(checkpoint.DamagedCheckpoint, match="damaged"):
         read_checkpoint(path)
 

@@ -25,7 +25,7 @@ from scipy import sparse
 import harmonium as hm
 from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, read
-from harmonium.machine import rebuilt, storage
+from harmonium.machine import rebuild, storage
 
 MEBIBYTE = 1 << 20
 UNIT = 1 if sys.platform == "darwin" else 1024  # of the peak that the system reports, in bytes
@@ -280,7 +280,7 @@ def test_parameters_that_repeat_a_few_numbers_are_refused() -> None:
         "couplings.0.weight": torch.zeros(1).expand(40_000, 20_000),
     }
     with growth_below(64 * MEBIBYTE), pytest.raises(ValueError, match="views of the same numbers"):
-        rebuilt({"layers": layers(40_000, 20_000)}, tensors)
+        rebuild({"layers": layers(40_000, 20_000)}, tensors)
 
 
 def unfinished_run(folder: Path) -> None:

@@ -19,7 +19,7 @@ from torch import distributed as dist
 from torch.distributed import TCPStore
 
 import harmonium as hm
-from harmonium import products
+from harmonium import matmul
 from harmonium.machine import Statistics
 from tests.campaigns._runs import ended, forked
 from tests.interface.test_streams import Bits
@@ -71,7 +71,7 @@ def digests(folder: Path) -> dict[str, str | float]:
     clamp = torch.where(torch.arange(16) < 3, X, torch.nan)
     kernel = hm.chains.Tempering(4)
     found["run"] = digest(*hm.chains.run(machine, kernel, X, 5, clamp, seed=1, **shared))
-    met = hm.couplings.meet(machine, hm.couplings.Gibbs(), X[:13], seed=1, **shared)
+    met = hm.coupled.meet(machine, hm.coupled.Gibbs(), X[:13], seed=1, **shared)
     found["meet"] = digest(met.times, met.tries, met.cost, *met.states) + f" {met.flip_rate}"
     there = hm.meanfield.landscape(machine, X, **shared)
     found["landscape"] = digest(there.free_energies, there.basin, *there.solutions.means)
@@ -127,7 +127,7 @@ def joined(folder: Path, rank: int, seconds: float, task) -> int:
     signal.alarm(240)
     os.environ["WORLD_SIZE"] = "2"
     torch.set_num_threads(1)
-    products.set_backend("torch")
+    matmul.set_backend("torch")
     store = f"file://{folder}/store"
     patience = timedelta(seconds=seconds)
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=patience)
@@ -139,16 +139,16 @@ def joined(folder: Path, rank: int, seconds: float, task) -> int:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """One process that does all shards, as those that it is compared with: a folder, and what came of it."""
-    before = torch.get_num_threads(), products.backend_name()
+    before = torch.get_num_threads(), matmul.backend_name()
     torch.set_num_threads(1)
-    products.set_backend("torch")
+    matmul.set_backend("torch")
     folder = tmp_path_factory.mktemp("two")
     np.save(folder / "rows.npy", X.byte().numpy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield folder, digests(folder)
     torch.set_num_threads(before[0])
-    products.set_backend(before[1])
+    matmul.set_backend(before[1])
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +306,7 @@ def test_what_all_chains_are_needed_for_is_refused() -> None:
     with pytest.raises(ValueError, match="states: expected at least one for each of 8 shards"):
         hm.chains.run(machine, kernel, X[:7], 1, **shared)
     with pytest.raises(ValueError, match="start: expected at least one for each of 8 shards"):
-        hm.couplings.meet(machine, hm.couplings.Gibbs(), X[:7], **shared)
+        hm.coupled.meet(machine, hm.coupled.Gibbs(), X[:7], **shared)
     with pytest.raises(ValueError, match="X: expected at least one for each of 8 shards"):
         hm.meanfield.landscape(machine, X[:7], distributed="auto")
 

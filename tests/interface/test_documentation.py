@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from harmonium.chains import Kernel
-from harmonium.edges import Coupling
+from harmonium.couplings import Coupling
 from harmonium.layers import Layer
 
 ROOT = Path(__file__).parents[2]

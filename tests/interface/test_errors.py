@@ -576,7 +576,7 @@ def test_mean_field(case: Case) -> None:
 
 
 def from_data(visible: torch.nn.Module, X: Any) -> Call:
-    return lambda: hm.machine.visible_from_data_(of(visible, hm.Spin(2)), hm.data.Rows.of(X))
+    return lambda: hm.machine.init_visible_biases_(of(visible, hm.Spin(2)), hm.data.Rows.of(X))
 
 
 INITIALISATION: dict[str, Case] = {
@@ -609,7 +609,7 @@ INITIALISATION: dict[str, Case] = {
         "array|list",
         TypeError,
         "rows",
-        lambda: hm.machine.visible_from_data_(rbm(), V.tolist()),
+        lambda: hm.machine.init_visible_biases_(rbm(), V.tolist()),
     ),
     "data of one column": ("4 columns|received 1", ValueError, "rows", from_data(hm.Bernoulli(4), V[:, :1])),
     "data of three columns": ("4 columns|received 3", ValueError, "rows", from_data(hm.Bernoulli(4), H)),

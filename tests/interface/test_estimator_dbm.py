@@ -11,7 +11,7 @@ import torch
 from sklearn.base import clone
 
 from harmonium import rules
-from harmonium.couplings import Gibbs
+from harmonium.coupled import Gibbs
 from harmonium.data import bars_and_stripes, gaussian_mixture
 from harmonium.estimators import DBM, RBM
 from harmonium.estimators._fitted import SAMPLERS
@@ -73,10 +73,10 @@ def test_transform_gives_the_posterior_means_of_every_layer():
         "pcd",
         "tempered_pcd",
         "tap",
-        rules.ucd_lmi(coupling=None),
+        rules.ucd_lmi(pair_kernel=None),
         rules.ucd_lmi(max_steps=20),
-        rules.ucd_lmi(coupling=Gibbs(), max_steps=20),
-        rules.ucd(coupling=Gibbs(), max_steps=20),
+        rules.ucd_lmi(pair_kernel=Gibbs(), max_steps=20),
+        rules.ucd(pair_kernel=Gibbs(), max_steps=20),
     ],
     ids=str,
 )

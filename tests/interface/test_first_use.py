@@ -62,8 +62,8 @@ NAMES = {
     ("pcd", (("k", 2), ("n_chains", 7), ("centred", True))): "centred(pcd(2, chains=7))",
     (
         "ucd_lmi",
-        (("coupling", None),),
-    ): "ucd_lmi(chains=None, max_steps=None, coupling=None, marginalise=True)",
+        (("pair_kernel", None),),
+    ): "ucd_lmi(chains=None, max_steps=None, pair_kernel=None, marginalise=True)",
     ("tap", (("tolerance", None), ("order", 3))): "tap3(solutions=None, tolerance=None)",
 }
 

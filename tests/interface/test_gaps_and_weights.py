@@ -13,7 +13,7 @@ from scipy import sparse
 
 import harmonium as hm
 from harmonium.data import Rows
-from harmonium.machine import from_data_, visible_from_data_
+from harmonium.machine import init_from_data_, init_visible_biases_
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.integers(0, 2, (12, 5)).astype(np.float64)
@@ -166,12 +166,12 @@ def test_columns_start_from_what_was_observed_of_them(kind: Any) -> None:
         data = 2 * data - 1
     holed = np.where(GAPS[:, :units], np.nan, data)
     holed[:, 2] = np.nan
-    visible_from_data_(made, Rows.of(holed, torch.float64, missing=True))
+    init_visible_biases_(made, Rows.of(holed, torch.float64, missing=True))
     theta = [t.detach() for t in made.layers[0].natural()]
     for column in range(2):
         alone = machine(kind(1) if kind is not hm.Binomial else kind(1, 4))
         seen = holed[~np.isnan(holed[:, column]), column]
-        visible_from_data_(alone, Rows.of(seen[:, None], torch.float64))
+        init_visible_biases_(alone, Rows.of(seen[:, None], torch.float64))
         for whole, part in zip(theta, alone.layers[0].natural(), strict=True):
             assert float(whole[column]) == pytest.approx(float(part.detach()[0]), abs=1e-9)
     assert all(bool(t.isfinite().all()) for t in theta)
@@ -184,10 +184,10 @@ def test_a_start_off_the_saddle_with_gaps() -> None:
     data = np.where(RANDOM.random((60, 4)) < 0.3, np.nan, RANDOM.normal(size=(60, 4)))
     data[:, 3] = np.nan
     made = machine(hm.Gaussian(4))
-    from_data_(made, Rows.of(data, torch.float64, missing=True), torch.Generator().manual_seed(0))
+    init_from_data_(made, Rows.of(data, torch.float64, missing=True), torch.Generator().manual_seed(0))
     assert all(bool(parameter.isfinite().all()) for parameter in made.parameters())
     with pytest.raises(ValueError, match="expected finite values"):
-        from_data_(made, Rows.of(data, torch.float64), torch.Generator().manual_seed(0))
+        init_from_data_(made, Rows.of(data, torch.float64), torch.Generator().manual_seed(0))
 
 
 # Weights ---------------------------------------------------------------------------------------------------

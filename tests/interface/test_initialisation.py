@@ -10,12 +10,12 @@ from scipy import stats
 import harmonium as hm
 from harmonium.data import Rows
 from harmonium.machine import (
-    from_data_,
+    init_from_data_,
+    init_visible_biases_,
     logistic_biases_,
     normal_,
     orthogonal_,
     visible_for,
-    visible_from_data_,
 )
 
 FAILURE_RATE = 1e-3  # of every statistical test here, on a fresh seed
@@ -208,7 +208,7 @@ def test_visible_units_alone_have_the_moments_of_the_data(kind: str) -> None:
     layer = LAYERS[kind]()
     made = hm.BoltzmannMachine([layer, hm.Bernoulli(4)]).double()
     before = parameters(made)
-    visible_from_data_(made, Rows.of(X, torch.float64))
+    init_visible_biases_(made, Rows.of(X, torch.float64))
     mean, variance = layer.moments(torch.zeros(1, layer.width, dtype=torch.float64))
     if kind.startswith("truncated"):
         zero = torch.zeros(1, layer.width, dtype=torch.float64)
@@ -237,7 +237,7 @@ def test_visible_units_alone_have_the_moments_of_the_data(kind: str) -> None:
 def test_from_data_in_single_precision(kind: str) -> None:
     layer = LAYERS[kind]()
     made = hm.BoltzmannMachine([layer, hm.Bernoulli(4)])
-    visible_from_data_(made, Rows.of(encoded(kind)))
+    init_visible_biases_(made, Rows.of(encoded(kind)))
     mean = layer.moments(torch.zeros(1, layer.width)).mean[0].detach()
     np.testing.assert_allclose(mean, encoded(kind).mean(0), rtol=1e-4, atol=1.1 / (ROWS + 1))
     assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
@@ -247,7 +247,7 @@ def test_from_data_in_single_precision(kind: str) -> None:
 def test_one_row_is_enough(kind: str) -> None:
     layer = LAYERS[kind]()
     made = hm.BoltzmannMachine([layer, hm.Bernoulli(4)])
-    visible_from_data_(made, Rows.of(encoded(kind)[:1]))
+    init_visible_biases_(made, Rows.of(encoded(kind)[:1]))
     assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
 
 
@@ -259,7 +259,7 @@ def test_visible_for_makes_the_layer_that_the_data_start(kind: str) -> None:
     rows = Rows.of(raw.astype(float), torch.float64)
     layer, encoder = visible_for(rows, kind)
     made = hm.BoltzmannMachine([layer, hm.Bernoulli(2)]).double()
-    visible_from_data_(made, rows.encoded(encoder))
+    init_visible_biases_(made, rows.encoded(encoder))
     assert layer.kind == kind
     layer.check(next(rows.encoded(encoder).chunks(ROWS)), "encoded")
     assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
@@ -277,12 +277,12 @@ def test_gaussian_units_start_off_their_saddle(visible, hidden) -> None:
     X = encoded("gaussian") * 3 + 5
     made = hm.BoltzmannMachine([visible(5), hidden(), hm.Bernoulli(3)]).double()
     above = {name: x for name, x in parameters(made).items() if name[:8] in ("layers.2", "coupling")}
-    from_data_(made, Rows.of(X, torch.float64), generator(1))
+    init_from_data_(made, Rows.of(X, torch.float64), generator(1))
     assert torch.equal(parameters(made)["couplings.1.weight"], above["couplings.1.weight"])
     assert torch.equal(parameters(made)["layers.2.bias"], above["layers.2.bias"])
     rows = torch.from_numpy(X)
     machine = made.hamiltonian()
-    J, bias = machine.couplings[0].detach(), machine.thetas[1][0].detach()
+    J, bias = machine.J[0].detach(), machine.thetas[1][0].detach()
     local = made.layers[1].by_unit(rows @ J + bias)
     size = made.layers[1].by_unit(rows @ J).std(0).mean(-1)
     spread = local[..., 0].abs() if local.shape[-1] == 1 else (local.amax(-1) - local.amin(-1))
@@ -299,7 +299,7 @@ def test_gaussian_units_start_off_their_saddle(visible, hidden) -> None:
 def test_many_hidden_units_do_not_explain_more_than_there_is() -> None:
     X = np.random.default_rng(0).normal(size=(500, 2))
     made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(2000)]).double()
-    from_data_(made, Rows.of(X, torch.float64), generator())
+    init_from_data_(made, Rows.of(X, torch.float64), generator())
     assert float((made.couplings[0].weight.detach().square().sum(1) / 4).mean()) <= 0.25 * 1.1
 
 
@@ -307,17 +307,17 @@ def test_many_hidden_units_do_not_explain_more_than_there_is() -> None:
 def test_other_units_start_as_the_visible_data_say(visible: str) -> None:
     made = [hm.BoltzmannMachine([LAYERS[visible](), hm.Bernoulli(4)]) for _ in range(2)]
     rows = Rows.of(encoded(visible))
-    visible_from_data_(made[0], rows)
-    from_data_(made[1], rows, generator())
+    init_visible_biases_(made[0], rows)
+    init_from_data_(made[1], rows, generator())
     assert all(torch.equal(x, parameters(made[1])[name]) for name, x in parameters(made[0]).items())
 
 
 def test_off_the_saddle_from_one_row_and_above_a_variance_floor() -> None:
     made = hm.BoltzmannMachine([hm.Gaussian(5), hm.Bernoulli(4)])
-    from_data_(made, Rows.of(encoded("gaussian")[:1]), generator())
+    init_from_data_(made, Rows.of(encoded("gaussian")[:1]), generator())
     assert all(bool(torch.isfinite(x).all()) for x in parameters(made).values())
     floored = hm.BoltzmannMachine([hm.Gaussian(2, variance_floor=0.9), hm.Bernoulli(4)])
-    from_data_(floored, Rows.of(np.random.default_rng(0).normal(size=(5000, 2)) * 1.1), generator())
+    init_from_data_(floored, Rows.of(np.random.default_rng(0).normal(size=(5000, 2)) * 1.1), generator())
     assert float((1 / floored.layers[0].natural()[1].detach()).min()) > 0.9
 
 
@@ -325,13 +325,13 @@ def test_gaussian_units_start_off_their_saddle_beside_other_kinds() -> None:
     """Two Gaussian layers of a table start as one layer does alone; the others are as the data say."""
     random = np.random.default_rng(0)
     X, coins = random.normal(size=(300, 3)) * [1.0, 2.0, 3.0] + 5, random.random((300, 2)) < 0.3
-    alone = hm.machine.joined([hm.Gaussian(3)], [hm.Bernoulli(4), hm.Bernoulli(2)])
-    table = hm.machine.joined(
+    alone = hm.machine.join_layers([hm.Gaussian(3)], [hm.Bernoulli(4), hm.Bernoulli(2)])
+    table = hm.machine.join_layers(
         [hm.Gaussian(2), hm.Bernoulli(2), hm.Gaussian(1)], [hm.Bernoulli(4), hm.Bernoulli(2)]
     )
     above = parameters(table)
-    from_data_(alone, Rows.of(X), generator())
-    from_data_(table, Rows.of(np.column_stack([X[:, :2], coins, X[:, 2:]])), generator())
+    init_from_data_(alone, Rows.of(X), generator())
+    init_from_data_(table, Rows.of(np.column_stack([X[:, :2], coins, X[:, 2:]])), generator())
     made, expected = parameters(table), parameters(alone)
     for name in ("mean", "log_variance"):
         side_by_side = torch.cat([made[f"layers.0.{name}"], made[f"layers.2.{name}"]])

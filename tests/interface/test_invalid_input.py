@@ -23,8 +23,8 @@ def rbm(visible: hm.layers.Layer | None = None) -> hm.BoltzmannMachine:
 
 
 def meet(x: Any, m: hm.BoltzmannMachine | None = None, **named: Any) -> Any:
-    given = {"coupling": hm.couplings.Gibbs(), "max_steps": 5, "seed": generator()} | named
-    return hm.couplings.meet(m or rbm(), start=x, **given)
+    given = {"coupling": hm.coupled.Gibbs(), "max_steps": 5, "seed": generator()} | named
+    return hm.coupled.meet(m or rbm(), start=x, **given)
 
 
 TAKES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, Any], Any]]] = {
@@ -78,8 +78,8 @@ def test_no_rows_are_refused_by_units_of_several_columns_too(take: str) -> None:
 
 
 def test_pairs_of_another_coupling_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"coupling: expected a pair kernel such as .*, received Gibbs"):
-        meet(V, coupling=hm.chains.Gibbs())
+    with pytest.raises(TypeError, match=r"pair_kernel: expected a pair kernel such as .*, received Gibbs"):
+        meet(V, pair_kernel=hm.chains.Gibbs())
     with pytest.raises(TypeError, match=r"seed: expected an int or a torch.Generator, received str"):
         meet(V, seed="3")
     assert meet(V, lag=torch.tensor(2)).lag == 2

@@ -71,7 +71,7 @@ FIRST_MET = [
     *("BoltzmannMachine", "BoltzmannMachine.energy", "BoltzmannMachine.free_energy"),
     *("BoltzmannMachine.random_states", "BoltzmannMachine.save", "load", "train", "rules.pcd"),
     *(f"chains.{name}" for name in ("Gibbs", "GibbsLangevin", "Langevin", "Metropolis", "Tempering")),
-    *("chains.run", "chains.local_search", "couplings.Gibbs", "couplings.meet", "couplings.mixing_bound"),
+    *("chains.run", "chains.local_search", "coupled.Gibbs", "coupled.meet", "coupled.mixing_bound"),
     *("likelihood.ais", "likelihood.exact_log_partition", "likelihood.log_likelihood"),
     *("likelihood.pseudo_log_likelihood", "meanfield.landscape", "meanfield.naive", "meanfield.tap"),
     *("tasks.denoise", "tasks.impute", "DBM.transform", "RBMClassifier", "RBMOutlier", "RBMOutlier.predict"),

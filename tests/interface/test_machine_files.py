@@ -20,7 +20,7 @@ from exact.specifications import ADJACENT, SPECIFICATIONS, Specification, random
 from safetensors.torch import save as safetensors_bytes
 
 import harmonium as hm
-from harmonium.machine import storage
+from harmonium import _storage
 
 KEY = "harmonium"
 
@@ -52,7 +52,7 @@ def forged(path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]
     replaced = change(text, values)
     if replaced is None:
         text.pop("checksum")
-        text["checksum"] = storage.checksum(text, values)
+        text["checksum"] = _storage.checksum(text, values)
         replaced = json.dumps(text)
     path.write_bytes(safetensors_bytes(values, {KEY: replaced}))
     return path

@@ -51,7 +51,7 @@ TAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "clamp of two layers": ("clamp", lambda x: hm.chains.run(labelled(), GIBBS, ROWS, 2, x, seed=0)),
     "clamp of a layer": ("clamp[0]", lambda x: hm.chains.run(machine(), GIBBS, ROWS, 2, {0: x}, seed=0)),
     "local_search": ("states[0]", lambda x: hm.chains.local_search(machine(), [x, HIDDEN], seed=0)),
-    "meet": ("start", lambda x: hm.couplings.meet(machine(), hm.couplings.Gibbs(), x, seed=0).times),
+    "meet": ("start", lambda x: hm.coupled.meet(machine(), hm.coupled.Gibbs(), x, seed=0).times),
     "gradient": ("v", lambda x: list(hm.rules.cd().gradient(machine(), x, seed=0).parameters.values())),
     "naive": ("start", lambda x: hm.meanfield.naive(machine(), x).means),
     "tap": ("start", lambda x: hm.meanfield.tap(machine(), x, x).free_energy),
@@ -74,8 +74,8 @@ TAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "predict": ("X", lambda x: hm.tasks.predict(labelled(), x, 1)),
     "train": ("X", lambda x: trained(X=x)),
     "validation": ("validation", lambda x: trained(validation=x, metrics={"sum": lambda m, X: X.sum()})),
-    "from_data_": ("rows", lambda x: parameters(lambda m: hm.machine.from_data_(m, x, 0))),
-    "visible_from_data_": ("rows", lambda x: parameters(lambda m: hm.machine.visible_from_data_(m, x))),
+    "init_from_data_": ("rows", lambda x: parameters(lambda m: hm.machine.init_from_data_(m, x, 0))),
+    "init_visible_biases_": ("rows", lambda x: parameters(lambda m: hm.machine.init_visible_biases_(m, x))),
 }  # fmt: skip
 GIVEN: dict[str, Callable[[Tensor], Any]] = {
     "a float64 tensor": lambda x: x.double(),
@@ -152,7 +152,7 @@ def test_all_else_is_refused_by_name(take: str, given: str) -> None:
 def test_the_support_is_looked_at_after_conversion(take: str) -> None:
     """What only float64 tells from 1 is 1 in float32; what float32 cannot hold is refused."""
     argument, call = TAKES[take]
-    if take in ("exact_log_likelihood", "conditional", "predict", "from_data_", "visible_from_data_"):
+    if take in ("exact_log_likelihood", "conditional", "predict", "init_from_data_", "init_visible_biases_"):
         pytest.skip("computes in float64, and looks at the rows in that")
     near = ROWS.double() * (1 + 1e-12)
     assert alike(call(near), call(ROWS))

@@ -54,14 +54,14 @@ def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any
     missing = torch.tensor([[True, False, False, False]])
     discrete = m.layers[0].discrete
     noise: dict[str, float] = {"flip_probability": 0.1} if discrete else {"noise_deviation": 0.1}
-    rule, gibbs = hm.rules.cd(), hm.couplings.Gibbs()
+    rule, gibbs = hm.rules.cd(), hm.coupled.Gibbs()
     every: dict[str, Callable[[], Any]] = {
         "gradient": lambda: rule.gradient(m, v, seed=generator()),
         "train": lambda: hm.train(m, v, rule=rule, updates=1, progress=False),
         "run": lambda: hm.chains.run(m, hm.chains.Gibbs(), v, 1, seed=generator()),
-        "planted": lambda: hm.chains.planted(m, 2, sweeps=1),
+        "planted": lambda: hm.chains.sample_data_from(m, 2, sweeps=1),
         "random states": lambda: m.random_states(2, seed=generator()),
-        "meet": lambda: hm.couplings.meet(m, gibbs, v, max_steps=9, seed=generator()),
+        "meet": lambda: hm.coupled.meet(m, gibbs, v, max_steps=9, seed=generator()),
         "ais": lambda: hm.likelihood.ais(m, chains=2, temperatures=2),
         "exact": lambda: hm.likelihood.exact_log_partition(m),
         "log-likelihood": lambda: hm.likelihood.log_likelihood(m, v, 0.0),

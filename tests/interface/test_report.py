@@ -133,7 +133,7 @@ def test_learning_curve_touches_nothing_global(tmp_path: Path) -> None:
     assert ("matplotlib.pyplot" in sys.modules) == loaded
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, meetings: hm.couplings.Meetings, path: Path) -> Any:
+def drawn(monkeypatch: pytest.MonkeyPatch, meetings: hm.coupled.Meetings, path: Path) -> Any:
     """The axes of a mixing curve, caught where it is written."""
     module = sys.modules["harmonium.report.plots"]
     figures = []
@@ -152,16 +152,16 @@ def test_the_mixing_curve_is_the_bound_or_says_that_there_is_none(
         machine.couplings[0].weight.fill_(0.4)
     generator = torch.Generator().manual_seed(0)
     start = machine.random_states(200, seed=generator)
-    coupling = hm.couplings.Gibbs()
-    meetings = hm.couplings.meet(machine, coupling, start, max_steps=max_steps, seed=generator)
+    coupling = hm.coupled.Gibbs()
+    meetings = hm.coupled.meet(machine, coupling, start, max_steps=max_steps, seed=generator)
     axis = drawn(monkeypatch, meetings, tmp_path / "m.png")
     x, y = (torch.as_tensor(values).double() for values in axis.lines[0].get_data())
     assert f"{meetings.flip_rate:.2%}" in axis.get_title()
     if max_steps is None:
-        torch.testing.assert_close(y, hm.couplings.mixing_bound(meetings, range(len(x))))
+        torch.testing.assert_close(y, hm.coupled.mixing_bound(meetings, range(len(x))))
         assert y[-1] == 0 < y[0] and "bound" in axis.get_ylabel()
         limit = torch.as_tensor(axis.lines[1].get_ydata()).double()
-        torch.testing.assert_close(limit, hm.couplings.mixing_limit(meetings, range(len(x))))
+        torch.testing.assert_close(limit, hm.coupled.mixing_limit(meetings, range(len(x))))
         assert limit[-1] > 0
     else:
         assert meetings.capped.any() and "no bound" in axis.get_ylabel()

@@ -13,7 +13,7 @@ import harmonium as hm
 from harmonium.data import Rows, Standardise, Table
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
 from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, fit_states_, from_data_, visible_from_data_
+from harmonium.machine import BoltzmannMachine, fit_states_, init_from_data_, init_visible_biases_
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -96,7 +96,7 @@ def test_scaled_weights_start_one_machine(visible: str, weights: str) -> None:
     rows = Rows.of(KINDS[visible], torch.float64)
     layer, encoder = hm.machine.visible_for(rows, visible)
     states = torch.as_tensor(np.asarray(encoder.encode(KINDS[visible]))).double()
-    for start in (visible_from_data_, lambda m, v, w: from_data_(m, v, 0, w)):
+    for start in (init_visible_biases_, lambda m, v, w: init_from_data_(m, v, 0, w)):
         made = []
         for scale in (1, 1000, 1e-3):
             machine = BoltzmannMachine([type(layer)(**layer.config()), hm.Bernoulli(2)]).double()
@@ -137,7 +137,7 @@ def test_scaled_weights_anneal_from_one_base(weights: str) -> None:
 @pytest.mark.parametrize("weights", [[1e-300, 1.0, 1.0], [1.0, 1e17, 3e16], [5e-324, 1.0, 2.0]])
 def test_weights_far_apart_leave_finite_parameters(weights: list[float]) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)]).double()
-    visible_from_data_(machine, np.array([[0.0, 1.0]] * 3), weights)
+    init_visible_biases_(machine, np.array([[0.0, 1.0]] * 3), weights)
     assert bool(machine.layers[0].bias.isfinite().all())
 
 
@@ -145,8 +145,8 @@ def test_whole_multiples_of_the_least_are_repetitions() -> None:
     """What is smoothed counts so many rows."""
     X, w = KINDS["bernoulli"], WEIGHTS["whole"]
     one, other = (hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)]).double() for _ in range(2))
-    visible_from_data_(one, X, 0.25 * w)
-    visible_from_data_(other, X.repeat(w, 0))
+    init_visible_biases_(one, X, 0.25 * w)
+    init_visible_biases_(other, X.repeat(w, 0))
     alike_layers = zip(one.layers[0].parameters(), other.layers[0].parameters(), strict=True)
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in alike_layers)
     layer, repeated = hm.Bernoulli(3).double(), hm.Bernoulli(3).double()

@@ -37,19 +37,19 @@ def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) ->
 STATES = machine().random_states(12, seed=1)
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
-    "joined": lambda **s: list(hm.machine.joined([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
+    "joined": lambda **s: list(hm.machine.join_layers([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
     "random_states": lambda **s: machine().random_states(7, **s),
     "normal_": lambda **s: filled(hm.machine.normal_, 0.3, **s),
     "orthogonal_": lambda **s: filled(hm.machine.orthogonal_, 0.3, **s),
     "logistic_biases_": lambda **s: filled(hm.machine.logistic_biases_, **s),
-    "from_data_": lambda **s: filled(hm.machine.from_data_, hm.data.Rows.of(REAL), **s),
+    "init_from_data_": lambda **s: filled(hm.machine.init_from_data_, hm.data.Rows.of(REAL), **s),
     "run": lambda **s: hm.chains.run(machine(), hm.chains.Gibbs(), ROWS, 3, **s),
     "local_search": lambda **s: hm.chains.local_search(machine(), STATES, **s),
-    "planted": lambda **s: hm.chains.planted(machine(), 9, sweeps=3, **s),
-    "meet": lambda **s: hm.couplings.meet(machine(), hm.couplings.Gibbs(), ROWS, **s).times,
+    "planted": lambda **s: hm.chains.sample_data_from(machine(), 9, sweeps=3, **s),
+    "meet": lambda **s: hm.coupled.meet(machine(), hm.coupled.Gibbs(), ROWS, **s).times,
     "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
     "task": lambda **s: torch.rand(
-        3, generator=hm.rules.cd().task(machine(), ROWS, weights=None, **s).generator
+        3, generator=hm.rules.cd().request(machine(), ROWS, weights=None, **s).generator
     ),
     "pseudo_log_likelihood": lambda **s: hm.likelihood.pseudo_log_likelihood(
         machine(), ROWS, sampled=2, **s
@@ -94,8 +94,8 @@ CALLS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 OLD = {
     **dict.fromkeys(
-        ["random_states", "normal_", "orthogonal_", "logistic_biases_", "from_data_", "run", "local_search",
-         "meet", "gradient", "pseudo_log_likelihood"],
+        ["random_states", "normal_", "orthogonal_", "logistic_biases_", "init_from_data_", "run",
+         "local_search", "meet", "gradient", "pseudo_log_likelihood"],
         "generator",
     ),
     "bernoulli_binarise": "seed_or_generator",
@@ -123,7 +123,7 @@ def test_a_seed_is_an_int_or_a_generator(call: str) -> None:
     assert alike(*by_generator)
     if call not in ("train", "pretrain"):
         assert alike(by_number, by_generator[0])
-    if call != "from_data_" and call != "local_search":
+    if call != "init_from_data_" and call != "local_search":
         assert not torch.equal(shared.get_state(), torch.Generator().manual_seed(5).get_state())
 
 
@@ -170,13 +170,13 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         if inspect.isroutine(value) and callable(value) and "generator" in inspect.signature(value).parameters
     }
     assert inside == {
-        "harmonium.chains.begin",
-        "harmonium.chains.complete",
-        "harmonium.chains.completed",
+        "harmonium.chains.initial_states",
+        "harmonium.chains.fill_hidden",
+        "harmonium.chains.fill_hidden_state",
         "harmonium.chains.run_kernel",
         "harmonium.chains.search",
         "harmonium.machine.draw_in_turn",
-        "harmonium.couplings.run_pairs",
+        "harmonium.coupled.run_pairs",
         "Rule.estimate",
     }
     for name in inside:

@@ -13,7 +13,7 @@ from harmonium import RBM
 from harmonium.data import Table, encoder_from_dict
 from harmonium.data.codings import Affine
 from harmonium.layers import Bernoulli, Layer
-from harmonium.machine import joined, load, visible_layers
+from harmonium.machine import join_layers, load, visible_layers
 
 pandas = pytest.importorskip("pandas")
 
@@ -78,7 +78,7 @@ def test_columns_of_a_kind_make_one_layer_wherever_they_stand():
         ("binomial", 1, int(FRAME["count"].max()) + 1),
         ("truncated_gaussian", 1, 2),
     ]
-    machine = joined(visible_layers(TABLE), [Bernoulli(3), Bernoulli(2)])
+    machine = join_layers(visible_layers(TABLE), [Bernoulli(3), Bernoulli(2)])
     assert machine.visible_width == TABLE.width == TABLE.encode(FRAME).shape[1]
     assert machine.graph.edges == (*((l, 6) for l in range(6)), (6, 7))
     assert TABLE.names == tuple(FRAME) and list(TABLE.decode(TABLE.encode(FRAME))) == list(FRAME)
@@ -93,7 +93,7 @@ def test_columns_of_a_kind_make_one_layer_wherever_they_stand():
 
 
 def test_one_layer_for_columns_of_one_kind_is_a_chain():
-    machine = joined(visible_layers(Table.fit(FRAME[["age", "income"]])), [Bernoulli(3)])
+    machine = join_layers(visible_layers(Table.fit(FRAME[["age", "income"]])), [Bernoulli(3)])
     assert machine.graph.is_chain and machine.visible == (0,)
 
 
@@ -162,7 +162,7 @@ def test_means_become_whole_cells():
 
 def test_a_table_is_stored_as_json_and_with_a_machine(tmp_path):
     assert encoder_from_dict(json.loads(json.dumps(TABLE.to_dict()))) == TABLE
-    machine = joined(visible_layers(TABLE), [Bernoulli(3)])
+    machine = join_layers(visible_layers(TABLE), [Bernoulli(3)])
     machine.metadata["encoder"] = TABLE.to_dict()
     machine.save(tmp_path / "machine.safetensors")
     again = encoder_from_dict(load(tmp_path / "machine.safetensors").metadata["encoder"])

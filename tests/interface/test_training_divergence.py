@@ -128,7 +128,7 @@ RUNS: dict[str, Any] = {
     "spin": ([hm.Spin, hm.Spin], SPINS, hm.rules.pcd()),
     "categorical": ([lambda n: hm.Categorical(n, 2), hm.Bernoulli], ONE_HOT, hm.rules.pcd()),
     "deep": ([hm.Bernoulli] * 3, PICTURES, hm.rules.mean_field_pcd()),
-    "deep spin": ([hm.Spin] * 3, SPINS, hm.rules.ucd_lmi(coupling=None)),
+    "deep spin": ([hm.Spin] * 3, SPINS, hm.rules.ucd_lmi(pair_kernel=None)),
 }
 
 

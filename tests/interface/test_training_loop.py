@@ -13,7 +13,7 @@ from scipy import sparse
 
 import harmonium as hm
 from harmonium.learning import Estimate
-from harmonium.products import RowProducts
+from harmonium.matmul import OuterProductSum
 from harmonium.training import SCHEDULES, TrainingRun, train
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent, find_direction, global_norm
@@ -527,7 +527,7 @@ def test_gradients_may_stand_in_memory_as_they_like(optimizer: str, momentum: fl
 
 
 def test_a_sum_of_products_has_contiguous_rows() -> None:
-    sums = RowProducts(torch.zeros(4, 3))
+    sums = OuterProductSum(torch.zeros(4, 3))
     term = torch.arange(12.0).view(3, 4).t()
     sums.grow(term)
     assert torch.equal(sums.total, term) and sums.total.is_contiguous()

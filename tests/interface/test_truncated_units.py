@@ -47,8 +47,8 @@ def test_every_rule_learns(name: str, rule: str) -> None:
 def test_pairs_of_whole_state_proposals_are_refused() -> None:
     machine = hm.BoltzmannMachine(MACHINES["visible"]())
     with pytest.raises(ValueError, match="expected discrete layers for Metropolis pairs"):
-        hm.couplings.meet(
-            machine, hm.couplings.Metropolis(), data(machine), seed=torch.Generator().manual_seed(0)
+        hm.coupled.meet(
+            machine, hm.coupled.Metropolis(), data(machine), seed=torch.Generator().manual_seed(0)
         )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from harmonium._upgrade import GONE, OPTIONS
+import harmonium as hm
+from harmonium._upgrade import GONE, MEMBERS, MOVED, OPTIONS
 
 from .command_line import CommandLine
 
@@ -26,6 +28,33 @@ def test_a_name_that_is_gone_says_what_to_write(module: str, name: str) -> None:
 def test_any_other_name_is_missing_as_usual(module: str) -> None:
     with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
         _ = import_module(module).nonsense
+
+
+@pytest.mark.parametrize("package", MOVED)
+def test_a_package_that_moved_says_where(package: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"since version 0.3: write harmonium.{MOVED[package]}"):
+        import_module(f"harmonium.{package}")
+    with pytest.raises(AttributeError, match=f"since version 0.3: write {MOVED[package]}"):
+        getattr(hm, package)
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'harmonium.nonsense'$"):
+        import_module("harmonium.nonsense")
+    assert f"| `{package}`" in PAGE.read_text("utf-8")
+
+
+def test_members_that_are_gone_say_what_to_write() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(1)])
+    rule, law = hm.rules.cd(), machine.hamiltonian()
+    having = (rule, law, machine.graph, law.clamp({0: np.zeros((1, 2))}, 1).held, hm.machine.Statistics(law))
+    having = (*having, rule.request(machine, np.zeros((1, 2)), 0))
+    assert {type(each).__name__ for each in having} == set(MEMBERS)
+    for each in having:
+        for old, new in MEMBERS[type(each).__name__].items():
+            with pytest.raises(AttributeError, match=f"'{old}' since version 0.3: write {new}$"):
+                getattr(each, old)
+            assert hasattr(each, new)
+            assert f"{old}`" in PAGE.read_text("utf-8") and f"`{new}`" in PAGE.read_text("utf-8")
+        with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
+            _ = each.nonsense
 
 
 @pytest.mark.parametrize("option", OPTIONS)

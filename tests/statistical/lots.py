@@ -12,9 +12,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from harmonium.couplings import meeting
-from harmonium.couplings.meeting import Ledger
-from harmonium.couplings.pairs import Place
+from harmonium.coupled import meeting
+from harmonium.coupled.meeting import SignedAccumulator
+from harmonium.coupled.pairs import ChainState
 from harmonium.learning import Rule
 from harmonium.learning.pullback import Parametrisation
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
@@ -24,16 +24,16 @@ class Recorder:
     """A ledger, and what it was told."""
 
     def __init__(self, *arguments) -> None:
-        self.ledger = Ledger(*arguments)
+        self.ledger = SignedAccumulator(*arguments)
         self.hamiltonian, self.into, self.row_weights = arguments
         self.unread = self.ledger.unread
         self.entries: list[tuple[list[Tensor], Tensor, Tensor]] = []
 
-    def add(self, place: Place, pairs: Tensor, weight: float) -> None:
+    def add(self, place: ChainState, pairs: Tensor, weight: float) -> None:
         self.ledger.add(place, pairs, weight)
         self.enter(place, pairs, weight * self.of(pairs))
 
-    def add_difference(self, both: Place, pairs: Tensor, weight: float) -> None:
+    def add_difference(self, both: ChainState, pairs: Tensor, weight: float) -> None:
         self.ledger.add_difference(both, pairs, weight)
         each = weight * self.of(pairs)
         self.enter(both, pairs.repeat(2), torch.cat((each, -each)))
@@ -41,7 +41,7 @@ class Recorder:
     def of(self, pairs: Tensor) -> Tensor:
         return torch.ones(len(pairs)) if self.row_weights is None else self.row_weights[pairs]
 
-    def enter(self, place: Place, pairs: Tensor, weights: Tensor) -> None:
+    def enter(self, place: ChainState, pairs: Tensor, weights: Tensor) -> None:
         if bool(weights.any()):
             self.entries.append((place.without(self.unread).states, pairs, weights))
 
@@ -78,7 +78,7 @@ def in_lots(
         made.append(Recorder(*arguments))
         return made[-1]
 
-    with patch.object(meeting, "Ledger", recorder):
+    with patch.object(meeting, "SignedAccumulator", recorder):
         run()
     assert made, "compiled pairs have no ledger"
     parts = [Statistics(hamiltonian) for _ in range(lots)]
@@ -92,7 +92,7 @@ def combined(hamiltonian: Hamiltonian, terms: list[tuple[Statistics, float]]) ->
     total = Statistics(hamiltonian)
     for sums, factor in terms:
         thetas = [[factor * part for part in theta] for theta in sums.thetas]
-        total.add_sums(thetas, [factor * J for J in sums.couplings])
+        total.add_sums(thetas, [factor * J for J in sums.products])
     return total
 
 
@@ -100,6 +100,6 @@ def gradients_in_lots(
     rule: Rule, machine: BoltzmannMachine, v: Tensor, lots: int, weights: Tensor | None = None
 ) -> list[dict[str, Tensor]]:
     """Independent estimates of a gradient, each from its part of the rows of v, which are alike."""
-    task = rule.task(machine, v, torch.Generator().manual_seed(0), weights)
+    task = rule.request(machine, v, torch.Generator().manual_seed(0), weights)
     found = in_lots(task.hamiltonian, task.into, lots, lambda: rule.add(task, None))
     return [rule.direction(Parametrisation(machine), sums, []) for sums in found]

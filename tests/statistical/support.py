@@ -87,7 +87,7 @@ def exact_statistics(hamiltonian: Hamiltonian) -> Tensor:
 
 def flat(statistics: Statistics) -> Tensor:
     """All sums as one vector."""
-    parts = [part for theta in statistics.thetas for part in theta] + statistics.couplings
+    parts = [part for theta in statistics.thetas for part in theta] + statistics.products
     return torch.cat([part.flatten() for part in parts]).detach()
 
 

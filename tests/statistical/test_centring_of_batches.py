@@ -63,7 +63,7 @@ def test_few_rows_do_not_shrink_couplings(units: tuple[int, ...], sweeps: int, t
         (hm.rules.cd(1), 1.0, 1.0),
         (hm.rules.noise_cd(20, burn_in=19), 1.0, 1.0),
         (hm.rules.noise_cd(20), 0.0, 0.1),
-        (hm.rules.ucd_lmi(coupling=None), 0.5, 1.0),
+        (hm.rules.ucd_lmi(pair_kernel=None), 0.5, 1.0),
     ],
     ids=repr,
 )
@@ -80,7 +80,7 @@ def test_means_over_states_have_the_noise_of_independent_ones(
     covariance = v.T @ h / len(v)
     means = []
     for rows in data[0][: ROWS * times].split(ROWS):
-        task = rule.task(machine, rows, generator)
+        task = rule.request(machine, rows, generator)
         with torch.no_grad():
             rule.free.add(task)
         means.append(torch.cat(task.into.means()))
@@ -95,7 +95,7 @@ RIGHT = {
     "exact": hm.rules.exact(),
     "ucd": hm.rules.ucd(chains=ROWS),
     "ucd, in fact without a cap": hm.rules.ucd(chains=ROWS, max_steps=10_000),
-    "local modes": hm.rules.ucd_lmi(chains=ROWS, coupling=hm.couplings.Gibbs()),
+    "local modes": hm.rules.ucd_lmi(chains=ROWS, pair_kernel=hm.coupled.Gibbs()),
 }
 
 

@@ -132,8 +132,8 @@ def test_tempering_crosses_between_modes_that_gibbs_does_not():
 
 def test_planted_data_follow_the_machine():
     made = machine("bernoulli-spin", scale=0.5)
-    rows = hm.chains.planted(made, ROWS, sweeps=50, seed=6)
+    rows = hm.chains.sample_data_from(made, ROWS, sweeps=50, seed=6)
     truth = exact_statistics(made.hamiltonian())[:4]
     z, limit = largest_z(rows, truth)
     assert z < limit
-    assert torch.equal(rows[:5], hm.chains.planted(made, ROWS, sweeps=50, seed=6)[:5])
+    assert torch.equal(rows[:5], hm.chains.sample_data_from(made, ROWS, sweeps=50, seed=6)[:5])

@@ -141,7 +141,7 @@ def test_pointwise_is_the_posterior_of_a_machine_without_couplings(specification
     with torch.no_grad():
         for W in (coupling.weight for coupling in alone.couplings):
             W.zero_()
-        hm.machine.visible_from_data_(alone, hm.data.Rows.of(data, torch.float64))
+        hm.machine.init_visible_biases_(alone, hm.data.Rows.of(data, torch.float64))
     for row, (mean, variance) in enumerate(posteriors(alone, noisy)):
         np.testing.assert_allclose(array(found.mean[row]), mean, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(array(found.variance[row]), variance, rtol=1e-6, atol=1e-7)

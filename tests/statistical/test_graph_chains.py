@@ -16,7 +16,7 @@ from exact.graphs import data_for, holes, make, oracle_of
 from scipy import stats
 
 import harmonium as hm
-from harmonium.couplings import run_pairs
+from harmonium.coupled import run_pairs
 from harmonium.machine import Statistics
 
 from .lots import gradients_in_lots, in_lots
@@ -87,7 +87,7 @@ def test_a_wrong_kernel_is_caught(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("coupling", [hm.couplings.Gibbs(), hm.couplings.Metropolis()], ids=repr)
+@pytest.mark.parametrize("coupling", [hm.coupled.Gibbs(), hm.coupled.Metropolis()], ids=repr)
 def test_both_chains_of_a_pair_keep_the_law(name, coupling):
     """Pairs that start independently at the law, moved together: each chain alone does not drift."""
     machine = make(name)
@@ -95,10 +95,10 @@ def test_both_chains_of_a_pair_keep_the_law(name, coupling):
     generator = torch.Generator().manual_seed(2)
     start = exact_draws(name, 2 * ROWS, generator)
     with torch.no_grad():
-        place = coupling.prepare(hamiltonian, hm.couplings.Place(start, {}), copies=2)
+        place = coupling.prepare(hamiltonian, hm.coupled.ChainState(start, {}), copies=2)
         for _ in range(SWEEPS):
             place, _ = coupling.coupled(hamiltonian, place, generator)
-            place = coupling.prepare(hamiltonian, hm.couplings.Place(place.states, {}), copies=2)
+            place = coupling.prepare(hamiltonian, hm.coupled.ChainState(place.states, {}), copies=2)
     for half in (slice(0, ROWS), slice(ROWS, None)):
         z, limit = largest_z(seen(name, [x[half] for x in place.states]), expected(name))
         assert z < limit
@@ -109,12 +109,12 @@ def test_pairs_that_met_stay_together(name):
     machine = make(name).float()
     generator = torch.Generator().manual_seed(3)
     start = data_for(machine, 200)
-    meetings = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, max_steps=5000, seed=generator)
+    meetings = hm.coupled.meet(machine, hm.coupled.Gibbs(), start, max_steps=5000, seed=generator)
     assert not bool(meetings.capped.any())
-    hamiltonian, coupling = machine.hamiltonian(), hm.couplings.Gibbs()
+    hamiltonian, coupling = machine.hamiltonian(), hm.coupled.Gibbs()
     same = [x.repeat(2, 1) for x in meetings.states]
     with torch.no_grad():
-        place = coupling.prepare(hamiltonian, hm.couplings.Place(same, {}), copies=2)
+        place = coupling.prepare(hamiltonian, hm.coupled.ChainState(same, {}), copies=2)
         moved, _ = coupling.coupled(hamiltonian, place, generator)
     for x in moved.states:
         first, second = x.chunk(2)
@@ -131,7 +131,7 @@ def test_coupled_chains_estimate_the_statistics_without_bias(name):
 
     def run() -> None:
         run_pairs(
-            hamiltonian, hm.couplings.Gibbs(), start, k=1, m=2, lag=1, max_steps=None,
+            hamiltonian, hm.coupled.Gibbs(), start, k=1, m=2, lag=1, max_steps=None,
             generator=generator, into=total, weight=1 / len(start[0]),
         )  # fmt: skip
 
@@ -160,7 +160,7 @@ FROM_MODES = [*UNBIASED[:2], "hidden layer in the middle", NAMES[-1]]
 @pytest.mark.parametrize(("name", "observed"), [*zip(FROM_MODES, ["in part", "all"] * 2, strict=True)])
 def test_unbiased_from_local_modes(name, observed):
     """Its readings also sum visible layers out, each row with what it holds of them."""
-    check_unbiased(name, hm.rules.ucd_lmi(coupling=hm.couplings.Gibbs()), observed)
+    check_unbiased(name, hm.rules.ucd_lmi(pair_kernel=hm.coupled.Gibbs()), observed)
 
 
 def check_unbiased(name: str, rule: hm.learning.Rule, observed: str) -> None:

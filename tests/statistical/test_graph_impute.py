@@ -33,7 +33,7 @@ def test_chains_give_the_conditional_means(name):
     missing[:, : first.width // first.n_units] = False
     v = v.masked_fill(missing, torch.nan)
     states, probability = (x for x in oracle_of(machine).probabilities())
-    grid = machine.hamiltonian().seen(states)
+    grid = machine.hamiltonian().visible_states(states)
     weight = probability.detach() * ((grid == v) | missing).all(-1)
     truth = (weight / weight.sum()) @ grid
     done = impute(machine, v.repeat(COPIES, 1), units(machine, missing), "gibbs", draws=1, sweeps=40)

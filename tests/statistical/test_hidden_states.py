@@ -81,7 +81,7 @@ def test_conditional_draws_have_the_moments_of_pairs(make) -> None:
     for edge, (l, m) in enumerate(machine.edges):
         outer = (states[l].unsqueeze(2) * states[m].unsqueeze(1)).flatten(1)
         found.append(outer / 2 if l == m else outer)
-        expected.append(exact.products(edge).flatten())
+        expected.append(exact.products[edge].flatten())
     x, truth = torch.cat([t.detach() for t in found], 1), torch.cat([t.detach() for t in expected])
     varies = x.std(0) > 1e-9
     torch.testing.assert_close(x[:, ~varies].mean(0), truth[~varies])
@@ -117,8 +117,7 @@ def test_persistent_chains_at_the_law_agree_with_the_exact_rule(make) -> None:
 
 def flat(sums: Statistics) -> Tensor:
     """All sums side by side."""
-    edges = range(len(sums.couplings))
-    each = [*chain.from_iterable(sums.thetas), *map(sums.products, edges)]
+    each = [*chain.from_iterable(sums.thetas), *sums.products]
     return torch.cat([t.flatten() for t in each]).detach()
 
 
@@ -137,7 +136,7 @@ def test_sampled_holes_agree_with_summed_ones() -> None:
     generator = torch.Generator().manual_seed(GENERATOR)
     for _ in range(60):
         into = Statistics(law)
-        task = hm.learning.Task(law, v.repeat(50, 1), generator, into)
+        task = hm.learning.ExpectationRequest(law, v.repeat(50, 1), generator, into)
         assert not task.exact
         clamped.add(task)
         found.append(flat(into))

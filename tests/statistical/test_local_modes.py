@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.couplings import PairKernel, Place
-from harmonium.learning import LocalModes, Task
+from harmonium.coupled import ChainState, PairKernel
+from harmonium.learning import ExpectationRequest, LocalModes
 from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Statistics
 
@@ -46,10 +46,10 @@ def data(made: hm.BoltzmannMachine, chains: int) -> torch.Tensor:
 def estimates(made, *, clamped, chains=CHAINS, **settings) -> torch.Tensor:
     """Independent estimates of E[S | v] or E[S], (LOTS, statistics)."""
     hamiltonian, total = made.hamiltonian(), Statistics(made.hamiltonian())
-    task = Task(hamiltonian, data(made, chains), torch.Generator().manual_seed(0), total)
+    request = ExpectationRequest(hamiltonian, data(made, chains), torch.Generator().manual_seed(0), total)
     expectation = LocalModes(clamped=clamped, **settings)
     return torch.stack(
-        [flat(lot) for lot in in_lots(hamiltonian, total, LOTS, lambda: expectation.add(task))]
+        [flat(lot) for lot in in_lots(hamiltonian, total, LOTS, lambda: expectation.add(request))]
     )
 
 
@@ -67,7 +67,7 @@ class Shortcut(PairKernel):
     """One Metropolis chain compared with its own past: Y is where X was, and they "meet" at a refusal."""
 
     def __init__(self) -> None:
-        self.right = hm.couplings.Metropolis()
+        self.right = hm.coupled.Metropolis()
 
     def chain_layers(self, hamiltonian):
         return self.right.chain_layers(hamiltonian)
@@ -80,10 +80,10 @@ class Shortcut(PairKernel):
 
     def coupled(self, hamiltonian, both, generator):
         pairs = len(both.states[0]) // 2
-        x = both.take(slice(0, pairs))
-        moved = self.right.single(hamiltonian.take(torch.arange(pairs)), x, generator)
+        x = both.select_rows(slice(0, pairs))
+        moved = self.right.single(hamiltonian.select_rows(torch.arange(pairs)), x, generator)
         states = [torch.cat(pair) for pair in zip(moved.states, x.states, strict=True)]
-        return Place(states, {}), torch.zeros(pairs, dtype=torch.int64)
+        return ChainState(states, {}), torch.zeros(pairs, dtype=torch.int64)
 
 
 @pytest.mark.parametrize("name", DEEP)
@@ -93,7 +93,7 @@ def test_each_phase_and_the_gradient_are_unbiased_and_marginalising_takes_varian
     made, variance = deep(name), {}
     given, alone = truth(made, clamped=True), truth(made, clamped=False)
     for marginalise in (False, True):
-        settings = {"coupling": hm.couplings.Metropolis(), "marginalise": marginalise}
+        settings = {"pair_kernel": hm.coupled.Metropolis(), "marginalise": marginalise}
         clamped = estimates(made, clamped=True, **settings)
         free = estimates(made, clamped=False, **settings)
         for found, expected in ((clamped, given), (free, alone), (clamped - free, given - alone)):
@@ -111,7 +111,7 @@ def test_gibbs_pairs_from_local_modes_are_unbiased_too(name):
     made = deep(name, 0.8 if name == "spin" else 1.2)  # spins differ by 2, and their pairs meet late
     for clamped in (True, False):
         marginalise = clamped == (name in ("bernoulli", "mixed"))
-        found = estimates(made, clamped=clamped, coupling=hm.couplings.Gibbs(), marginalise=marginalise)
+        found = estimates(made, clamped=clamped, pair_kernel=hm.coupled.Gibbs(), marginalise=marginalise)
         z, limit = largest_z(found, truth(made, clamped=clamped))
         assert z < limit
 
@@ -120,7 +120,7 @@ def test_gibbs_pairs_from_local_modes_are_unbiased_too(name):
 def test_the_shortcut_with_a_single_chain_is_caught(name):
     made = deep(name)
     for clamped in (True, False):
-        found = estimates(made, clamped=clamped, coupling=Shortcut(), chains=16_000)
+        found = estimates(made, clamped=clamped, pair_kernel=Shortcut(), chains=16_000)
         z, limit = largest_z(found, truth(made, clamped=clamped))
         assert z > 2 * limit
 
@@ -132,7 +132,9 @@ def test_local_modes_without_a_correction_are_biased(name):
     for seed in range(25):
         total = Statistics(hamiltonian)
         with torch.no_grad():
-            LocalModes().add(Task(hamiltonian, data(made, 800), torch.Generator().manual_seed(seed), total))
+            LocalModes().add(
+                ExpectationRequest(hamiltonian, data(made, 800), torch.Generator().manual_seed(seed), total)
+            )
         rows.append(flat(total))
     found = torch.stack(rows)
     z, limit = largest_z(found, truth(made, clamped=False))
@@ -141,6 +143,6 @@ def test_local_modes_without_a_correction_are_biased(name):
 
 def test_bias_is_told():
     assert hm.rules.ucd_lmi().bias == "unbiased"
-    assert hm.rules.ucd_lmi(coupling=hm.couplings.Gibbs()).bias == "unbiased"
+    assert hm.rules.ucd_lmi(pair_kernel=hm.coupled.Gibbs()).bias == "unbiased"
     assert hm.rules.ucd_lmi(max_steps=50).bias == "biased"
-    assert hm.rules.ucd_lmi(coupling=None).bias == "biased"
+    assert hm.rules.ucd_lmi(pair_kernel=None).bias == "biased"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.couplings import Gibbs, Meetings, meet, mixing_bound, mixing_limit
+from harmonium.coupled import Gibbs, Meetings, meet, mixing_bound, mixing_limit
 
 REPLICATES = 400
 # A binomial count of failures at a rate of 5 % is above this with probability 1e-4.

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.couplings import Block, Maximal
-from harmonium.couplings.block import Rejection
+from harmonium.coupled import Block, Maximal
+from harmonium.coupled.block import Rejection
 from harmonium.machine import Part
 
 ROWS = 1 << 15
@@ -25,8 +25,8 @@ def test_the_coupling_is_maximal(
     17 frequencies of 32768 rows in eight cases, each beyond 4.6 standard errors with probability 4e-6: a
     correct program fails with probability 6e-4.
     """
-    monkeypatch.setattr("harmonium._host.behind", lambda device: behind)
-    monkeypatch.setattr("harmonium.compiled.serving.COMPILED", False)
+    monkeypatch.setattr("harmonium._device.behind", lambda device: behind)
+    monkeypatch.setattr("harmonium.compiled.dispatch.COMPILED", False)
     law = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0).hamiltonian()
     generator = torch.Generator().manual_seed(5)
     fields = torch.tensor([[0.5, -1.0, 0.2]]), torch.tensor([[0.5 + apart, -1.0 - apart, 0.2]])
@@ -45,16 +45,14 @@ def test_the_coupling_is_maximal(
 
 def test_rows_that_wait_for_long_are_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep whose first colour was not done in its rounds goes on from there: pairs that met stay met."""
-    monkeypatch.setattr("harmonium.couplings.block._ROUNDS", 1)
-    monkeypatch.setattr("harmonium.couplings.block._SLOTS", 1)
-    monkeypatch.setattr("harmonium._host.behind", lambda device: True)
-    monkeypatch.setattr("harmonium.compiled.serving.COMPILED", False)
+    monkeypatch.setattr("harmonium.coupled.block._ROUNDS", 1)
+    monkeypatch.setattr("harmonium.coupled.block._SLOTS", 1)
+    monkeypatch.setattr("harmonium._device.behind", lambda device: True)
+    monkeypatch.setattr("harmonium.compiled.dispatch.COMPILED", False)
     finished: list[int] = []
     finish = Rejection.finish
     monkeypatch.setattr(Rejection, "finish", lambda self: (finished.append(1), finish(self))[1])
     machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=1)
     hm.machine.normal_(machine, 1.0, seed=1)
-    met = hm.couplings.meet(
-        machine, hm.couplings.Gibbs(), machine.random_states(40, seed=2)[0], lag=20, seed=3
-    )
+    met = hm.coupled.meet(machine, hm.coupled.Gibbs(), machine.random_states(40, seed=2)[0], lag=20, seed=3)
     assert finished and not bool(met.capped.any())

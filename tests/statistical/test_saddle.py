@@ -44,11 +44,11 @@ def test_train_warns_on_the_saddle_and_from_data_leaves_it() -> None:
         "learning_rate": 0.01, "schedule": "cosine", "progress": False,
     }  # fmt: skip
     machine = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(32)])
-    with pytest.warns(RuntimeWarning, match="near a saddle.*from_data_"):
+    with pytest.warns(RuntimeWarning, match="near a saddle.*init_from_data_"):
         hm.train(machine, X, **settings)
     assert abs(excess(machine, X)) < 0.05
     machine = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(32)])
-    hm.machine.from_data_(machine, Rows.of(X), torch.Generator().manual_seed(0))
+    hm.machine.init_from_data_(machine, Rows.of(X), torch.Generator().manual_seed(0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hm.train(machine, X, **settings)

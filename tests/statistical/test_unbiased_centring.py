@@ -15,7 +15,7 @@ import torch
 
 import harmonium as hm
 from harmonium import rules
-from harmonium.couplings import Gibbs
+from harmonium.coupled import Gibbs
 
 from .support import largest_z
 
@@ -26,9 +26,9 @@ CASES = {
     "a longer average with a lag": (rules.ucd(2, 5, lag=2, chains=4, start="noise"), ONE, 200),
     "antithetic pairs": (rules.ucd(chains=4, antithetic=True), ONE, 200),
     "local modes": (rules.ucd_lmi(chains=4), ONE, 120),
-    "local modes, one": (rules.ucd_lmi(chains=1, coupling=Gibbs()), ONE, 300),
+    "local modes, one": (rules.ucd_lmi(chains=1, pair_kernel=Gibbs()), ONE, 300),
     "two hidden layers": (rules.ucd(chains=4), TWO, 100),
-    "two hidden layers, local modes": (rules.ucd_lmi(chains=4, coupling=Gibbs()), TWO, 100),
+    "two hidden layers, local modes": (rules.ucd_lmi(chains=4, pair_kernel=Gibbs()), TWO, 100),
 }
 
 
@@ -51,7 +51,7 @@ def problem(units: tuple[int, ...]) -> tuple[hm.BoltzmannMachine, torch.Tensor]:
 def off(rule: hm.learning.Rule, units: tuple[int, ...], copies: int, noise: torch.Generator) -> torch.Tensor:
     """How far one estimate is from the exact gradient, both centred by the offsets of the rule."""
     machine, v = problem(units)
-    task, exact = rule.task(machine, v.repeat(copies, 1), noise), rules.exact().task(machine, v, noise)
+    task, exact = rule.request(machine, v.repeat(copies, 1), noise), rules.exact().request(machine, v, noise)
     centre, _, _ = rule.add(task, None)
     rules.exact().add(exact, None)
     law = hm.learning.Parametrisation(machine)

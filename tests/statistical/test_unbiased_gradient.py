@@ -55,7 +55,7 @@ def problem(visible: str, hidden: str) -> tuple[hm.BoltzmannMachine, torch.Tenso
 
 
 def compiled(visible: str, hidden: str) -> bool:
-    """Whether pairs are, in single precision; test_couplings has eager ones of such units."""
+    """Whether pairs are, in single precision; test_coupled has eager ones of such units."""
     return visible in ("bernoulli", "spin") and hidden == "one hidden layer"
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.couplings import run_pairs
+from harmonium.coupled import run_pairs
 from harmonium.machine import Statistics
 
 from .lots import gradients_in_lots
@@ -52,16 +52,16 @@ def test_weights_of_rows_weigh_corrections_too() -> None:
     machine = hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), hm.Bernoulli(2)]).double()
     hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(0))
     start = machine.random_states(ROWS, seed=torch.Generator().manual_seed(1))
-    law = machine.hamiltonian().given(start[0], ROWS)
+    law = machine.hamiltonian().clamp(start[0], ROWS)
 
     def total(weights: torch.Tensor | None) -> torch.Tensor:
         into = Statistics(law)
         meetings = run_pairs(
-            law, hm.couplings.Gibbs(), start, k=0, m=0, lag=1, max_steps=None, into=into,
+            law, hm.coupled.Gibbs(), start, k=0, m=0, lag=1, max_steps=None, into=into,
             generator=torch.Generator().manual_seed(2), row_weights=weights,
         )  # fmt: skip
         assert int((meetings.times > 1).sum()) > ROWS / 2
-        return torch.cat([part.flatten() for part in (*(theta[0] for theta in into.thetas), *into.couplings)])
+        return torch.cat([part.flatten() for part in (*(theta[0] for theta in into.thetas), *into.products)])
 
     ones = torch.ones(ROWS, dtype=torch.float64)
     some = torch.rand(ROWS, generator=torch.Generator().manual_seed(3), dtype=torch.float64)

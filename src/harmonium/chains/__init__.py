@@ -7,7 +7,15 @@ from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
 from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
-from harmonium.chains.run import Observer, begin, complete, completed, planted, run, run_kernel
+from harmonium.chains.run import (
+    Observer,
+    fill_hidden,
+    fill_hidden_state,
+    initial_states,
+    run,
+    run_kernel,
+    sample_data_from,
+)
 from harmonium.chains.tempering import Tempering
 
 __all__ = [
@@ -23,16 +31,16 @@ __all__ = [
     "Metropolis",
     "Observer",
     "Tempering",
-    "begin",
     "check_chains",
-    "complete",
-    "completed",
     "convergence",
     "diagnose",
+    "fill_hidden",
+    "fill_hidden_state",
+    "initial_states",
     "local_search",
-    "planted",
     "run",
     "run_kernel",
+    "sample_data_from",
     "search",
 ]
 

@@ -42,7 +42,7 @@ class Gibbs(Kernel):
         drawn = set[int]()
         for part in chain.from_iterable(law.graph.colours):
             l = part.layer
-            if l in drawn or (law.held is not None and law.held.fixes(l)):
+            if l in drawn or (law.held is not None and law.held.is_clamped(l)):
                 continue
             if l in in_turn:
                 moved[l] = draw_in_turn(law, l, moved, generator)

@@ -211,7 +211,7 @@ class Relaxation(NamedTuple):
                 "machine: expected a Gaussian layer for a Langevin kernel, received "
                 + ", ".join(layer.kind for layer in hamiltonian.layers)
             )
-        moving = [l for l in real if not hamiltonian.fixes(l)]
+        moving = [l for l in real if not hamiltonian.is_clamped(l)]
         if not moving:
             return Gibbs().step(hamiltonian, state, generator)
         states, known = list(state.states), dict(state.fields)
@@ -222,7 +222,7 @@ class Relaxation(NamedTuple):
             block = _Block(self, hamiltonian, generator, [l for l in moving if l in own], others)
             if not block.moving:
                 continue
-            drawn = [l for l in own if l not in moving and not hamiltonian.fixes(l)]
+            drawn = [l for l in own if l not in moving and not hamiltonian.is_clamped(l)]
             block.draw(states, block.find_fields(drawn, states, known))
             if drawn:
                 for l in others:
@@ -267,7 +267,7 @@ class _Block:
         for l in self.moving:
             ahead = torch.lerp(centres[l], states[l], keep)
             noise = self.law.noise(l, len(ahead), self.generator)
-            proposal[l] = self.law.hold(l, ahead.addcmul_(noise, spread * self.deviations[l]))
+            proposal[l] = self.law.apply_clamp(l, ahead.addcmul_(noise, spread * self.deviations[l]))
         proposed_fields = self.find_fields(self.others, proposal, {})
         if not collapsed:
             self.draw(proposal, proposed_fields)
@@ -307,8 +307,8 @@ class _Block:
     def draw(self, states: States, fields: dict[int, Tensor]) -> None:
         """Draws layers of one colour given their fields."""
         for l, field in fields.items():
-            if not self.law.fixes(l):
-                states[l] = self.law.hold(l, self.law.sample(l, field, self.generator))
+            if not self.law.is_clamped(l):
+                states[l] = self.law.apply_clamp(l, self.law.sample(l, field, self.generator))
 
     def find_fields(
         self, layers: Sequence[int], states: States, known: Mapping[int, Tensor]
@@ -324,7 +324,7 @@ class _Block:
             return self.find_fields(self.moving, states, known)
         at_means = list(states)
         for l, mean in self._find_centres(fields).items():
-            at_means[l] = self.law.hold(l, mean)
+            at_means[l] = self.law.apply_clamp(l, mean)
         return self.find_fields(self.moving, at_means, {})
 
     def _find_centres(self, fields: dict[int, Tensor]) -> dict[int, Tensor]:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, _random
+from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
 from harmonium.chains.kernel import KernelState
-from harmonium.compiled import serving
+from harmonium.compiled import dispatch
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
@@ -64,7 +64,7 @@ def local_search(
     """
     generator = _random.as_generator(seed, machine.device)
     begun = machine.check_states(states)
-    modes, sweeps = search(machine.hamiltonian().given(clamp, len(begun[0])), begun, generator)
+    modes, sweeps = search(machine.hamiltonian().clamp(clamp, len(begun[0])), begun, generator)
     return modes.states, sweeps
 
 
@@ -76,13 +76,13 @@ def search(
     ``states`` has for each layer (rows, width_l). Returns the modes with their fields, and sweeps, (rows,).
     """
     sides = hamiltonian.graph.sides("local search")
-    free = [tuple(l for l in layers if not hamiltonian.fixes(l)) for layers in sides]
+    free = [tuple(l for l in layers if not hamiltonian.is_clamped(l)) for layers in sides]
     discrete = [all(hamiltonian.layers[l].discrete for l in layers) for layers in free]
     if not any(discrete):
         raise ValueError(
             "machine: expected discrete (or held) units of one colour, received real ones of both"
         )
-    modes = [x.clone() for x in hamiltonian.hold_all(states)]
+    modes = [x.clone() for x in hamiltonian.clamp_states(states)]
     rows = len(modes[0])
     halves = torch.zeros(rows, dtype=torch.int64, device=hamiltonian.device)
     # Half-steps alternate for all chains alike, the first colour first; the coin chooses which sit out the
@@ -99,9 +99,9 @@ def search(
         moved, returned = torch.zeros_like(ended), torch.ones_like(ended)
         for l in free[colour]:
             fields[l] = law.field(l, current)
-            x = law.hold(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
+            x = law.apply_clamp(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
             if half == 0 or gone:  # a chain that has ended stays, however its fields are rounded now
-                x = _host.where(ended.unsqueeze(-1) if half else late, current[l], x)
+                x = _device.where(ended.unsqueeze(-1) if half else late, current[l], x)
             moved |= (x != current[l]).any(-1)
             if l in landmark:
                 returned &= (x == landmark[l]).all(-1)
@@ -117,7 +117,7 @@ def search(
         arrived = (moved | ended).logical_not_()
         halves[active] = torch.where(arrived, half + 1, halves[active])
         ended |= arrived
-        if half + 1 == _ALONE and serving.search(hamiltonian, sum(free, ())):
+        if half + 1 == _ALONE and dispatch.search(hamiltonian, sum(free, ())):
             fields |= {l: law.field(l, current) for l in free[1 - colour]}
             alone = _climb(law, free, current, fields, half + 1)
             halves[active] = torch.where(ended, halves[active], alone)
@@ -126,13 +126,13 @@ def search(
                 known = fields
         gone = int(ended.sum())
         if gone * _COMPACT >= len(ended):
-            rest, place = _host.parted(ended, gone)
+            rest, place = _device.split_indices(ended, gone)
             for l, x in enumerate(current):
                 modes[l].index_copy_(0, active[place], x[place])
             active, ended, gone = active[rest], ended[rest], 0
             if len(active) == 0:
                 break
-            current, law = [x[rest] for x in current], hamiltonian.take(active)
+            current, law = [x[rest] for x in current], hamiltonian.select_rows(active)
             landmark = {l: x[rest] for l, x in landmark.items()}
     halves -= late.squeeze(-1).to(halves.dtype)
     # A chain that came back to a state it had left has moved since fields were made.
@@ -169,15 +169,15 @@ def _climb(
         for edge, neighbour, above in law.graph.joints[l]:
             if neighbour in units:
                 ways.append(units[neighbour])
-                J = law.couplings[edge].contiguous() if above else law.couplings.transposed[edge]
+                J = law.J[edge].contiguous() if above else law.J.transposed[edge]
                 couplings.append(J.detach().numpy())
         parts.append((*units[l], l in free[1], begin, len(ways)))
-    bias, _, low = serving.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])
+    bias, _, low = dispatch.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])
     x, B = (torch.cat([each[l] for l in layers], -1) for each in (states, fields))
     halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
     graph = np.array(parts), np.array(ways), tuple(couplings)
     beta = bias.dtype.type(law.beta)
-    serving.over_rows("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
+    dispatch.over_rows("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
     for l, *own in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
         states[l], fields[l] = own
     return halves

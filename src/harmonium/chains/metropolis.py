@@ -8,7 +8,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, _random
+from harmonium import _checks, _device, _random
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian, Part
 
@@ -52,19 +52,19 @@ class Metropolis(Kernel):
         accepted = []
         for part in chain.from_iterable(law.graph.colours):
             l = part.layer
-            if law.fixes(l):
+            if law.is_clamped(l):
                 continue
             field = law.field(part, moved)
             layer, theta = law.units(part)
-            now = part.taken(moved[l])
+            now = part.select_states(moved[l])
             proposal = self._propose(law, part, now, generator)
-            proposal = part.taken(law.hold(l, part.put(proposal, moved[l])))
+            proposal = part.select_states(law.apply_clamp(l, part.put_states(proposal, moved[l])))
             # Normalisers cancel in the difference.
             gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
             accept = _random.accept(gain, generator)
             accepted.append(accept.float().mean())
-            by_unit = _host.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
-            moved[l] = part.put(by_unit.flatten(-2), moved[l])
+            by_unit = _device.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
+            moved[l] = part.put_states(by_unit.flatten(-2), moved[l])
             if l in law.graph.summed:
                 fields[l] = field
         acceptance = torch.stack(accepted).mean() if accepted else 1.0
@@ -74,7 +74,7 @@ class Metropolis(Kernel):
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         proposal = [self._propose(law, l, x, generator) for l, x in enumerate(state.states)]
-        proposal = law.hold_all(proposal)
+        proposal = law.clamp_states(proposal)
         accept = _random.accept(law.energy(state.states) - law.energy(proposal), generator)
         pairs = zip(proposal, state.states, strict=True)
         moved = [torch.where(accept.unsqueeze(-1), new, old) for new, old in pairs]

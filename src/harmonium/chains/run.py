@@ -106,17 +106,19 @@ def run(
         )
     if isinstance(states, KernelState):
         kernel.check(law, states)
-        law = law.given(clamp, len(states.states[0]))
-        held = KernelState(law.hold_all(states.states), states.sweeps, states.own)  # another law: no caches
+        law = law.clamp(clamp, len(states.states[0]))
+        held = KernelState(
+            law.clamp_states(states.states), states.sweeps, states.own
+        )  # another law: no caches
         end = run_kernel(law, kernel, held, sweeps, generator, observer)
         return end._replace(states=_copy_given(end.states, states.states))
-    begun = begin(machine, law, states, "states", generator)
-    law = law.given(clamp, len(begun[0]))
+    begun = initial_states(machine, law, states, "states", generator)
+    law = law.clamp(clamp, len(begun[0]))
     if dealt is None:
         return _start(law, kernel, begun, sweeps, generator, observer)
     parts = zip(dealt.rows(len(begun[0]), "states"), dealt.generators(generator), strict=True)
     ends = [
-        _start(law.take(part).anew(), kernel, [x[part] for x in begun], sweeps, noise)
+        _start(law.select_rows(part).without_cache(), kernel, [x[part] for x in begun], sweeps, noise)
         for part, noise in parts
     ]
     return [torch.cat(each) for each in zip(*dealt.all_gather(ends), strict=True)]
@@ -131,7 +133,7 @@ def _start(
     observer: Observer | None = None,
 ) -> States:
     """Runs chains from states that have been checked, under a law that holds what is to be held."""
-    state = kernel.init(law, law.hold_all(begun), generator, sweeps)
+    state = kernel.init(law, law.clamp_states(begun), generator, sweeps)
     return _copy_given(run_kernel(law, kernel, state, sweeps, generator, observer).states, begun)
 
 
@@ -165,7 +167,7 @@ def run_kernel(
     return state
 
 
-def begin(
+def initial_states(
     machine: BoltzmannMachine,
     hamiltonian: Hamiltonian,
     states: Sequence[Numbers] | Numbers,
@@ -182,11 +184,11 @@ def begin(
         generator: source of noise.
     """
     if isinstance(states, Tensor | np.ndarray):
-        states = complete(hamiltonian, machine.visible_rows(states, name), generator)
+        states = fill_hidden(hamiltonian, machine.visible_rows(states, name), generator)
     return machine.check_states(states, name=name)
 
 
-def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:
+def fill_hidden(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:
     """Draws hidden layers from visible states, nearest first, each given what is there already.
 
     Where no two hidden layers are joined that is an exact draw from p(h | v); elsewhere, it is a start.
@@ -196,10 +198,10 @@ def complete(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) ->
         v: visible states, (batch, visible_width); NaN is drawn as of independent units.
         generator: source of noise.
     """
-    return completed(hamiltonian, v, generator).states
+    return fill_hidden_state(hamiltonian, v, generator).states
 
 
-def completed(
+def fill_hidden_state(
     hamiltonian: Hamiltonian,
     v: Tensor,
     generator: torch.Generator,
@@ -231,13 +233,13 @@ def completed(
     return KernelState(states, 0, fields=fields)
 
 
-def planted(
+def sample_data_from(
     machine: BoltzmannMachine, rows: int, *, sweeps: int = 1000, seed: int | torch.Generator = 0
 ) -> Tensor:
     """Draws data from a known machine, the visible states of independent chains, to learn a machine from.
 
     The chains start from noise. Whether ``sweeps`` are enough for the machine is for the caller to judge, by
-    ``couplings.meet`` for instance; a strongly coupled machine may need tempering instead.
+    ``coupled.meet`` for instance; a strongly coupled machine may need tempering instead.
 
     Args:
         machine: the planted machine.
@@ -253,4 +255,4 @@ def planted(
     generator = _random.as_generator(seed, machine.device)
     noise = machine.random_states(rows, seed=generator)
     states = run(machine, Gibbs(), noise, sweeps, seed=generator)
-    return machine.hamiltonian().seen(states)
+    return machine.hamiltonian().visible_states(states)

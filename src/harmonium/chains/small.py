@@ -2,7 +2,7 @@
 
 The law is that of ``chains.langevin``. Eager tensor code spends its time on starting operations where a
 machine has tens of units; here a sweep costs what its arithmetic costs, the field of a state is never
-computed twice, and statistics are summed on the way. Needs numba (see ``compiled.serving``).
+computed twice, and statistics are summed on the way. Needs numba (see ``compiled.dispatch``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from harmonium import _random
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Kernel, KernelState
 from harmonium.chains.langevin import GibbsLangevin, Langevin, Relaxation
+from harmonium.compiled.dispatch import SHARES, over, units_of
 from harmonium.compiled.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
-from harmonium.compiled.serving import SHARES, over, units_of
-from harmonium.compiled.units import change, draw, log_odds, probabilities, row_of
+from harmonium.compiled.per_unit import change, draw, log_odds, probabilities, row_of
 from harmonium.machine import Hamiltonian, Statistics
 
 
@@ -49,7 +49,7 @@ def run_small(
     moves = [_move(kernel, state._replace(sweeps=state.sweeps + sweep)) for sweep in range(sweeps)]
     keep, spread = np.array([move.keep for move in moves]), np.array([move.spread for move in moves])
     adjusted = np.array([move.adjusted for move in moves])
-    J = np.ascontiguousarray((hamiltonian.couplings[0].detach() * hamiltonian.beta).numpy())
+    J = np.ascontiguousarray((hamiltonian.J[0].detach() * hamiltonian.beta).numpy())
     n0, n1 = J.shape
     hidden = units_of(hamiltonian.thetas[1], [hamiltonian.layers[1].two_values])
     linear, precision = (theta.detach().double().numpy() for theta in hamiltonian.thetas[0])

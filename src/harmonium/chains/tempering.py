@@ -90,7 +90,7 @@ class Tempering(Kernel):
         tempered, states = state.known, state.own["replicas"]
         if tempered is None:  # another law than at the last sweep, and what it holds
             tempered = self._temper(law, chains)
-            states = tempered.hold_all(states)
+            states = tempered.clamp_states(states)
         # What the kernel keeps of its own stays with its temperature; states change places.
         inner = KernelState(states, state.sweeps, state.own["kernel"])
         inner, _ = self.kernel.step(tempered, inner, generator)
@@ -122,7 +122,7 @@ class Tempering(Kernel):
         """Returns the law of all replicas, those of one temperature side by side."""
         betas = _place_betas(self.betas, law.dtype, law.device).repeat_interleave(chains).unsqueeze(-1)
         rows = torch.arange(chains, device=law.device).repeat(len(self.betas))
-        return law.take(rows).tempered(betas)
+        return law.select_rows(rows).tempered(betas)
 
     def __repr__(self) -> str:
         return f"Tempering(betas={self.betas}, kernel={self.kernel!r})"

@@ -13,7 +13,7 @@ from harmonium.cli.options import unknown_of
 from harmonium.cli.runs import load_machine
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import Codec, DataSet, Rows, read
-from harmonium.machine import BoltzmannMachine, from_data_, joined, normal_, visible_from_data_
+from harmonium.machine import BoltzmannMachine, init_from_data_, init_visible_biases_, join_layers, normal_
 from harmonium.training.batch_source import check_rows
 
 _STD = 0.01  # of the first couplings
@@ -54,15 +54,15 @@ class Beginning:
         width = sum(layer.width for layer in codec.layers)
         if labels is not None:
             codec = codec.with_label(labels)
-        machine = joined(codec.layers, settings.hidden_layers(width), seed)
+        machine = join_layers(codec.layers, settings.hidden_layers(width), seed)
         generator = as_generator(seed)
         with naming(dataset.name):
             rows = codec.rows(rest, machine.dtype, labels, shown="anything")
             normal_(machine, _STD if std is None else std, generator)
             if std is None:
-                from_data_(machine, rows, generator)
+                init_from_data_(machine, rows, generator)
             else:
-                visible_from_data_(machine, rows)
+                init_visible_biases_(machine, rows)
         machine.metadata = {**codec.to_dict(), "data": _description(dataset, data)}
         return cls(machine, rows, dataset)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium._random import as_generator, permutation
 from harmonium.chains import Diagnosis, diagnose
-from harmonium.couplings import Gibbs, Meetings, meet, mixing_bound, mixing_limit
+from harmonium.coupled import Gibbs, Meetings, meet, mixing_bound, mixing_limit
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import MomentErrors, Resampling, moment_errors, resampling
 from harmonium.report.page import verdict
@@ -161,7 +161,7 @@ def moments(
         order = permutation(len(rows), as_generator(seed, rows.device))
         rows, training = (rows[part] for part in order.tensor_split(2))
         about = "a half of the rows; 0: as the other half, 1: shuffled"
-    samples = machine.hamiltonian().seen(found.states)
+    samples = machine.hamiltonian().visible_states(found.states)
     return moment_errors(machine, samples, rows, training, seed=seed), about
 
 

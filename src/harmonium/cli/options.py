@@ -13,13 +13,13 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 import torch
 import typer
 
+from harmonium._settings import COUNT, Checked, Setting, settings_of
 from harmonium.chains import Correction, Kernel
 from harmonium.cli.coding import codec_of
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
 from harmonium.data import BUILT_IN, Codec
 from harmonium.learning import rules
-from harmonium.training.settings import COUNT, Checked, Setting, settings_of
 
 
 def words(known: Collection[str]) -> Callable[[str], list[str]]:

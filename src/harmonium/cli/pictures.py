@@ -125,7 +125,7 @@ class SampleImages:
         self._states = run(machine, Gibbs(), self._states, self._sweeps, seed=self._noise)
         hamiltonian = machine.hamiltonian()
         planes = isinstance(self._encoder, BitPlanes)
-        v = hamiltonian.seen(self._states) if planes else visible_means(hamiltonian, self._states)
+        v = hamiltonian.visible_states(self._states) if planes else visible_means(hamiltonian, self._states)
         levels = (self._decoded(v) - self._low) / self._span
         return np.clip(levels, 0, 1).reshape(len(levels), *self._shape)
 

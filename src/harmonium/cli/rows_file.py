@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harmonium._storage import replace_file
 from harmonium.data import DataSet
 from harmonium.data._cell_text import as_written, is_whole
 from harmonium.data._frames import frame_bytes
 from harmonium.data.sheet import Cells, Sheet, of_whole_numbers, sheet_of
-from harmonium.machine.storage import replace_file
 from harmonium.report import image_panels
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")

@@ -16,14 +16,14 @@ from typing import Any, final, get_args
 
 import typer
 
-from harmonium import products
+from harmonium import matmul
+from harmonium._settings import settings_of
 from harmonium.cli.coding import source_of
 from harmonium.cli.output import note
 from harmonium.cli.runs import RUN_FILE
 from harmonium.cli.settings import Structure, TrainSettings
 from harmonium.machine import load
-from harmonium.products.processor import processor
-from harmonium.training.settings import settings_of
+from harmonium.matmul.processor import processor
 
 _HEAD = """\
 # A run of harmonium, in full. The same run once more, in another folder:
@@ -220,7 +220,7 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
 def made_with() -> dict[str, str]:
     """Returns the versions, processor and products that determine a run's last bits beside its settings."""
     versions = {name: version(name) for name in ("harmonium", "torch")}
-    return {**versions, "processor": processor(), "products": str(products.get_backend())}
+    return {**versions, "processor": processor(), "products": str(matmul.get_backend())}
 
 
 def as_toml(value: Any) -> str:

@@ -8,11 +8,11 @@ from typing import Any, final
 
 import torch
 
+from harmonium._storage import CHECKPOINT, MACHINE, parsed, refuse_old_checkpoint, replace_file
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
 from harmonium.data import Table
-from harmonium.machine import BoltzmannMachine, load, rebuilt
-from harmonium.machine.storage import CHECKPOINT, MACHINE, parsed, refuse_old_checkpoint, replace_file
+from harmonium.machine import BoltzmannMachine, load, rebuild
 from harmonium.training import Update
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
 from harmonium.training.run_directory import PREVIOUS, remove_leftovers
@@ -167,7 +167,7 @@ def load_machine(
     if tensors is None:
         raise FileNotFoundError(f"averaged: the run {run} was trained without --averaging")
     try:
-        machine = rebuilt(_read(run / DESCRIPTION), tensors, device)
+        machine = rebuild(_read(run / DESCRIPTION), tensors, device)
     except ValueError as error:
         raise ValueError(f"RUN: {checkpoint} with {run / DESCRIPTION} makes no machine, {error}") from error
     note(f"the run is unfinished: this is its checkpoint after {content.get('step')} updates")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from harmonium import couplings
+from harmonium import coupled
+from harmonium._settings import COUNT, Checked, Count, Interval, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.metrics import METRICS
@@ -17,7 +18,7 @@ from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import hidden_for
-from harmonium.training.settings import COUNT, Checked, Count, Interval, Setting, Steps
+from harmonium.training.settings import Steps
 
 MANY, FEW = 500, 100  # hidden units, where none are given
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -223,7 +224,7 @@ def share_of(
 
 _NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
     "kernel": Kernel.registry,
-    "coupling": {"gibbs": couplings.Gibbs, "metropolis": couplings.Metropolis},
+    "pair_kernel": {"gibbs": coupled.Gibbs, "metropolis": coupled.Metropolis},
 }
 
 

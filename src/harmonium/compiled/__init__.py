@@ -1,4 +1,4 @@
-"""Compiled code for units with two values on a CPU (the extra ``fast``); ``serving`` says when it is used."""
+"""Compiled code for units with two values on a CPU (the extra ``fast``); ``dispatch`` says when it serves."""
 
 from typing import Final
 

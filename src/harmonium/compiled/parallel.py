@@ -24,7 +24,7 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
-from harmonium.compiled import serving
+from harmonium.compiled import dispatch
 from harmonium.compiled.noise import jit
 
 # Entry points of OpenMP: GNU's library has them, and LLVM's but for Windows.
@@ -39,7 +39,7 @@ def run(function: Any, threads: int, shares: int, arguments: Sequence[Any]) -> N
     Raises:
         MemoryError: a thread had no room.
     """
-    if serving.forked() or not torch_has_threads():
+    if dispatch.forked() or not torch_has_threads():
         _run_on_own(function, threads, shares, arguments)
         return
     # A region of fewer threads than torch has would end the others, which torch would have to start again.

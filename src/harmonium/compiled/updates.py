@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harmonium.compiled.noise import fill, jit, room_for, seed, stream
-from harmonium.compiled.units import add_rows, copy, draw, logistic
+from harmonium.compiled.per_unit import add_rows, copy, draw, logistic
 
 
 @jit

@@ -1,36 +1,10 @@
-"""Couplings: pairs of chains that meet, and bounds from their meeting times."""
+"""Couplings: one file for each kind of coupling between two layers, or between the units of one."""
 
-from harmonium.couplings.block import (
-    Block,
-    BlockCoupling,
-    CommonNoise,
-    Coupled,
-    Independent,
-    Maximal,
-    Reflection,
-)
-from harmonium.couplings.gibbs import Gibbs, Jumps
-from harmonium.couplings.meeting import meet, run_pairs
-from harmonium.couplings.meetings import Meetings, mixing_bound, mixing_limit
-from harmonium.couplings.metropolis import Metropolis
-from harmonium.couplings.pairs import PairKernel, Place
+from harmonium._upgrade import refuse_gone
+from harmonium.couplings.coupling import Coupling, Dense
+from harmonium.couplings.local import Local
+from harmonium.couplings.masked import Masked
 
-__all__ = [
-    "Block",
-    "BlockCoupling",
-    "CommonNoise",
-    "Coupled",
-    "Gibbs",
-    "Independent",
-    "Jumps",
-    "Maximal",
-    "Meetings",
-    "Metropolis",
-    "PairKernel",
-    "Place",
-    "Reflection",
-    "meet",
-    "mixing_bound",
-    "mixing_limit",
-    "run_pairs",
-]
+__all__ = ["Coupling", "Dense", "Local", "Masked"]
+
+__getattr__ = refuse_gone(__name__)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium import _checks, _host
+from harmonium import _checks, _device
 from harmonium._random import as_generator, uniform
 
 Array = NDArray[Any]
@@ -102,7 +102,7 @@ def bernoulli_binarise(X: Values, seed: int | torch.Generator) -> Values:
             already.
     """
     _checks.numeric(X, "X")
-    values = _host.quick(X) if isinstance(X, Tensor) else X
+    values = _device.as_fast_array(X) if isinstance(X, Tensor) else X
     if not is_uint8(X):
         refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
     noise: Any = uniform(tuple(X.shape), as_generator(seed)) * full_intensity(X)

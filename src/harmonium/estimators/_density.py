@@ -238,5 +238,5 @@ class DensityEstimator(BoltzmannEstimator):
             held = fitted.visible(rows).to(fitted.machine.dtype)
         count = n_samples if held is None else len(held)
         states = fitted.draw(count, held, method, sweeps, self._random(random_state))
-        v = fitted.machine.hamiltonian().seen(states)
+        v = fitted.machine.hamiltonian().visible_states(states)
         return fitted.decode(v) if rows is None else fitted.fill(rows, v)

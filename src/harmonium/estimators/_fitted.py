@@ -15,6 +15,7 @@ from torch import Tensor
 from harmonium import _checks, chains
 from harmonium._random import as_generator
 from harmonium._rows import refuse_blank
+from harmonium._storage import checksum
 from harmonium.data import Codec, Encoder
 from harmonium.estimators._intake import (
     Array,
@@ -30,7 +31,6 @@ from harmonium.layers import Layer
 from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.likelihood.exact import log2_states
 from harmonium.machine import BoltzmannMachine
-from harmonium.machine.storage import checksum
 from harmonium.meanfield import naive
 from harmonium.tasks.impute import impute, unobserved
 from harmonium.tasks.sample import sample

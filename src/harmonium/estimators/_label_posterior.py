@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.chains import complete
+from harmonium.chains import fill_hidden
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine
 
@@ -53,11 +53,11 @@ class LabelPosterior:
         if bool(holed.all()):
             return weights
         states = hamiltonian.split(_beside(x[~holed], labels[0]))
-        heard = hamiltonian.field(self._hidden, states, given=self._data)
+        heard = hamiltonian.field(self._hidden, states, neighbours=self._data)
         each = []
         for y in labels:
             states[self._label] = y.expand(len(heard), -1)
-            field = heard + hamiltonian.field(self._hidden, states, given=[self._label])
+            field = heard + hamiltonian.field(self._hidden, states, neighbours=[self._label])
             each.append(-hamiltonian.free_energy(states, (self._hidden,), {self._hidden: field}))
         weights[~holed] = torch.stack(each, 1)
         return weights
@@ -101,7 +101,7 @@ class LabelPosterior:
         """
         hamiltonian = self._hamiltonian
         v = _beside(x.repeat(_CHAINS, 1), torch.full_like(self._labels[0], torch.nan))
-        states = list(complete(hamiltonian.given(v, len(v)), v, generator))
+        states = list(fill_hidden(hamiltonian.clamp(v, len(v)), v, generator))
         holes = {l: hamiltonian.split(v)[l].isnan() for l in self._data}
         total = x.new_full((len(v), len(self._labels)), -torch.inf)
         for sweep in range(_SWEEPS):

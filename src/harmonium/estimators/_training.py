@@ -25,7 +25,14 @@ from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, Rise, RowScore
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.machine import BoltzmannMachine, from_data_, hidden_for, joined, normal_, visible_from_data_
+from harmonium.machine import (
+    BoltzmannMachine,
+    hidden_for,
+    init_from_data_,
+    init_visible_biases_,
+    join_layers,
+    normal_,
+)
 from harmonium.training import TrainingRun, train
 from harmonium.training.batch_source import check_rows
 from harmonium.training.callbacks import EarlyStopping
@@ -83,9 +90,9 @@ def start_at_random(
     """Sets normal couplings; beside Gaussian units off their saddle, unless ``initial_std`` is given."""
     normal_(machine, _STD if options.initial_std is None else options.initial_std, generator)
     if options.initial_std is None:
-        from_data_(machine, rows, generator, weights)
+        init_from_data_(machine, rows, generator, weights)
     else:
-        visible_from_data_(machine, rows, weights)
+        init_visible_biases_(machine, rows, weights)
 
 
 def do_nothing(*given: Any) -> None:
@@ -198,7 +205,7 @@ class Training:
         seed = int(check_random_state(options.random_state).randint(2**31 - 1))
         double = options.dtype is None and label is not None and getattr(X, "dtype", None) == np.float64
         dtype = torch.float64 if double or options.dtype == "float64" else torch.float32
-        machine = joined(visible, hidden).to(dtype=dtype)
+        machine = join_layers(visible, hidden).to(dtype=dtype)
         machine.metadata["encoder"] = encoder.to_dict()
         return Fitted(machine, encoder, seed, X.shape[1], data_width, structure_of(options))
 

@@ -381,7 +381,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         clamp = None if held is None else held.to(machine.dtype)
         states = fitted.draw(count, clamp, method, sweeps, self._random(random_state))
         drawn = self.classes_[states[machine.visible[-1]].argmax(1).cpu().numpy()]
-        v = machine.hamiltonian().seen(states)
+        v = machine.hamiltonian().visible_states(states)
         return (fitted.decode(v) if rows is None else fitted.fill(rows, v)), drawn
 
 

@@ -19,7 +19,7 @@ from harmonium.estimators._options import option
 from harmonium.estimators._training import Training, start_at_random
 from harmonium.learning import Rule
 from harmonium.learning.rules import centred, pcd
-from harmonium.machine import BoltzmannMachine, logistic_biases_, orthogonal_, visible_from_data_
+from harmonium.machine import BoltzmannMachine, init_visible_biases_, logistic_biases_, orthogonal_
 from harmonium.training import pretrain
 
 
@@ -124,4 +124,4 @@ def _start_orthogonal(
 ) -> None:
     orthogonal_(machine, 1.0, generator)
     logistic_biases_(machine, generator)
-    visible_from_data_(machine, rows, weights)
+    init_visible_biases_(machine, rows, weights)

@@ -68,7 +68,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             ``harmonium.train``; None: the last ones.
         initial_std: standard deviation of the first couplings, >= 0; beside Gaussian units and many hidden
             ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
-            units a start off the saddle (``harmonium.machine.from_data_``).
+            units a start off the saddle (``harmonium.machine.init_from_data_``).
         early_stopping: whether ``fit`` holds rows out, ends when they are told no better, and keeps the
             parameters that told them best (with ``averaging`` the average at the end). How well is told by
             ``harmonium.likelihood.pseudo_log_likelihood``, and of real units, deep machines and rows with

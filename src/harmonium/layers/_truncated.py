@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _host
+from harmonium import _device
 
 _FALL = {torch.float32: 18.0, torch.float64: 36.0}  # log of the density's fall where a piece stops
 _NODES = {torch.float32: 14, torch.float64: 28}  # see docs/design_notes.md
@@ -133,10 +133,10 @@ def _find_quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor,
     masses = pieces.reach.abs() * sums * pieces.lift.exp()
     left = masses[0] / masses.sum(0)
     in_left = level < left
-    fraction = _host.where(in_left, level / left, (level - left) / (1 - left)).clamp_(0, 1)
+    fraction = _device.where(in_left, level / left, (level - left) / (1 - left)).clamp_(0, 1)
     parts = (pieces.anchor, pieces.reach, pieces.fall, pieces.bend, sums)
-    anchor, reach, fall, bend, mass = (_host.where(in_left, part[0], part[1]) for part in parts)
-    fraction = _host.where(reach < 0, 1 - fraction, fraction)  # as seen from the anchor
+    anchor, reach, fall, bend, mass = (_device.where(in_left, part[0], part[1]) for part in parts)
+    fraction = _device.where(reach < 0, 1 - fraction, fraction)  # as seen from the anchor
     x = anchor + reach * _invert(fraction, mass, fall, bend, rule)
     return torch.minimum(torch.maximum(x, low), high)
 
@@ -154,19 +154,19 @@ def _invert(fraction: Tensor, mass: Tensor, fall: Tensor, bend: Tensor, rule: _R
     total = fall + bend / 2
     level = -torch.log1p(fraction * torch.expm1(-total))
     t = 2 * level / (fall + (fall.square() + 2 * bend * level).clamp_(min=0).sqrt_())
-    t = _host.where((total > 1e-3) & (fraction > 0), t.nan_to_num_(nan=1.0), fraction).clamp_(0, 1)
+    t = _device.where((total > 1e-3) & (fraction > 0), t.nan_to_num_(nan=1.0), fraction).clamp_(0, 1)
     low, high = torch.zeros_like(t), torch.ones_like(t)
     result, rows = t, torch.arange(len(t), device=t.device)
     for step in count():
         excess = t * (rule.weights[0] @ _find_density(fall * t, bend * t.square(), rule)) - target
-        low, high = _host.where(excess <= 0, t, low), _host.where(excess >= 0, t, high)
+        low, high = _device.where(excess <= 0, t, low), _device.where(excess >= 0, t, high)
         rate = fall + bend * t
         ratio = excess * (t * (fall + bend * t / 2)).exp()
         change = rate * ratio
         exact = torch.log1p(change) / rate
-        moved = t - _host.where(change.abs() < 1e-4, ratio - change * ratio / 2, exact)
+        moved = t - _device.where(change.abs() < 1e-4, ratio - change * ratio / 2, exact)
         caught = (moved >= low) & (moved <= high)
-        moved = _host.where(caught, moved, (low + high) / 2) if step < _CUBIC_STEPS else (low + high) / 2
+        moved = _device.where(caught, moved, (low + high) / 2) if step < _CUBIC_STEPS else (low + high) / 2
         result = moved if step == 0 else result.index_copy(0, rows, moved)
         far = (moved - t).abs() > close * moved
         unsettled = ((excess.abs() > 4 * precision * target) & (far | ~caught)).nonzero().squeeze(-1)

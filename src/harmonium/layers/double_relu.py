@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from harmonium import _host
+from harmonium import _device
 from harmonium.layers.layer import Layer, Moments, Theta
 from harmonium.layers.relu import HalfLineLaw, half_line_law, half_line_quantile
 
@@ -89,10 +89,10 @@ class DoubleReLU(Layer):
         level = noise.clamp(min=torch.finfo(noise.dtype).eps / 4)
         share, rest = torch.sigmoid(odds), torch.sigmoid(-odds)
         up = level >= rest
-        beyond = _host.where(up, (1 - level) / share, level / rest).clamp_(max=1)
-        slope, curvature = (_host.where(up, a, b) for a, b in zip(positive, negative, strict=True))
+        beyond = _device.where(up, (1 - level) / share, level / rest).clamp_(max=1)
+        slope, curvature = (_device.where(up, a, b) for a, b in zip(positive, negative, strict=True))
         x = half_line_quantile(beyond, slope, curvature)
-        return _host.where(up, x, -x)
+        return _device.where(up, x, -x)
 
     def mode(self, field: Tensor, theta: Theta | None = None) -> Tensor:
         positive, negative = self._find_local(field, 0.0, theta)
@@ -100,13 +100,13 @@ class DoubleReLU(Layer):
             ((slope / curvature).clamp(min=0), slope.clamp(min=0).square() / curvature)
             for slope, curvature in (positive, negative)
         )
-        return _host.where(high >= low, up, -down)
+        return _device.where(high >= low, up, -down)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         up, down, odds = self._find_laws(field, 0.0, theta)
         sides = self._find_local(field, 0.0, theta)
         slope, curvature, width, share = (
-            _host.where(x >= 0, a, b)
+            _device.where(x >= 0, a, b)
             for a, b in zip((*sides[0], up.log_width, odds), (*sides[1], down.log_width, -odds), strict=True)
         )
         peak = (slope / curvature).clamp(min=0)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks, _host, _random
+from harmonium import _checks, _device, _random
 
 Theta = tuple[Tensor, ...]
 
@@ -226,7 +226,7 @@ class Layer(nn.Module, ABC):
         if self.two_values is None:
             raise TypeError(f"{self.kind} units have no finite list of states")
         like = next(self.parameters())
-        return _host.sent(torch.tensor(self.two_values, dtype=like.dtype), like.device).unsqueeze(-1)
+        return _device.to_device(torch.tensor(self.two_values, dtype=like.dtype), like.device).unsqueeze(-1)
 
     @property
     def discrete(self) -> bool:
@@ -303,7 +303,7 @@ class Layer(nn.Module, ABC):
             )
         _checks.finite(x, name)
         bad, support = self.misfit(x)
-        if _host.some(bad):
+        if _device.any_true(bad):
             place = tuple(torch.nonzero(bad)[0].tolist())
             raise ValueError(
                 f"{name}: expected {support} for {self}, received {x[place].item():g} at {place}"

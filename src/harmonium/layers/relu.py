@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.special import erfc, erfcx, ndtr, ndtri
 
-from harmonium import _host
+from harmonium import _device
 from harmonium.layers.layer import Moments, QuadraticUnits, Theta
 
 _FAR = 3.0  # deviations below 0 from where on a continued fraction serves: differences lose digits there
@@ -50,9 +50,9 @@ def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
     coarse = (256 * near).round() / 256  # its square is exact
     hazard = (-coarse.square()).exp() * ((coarse - near) * (coarse + near)).exp() * sqrt(2 / pi) / twice
     below = z < -_FAR
-    mean = _host.where(below, far, z + hazard)
-    variance = _host.where(below, far * (rest - far), 1 - hazard * (z + hazard))
-    density = _host.where(z > 0, sqrt(2 / pi) / twice, _host.where(below, t + far, hazard))
+    mean = _device.where(below, far, z + hazard)
+    variance = _device.where(below, far * (rest - far), 1 - hazard * (z + hazard))
+    density = _device.where(z > 0, sqrt(2 / pi) / twice, _device.where(below, t + far, hazard))
     log_width = deviation.log() - density.log()
     top = 0.5 * z.relu().square()
     return HalfLineLaw(log_width, top, deviation * mean, deviation.square() * variance)
@@ -69,8 +69,8 @@ def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tenso
     mass = ndtr(z)
     from_below = ndtr(-z) + (1 - above) * mass
     lower = from_below < 0.5  # the nearer tail has the digits
-    place = ndtri(_host.where(lower, from_below, above * mass))
-    y = (z + _host.where(lower, place, -place)).clamp_(min=0)
+    place = ndtri(_device.where(lower, from_below, above * mass))
+    y = (z + _device.where(lower, place, -place)).clamp_(min=0)
     far = (z < -_FAR).flatten().nonzero().squeeze(-1)
     if len(far):
         y = (
@@ -167,7 +167,7 @@ class ReLU(QuadraticUnits):
             z = (low + high) / 2
             law = half_line_law(z, one)
             wide = law.variance / law.mean.square() > square / mean.square() - 1
-            low, high = _host.where(wide, z, low), _host.where(wide, high, z)
+            low, high = _device.where(wide, z, low), _device.where(wide, high, z)
         deviation = mean / half_line_law(low, one).mean
         self.linear.copy_(low / deviation)
         self.log_quadratic.copy_(-2 * deviation.log())

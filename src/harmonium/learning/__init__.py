@@ -5,7 +5,7 @@ from harmonium.learning import rules
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.exact_gradient import exact_gradient
-from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
@@ -19,6 +19,7 @@ __all__ = [
     "Enumeration",
     "Estimate",
     "Expectation",
+    "ExpectationRequest",
     "FreeChains",
     "LocalModes",
     "MeanField",
@@ -26,7 +27,6 @@ __all__ = [
     "Parametrisation",
     "Quadrature",
     "Rule",
-    "Task",
     "centred_pullback",
     "exact_gradient",
     "pullback",

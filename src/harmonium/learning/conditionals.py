@@ -6,8 +6,8 @@ from typing import final
 
 from torch import Tensor
 
-from harmonium.learning.expectation import Expectation, Outcome, Task
-from harmonium.products import product
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
+from harmonium.matmul import product
 
 
 @final
@@ -20,26 +20,30 @@ class Conditionals(Expectation):
     is that of a mean given its field.
     """
 
-    def add(self, task: Task) -> Outcome:
+    def add(self, request: ExpectationRequest) -> Outcome:
         """Adds it.
 
         Raises:
             ValueError: a machine with hidden layers, or data with entries that are not observed.
         """
-        hamiltonian, v = task.hamiltonian, task.v
+        hamiltonian, v = request.hamiltonian, request.v
         if hamiltonian.graph.hidden:
             raise ValueError(
                 "machine: expected no hidden layers for the pseudo-likelihood, received "
                 f"{list(hamiltonian.graph.hidden)}; use another rule, such as pcd"
             )
-        if not task.complete:
+        if not request.complete:
             raise ValueError(
                 "v: expected complete rows for the pseudo-likelihood, where every unit is predicted from all "
                 "others, received NaN; use another rule, such as pcd"
             )
         states = hamiltonian.split(v)
         # Every row by its weight once, on one side of each product.
-        each = task.each.to(v).unsqueeze(-1) if isinstance(task.each, Tensor) else task.each
+        each = (
+            request.row_weight.to(v).unsqueeze(-1)
+            if isinstance(request.row_weight, Tensor)
+            else request.row_weight
+        )
         weighted = [x * each for x in states]
         thetas, means = [], []
         for l, layer in enumerate(hamiltonian.layers):
@@ -50,5 +54,5 @@ class Conditionals(Expectation):
         for l, m in hamiltonian.graph.edges:
             pair = product((means[l] - states[l]).t(), weighted[m]) + product(weighted[l].t(), means[m])
             couplings.append(pair / 2 if l == m else pair)
-        task.into.add_sums(thetas, couplings)
+        request.into.add_sums(thetas, couplings)
         return Outcome(None, {})

@@ -7,10 +7,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host
+from harmonium import _checks, _device
 from harmonium.chains import KernelState, check_chains
-from harmonium.couplings import Gibbs, Meetings, PairKernel, run_pairs
-from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.coupled import Gibbs, Meetings, PairKernel, run_pairs
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import Start, begin, chains_of
 from harmonium.machine import Hamiltonian
 
@@ -24,7 +24,7 @@ class CoupledChains(Expectation):
     Its expectation is E[S], free or clamped, whatever the start, if no pair is capped.
 
     Args:
-        coupling: what moves the pairs; ``couplings.Gibbs()`` by default.
+        pair_kernel: what moves the pairs; ``coupled.Gibbs()`` by default.
         k: first sweep that is averaged, at least 0.
         m: last sweep that is averaged, at least k; None is k.
         lag: how far the first chain runs ahead, at least 1.
@@ -43,9 +43,10 @@ class CoupledChains(Expectation):
             are joined that is exact.
     """
 
+    @_checks.renamed("coupling", "pair_kernel")
     def __init__(
         self,
-        coupling: PairKernel | None = None,
+        pair_kernel: PairKernel | None = None,
         *,
         k: int = 1,
         m: int | None = None,
@@ -57,12 +58,12 @@ class CoupledChains(Expectation):
         antithetic: bool = False,
         clamped: bool = False,
     ) -> None:
-        if coupling is not None:
+        if pair_kernel is not None:
             _checks.instance(
-                coupling, "coupling", PairKernel, "couplings.Gibbs, couplings.Metropolis or None"
+                pair_kernel, "pair_kernel", PairKernel, "coupled.Gibbs, coupled.Metropolis or None"
             )
         _checks.instance(antithetic, "antithetic", bool, "True or False")
-        self.coupling = coupling or Gibbs()
+        self.pair_kernel = pair_kernel or Gibbs()
         self.k = _checks.positive_int(k, "k", minimum=0)
         self.m = self.k if m is None else _checks.positive_int(m, "m", minimum=self.k)
         self.lag = _checks.positive_int(lag, "lag")
@@ -78,12 +79,12 @@ class CoupledChains(Expectation):
             raise ValueError(f"chains: expected an even number of antithetic pairs, received {chains}")
         self.clamped = clamped
 
-    def add(self, task: Task) -> Outcome:
-        if self.clamped and task.exact:
-            return task.add_exact()
-        hamiltonian, v, generator = task.hamiltonian, task.v, task.generator
-        state = self._own(task.state)
-        pairs = task.own(None if self.clamped else self.chains, "chains")
+    def add(self, request: ExpectationRequest) -> Outcome:
+        if self.clamped and request.exact:
+            return request.add_exact()
+        hamiltonian, v, generator = request.hamiltonian, request.v, request.generator
+        state = self._own(request.state)
+        pairs = request.chains_of_this_shard(None if self.clamped else self.chains, "chains")
         if self.chains is None:
             pairs *= 1 + self.antithetic
         k = self.k if state is None else max(self.k, int(state["k"]))
@@ -97,8 +98,8 @@ class CoupledChains(Expectation):
             start = self._begin(hamiltonian, v, pairs, generator)
         pairs = len(start.states[0])  # persistent chains keep their number, whatever the batch
         meetings = run_pairs(
-            hamiltonian.given(v if self.clamped else None, pairs, task.complete),
-            self.coupling,
+            hamiltonian.clamp(v if self.clamped else None, pairs, request.complete),
+            self.pair_kernel,
             start.states,
             fields=start.fields,
             k=k,
@@ -106,9 +107,9 @@ class CoupledChains(Expectation):
             lag=self.lag,
             max_steps=self.max_steps,
             generator=generator,
-            into=task.into,
-            weight=task.weight / pairs,
-            row_weights=task.row_weights if self.clamped else None,
+            into=request.into,
+            weight=request.weight / pairs,
+            row_weights=request.row_weights if self.clamped else None,
             antithetic=self.antithetic,
         )
         kept: dict[str, Any] = {"k": self._next_k(meetings), "chains": None}
@@ -163,7 +164,7 @@ class CoupledChains(Expectation):
 
 def diagnose(meetings: Meetings, prefix: str, max_steps: int | None) -> dict[str, float]:
     """Numbers about pairs, with a warning where many were given up."""
-    longest, *means = _host.numbers(
+    longest, *means = _device.to_floats(
         [
             meetings.times.max().double(),
             *(x.double().mean() for x in (meetings.capped, meetings.times, meetings.tries, meetings.cost)),

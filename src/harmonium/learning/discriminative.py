@@ -11,12 +11,13 @@ from harmonium.learning.expectations import Enumeration
 from harmonium.learning.rule import Bias, Rule
 
 
-def conditional(rule: Rule, given: Iterable[int]) -> Rule:
+@_checks.renamed("given", "condition_on")
+def conditional(rule: Rule, condition_on: Iterable[int]) -> Rule:
     """∇ log p(y | x) = E[S | x, y] - E[S | x]: some visible layers are learned given the others.
 
     With a label for y this is discriminative training (Larochelle & Bengio 2008).
 
-    Both sides are the rule's clamped expectation, once with the whole row and once with the given layers
+    Both sides are the rule's clamped expectation, once with the whole row and once with the layers of x
     alone; its free expectation, and with it k sweeps of free chains, is not used. Where all hidden layers can
     be summed out and y has few states (at most 256, ``likelihood.exact.FEW_STATES``), such as a label, both
     sides are exact whatever the rule.
@@ -25,13 +26,14 @@ def conditional(rule: Rule, given: Iterable[int]) -> Rule:
         rule: any rule, centred or not. The result is "exact" where the rule enumerates its clamped side,
             "unbiased" where the rule is, and "biased" for all others, as chains that start anew for every
             row are no longer right in the limit.
-        given: x, some of the machine's visible layers but not all; y are the others.
+        condition_on: x, some of the machine's visible layers but not all; y are the others.
     """
-    layers = _layers(rule, given)
-    return _given(rule, f"conditional({rule.name}, given={list(layers)})", layers, 0.0)
+    layers = _layers(rule, condition_on)
+    return _condition(rule, f"conditional({rule.name}, condition_on={list(layers)})", layers, 0.0)
 
 
-def hybrid(rule: Rule, given: Iterable[int], joint: float) -> Rule:
+@_checks.renamed("given", "condition_on")
+def hybrid(rule: Rule, condition_on: Iterable[int], joint: float) -> Rule:
     """Learns (1 - joint) log p(y | x) + joint log p(x, y): a classifier that also models its input.
 
     Hybrid training (Larochelle & Bengio 2008, §4.3, who weigh log p(y | x) by 1 and log p(x, y) by α =
@@ -40,14 +42,16 @@ def hybrid(rule: Rule, given: Iterable[int], joint: float) -> Rule:
 
     Args:
         rule: as in ``conditional``, and its label of bias too, but that "exact" needs both sides of the rule.
-        given: x, as in ``conditional``.
+        condition_on: x, as in ``conditional``.
         joint: in [0, 1]: 0 is ``conditional``, 1 the rule itself.
     """
-    layers = _layers(rule, given)
+    layers = _layers(rule, condition_on)
     joint = _checks.real(joint, "joint", low=0.0, high=1.0)
     if joint == 1:
         return rule
-    return _given(rule, f"hybrid({rule.name}, given={list(layers)}, joint={joint:g})", layers, joint)
+    return _condition(
+        rule, f"hybrid({rule.name}, condition_on={list(layers)}, joint={joint:g})", layers, joint
+    )
 
 
 def label_rate(width: int) -> float:
@@ -58,21 +62,23 @@ def label_rate(width: int) -> float:
     return 0.24 / sqrt(max(width, 64))
 
 
-def _layers(rule: Rule, given: Iterable[int]) -> tuple[int, ...]:
+def _layers(rule: Rule, condition_on: Iterable[int]) -> tuple[int, ...]:
     _checks.instance(rule, "rule", Rule, "a Rule")
-    _checks.instance(given, "given", Iterable, "a list of visible layers")
-    layers = tuple(given)
-    if rule.given is not None:
+    _checks.instance(condition_on, "condition_on", Iterable, "a list of visible layers")
+    layers = tuple(condition_on)
+    if rule.condition_on is not None:
         raise ValueError(f"rule: expected one that is not conditional yet, received {rule}")
     if not layers or not all(type(l) is int and l >= 0 for l in layers) or len(set(layers)) < len(layers):
-        raise ValueError(f"given: expected different visible layers, at least one, received {list(layers)}")
+        raise ValueError(
+            f"condition_on: expected different visible layers, at least one, received {list(layers)}"
+        )
     return layers
 
 
-def _given(rule: Rule, name: str, layers: tuple[int, ...], joint: float) -> Rule:
+def _condition(rule: Rule, name: str, layers: tuple[int, ...], joint: float) -> Rule:
     bias: Bias = "biased"
     if isinstance(rule.clamped, Enumeration):
         bias = rule.bias if joint else "exact"
     elif rule.bias == "unbiased":
         bias = "unbiased"
-    return replace(rule, name=name, bias=bias, given=layers, joint=joint)
+    return replace(rule, name=name, bias=bias, condition_on=layers, joint=joint)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host
+from harmonium import _checks, _device
+from harmonium._upgrade import refuse_gone_members
 from harmonium.distributed import Shards
 from harmonium.likelihood.exact import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
@@ -32,14 +33,15 @@ class Outcome(NamedTuple):
 
     state: Any
     diagnostics: dict[str, float]
-    sampled: bool = False
-    begun: Sequence[Tensor] | None = None
+    is_plain_mean: bool = False
+    initial_means: Sequence[Tensor] | None = None
 
 
+@refuse_gone_members
 @final
 @dataclass(frozen=True)
-class Task:
-    """The task of an expectation: to add weight times E[S], the mean over rows, to a sum.
+class ExpectationRequest:
+    """The request of an expectation: to add weight times E[S], the mean over rows, to a sum.
 
     Attributes:
         hamiltonian: the machine.
@@ -51,7 +53,7 @@ class Task:
         row_weights: of the rows of v, (batch,), above 0 and of mean 1; None where all count alike.
         fields: of hidden layers given v, where one side of a gradient has made them for the other.
         observed: whether all of v is; None: not known yet, to be looked at where it matters.
-        shards: of which this task is one; ``weight`` has its share of the rows. None: it is all.
+        shards: of which this request is one; ``weight`` has its share of the rows. None: it is all.
     """
 
     hamiltonian: Hamiltonian
@@ -65,7 +67,7 @@ class Task:
     shards: Shards | None = None
     observed: bool | None = None
 
-    def own(self, number: int | None, name: str) -> int:
+    def chains_of_this_shard(self, number: int | None, name: str) -> int:
         """Returns the number of this shard's chains; None: one a row.
 
         Args:
@@ -77,7 +79,7 @@ class Task:
         return number if self.shards is None else self.shards.divide(number, name)
 
     @property
-    def each(self) -> float | Tensor:
+    def row_weight(self) -> float | Tensor:
         """The weight of every row, a number or (batch,)."""
         each = self.weight / self.v.shape[0]
         return each if self.row_weights is None else each * self.row_weights
@@ -103,7 +105,7 @@ class Task:
         lacking = [l for l, lacks in zip(graph.visible, missing, strict=True) if lacks]
         return few_states(self.hamiltonian, (*graph.hidden, *lacking))
 
-    def parts(self) -> list[Task]:
+    def split_by_missing(self) -> list[ExpectationRequest]:
         """The complete rows, the others that are exact nevertheless, and what has to be sampled.
 
         Rows that lack entries of different layers are enumerated together as far as that takes few states,
@@ -122,11 +124,11 @@ class Task:
                     together |= pattern
         lacks, sampled = missing.any(-1), (missing & ~together).any(-1)
         chosen = (~lacks, lacks & ~sampled, sampled)
-        return [self.take(rows) for rows in chosen if bool(rows.any())]
+        return [self.select_rows(rows) for rows in chosen if bool(rows.any())]
 
-    def take(self, rows: Tensor) -> Task:
+    def select_rows(self, rows: Tensor) -> ExpectationRequest:
         """The part of some of the rows, (batch,) booleans: weights of all parts add up to the whole."""
-        places = _host.chosen(rows, self.v.device)
+        places = _device.selected_indices(rows, self.v.device)
         share, weights = len(places) / len(rows), None
         if self.row_weights is not None:
             mean = float(self.row_weights[places].mean())
@@ -149,9 +151,9 @@ class Task:
             for l in summed:
                 if l not in self.fields:
                     self.fields[l] = hamiltonian.field(l, states)
-            self.into.add(hamiltonian, states, self.each, summed=summed, fields=self.fields)
+            self.into.add(hamiltonian, states, self.row_weight, summed=summed, fields=self.fields)
         else:
-            add_exact_expectation(hamiltonian, self.into, self.each, v, self.complete)
+            add_exact_expectation(hamiltonian, self.into, self.row_weight, v, self.complete)
         return Outcome(None, {})
 
 
@@ -162,8 +164,8 @@ class Expectation(ABC):
     """
 
     @abstractmethod
-    def add(self, task: Task) -> Outcome:
-        """Adds what the task asks for, as well as this expectation can."""
+    def add(self, request: ExpectationRequest) -> Outcome:
+        """Adds what the request asks for, as well as this expectation can."""
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:  # noqa: B027
         """Refuses a state, read from a file, that ``add`` could not have returned for this machine.

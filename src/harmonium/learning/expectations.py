@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host
+from harmonium import _checks, _device
 from harmonium._random import as_generator
 from harmonium.chains import (
     Gibbs,
@@ -18,11 +18,11 @@ from harmonium.chains import (
     KernelState,
     Langevin,
     check_chains,
-    completed,
+    fill_hidden_state,
     run_kernel,
 )
-from harmonium.compiled import serving
-from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.compiled import dispatch
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.likelihood import add_exact_expectation, add_quadrature_expectation
 from harmonium.machine import Hamiltonian
 
@@ -46,13 +46,15 @@ class Enumeration(Expectation):
     def __init__(self, *, clamped: bool, roots: Mapping[int, Tensor] | None = None) -> None:
         self.clamped, self.roots = clamped, roots
 
-    def add(self, task: Task) -> Outcome:
+    def add(self, request: ExpectationRequest) -> Outcome:
         if not self.clamped:
-            add_exact_expectation(task.hamiltonian, task.into, task.weight)
+            add_exact_expectation(request.hamiltonian, request.into, request.weight)
         elif not self.roots:
-            return task.add_exact()
+            return request.add_exact()
         else:
-            add_exact_expectation(task.hamiltonian, task.into, task.each, task.v, roots=self.roots)
+            add_exact_expectation(
+                request.hamiltonian, request.into, request.row_weight, request.v, roots=self.roots
+            )
         return Outcome(None, {})
 
 
@@ -68,13 +70,13 @@ class Quadrature(Expectation):
     def __init__(self, *, clamped: bool) -> None:
         self.clamped = clamped
 
-    def add(self, task: Task) -> Outcome:
+    def add(self, request: ExpectationRequest) -> Outcome:
         if not self.clamped:
-            add_quadrature_expectation(task.hamiltonian, task.into, task.weight)
-        elif task.exact:
-            return task.add_exact()
+            add_quadrature_expectation(request.hamiltonian, request.into, request.weight)
+        elif request.exact:
+            return request.add_exact()
         else:
-            add_quadrature_expectation(task.hamiltonian, task.into, task.each, task.v)
+            add_quadrature_expectation(request.hamiltonian, request.into, request.row_weight, request.v)
         return Outcome(None, {})
 
 
@@ -97,16 +99,24 @@ class ClampedChains(Expectation):
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
         self.marginal = marginal
 
-    def add(self, task: Task) -> Outcome:
-        if task.exact and (self.marginal or not task.complete):
-            return task.add_exact()
-        sweeps = self.sweeps if task.complete else max(self.sweeps, FILLING_SWEEPS)
-        law = task.hamiltonian if task.exact else task.hamiltonian.given(task.v, len(task.v), task.complete)
-        state = completed(law, task.v, task.generator, observed=task.complete)
-        state = state._replace(states=law.hold_all(state.states))  # known by what is held, not by its values
-        state = run_kernel(law, Gibbs(), state, 0 if task.exact else sweeps, task.generator)
+    def add(self, request: ExpectationRequest) -> Outcome:
+        if request.exact and (self.marginal or not request.complete):
+            return request.add_exact()
+        sweeps = self.sweeps if request.complete else max(self.sweeps, FILLING_SWEEPS)
+        law = (
+            request.hamiltonian
+            if request.exact
+            else request.hamiltonian.clamp(request.v, len(request.v), request.complete)
+        )
+        state = fill_hidden_state(law, request.v, request.generator, observed=request.complete)
+        state = state._replace(
+            states=law.clamp_states(state.states)
+        )  # known by what is held, not by its values
+        state = run_kernel(law, Gibbs(), state, 0 if request.exact else sweeps, request.generator)
         summed = law.graph.summed if self.marginal else ()
-        task.into.add(task.hamiltonian, state.states, task.each, summed=summed, fields=state.fields)
+        request.into.add(
+            request.hamiltonian, state.states, request.row_weight, summed=summed, fields=state.fields
+        )
         return Outcome(None, {})
 
 
@@ -157,26 +167,26 @@ class FreeChains(Expectation):
         if step_decay is not None and self.start == "persistent":
             raise ValueError(f"step_decay: expected None with persistent chains, received {step_decay}")
 
-    def add(self, task: Task) -> Outcome:
-        law, generator, kernel = task.hamiltonian, task.generator, self.kernel
+    def add(self, request: ExpectationRequest) -> Outcome:
+        law, generator, kernel = request.hamiltonian, request.generator, self.kernel
         if self.step_decay is not None:
-            kernel = kernel.scaled(1 / (1 + (task.state or 0) / self.step_decay))
-        if self.start == "persistent" and task.state is not None:
-            state = self.go_on(law, task.state, generator)  # they keep their number, whatever the batch
+            kernel = kernel.scaled(1 / (1 + (request.state or 0) / self.step_decay))
+        if self.start == "persistent" and request.state is not None:
+            state = self.go_on(law, request.state, generator)  # they keep their number, whatever the batch
         else:
-            chains = task.own(None if self.start == "data" else self.chains, "chains")
-            seen = task.complete if self.start == "data" else None
-            fresh = begin(law, task.v, chains, self.start, generator, task.fields, seen)
+            chains = request.chains_of_this_shard(None if self.start == "data" else self.chains, "chains")
+            seen = request.complete if self.start == "data" else None
+            fresh = begin(law, request.v, chains, self.start, generator, request.fields, seen)
             state = kernel.init(law, fresh.states, generator, self.sweeps)
-        each: float | Tensor = task.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
-        if self.start == "data" and task.row_weights is not None:
-            each = each * task.row_weights
-        if isinstance(each, float) and isinstance(kernel, _SMALL) and serving.small_chains(law):
+        each: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
+        if self.start == "data" and request.row_weights is not None:
+            each = each * request.row_weights
+        if isinstance(each, float) and isinstance(kernel, _SMALL) and dispatch.small_chains(law):
             from harmonium.chains.small import run_small  # needs numba
 
             state, diagnostics = run_small(
                 law, kernel, state, self.sweeps, generator,
-                into=task.into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
+                into=request.into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
         else:
             summed = law.graph.summed if self.marginal else ()
@@ -186,13 +196,13 @@ class FreeChains(Expectation):
                 if info:
                     infos.append(info)
                 if sweep >= self.burn_in:
-                    task.into.add(law, state.states, each, summed=summed, fields=state.fields)
+                    request.into.add(law, state.states, each, summed=summed, fields=state.fields)
             diagnostics = _means(infos) if infos else {}
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
         if self.start == "persistent":
             kept = {"chains": state.states, "sweeps": state.sweeps, "own": state.own}
             return Outcome(kept, diagnostics, sampled)
-        return Outcome(None if self.step_decay is None else (task.state or 0) + 1, diagnostics, sampled)
+        return Outcome(None if self.step_decay is None else (request.state or 0) + 1, diagnostics, sampled)
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         if state is None:
@@ -226,7 +236,7 @@ def _means(infos: Sequence[Info]) -> dict[str, float]:
     for info in infos:
         for name, value in info.items():
             noted.setdefault(name, []).append(value)
-    read = iter(_host.numbers([x for values in noted.values() for x in values]))
+    read = iter(_device.to_floats([x for values in noted.values() for x in values]))
     return {name: sum(next(read) / len(values) for _ in values) for name, values in noted.items()}
 
 
@@ -246,15 +256,15 @@ def begin(
     """
     if start == "data":
         observed = _checks.observed(v) if observed is None else observed
-        state = completed(hamiltonian, v, generator, fields, observed)
+        state = fill_hidden_state(hamiltonian, v, generator, fields, observed)
         if not observed:
-            law = hamiltonian.given(v, len(v))
+            law = hamiltonian.clamp(v, len(v))
             filled = run_kernel(law, Gibbs(), KernelState(state.states, 0), FILLING_SWEEPS, generator)
             state = KernelState(filled.states, 0)
         return state
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
-        return completed(hamiltonian, torch.cat(seen, -1), generator, observed=True)
+        return fill_hidden_state(hamiltonian, torch.cat(seen, -1), generator, observed=True)
     states = [
         hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
         for l, layer in enumerate(hamiltonian.layers)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import final
 
-from harmonium import _checks, _host
+from harmonium import _checks, _device
 from harmonium.chains import Gibbs, search
-from harmonium.couplings import PairKernel, run_pairs
+from harmonium.coupled import PairKernel, run_pairs
 from harmonium.learning.coupled import diagnose
-from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 
 
 @final
@@ -22,7 +22,7 @@ class LocalModes(Expectation):
     of a large machine meet in their first step unless the rare event happens that carries the correction.
 
     Args:
-        coupling: what moves the pairs; None for no correction.
+        pair_kernel: what moves the pairs; None for no correction.
         chains: how many; None is as many as the batch has rows. Clamped chains always are.
         max_steps: steps after which a pair is given up, which biases the estimate; see ``CoupledChains``.
         marginalise: whether f is the mean of E[S | one colour] and E[S | the other] (Taniguchi, Eq. 27), or
@@ -30,49 +30,50 @@ class LocalModes(Expectation):
         clamped: whether the visible layer is clamped to the data; with one hidden layer that is exact.
     """
 
+    @_checks.renamed("coupling", "pair_kernel")
     def __init__(
         self,
-        coupling: PairKernel | None = None,
+        pair_kernel: PairKernel | None = None,
         *,
         chains: int | None = None,
         max_steps: int | None = None,
         marginalise: bool = True,
         clamped: bool = False,
     ) -> None:
-        self.coupling = coupling
-        _checks.instance(coupling, "coupling", PairKernel | None, "a pair kernel or None")
+        self.pair_kernel = pair_kernel
+        _checks.instance(pair_kernel, "pair_kernel", PairKernel | None, "a pair kernel or None")
         self.chains = None if chains is None else _checks.positive_int(chains, "chains")
         self.max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps")
         self.marginalise = marginalise
         self.clamped = clamped
 
-    def add(self, task: Task) -> Outcome:
-        if self.clamped and task.exact:
-            return task.add_exact()
-        generator = task.generator
-        chains = task.own(None if self.clamped else self.chains, "chains")
-        hamiltonian = task.hamiltonian.given(task.v if self.clamped else None, chains, task.complete)
-        row_weights = task.row_weights if self.clamped else None
+    def add(self, request: ExpectationRequest) -> Outcome:
+        if self.clamped and request.exact:
+            return request.add_exact()
+        generator = request.generator
+        chains = request.chains_of_this_shard(None if self.clamped else self.chains, "chains")
+        hamiltonian = request.hamiltonian.clamp(request.v if self.clamped else None, chains, request.complete)
+        row_weights = request.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
         modes, sweeps = search(hamiltonian, noise, generator)
         start, _ = Gibbs().step(hamiltonian, modes, generator)
         name = "clamped_" if self.clamped else ""
-        mean, longest = _host.numbers([sweeps.double().mean(), sweeps.max().double()])
+        mean, longest = _device.to_floats([sweeps.double().mean(), sweeps.max().double()])
         diagnostics = {f"{name}search_sweeps": mean, f"{name}longest_search": longest}
         free = [
-            tuple(l for l in layers if not hamiltonian.fixes(l))
+            tuple(l for l in layers if not hamiltonian.is_clamped(l))
             for layers in hamiltonian.graph.sides("local modes")
         ]
-        sums = task.into.in_readings(free if self.marginalise else [()])
+        sums = request.into.in_readings(free if self.marginalise else [()])
         begun = None
-        if self.coupling is None:
-            each = task.weight / chains
+        if self.pair_kernel is None:
+            each = request.weight / chains
             sums.add(hamiltonian, start.states, each if row_weights is None else each * row_weights)
         else:
             begun = [x.mean(0) for x in start.states]
             meetings = run_pairs(
                 hamiltonian,
-                self.coupling,
+                self.pair_kernel,
                 start.states,
                 fields=start.fields,
                 k=0,
@@ -81,8 +82,8 @@ class LocalModes(Expectation):
                 max_steps=self.max_steps,
                 generator=generator,
                 into=sums,
-                weight=task.weight / chains,
+                weight=request.weight / chains,
                 row_weights=row_weights,
             )
             diagnostics |= diagnose(meetings, name, self.max_steps)
-        return Outcome(None, diagnostics, self.coupling is None, begun)
+        return Outcome(None, diagnostics, self.pair_kernel is None, begun)

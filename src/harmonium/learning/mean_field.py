@@ -8,8 +8,8 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host
-from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium import _checks, _device
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import begin
 from harmonium.machine import Hamiltonian
 from harmonium.meanfield import Plefka, Point, Scheme, Status, iterate
@@ -59,32 +59,36 @@ class MeanField(Expectation):
         self.solutions = None if solutions is None else _checks.positive_int(solutions, "solutions")
         self.tolerance, self.max_sweeps, self.damping = tolerance, max_sweeps, damping
 
-    def add(self, task: Task) -> Outcome:
-        if self.clamped and task.exact:
-            return task.add_exact()
-        hamiltonian, v = task.hamiltonian, task.v
-        start = v if self.clamped else self._start(task)
+    def add(self, request: ExpectationRequest) -> Outcome:
+        if self.clamped and request.exact:
+            return request.add_exact()
+        hamiltonian, v = request.hamiltonian, request.v
+        start = v if self.clamped else self._start(request)
         rows = len(start.means[0]) if isinstance(start, Point) else len(start)
-        scheme = self.scheme(hamiltonian.given(v if self.clamped else None, rows, task.complete))
+        scheme = self.scheme(hamiltonian.clamp(v if self.clamped else None, rows, request.complete))
         point, status, sweeps = iterate(
             scheme, start, tolerance=self.tolerance, damping=self.damping, max_sweeps=self.max_sweeps
         )
         bounded = (status != Status.UNBOUNDED).double()
         counted = (sweeps, status == Status.CONVERGED, status == Status.UNBOUNDED)
-        swept, converged, unbounded = _host.numbers([x.double().mean() for x in counted])
+        swept, converged, unbounded = _device.to_floats([x.double().mean() for x in counted])
         if unbounded == 1:
             raise ValueError(
                 "machine: expected mean-field solutions, received none: in every row real units lost their "
                 "normaliser"
             )
-        if task.row_weights is not None and len(bounded) == len(v) and (self.clamped or self.start == "data"):
-            bounded = bounded * task.row_weights
-        each = (bounded * (task.weight / bounded.sum())).to(hamiltonian.dtype)
+        if (
+            request.row_weights is not None
+            and len(bounded) == len(v)
+            and (self.clamped or self.start == "data")
+        ):
+            bounded = bounded * request.row_weights
+        each = (bounded * (request.weight / bounded.sum())).to(hamiltonian.dtype)
         for l in range(len(hamiltonian.layers)):
-            task.into.add_terms(l, scheme.statistics(l, point), each)
+            request.into.add_terms(l, scheme.statistics(l, point), each)
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             weight = each / 2 if l == m else each
-            task.into.add_products(
+            request.into.add_products(
                 edge, point.means[l], point.means[m], weight, scheme.covariances(edge, point, weight)
             )
         name = "clamped_mean_field" if self.clamped else "mean_field"
@@ -110,11 +114,11 @@ class MeanField(Expectation):
             if rows == 0 or received != shapes:
                 raise ValueError(f"state[{part!r}]: expected {shapes}, received {received}")
 
-    def _start(self, task: Task) -> Tensor | Point:
-        hamiltonian, v, state, generator = task.hamiltonian, task.v, task.state, task.generator
-        rows = task.own(self.solutions, "solutions")
+    def _start(self, request: ExpectationRequest) -> Tensor | Point:
+        hamiltonian, v, state, generator = request.hamiltonian, request.v, request.state, request.generator
+        rows = request.chains_of_this_shard(self.solutions, "solutions")
         if self.start == "noise":
-            return hamiltonian.seen(begin(hamiltonian, v, rows, "noise", generator).states)
+            return hamiltonian.visible_states(begin(hamiltonian, v, rows, "noise", generator).states)
         if state is not None:
             if not isinstance(state, dict) or "means" not in state:
                 raise ValueError("state: expected what a mean-field rule returned, or None, not another's")
@@ -122,11 +126,13 @@ class MeanField(Expectation):
                 return Point(**state)
         data = v[:rows]
         if len(data) < rows:  # the same start twice would be the same solution twice
-            noise = hamiltonian.seen(begin(hamiltonian, v, rows - len(data), "noise", generator).states)
+            noise = hamiltonian.visible_states(
+                begin(hamiltonian, v, rows - len(data), "noise", generator).states
+            )
             data = torch.cat([data, noise])
         if state is None:
             return data
-        old = hamiltonian.seen(state["means"])
+        old = hamiltonian.visible_states(state["means"])
         return torch.cat([data[: rows - rows // 2], old[-(rows // 2) :] if rows > 1 else old[:0]])
 
 

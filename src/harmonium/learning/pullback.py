@@ -63,7 +63,7 @@ class Parametrisation:
         """Returns the machine as it is now, in natural parameters; it knows no products of earlier ones."""
         if not self.identical:
             self._hamiltonian = self._made()
-        return self._hamiltonian.anew()
+        return self._hamiltonian.without_cache()
 
     def pullback(self, delta: Statistics) -> dict[str, Tensor]:
         """Returns the gradient of the mean log-likelihood at the last ``hamiltonian()``.
@@ -77,7 +77,7 @@ class Parametrisation:
         Raises:
             ValueError: a learnable parameter that torch cannot differentiate by.
         """
-        gradients = [*itertools.chain(*delta.thetas), *delta.couplings]
+        gradients = [*itertools.chain(*delta.thetas), *delta.products]
         pulled = dict(zip(self._names, gradients, strict=True))
         pulled.pop("", None)
         if not self.identical:
@@ -109,7 +109,7 @@ class Parametrisation:
 
 
 def _outputs(hamiltonian: Hamiltonian) -> list[Tensor]:
-    return [*itertools.chain(*hamiltonian.thetas), *hamiltonian.couplings]
+    return [*itertools.chain(*hamiltonian.thetas), *hamiltonian.J]
 
 
 def pullback(machine: BoltzmannMachine, delta: Statistics) -> dict[str, Tensor]:

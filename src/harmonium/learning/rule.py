@@ -10,11 +10,12 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, _random
+from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
-from harmonium.learning.expectation import Expectation, Outcome, Task
+from harmonium._upgrade import refuse_gone_members
+from harmonium.learning.centring import PreviousBatch
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import ClampedChains, FreeChains
-from harmonium.learning.offsets import Earlier
 from harmonium.learning.pullback import Parametrisation, centred_pullback
 from harmonium.machine import BoltzmannMachine, Statistics
 
@@ -36,6 +37,7 @@ class Estimate(NamedTuple):
     state: Any
 
 
+@refuse_gone_members
 @final
 @dataclass(frozen=True)
 class Rule:
@@ -51,11 +53,11 @@ class Rule:
             where something is left to sample given the data (hidden layers that an edge joins, missing
             entries of more than ``likelihood.exact.FEW_STATES`` states), in a fixed number of sweeps.
         centred: whether the enhanced gradient is returned in place of the gradient.
-        given: visible layers on which the likelihood is conditional, ∇ log p(y | x) = E[S | x, y] - E[S | x]:
-            both sides are clamped expectations then, the second with x alone, and ``free`` is not used. None:
-            the likelihood of all visible layers.
-        joint: with ``given``, how much log p(x, y) counts in what is learned, log p(y | x) the rest to 1. The
-            second side is (1 - joint) E[S | x] + joint E[S], and above 0 ``free`` is used for it.
+        condition_on: visible layers x on which the likelihood is conditional, ∇ log p(y | x) = E[S | x, y] -
+            E[S | x]: both sides are clamped expectations then, the second with x alone, and ``free`` is not
+            used. None: the likelihood of all visible layers.
+        joint: with ``condition_on``, how much log p(x, y) counts in what is learned, log p(y | x) the rest to
+            1. The second side is (1 - joint) E[S | x] + joint E[S], and above 0 ``free`` is used for it.
     """
 
     name: str
@@ -63,7 +65,7 @@ class Rule:
     free: Expectation
     bias: Bias
     centred: bool = False
-    given: tuple[int, ...] | None = None
+    condition_on: tuple[int, ...] | None = None
     joint: float = 0.0
 
     @_checks.renamed("generator", "seed")
@@ -124,18 +126,20 @@ class Rule:
         """
         hamiltonian = law.hamiltonian()
         sums = Statistics(hamiltonian)
-        task = Task(hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed)
-        centre, diagnostics, kept = self.add(task, state)
+        request = ExpectationRequest(
+            hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed
+        )
+        centre, diagnostics, kept = self.add(request, state)
         return Estimate(self.direction(law, sums, centre), diagnostics, kept)
 
-    def task(
+    def request(
         self,
         machine: BoltzmannMachine,
         v: Numbers,
         seed: int | torch.Generator,
         weights: Tensor | None = None,
-    ) -> Task:
-        """Returns the task of both phases: the checked arguments of ``gradient``, and an empty sum.
+    ) -> ExpectationRequest:
+        """Returns the request of both phases: the checked arguments of ``gradient``, and an empty sum.
 
         Args:
             machine: the machine.
@@ -145,7 +149,9 @@ class Rule:
         """
         v, row_weights, observed = self.checked(machine, v, weights)
         generator, law = _random.as_generator(seed, machine.device), machine.hamiltonian()
-        return Task(law, v, generator, Statistics(law), row_weights=row_weights, observed=observed)
+        return ExpectationRequest(
+            law, v, generator, Statistics(law), row_weights=row_weights, observed=observed
+        )
 
     def checked(
         self, machine: BoltzmannMachine, v: Numbers, weights: Tensor | None
@@ -162,48 +168,50 @@ class Rule:
         complete = _checks.all_finite(v)
         if not complete:
             _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
-        if self.given is not None:
-            machine.check_given(self.given)
+        if self.condition_on is not None:
+            machine.check_condition(self.condition_on)
         v, row_weights = _weighted(v, weights)
-        v = _host.sent(v, machine.device)
+        v = _device.to_device(v, machine.device)
         if row_weights is not None:
-            row_weights = _host.sent(row_weights, machine.device, v.dtype)
+            row_weights = _device.to_device(row_weights, machine.device, v.dtype)
         return v, row_weights, complete or None
 
-    def add(self, task: Task, state: Any) -> tuple[list[Tensor], dict[str, float], Any]:
-        """Adds E[S | v] - E[S], times the task's weight, to its sum.
+    def add(self, request: ExpectationRequest, state: Any) -> tuple[list[Tensor], dict[str, float], Any]:
+        """Adds E[S | v] - E[S], times the request's weight, to its sum.
 
         Returns:
             The offsets of centring times the weight, (width_l,) for every layer, or none; diagnostics; and
             the state for the next call.
         """
         # A clamped estimate keeps no state: every batch brings other data.
-        diagnostics = self._add_clamped(task)
-        clamped = task.into.means() if self.centred else []
-        earlier = Earlier()
+        diagnostics = self._add_clamped(request)
+        clamped = request.into.means() if self.centred else []
+        earlier = PreviousBatch()
         if isinstance(state, dict) and "free" in state:
-            earlier, state = Earlier.parted(state)
-        if self.given is not None:
-            condition = task.hamiltonian.only(self.given, task.v)
-            weight = task.weight * (self.joint - 1.0)
-            second = self._add_clamped(replace(task, v=condition, weight=weight, fields={}, observed=False))
-            diagnostics |= {f"given_{name.removeprefix('clamped_')}": x for name, x in second.items()}
+            earlier, state = PreviousBatch.split_state(state)
+        if self.condition_on is not None:
+            condition = request.hamiltonian.observe_only(self.condition_on, request.v)
+            weight = request.weight * (self.joint - 1.0)
+            second = self._add_clamped(
+                replace(request, v=condition, weight=weight, fields={}, observed=False)
+            )
+            diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in second.items()}
         kept, sampled, begun = None, False, None
         if self.generative:
-            free = replace(task, weight=-self.density_share * task.weight, state=state)
+            free = replace(request, weight=-self.density_share * request.weight, state=state)
             kept, more, sampled, begun = Outcome(*self.free.add(free))
             diagnostics |= more
         if not self.centred:
             return [], diagnostics, kept
-        if sampled and self.given is None:  # the midpoint of the means of rows and chains
-            off = task.into.means()
+        if sampled and self.condition_on is None:  # the midpoint of the means of rows and chains
+            off = request.into.means()
             return [x - y / 2 for x, y in zip(clamped, off, strict=True)], diagnostics, kept
-        earlier.check(task.hamiltonian)
-        own = Earlier.of(task)
-        offsets = (own if earlier.rows is None else earlier).means(task.hamiltonian)
+        earlier.check(request.hamiltonian)
+        own = PreviousBatch.from_request(request)
+        offsets = (own if earlier.rows is None else earlier).means(request.hamiltonian)
         if begun is not None:
             offsets = [(x + y) / 2 for x, y in zip(offsets, begun, strict=True)]
-        return [task.weight * x for x in offsets], diagnostics, own.state(kept)
+        return [request.weight * x for x in offsets], diagnostics, own.state(kept)
 
     def direction(self, law: Parametrisation, delta: Statistics, centre: list[Tensor]) -> dict[str, Tensor]:
         """Returns the direction of ascent for every learnable parameter, of its shape.
@@ -218,7 +226,7 @@ class Rule:
     @cached_property
     def density_share(self) -> float:
         """The weight of ln p of all visible layers in the objective, in [0, 1]."""
-        return 1.0 if self.given is None else self.joint
+        return 1.0 if self.condition_on is None else self.joint
 
     @cached_property
     def generative(self) -> bool:
@@ -229,14 +237,14 @@ class Rule:
     def gibbs_chains(self) -> FreeChains | None:
         """The chains of the free side, where the rule is ``rules.cd`` or ``rules.pcd`` by Gibbs sweeps."""
         clamped, free = self.clamped, self.free
-        plain = isinstance(clamped, ClampedChains) and clamped.marginal and self.given is None
+        plain = isinstance(clamped, ClampedChains) and clamped.marginal and self.condition_on is None
         return free if plain and isinstance(free, FreeChains) and free.plain else None
 
-    def _add_clamped(self, task: Task) -> dict[str, float]:
-        if task.complete:
-            return self.clamped.add(task).diagnostics
+    def _add_clamped(self, request: ExpectationRequest) -> dict[str, float]:
+        if request.complete:
+            return self.clamped.add(request).diagnostics
         diagnostics: dict[str, float] = {}
-        for part in task.parts():
+        for part in request.split_by_missing():
             diagnostics |= self.clamped.add(part).diagnostics
         return diagnostics
 
@@ -246,7 +254,7 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        earlier, state = Earlier.parted(state)
+        earlier, state = PreviousBatch.split_state(state)
         earlier.check(machine.hamiltonian())
         if self.generative:
             self.free.check_state(machine.hamiltonian(), state)
@@ -264,5 +272,5 @@ def _weighted(v: Tensor, weights: Any) -> tuple[Tensor, Tensor | None]:
         return v, None
     kept = weights > 0
     if not bool(kept.all()):
-        v, weights = v[_host.chosen(kept, v.device)], weights[kept]
+        v, weights = v[_device.selected_indices(kept, v.device)], weights[kept]
     return v, weights / weights.mean()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
-from harmonium.couplings import Metropolis, PairKernel
+from harmonium.coupled import Metropolis, PairKernel
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import conditional, hybrid
@@ -233,6 +233,7 @@ def _solved(name: str, scheme: SchemeFactory, solutions: int | None, settings: d
     return Rule(title, MeanField(scheme, **solver), free, "biased")
 
 
+@_checks.renamed("coupling", "pair_kernel")
 def ucd(
     k: int = 1,
     m: int | None = None,
@@ -240,7 +241,7 @@ def ucd(
     chains: int | None = None,
     max_steps: int | None = None,
     *,
-    coupling: PairKernel | None = None,
+    pair_kernel: PairKernel | None = None,
     start: Start = "data",
     quantile: float | None = None,
     antithetic: bool = False,
@@ -257,7 +258,7 @@ def ucd(
         chains: pairs of the free phase; None is as many as the batch has rows.
         max_steps: sweeps after which a pair is given up; with it the rule's ``bias`` is "biased", and the
             fraction of pairs given up is a diagnostic of every update. None: never.
-        coupling: ``couplings.Gibbs`` or ``couplings.Metropolis``.
+        pair_kernel: ``coupled.Gibbs`` or ``coupled.Metropolis``.
         start: where pairs begin: "data", "persistent" or "noise". Persistent pairs may begin at the chains of
             an earlier rule (``train(..., rule_state=run.rule_state)``): a warm start by PCD (Fig. 9).
         quantile: raises k to this quantile of the last update's meeting times.
@@ -265,12 +266,13 @@ def ucd(
             even. It takes variance away while the couplings are weak and costs nothing.
     """
     settings = {
-        "coupling": coupling, "k": k, "m": m, "lag": lag, "max_steps": max_steps, "quantile": quantile,
+        "pair_kernel": pair_kernel, "k": k, "m": m, "lag": lag, "max_steps": max_steps, "quantile": quantile,
     }  # fmt: skip
     free = CoupledChains(**settings, chains=chains, start=start, antithetic=antithetic)  # type: ignore[arg-type]
     name = (
-        f"ucd({k}, {free.m}, lag={lag}, chains={chains}, max_steps={max_steps}, coupling={free.coupling!r}, "
-        f"start={start!r}, quantile={quantile}" + (", antithetic=True)" if antithetic else ")")
+        f"ucd({k}, {free.m}, lag={lag}, chains={chains}, max_steps={max_steps}, "
+        f"pair_kernel={free.pair_kernel!r}, start={start!r}, quantile={quantile}"
+        + (", antithetic=True)" if antithetic else ")")
     )
     clamped = CoupledChains(**settings, clamped=True)  # type: ignore[arg-type]
     return Rule(name, clamped, free, "unbiased" if max_steps is None else "biased")
@@ -279,38 +281,41 @@ def ucd(
 _PUBLISHED = Metropolis()
 
 
+@_checks.renamed("coupling", "pair_kernel")
 def ucd_lmi(
     chains: int | None = None,
     max_steps: int | None = None,
     *,
-    coupling: PairKernel | None = _PUBLISHED,
+    pair_kernel: PairKernel | None = _PUBLISHED,
     marginalise: bool = True,
 ) -> Rule:
     """Unbiased contrastive divergence with local mode initialisation (Taniguchi et al. 2023, Alg. 2).
 
     Both phases start one Gibbs sweep from local modes, and coupled chains correct them. In a large machine
     Metropolis pairs nearly always meet in one step, and what makes the mean right are corrections so rare and
-    so large that a run may never see one: it is then local-mode contrastive divergence (``coupling=None``).
-    ``centred(ucd_lmi())``, from ``machine.visible_from_data_``, learns far better modes than either alone;
-    the page on experiments compares them. Discrete layers only, but ``coupling=None`` and Gibbs pairs take
+    so large that a run may never see one: it is then local-mode contrastive divergence
+    (``pair_kernel=None``). ``centred(ucd_lmi())``, from ``machine.init_visible_biases_``, learns far better
+    modes than either alone; the page on experiments compares them. Discrete layers only, but
+    ``pair_kernel=None`` and Gibbs pairs take
     real units in one colour. For graphs that two colours suffice for.
 
     Args:
         chains: pairs of the free phase; None is as many as the batch has rows.
         max_steps: steps after which a pair is given up, see ``ucd``.
-        coupling: ``couplings.Metropolis()`` as published, ``couplings.Gibbs()``, or None for no correction;
+        pair_kernel: ``coupled.Metropolis()`` as published, ``coupled.Gibbs()``, or None for no correction;
             the rule's ``bias`` is then "biased".
         marginalise: whether each state is read as the mean of E[S | one colour] and E[S | the other], which
             takes variance away (Taniguchi, Eq. 27). Small machines that Gibbs pairs compile sum the hidden
             layer out instead.
     """
-    settings = {"coupling": coupling, "max_steps": max_steps, "marginalise": marginalise}
+    settings = {"pair_kernel": pair_kernel, "max_steps": max_steps, "marginalise": marginalise}
     free = LocalModes(**settings, chains=chains)  # type: ignore[arg-type]
     clamped = LocalModes(**settings, clamped=True)  # type: ignore[arg-type]
     name = (
-        f"ucd_lmi(chains={chains}, max_steps={max_steps}, coupling={coupling!r}, marginalise={marginalise})"
+        f"ucd_lmi(chains={chains}, max_steps={max_steps}, pair_kernel={pair_kernel!r}, "
+        f"marginalise={marginalise})"
     )
-    return Rule(name, clamped, free, "biased" if coupling is None or max_steps is not None else "unbiased")
+    return Rule(name, clamped, free, "biased" if pair_kernel is None or max_steps is not None else "unbiased")
 
 
 def centred(rule: Rule) -> Rule:

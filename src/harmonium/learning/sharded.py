@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.distributed import Shards
-from harmonium.learning.expectation import Task
+from harmonium.learning.expectation import ExpectationRequest
 from harmonium.learning.pullback import Parametrisation
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
@@ -59,7 +59,9 @@ class Sharded:
         """
         hamiltonian = law.hamiltonian()
         sums = Statistics(hamiltonian)
-        whole = Task(hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed)
+        whole = ExpectationRequest(
+            hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed
+        )
         shards = self.shards
         place = torch.arange(len(whole.v), device=whole.v.device)
         before = [None] * len(shards.own) if state is None else state
@@ -67,19 +69,19 @@ class Sharded:
         kept, notes = [], []
         own = shards.rows(len(whole.v), "batch_size")
         for rows, noise, old in zip(own, shards.generators(whole.generator), before, strict=True):
-            own_law = hamiltonian.anew()
-            task = replace(
-                whole.take((place >= rows.start) & (place < rows.stop)),
+            own_law = hamiltonian.without_cache()
+            request = replace(
+                whole.select_rows((place >= rows.start) & (place < rows.stop)),
                 hamiltonian=own_law,
                 generator=noise,
                 into=Statistics(own_law),
                 shards=shards,
             )
-            centre, diagnostics, new = self.rule.add(task, old)
-            parts.append((task.into, centre))
+            centre, diagnostics, new = self.rule.add(request, old)
+            parts.append((request.into, centre))
             kept.append(new)
             notes.append(diagnostics)
-        edges = range(len(hamiltonian.couplings)) or [None]
+        edges = range(len(hamiltonian.J)) or [None]
         totals = shards.all_reduce_sum([_flat(edge, *part) for part in parts] for edge in edges)
         delta, centre = _whole(totals, hamiltonian, self.rule.centred)
         direction = self.rule.direction(law, delta, centre)
@@ -110,7 +112,7 @@ def _flat(edge: int | None, sums: Statistics, centre: Sequence[Tensor]) -> Tenso
     """The products of an edge, and with those of the first all else, end to end."""
     tensors = [] if edge else [x for theta in sums.thetas for x in theta] + list(centre)
     if edge is not None:
-        tensors.append(sums.products(edge))
+        tensors.append(sums.products[edge])
     return torch.cat([x.flatten() for x in tensors])
 
 
@@ -124,7 +126,7 @@ def _whole(
     *small, first = torch.split(totals[0], [*sizes, len(totals[0]) - sum(sizes)])
     rest = iter(small)
     sums = [[next(rest) for _ in theta] for theta in hamiltonian.thetas]
-    products = zip((first, *totals[1:]), hamiltonian.couplings, strict=False)
+    products = zip((first, *totals[1:]), hamiltonian.J, strict=False)
     delta = Statistics(hamiltonian)
     delta.add_sums(sums, [total.view_as(J) for total, J in products])
     return delta, list(rest)

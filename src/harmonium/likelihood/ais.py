@@ -14,8 +14,8 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, KernelState, complete, run_kernel
-from harmonium.compiled import serving
+from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
+from harmonium.compiled import dispatch
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
@@ -101,14 +101,14 @@ def ais(
         if weights is not None:
             raise ValueError("weights: expected None without data, received weights")
         pilot = _mix(target, machine.random_states(chains, seed=generator), generator)
-        visible = target.seen(pilot)
+        visible = target.visible_states(pilot)
     else:
         visible = machine.visible_rows(data, "data")
         weights = _checks.weights(weights, "weights", len(visible))
         if weights is not None:
             weights = weights.to(target.device)
             visible, weights = visible[weights > 0], weights[weights > 0]
-    base = _fit_base(machine, complete(target, visible, generator), weights)
+    base = _fit_base(machine, fill_hidden(target, visible, generator), weights)
     zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
     log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
 
@@ -125,7 +125,9 @@ def ais(
         if dealt is None:
             return anneal_part(target, parts[0], generator, start)
         noise = zip(parts, dealt.generators(generator), strict=True)
-        done = dealt.all_gather([anneal_part(target.anew(), part, own, start) for part, own in noise])
+        done = dealt.all_gather(
+            [anneal_part(target.without_cache(), part, own, start) for part, own in noise]
+        )
         weights, ends = zip(*done, strict=True)
         return torch.cat(weights), [torch.cat(each) for each in zip(*ends, strict=True)]
 
@@ -142,7 +144,7 @@ def ais(
             rows = _random.integers(len(visible), (chains,), generator)
         else:
             rows = _random.weighted(weights, chains, generator)
-        starts = [complete(target, visible[rows], generator)]
+        starts = [fill_hidden(target, visible[rows], generator)]
     upper, missed = -inf if reverse else inf, 0
     for start in starts:
         log_ratios, _ = anneal(start)
@@ -195,14 +197,14 @@ class _Step(NamedTuple):
     units: Layer
     ends: tuple[Theta, Theta]
     summed: bool
-    compiled: serving.HalfSteps | None
+    compiled: dispatch.HalfSteps | None
 
     @classmethod
     def of(cls, part: Part, base: Hamiltonian, target: Hamiltonian, states: States) -> _Step:
         """Returns the half-step of a part for chains, for each layer (chains, width_l)."""
         (units, theta), cold = target.units(part), base.units(part)[1]
-        serves = serving.half_step(part.taken(states[part.layer]), theta, units.two_values)
-        compiled = serving.HalfSteps(theta[0], units.two_values) if serves else None
+        serves = dispatch.half_step(part.select_states(states[part.layer]), theta, units.two_values)
+        compiled = dispatch.HalfSteps(theta[0], units.two_values) if serves else None
         return cls(part, units, (cold, theta), part.layer in target.graph.summed, compiled)
 
 
@@ -217,14 +219,14 @@ def _anneal(
     """
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
     states, graph = list(states), target.graph
-    joined = any(l in graph.given and m in graph.given for l, m in graph.edges)
+    joined = any(l in graph.kept and m in graph.kept for l, m in graph.edges)
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
-    slopes = [(l, torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in graph.given]
+    slopes = [(l, torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in graph.kept]
     steps = [_Step.of(part, base, target, states) for part in graph.backwards]
     thetas = [tuple(torch._foreach_lerp(*step.ends, betas[0])) for step in steps]
     for now, following in pairwise(betas):
         if joined:
-            total += (following - now) * target.coupling_energy(states, graph.given)
+            total += (following - now) * target.coupling_energy(states, graph.kept)
         for l, slope in slopes:
             terms = map(torch.matmul, target.layers[l].statistics(states[l]), slope)
             total += reduce(torch.add, terms).double() * (following - now)
@@ -242,7 +244,7 @@ def _anneal(
                 field *= following
                 noise = units.noise(field.shape, generator=generator).to(field.dtype)
                 x = units.sample(field, noise, after)
-            states[part.layer] = x if part.columns is None else part.put(x, states[part.layer])
+            states[part.layer] = x if part.columns is None else part.put_states(x, states[part.layer])
     return total, states
 
 

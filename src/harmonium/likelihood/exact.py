@@ -8,7 +8,7 @@ from math import inf, log2, prod
 import torch
 from torch import Tensor
 
-from harmonium import _host
+from harmonium import _checks, _device
 from harmonium._checks import Numbers
 from harmonium.layers import Layer
 from harmonium.likelihood.hidden_states import HiddenStates, has_hidden_states
@@ -60,8 +60,9 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
     return log_weight_of(hamiltonian, rows) - _log_partition_of(hamiltonian)
 
 
+@_checks.renamed("given", "condition_on")
 @torch.no_grad()
-def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, given: Iterable[int]) -> Tensor:
+def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, condition_on: Iterable[int]) -> Tensor:
     """Returns ln p(other visible layers | given layers) of every row by enumeration: (batch,), float64.
 
     ln Z cancels. With the pixels given it is what a classifier is judged by (Larochelle & Bengio 2008).
@@ -70,15 +71,17 @@ def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, given: Ite
         machine: hidden layers, and the layers that are not given, as in ``exact_log_partition``; the given
             ones are not enumerated.
         X: visible states, (batch, visible_width); NaN is not observed, and is summed out on both sides.
-        given: visible layers, not all of them.
+        condition_on: visible layers, not all of them.
 
     Raises:
         ValueError: layers that cannot be given, too many states, or X that does not fit.
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    layers = machine.check_given(given)
+    layers = machine.check_condition(condition_on)
     rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
-    return log_weight_of(hamiltonian, rows) - log_weight_of(hamiltonian, hamiltonian.only(layers, rows))
+    return log_weight_of(hamiltonian, rows) - log_weight_of(
+        hamiltonian, hamiltonian.observe_only(layers, rows)
+    )
 
 
 def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
@@ -97,7 +100,7 @@ def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
             continue
         short = log2_states(hamiltonian.graph, hamiltonian.layers, free) <= _SHORT_LOG2_STATES
         for part in [rows] if short else [rows[same] for same in same_rows(v[rows].isnan())]:
-            total[part] = _normalise(hamiltonian.given(v[part], len(part)), len(part))
+            total[part] = _normalise(hamiltonian.clamp(v[part], len(part)), len(part))
     if bool(over_hidden.any()):
         total[over_hidden] = HiddenStates(hamiltonian).weigh(v[over_hidden])
     return total
@@ -185,7 +188,7 @@ def add_exact_expectation(
         HiddenStates(hamiltonian, roots).add_expectation(into, weight, v)
         return
     rows = 1 if v is None else len(v)
-    law = hamiltonian.given(v, rows, complete)
+    law = hamiltonian.clamp(v, rows, complete)
     normalisers = _normalise(law, rows)
     for block, states, fields in _iterate_blocks(law, rows):
         probability = (_weigh(block, states, fields).view(rows, -1) - normalisers.unsqueeze(-1)).exp()
@@ -238,7 +241,7 @@ def _iterate_blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, 
     the law of its rows and the fields of the layers to sum out.
     """
     layers = law.layers
-    free = {l: _list_free_units(law, l) for l in range(len(layers)) if not law.fixes(l)}
+    free = {l: _list_free_units(law, l) for l in range(len(layers)) if not law.is_clamped(l)}
     sizes = {l: layers[l].log2_states * len(units) / layers[l].n_units for l, units in free.items()}
     enumerated, summed, states_left = _split(law.graph, sizes)
     if states_left > MAX_LOG2_STATES:
@@ -253,27 +256,27 @@ def _iterate_blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, 
     count = prod(radices)
     widest = max(layer.width for layer in layers)
     size = max(1, _BLOCK_ELEMENTS // (widest * rows))
-    radix = _host.sent(torch.tensor(radices, dtype=torch.int64), law.device)
+    radix = _device.to_device(torch.tensor(radices, dtype=torch.int64), law.device)
     stride = radix.flip(0).cumprod(0).flip(0).div(radix, rounding_mode="floor") if radices else radix
     empty = torch.empty(rows, 0, dtype=law.dtype, device=law.device)
     # What is held weighs alike on all states of the others: its part of the fields is made once for a row.
-    held = [l for l in range(len(layers)) if law.fixes(l)]
-    observed = [law.hold(l, empty) if law.fixes(l) else empty for l in range(len(layers))]
+    held = [l for l in range(len(layers)) if law.is_clamped(l)]
+    observed = [law.apply_clamp(l, empty) if law.is_clamped(l) else empty for l in range(len(layers))]
     heard = {l: law.field(l, observed, held) for l in summed} if held else {}
     for start in range(0, count, size):
         index = torch.arange(start, min(start + size, count), device=law.device)
         empty = torch.empty(rows * len(index), 0, dtype=law.dtype, device=law.device)
         digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
         row = torch.arange(rows, device=law.device).repeat_interleave(len(index))
-        block = law.take(row)
-        states = [block.hold(l, empty) if block.fixes(l) else empty for l in range(len(layers))]
+        block = law.select_rows(row)
+        states = [block.apply_clamp(l, empty) if block.is_clamped(l) else empty for l in range(len(layers))]
         first = 0
         for l in enumerated:
             own = digits.new_zeros(len(digits), layers[l].n_units)
             own[:, free[l]] = digits[:, first : first + len(free[l])]
             states[l] = layers[l].from_digits(own).to(law.dtype).repeat(rows, 1)
             if len(free[l]) < layers[l].n_units:
-                states[l] = block.hold(l, states[l])
+                states[l] = block.apply_clamp(l, states[l])
             first += len(free[l])
         fields = {l: block.field(l, states, enumerated) for l in summed}
         yield block, states, {l: B + heard[l][row] if held else B for l, B in fields.items()}

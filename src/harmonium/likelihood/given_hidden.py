@@ -15,7 +15,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _host, _random
+from harmonium import _device, _random
 from harmonium.layers import Layer, Moments, Theta
 from harmonium.machine import Graph, Hamiltonian
 
@@ -126,7 +126,7 @@ class _IndependentRows(GivenRows):
     def __init__(self, table: IndependentUnits, x: Tensor) -> None:
         missing = x.isnan()
         self._table = table
-        self._missing = missing if _host.behind(x.device) or bool(missing.any()) else None
+        self._missing = missing if _device.is_async(x.device) or bool(missing.any()) else None
         self._x = x if self._missing is None else x.masked_fill(missing, 0.0)
 
     def add_log_weights(self, into: Tensor) -> Tensor:

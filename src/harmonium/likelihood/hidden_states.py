@@ -294,7 +294,7 @@ class Posterior:
         for part, x in zip(table.parts, parts, strict=True):
             for l, place in zip(part.layers, _places(table.law, part.layers), strict=True):
                 states[l] = x[..., place].to(table.law.dtype)
-        return table.law.seen(states)
+        return table.law.visible_states(states)
 
 
 def _places(law: Hamiltonian, layers: Sequence[int]) -> list[slice]:

@@ -226,8 +226,8 @@ def _anneal_clamped(
             states[l] = hamiltonian.sample(l, after, generator)
         for part in parts:
             l = part.layer
-            field = torch.lerp(part.taken(base[l]), hamiltonian.field(part, states), following)
-            states[l] = part.put(hamiltonian.sample(part, field, generator), states[l])
+            field = torch.lerp(part.select_states(base[l]), hamiltonian.field(part, states), following)
+            states[l] = part.put_states(hamiltonian.sample(part, field, generator), states[l])
     weights = total.view(len(v), chains).logsumexp(-1) - log(chains)
     check_weights(weights)
     return start + weights

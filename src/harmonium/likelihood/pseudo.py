@@ -130,7 +130,7 @@ def predictive_log_score(
             asked[l] = drawn.to(seen.device) & seen
             free = (asked[l] | ~seen).repeat_interleave(layer.width // layer.n_units, 1)
             held[l] = x.masked_fill(free, torch.nan)
-        known = hamiltonian.seen(held)
+        known = hamiltonian.visible_states(held)
         solution = naive(machine, known, known, tolerance=_TOLERANCE, max_sweeps=_SWEEPS)
         total = rows.new_zeros(len(rows), dtype=torch.float64)
         for l, units in asked.items():
@@ -168,7 +168,7 @@ class _Present(NamedTuple):
         """Returns the hidden layers joined to a visible one, each with the coupling (width_l, width)."""
         law = self.hamiltonian
         joints = [joint for joint in law.graph.joints[l] if joint.other in self.normalisers]
-        return [(j.other, (law.couplings if j.above else law.couplings.transposed)[j.edge]) for j in joints]
+        return [(j.other, (law.J if j.above else law.J.transposed)[j.edge]) for j in joints]
 
     def score_all_units(self, l: int) -> Tensor:
         """Returns Σ_i ln p(v_i | others) over the units of a visible layer, (rows,)."""

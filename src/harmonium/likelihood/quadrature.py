@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium import _host
+from harmonium import _device
 from harmonium.layers import Layer
 from harmonium.likelihood.exact import same_rows
 from harmonium.likelihood.hidden_states import list_states
@@ -142,7 +142,7 @@ def _iterate_blocks(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tenso
     layers = hamiltonian.layers
     _check_kinds(layers, hamiltonian.graph)
     U, V = (theta.detach().double() for theta in hamiltonian.thetas[0])
-    J = hamiltonian.couplings[0].detach().double() * hamiltonian.beta
+    J = hamiltonian.J[0].detach().double() * hamiltonian.beta
     reach = layers[1].by_unit(J) @ layers[1].values().to(J).t()  # (n_0, n_1, n_states)
     lacking = v[0].isnan()
     low = ((U + reach.amin(-1).sum(-1)) / V)[lacking]
@@ -156,7 +156,9 @@ def _iterate_blocks(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tenso
         )
     size = max(1, _BLOCK_ELEMENTS // (layers[1].width * len(v)))
     strides = [prod(counts[i + 1 :]) for i in range(len(counts))]
-    stride, radix = (_host.sent(torch.tensor(x, dtype=torch.int64), U.device) for x in (strides, counts))
+    stride, radix = (
+        _device.to_device(torch.tensor(x, dtype=torch.int64), U.device) for x in (strides, counts)
+    )
     log_cell = float(spacing.log().sum())
     edges = [*range(0, prod(counts), size), prod(counts)]
     for first, last in pairwise(edges):

@@ -40,7 +40,7 @@ def draw_likely_modes(
     begun = tempering.init(law, few, generator, sweeps)
     tempered = run_kernel(law, tempering, begun, sweeps, generator).own["replicas"]
     modes = _climb(law, [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)])
-    states = torch.cat([modes[l] for l in law.graph.given], -1)
+    states = torch.cat([modes[l] for l in law.graph.kept], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)
     weight = -law.free_energy(modes, law.graph.summed) - copies[which].log()
     drawn = _random.weighted(weight.softmax(0), chains, generator)
@@ -57,7 +57,7 @@ def _climb(law: Hamiltonian, states: States) -> States:
         for part in law.graph.backwards:
             units, theta = law.units(part)
             mode = units.mode(law.field(part, states), theta)
-            states[part.layer] = part.put(mode, states[part.layer])
+            states[part.layer] = part.put_states(mode, states[part.layer])
         if all(torch.equal(x, y) for x, y in zip(before, states, strict=True)):
             break
     return states

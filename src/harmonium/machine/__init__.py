@@ -3,26 +3,25 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from harmonium import _host
+from harmonium import _device
+from harmonium._upgrade import refuse_gone
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States
 from harmonium.machine.in_turn import draw_in_turn, layers_in_turn
 from harmonium.machine.initialisation import (
-    HIDDEN_KINDS,
-    VISIBLE_KINDS,
     fit_,
     fit_states_,
-    from_data_,
     hidden_for,
-    joined,
+    init_from_data_,
+    init_visible_biases_,
+    join_layers,
     logistic_biases_,
     normal_,
     orthogonal_,
-    visible_from_data_,
 )
-from harmonium.machine.loading import load, rebuilt
+from harmonium.machine.loading import load, rebuild
 from harmonium.machine.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     visible_layers: Any
 
 __all__ = [
-    "HIDDEN_KINDS",
-    "VISIBLE_KINDS",
     "BoltzmannMachine",
     "Clamp",
     "ClampLike",
@@ -43,25 +40,25 @@ __all__ = [
     "draw_in_turn",
     "fit_",
     "fit_states_",
-    "from_data_",
     "hidden_for",
-    "joined",
+    "init_from_data_",
+    "init_visible_biases_",
+    "join_layers",
     "layers_in_turn",
     "load",
     "logistic_biases_",
     "normal_",
     "orthogonal_",
-    "rebuilt",
+    "rebuild",
     "visible_for",
-    "visible_from_data_",
     "visible_layers",
 ]
 
-_host.keep_memory()
+_device.keep_memory()
 
 if not TYPE_CHECKING:
 
     def __getattr__(name):  # what reads data is loaded when it is asked for
-        if name not in ("visible_for", "visible_layers"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("harmonium.data"), name)
+        if name in ("visible_for", "visible_layers"):
+            return getattr(import_module("harmonium.data"), name)
+        return refuse_gone(__name__)(name)

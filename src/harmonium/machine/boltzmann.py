@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks, _random
+from harmonium import _checks, _random, _storage
 from harmonium._checks import Numbers
-from harmonium.edges import Coupling, Dense
+from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
-from harmonium.machine import storage
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
-from harmonium.machine.hamiltonian import Couplings, Hamiltonian, States
+from harmonium.machine.hamiltonian import CouplingMatrices, Hamiltonian, States
 
 COMPUTED = (torch.float32, torch.float64)
 """The types that machines compute in. Others are good for storage alone."""
@@ -176,16 +175,16 @@ class BoltzmannMachine(nn.Module):
         """The visible units in words: rows once found in their support are in it."""
         return tuple(str(self.layers[l]) for l in self.visible)
 
-    def check_given(self, given: Iterable[int]) -> tuple[int, ...]:
+    def check_condition(self, condition_on: Iterable[int]) -> tuple[int, ...]:
         """Returns the layers that a distribution is conditional on: some, not all, of the visible ones."""
-        _checks.instance(given, "given", Iterable, "a list of visible layers")
-        listed = tuple(given)
+        _checks.instance(condition_on, "condition_on", Iterable, "a list of visible layers")
+        listed = tuple(condition_on)
         if not all(type(l) is int and l in self.visible for l in listed) or not 0 < len(set(listed)) == len(
             listed
         ) < len(self.visible):
             raise ValueError(
-                f"given: expected some, not all, of the visible layers {list(self.visible)}, each once, "
-                f"received {list(listed)}"
+                f"condition_on: expected some, not all, of the visible layers {list(self.visible)}, each "
+                f"once, received {list(listed)}"
             )
         return listed
 
@@ -212,7 +211,7 @@ class BoltzmannMachine(nn.Module):
             J = J if below is None else J * below.unsqueeze(-1)
             couplings.append(J if above is None else J * above)
         thetas = tuple(layer.natural() for layer in layers)
-        return Hamiltonian(layers, self.graph, thetas, Couplings(couplings))
+        return Hamiltonian(layers, self.graph, thetas, CouplingMatrices(couplings))
 
     def energy(self, states: Sequence[Numbers]) -> Tensor:
         """Returns E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.
@@ -368,7 +367,7 @@ class BoltzmannMachine(nn.Module):
             Bernoulli(3)
         """
         header = {**self.config(), "metadata": self.metadata}
-        storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
+        _storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
 
     def describe(self) -> str:
         """Describes layers, data, edges with their weights, and the colours of a sweep, as text.

@@ -9,13 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host
+from harmonium import _checks, _device
 from harmonium._checks import Numbers
+from harmonium._upgrade import refuse_gone_members
 from harmonium.layers import Layer
 
 ClampLike = Numbers | Mapping[int, Numbers] | None
 
 
+@refuse_gone_members
 @final
 class Clamp:
     """Clamped (held) entries of the state.
@@ -79,7 +81,7 @@ class Clamp:
         """True if no entry is clamped."""
         return not self._held
 
-    def fixes(self, layer: int) -> bool:
+    def is_clamped(self, layer: int) -> bool:
         """Returns whether every entry of the layer is clamped."""
         return layer in self._held and self._held[layer][0] is None
 
@@ -95,7 +97,7 @@ class Clamp:
         if layer not in self._held:
             return x
         held, values = self._held[layer]
-        return values if held is None else _host.where(held, values, x)
+        return values if held is None else _device.where(held, values, x)
 
     def agrees(self, layer: int, x: Tensor) -> Tensor | None:
         """Marks the rows of x that agree with the clamped entries, (rows,); None if there is none."""
@@ -115,10 +117,10 @@ class Clamp:
             J: its coupling as it is now.
             multiply: makes the product.
         """
-        if not self.fixes(layer) or (torch.is_grad_enabled() and J.requires_grad):
+        if not self.is_clamped(layer) or (torch.is_grad_enabled() and J.requires_grad):
             return multiply()
         values = self._held[layer][1]
-        if x is not values and (_host.behind(x.device) or not torch.equal(x, values)):
+        if x is not values and (_device.is_async(x.device) or not torch.equal(x, values)):
             return multiply()
         version = -1 if J.is_inference() else J._version
         known = self._products.get((layer, edge))
@@ -126,7 +128,7 @@ class Clamp:
             known = self._products[layer, edge] = J, version, multiply()
         return known[2].clone()
 
-    def take(self, rows: Tensor | slice) -> Clamp:
+    def select_rows(self, rows: Tensor | slice) -> Clamp:
         """Returns the clamp of some of the rows, repetitions allowed."""
         if not self._held:
             return self

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.edges import Coupling, Dense
+from harmonium._upgrade import refuse_gone_members
+from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.inner_edges import colour_by_saturation, list_neighbours, mark_joined_units
 
@@ -35,11 +36,11 @@ class Part(NamedTuple):
     columns: Tensor | None = None
     units: Layer | None = None
 
-    def taken(self, states: Tensor) -> Tensor:
+    def select_states(self, states: Tensor) -> Tensor:
         """Returns the part's columns, (rows, columns), of the state of its layer, (rows, width)."""
         return states if self.columns is None else states.index_select(-1, self.columns)
 
-    def put(self, x: Tensor, states: Tensor) -> Tensor:
+    def put_states(self, x: Tensor, states: Tensor) -> Tensor:
         """Returns the state of the layer, (rows, width), with this part's columns replaced by x."""
         return x if self.columns is None else states.index_copy(-1, self.columns, x)
 
@@ -58,6 +59,7 @@ class Joint(NamedTuple):
     above: bool
 
 
+@refuse_gone_members
 @final
 class Graph:
     """Layers as nodes and couplings as edges.
@@ -159,7 +161,7 @@ class Graph:
         return (self.colours[-1], *self.colours[:-1])
 
     @cached_property
-    def given(self) -> tuple[int, ...]:
+    def kept(self) -> tuple[int, ...]:
         """The layers outside ``summed``: what a sweep that draws ``summed`` first depends on."""
         return tuple(l for l in range(self.size) if l not in self.summed)
 

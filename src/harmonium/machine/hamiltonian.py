@@ -10,18 +10,19 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, _random
-from harmonium.compiled import serving
+from harmonium import _checks, _device, _random
+from harmonium._upgrade import refuse_gone_members
+from harmonium.compiled import dispatch
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
-from harmonium.products import Factor, product
+from harmonium.matmul import PreparedMatrix, product
 
 States = list[Tensor]
 
 
 @final
-class Couplings(tuple[Tensor, ...]):
+class CouplingMatrices(tuple[Tensor, ...]):
     """J of every edge, and what is made of them once for all Hamiltonians that share them."""
 
     @cached_property
@@ -30,24 +31,28 @@ class Couplings(tuple[Tensor, ...]):
         return tuple(J.t().contiguous() for J in self)
 
     @cached_property
-    def factors(self) -> tuple[Factor, ...]:
+    def factors(self) -> tuple[PreparedMatrix, ...]:
         """Every coupling, to multiply with."""
-        return tuple(map(Factor, self))
+        return tuple(map(PreparedMatrix, self))
 
     @cached_property
-    def _of_columns(self) -> dict[Hashable, tuple[Factor, Tensor]]:
+    def _of_columns(self) -> dict[Hashable, tuple[PreparedMatrix, Tensor]]:
         return {}
 
-    def columns(self, edge: int, above: bool, columns: Tensor) -> Factor:
+    def columns(self, edge: int, above: bool, columns: Tensor) -> PreparedMatrix:
         """Returns the columns of J (of Jᵀ) that lead to some units, to multiply with."""
         key = (edge, above, id(columns))
         if key not in self._of_columns:
             J = self[edge]
             # Kept beside it, the columns cannot give their identity to others.
-            self._of_columns[key] = Factor(J[columns].t() if above else J[:, columns], sparse=True), columns
+            self._of_columns[key] = (
+                PreparedMatrix(J[columns].t() if above else J[:, columns], sparse=True),
+                columns,
+            )
         return self._of_columns[key][0]
 
 
+@refuse_gone_members
 @final
 @dataclass(frozen=True)
 class Hamiltonian:
@@ -70,13 +75,13 @@ class Hamiltonian:
     layers: tuple[Layer, ...]
     graph: Graph
     thetas: tuple[Theta, ...]
-    couplings: Couplings
+    J: CouplingMatrices
     beta: float | Tensor = 1.0
     held: Clamp | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.couplings, Couplings):
-            object.__setattr__(self, "couplings", Couplings(self.couplings))
+        if not isinstance(self.J, CouplingMatrices):
+            object.__setattr__(self, "J", CouplingMatrices(self.J))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -89,7 +94,7 @@ class Hamiltonian:
     @property
     def edges(self) -> Iterator[tuple[int, int, Tensor]]:
         """Every edge with its coupling: l, m and J, (width_l, width_m)."""
-        return ((l, m, J) for (l, m), J in zip(self.graph.edges, self.couplings, strict=True))
+        return ((l, m, J) for (l, m), J in zip(self.graph.edges, self.J, strict=True))
 
     @property
     def visible_width(self) -> int:
@@ -108,7 +113,7 @@ class Hamiltonian:
             states[l] = x
         return states
 
-    def seen(self, states: Sequence[Tensor]) -> Tensor:
+    def visible_states(self, states: Sequence[Tensor]) -> Tensor:
         """Joins the visible layers side by side, (batch, visible_width): the inverse of ``split``."""
         visible = self.graph.visible
         return states[visible[0]] if len(visible) == 1 else torch.cat([states[l] for l in visible], -1)
@@ -118,10 +123,12 @@ class Hamiltonian:
         states = self.split(v)
         return torch.stack([states[l].isnan().any(-1) for l in self.graph.visible], -1)
 
-    def only(self, layers: Collection[int], v: Tensor) -> Tensor:
+    def observe_only(self, layers: Collection[int], v: Tensor) -> Tensor:
         """Returns the data, (rows, visible_width), with NaN in all visible layers but these."""
         states = self.split(v)
-        return self.seen([x if l in layers else torch.full_like(x, torch.nan) for l, x in enumerate(states)])
+        return self.visible_states(
+            [x if l in layers else torch.full_like(x, torch.nan) for l, x in enumerate(states)]
+        )
 
     def tempered(self, beta: float | Tensor) -> Hamiltonian:
         """Returns the Hamiltonian at an inverse temperature of its couplings: a number, or (batch, 1)."""
@@ -131,34 +138,34 @@ class Hamiltonian:
         """Returns the Hamiltonian with the natural parameters of ``layers`` in place of its own."""
         return replace(self, thetas=tuple(layer.natural() for layer in layers))
 
-    def given(self, held: ClampLike, rows: int, checked: bool = False) -> Hamiltonian:
+    def clamp(self, held: ClampLike, rows: int, checked: bool = False) -> Hamiltonian:
         """Returns the Hamiltonian with entries of the state clamped; see ``Clamp``."""
         like = self.thetas[0][0]
         clamp = Clamp(self.layers, self.graph.visible, held, rows, like, checked)
         return replace(self, held=None if clamp.empty else clamp)
 
-    def anew(self) -> Hamiltonian:
+    def without_cache(self) -> Hamiltonian:
         """Returns a copy without a history of products, as the last bits of later products depend on it."""
-        couplings = Couplings(self.couplings)
+        couplings = CouplingMatrices(self.J)
         return Hamiltonian(self.layers, self.graph, self.thetas, couplings, self.beta, self.held)
 
-    def fixes(self, layer: int) -> bool:
+    def is_clamped(self, layer: int) -> bool:
         """Returns whether every entry of a layer is clamped."""
-        return self.held is not None and self.held.fixes(layer)
+        return self.held is not None and self.held.is_clamped(layer)
 
     def mask(self, layer: int) -> Tensor | None:
         """Marks the clamped entries of a layer, (rows, width); None if there is none."""
         return None if self.held is None else self.held.mask(layer)
 
-    def hold(self, layer: int, x: Tensor) -> Tensor:
+    def apply_clamp(self, layer: int, x: Tensor) -> Tensor:
         """Returns the state of a layer, (rows, width), with its clamped entries at their values."""
         return x if self.held is None else self.held.apply(layer, x)
 
-    def hold_all(self, states: Sequence[Tensor]) -> States:
+    def clamp_states(self, states: Sequence[Tensor]) -> States:
         """Returns the states, for each layer (rows, width_l), with clamped entries at their values."""
-        return [self.hold(l, x) for l, x in enumerate(states)]
+        return [self.apply_clamp(l, x) for l, x in enumerate(states)]
 
-    def take(self, rows: Tensor | slice) -> Hamiltonian:
+    def select_rows(self, rows: Tensor | slice) -> Hamiltonian:
         """Returns the Hamiltonian for some of the rows of a batch, repetitions allowed.
 
         It is the present one unless β, natural parameters or clamped values differ by row.
@@ -168,7 +175,7 @@ class Hamiltonian:
         if beta is self.beta and self.held is None and not by_row:
             return self
         thetas = tuple(tuple(p[rows] if p.dim() == 2 else p for p in theta) for theta in self.thetas)
-        held = None if self.held is None else self.held.take(rows)
+        held = None if self.held is None else self.held.select_rows(rows)
         return replace(self, thetas=thetas, beta=beta, held=held)
 
     def to(self, dtype: torch.dtype) -> Hamiltonian:
@@ -176,18 +183,18 @@ class Hamiltonian:
         return replace(
             self,
             thetas=tuple(tuple(parameter.to(dtype) for parameter in theta) for theta in self.thetas),
-            couplings=Couplings(J.to(dtype) for J in self.couplings),
+            J=CouplingMatrices(J.to(dtype) for J in self.J),
         )
 
     def field(
-        self, layer: int | Part, states: Sequence[Tensor], given: Collection[int] | None = None
+        self, layer: int | Part, states: Sequence[Tensor], neighbours: Collection[int] | None = None
     ) -> Tensor:
         """Returns B_l = β Σ_m x_m J_ml over the layers joined to layer l, and within l over its other units.
 
         Args:
             layer: index of a layer, or a part: some of its units.
             states: for each layer (batch, width_m); entries of layers that are not joined are not read.
-            given: the layers whose states count; None for all.
+            neighbours: the layers whose states count; None for all.
 
         Returns:
             (batch, width_l), or the part's columns.
@@ -197,15 +204,15 @@ class Hamiltonian:
         l, columns = (layer.layer, layer.columns) if isinstance(layer, Part) else (layer, None)
         field: Tensor | None = None
         for edge, other, above in self.graph.joints[l]:
-            if given is not None and other not in given:
+            if neighbours is not None and other not in neighbours:
                 continue
             if columns is not None:
-                part = self.couplings.columns(edge, above, columns).times(states[other])
+                part = self.J.columns(edge, above, columns).times(states[other])
             elif self.held is None:
-                part = self.couplings.factors[edge].times(states[other], above)
+                part = self.J.factors[edge].times(states[other], above)
             else:
-                times = partial(self.couplings.factors[edge].times, states[other], above)
-                part = self.held.product(other, states[other], edge, self.couplings[edge], times)
+                times = partial(self.J.factors[edge].times, states[other], above)
+                part = self.held.product(other, states[other], edge, self.J[edge], times)
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
             rows = max((len(x) for x in states if x is not None), default=1)
@@ -238,10 +245,10 @@ class Hamiltonian:
         if held is None:
             return self.log_partition(layer, field)
         kind, theta = self.layers[layer], self.thetas[layer]
-        x = self.hold(layer, torch.zeros_like(field))
+        x = self.apply_clamp(layer, torch.zeros_like(field))
         given = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
         free = kind.log_partition(field, theta=theta)
-        value = _host.where(kind.by_unit(held)[..., 0], given, free)
+        value = _device.where(kind.by_unit(held)[..., 0], given, free)
         return value.sum(-1, dtype=torch.float64)
 
     def expected_statistics(self, layer: int, field: Tensor) -> Theta:
@@ -251,20 +258,20 @@ class Hamiltonian:
         held = None if self.held is None else self.mask(layer)
         if held is None:
             return expected
-        seen = kind.statistics(self.hold(layer, torch.zeros_like(field)))
-        return tuple(_host.where(held, x, y) for x, y in zip(seen, expected, strict=True))
+        seen = kind.statistics(self.apply_clamp(layer, torch.zeros_like(field)))
+        return tuple(_device.where(held, x, y) for x, y in zip(seen, expected, strict=True))
 
-    def coupling_energy(self, states: Sequence[Tensor], given: Collection[int] | None = None) -> Tensor:
+    def coupling_energy(self, states: Sequence[Tensor], kept: Collection[int] | None = None) -> Tensor:
         """Returns Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).
 
         Args:
             states: for each layer (batch, width_l).
-            given: only edges that join two of these layers; None for all.
+            kept: only edges that join two of these layers; None for all.
         """
         _checks.outside_autocast(self.device.type)
         total: Tensor | None = None
         for l, m, J in self.edges:
-            if given is not None and not (l in given and m in given):
+            if kept is not None and not (l in kept and m in kept):
                 continue
             pair = (product(states[l], J) * states[m]).sum(-1, dtype=torch.float64)
             pair = pair / 2 if l == m else pair
@@ -294,15 +301,15 @@ class Hamiltonian:
             summed: layers to sum out, no two of them joined.
             fields: of these layers where they are known.
         """
-        given = [l for l in range(len(self.layers)) if l not in summed]
+        kept = [l for l in range(len(self.layers)) if l not in summed]
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        if given:
-            total = torch.stack([self.log_weight(l, states[l]).double() for l in given]).sum(0)
+        if kept:
+            total = torch.stack([self.log_weight(l, states[l]).double() for l in kept]).sum(0)
         for l in summed:
             field = self.field(l, states) if fields is None else fields[l]
             total = total + self.summed_weight(l, field)
-        if any(l in given and m in given for l, m in self.graph.edges):
-            total = total + self.beta_times(self.coupling_energy(states, given))
+        if any(l in kept and m in kept for l, m in self.graph.edges):
+            total = total + self.beta_times(self.coupling_energy(states, kept))
         return -total
 
     def noise(
@@ -332,11 +339,11 @@ class Hamiltonian:
     ) -> Tensor:
         """Draws the states of a layer or part given its field, of the field's shape."""
         kind, theta = self.units(layer)
-        if kind.one_hot and not antithetic and serving.half_step(field, theta, None, one_hot=True):
-            return serving.draw_categorical(field, theta[0], kind.n_units, _random.key(generator))
-        if serving.half_step(field, theta, kind.two_values):
+        if kind.one_hot and not antithetic and dispatch.half_step(field, theta, None, one_hot=True):
+            return dispatch.draw_categorical(field, theta[0], kind.n_units, _random.key(generator))
+        if dispatch.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
-            return serving.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
+            return dispatch.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
         if antithetic:
             return kind.sample(field, self.noise(layer, len(field), generator, antithetic), theta)
         return kind.sample(field, kind.noise(field.shape, generator=generator).to(field.dtype), theta)

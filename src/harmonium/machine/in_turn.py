@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _random, products
-from harmonium.compiled import serving
+from harmonium import _random, matmul
+from harmonium.compiled import dispatch
 from harmonium.machine.hamiltonian import Hamiltonian
 
 
@@ -20,9 +20,9 @@ def layers_in_turn(law: Hamiltonian, rows: int) -> set[int]:
         law: the machine in natural parameters.
         rows: of a batch of states.
     """
-    if products.current() != "float32":  # compiled sums do not round couplings
+    if matmul.current() != "float32":  # compiled sums do not round couplings
         return set()
-    return {l for l in law.graph.in_turn if serving.in_turn(law, l, rows)}
+    return {l for l in law.graph.in_turn if dispatch.in_turn(law, l, rows)}
 
 
 def draw_in_turn(
@@ -47,8 +47,8 @@ def draw_in_turn(
         The state of the layer, (batch, width_l), a new tensor.
     """
     kind, bias = law.layers[layer], law.thetas[layer][0].contiguous()
-    J = law.couplings[law.graph.inner[layer]].contiguous()
-    x, mask = law.hold(layer, states[layer]).contiguous(), law.mask(layer)
+    J = law.J[law.graph.inner[layer]].contiguous()
+    x, mask = law.apply_clamp(layer, states[layer]).contiguous(), law.mask(layer)
     drawn, nothing = torch.empty_like(x), x.new_empty(0, 0)
     others = {joint.other for joint in law.graph.joints[layer]} - {layer}
     outside = law.field(layer, states, others).contiguous() if others else nothing
@@ -60,8 +60,8 @@ def draw_in_turn(
         *(_random.key(generator), nothing if noise is None else noise, drawn),
     )
     if kind.one_hot:
-        serving.over_lots("sweep_categorical", len(x), x, kind.n_states, J, bias, *rest)
+        dispatch.over_lots("sweep_categorical", len(x), x, kind.n_states, J, bias, *rest)
     else:
         low, high = np.array(kind.two_values, dtype=x.numpy().dtype)
-        serving.over_lots("sweep_two_valued", len(x), x, J, bias, low, high, *rest)
+        dispatch.over_lots("sweep_two_valued", len(x), x, J, bias, low, high, *rest)
     return drawn

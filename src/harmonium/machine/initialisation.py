@@ -16,9 +16,6 @@ from harmonium._rows import Moments, Rows
 from harmonium.layers import Layer, Theta
 from harmonium.machine.boltzmann import BoltzmannMachine
 
-HIDDEN_KINDS = tuple(sorted(Layer.registry))
-VISIBLE_KINDS = ("auto", *HIDDEN_KINDS)
-
 _SEEN = 1024  # rows that tell how far a hidden unit's field varies
 # Of a Gaussian unit's variance in the data: what it keeps for itself, and at most what hidden units explain.
 _OWN, _EXPLAINED = 0.25, 0.25
@@ -44,7 +41,7 @@ def hidden_for(kind: str, sizes: Sequence[int], n_states: int = 2, name: str = "
     return [cls.plain(size, n_states) for size in sizes]
 
 
-def joined(
+def join_layers(
     visible: Sequence[Layer], hidden: Sequence[Layer], seed: int | torch.Generator = 0
 ) -> BoltzmannMachine:
     """Returns a machine whose visible layers are all joined to the first of a chain of hidden layers.
@@ -100,7 +97,7 @@ def logistic_biases_(
         parameter.copy_(location + scale * torch.logit(noise.clamp(min=tiny)))
 
 
-def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None) -> None:
+def init_visible_biases_(machine: BoltzmannMachine, rows: Any, weights: Any = None) -> None:
     """Fits visible parameters, so that uncoupled visible units have the data's moments (see ``fit_``).
 
     Every column counts the rows in which it was observed; one that never was gets the moments of pure noise.
@@ -120,7 +117,7 @@ def visible_from_data_(machine: BoltzmannMachine, rows: Any, weights: Any = None
 
 
 def _fit_visible(machine: BoltzmannMachine, rows: Rows, weights: Any) -> tuple[Tensor, Tensor]:
-    """Does what ``visible_from_data_`` does, in one pass: returns mean and variance, each (width,) float64.
+    """Does what ``init_visible_biases_`` does, in one pass: returns mean and variance, each (width,) float64.
 
     The rows then say whether all are observed, and in the support of which units they were found.
     """
@@ -170,7 +167,7 @@ def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor
 
 @_checks.renamed("generator", "seed")
 @torch.no_grad()
-def from_data_(
+def init_from_data_(
     machine: BoltzmannMachine, rows: Any, seed: int | torch.Generator, weights: Any = None
 ) -> None:
     """Fits visible layers to the data, and beside Gaussian ones moves hidden units off a saddle.
@@ -187,14 +184,14 @@ def from_data_(
     Args:
         machine: layers and couplings above the first hidden layer, and those of visible layers of other kinds
             beside Gaussian ones, stay as they are.
-        rows: the data, as in ``visible_from_data_``; what a row does not observe is taken to be at the mean
+        rows: the data, as in ``init_visible_biases_``; what a row does not observe is taken to be at the mean
             of its column.
         seed: draws directions and rows; not read for other visible or hidden units, nor where Gaussian
             visible layers are joined to anything but one hidden layer.
-        weights: of the rows, as in ``visible_from_data_``.
+        weights: of the rows, as in ``init_visible_biases_``.
 
     Raises:
-        TypeError, ValueError: as ``visible_from_data_``.
+        TypeError, ValueError: as ``init_visible_biases_``.
     """
     rows = _read_rows(machine, rows)
     found = _fit_visible(machine, rows, weights)

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium import _checks
-from harmonium.edges import Coupling
+from harmonium import _checks, _storage
+from harmonium.couplings import Coupling
 from harmonium.layers import Layer
-from harmonium.machine import storage
 from harmonium.machine.boltzmann import BoltzmannMachine
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -43,18 +42,18 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
     path = Path(path)
     if path.is_dir():
         path = _find_machine(path)
-    tensors, header = storage.read(path)
+    tensors, header = _storage.read(path)
     try:
-        return rebuilt(header, tensors, device)
+        return rebuild(header, tensors, device)
     except ValueError as error:
         raise ValueError(f"path: {path} is damaged, {error}") from error
 
 
 def _find_machine(folder: Path) -> Path:
     """Returns the path of the machine in the folder of a run that has ended."""
-    machine, checkpoint = folder / storage.MACHINE, folder / storage.CHECKPOINT
+    machine, checkpoint = folder / _storage.MACHINE, folder / _storage.CHECKPOINT
     if not machine.exists():
-        storage.refuse_old_checkpoint(folder)
+        _storage.refuse_old_checkpoint(folder)
         if checkpoint.exists():
             raise FileNotFoundError(
                 f"path: the run in {folder} has not ended and wrote no {machine.name}; resume it "
@@ -71,7 +70,7 @@ def _find_machine(folder: Path) -> Path:
     return machine
 
 
-def rebuilt(
+def rebuild(
     description: Any, tensors: Mapping[str, Tensor], device: torch.device | str = "cpu"
 ) -> BoltzmannMachine:
     """Rebuilds a machine from its description and its parameters.

@@ -9,11 +9,13 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium._upgrade import refuse_gone_members
 from harmonium.machine.hamiltonian import Hamiltonian
-from harmonium.products import RowProducts
-from harmonium.products.dense import sum_of_lots
+from harmonium.matmul import OuterProductSum
+from harmonium.matmul.dense import sum_of_lots
 
 
+@refuse_gone_members
 @final
 class Statistics:
     """A weighted sum of S(x) = (t_l(x_l) for every layer l; x_l ⊗ x_m for every edge (l, m)) over states.
@@ -36,7 +38,7 @@ class Statistics:
         self.thetas: list[list[Tensor]] = []
         for theta in hamiltonian.thetas:
             self.thetas.append([*map(torch.zeros_like, theta)])
-        self._couplings = [*map(RowProducts, hamiltonian.couplings)]
+        self._products = [*map(OuterProductSum, hamiltonian.J)]
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
         """Returns a view of the sums whose ``add`` sums out these sets of layers instead of its ``summed``.
@@ -50,16 +52,12 @@ class Statistics:
         return same
 
     @property
-    def couplings(self) -> list[Tensor]:
+    def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
         totals = []
-        for sums in self._couplings:
+        for sums in self._products:
             totals.append(sums.total)
         return totals
-
-    def products(self, edge: int) -> Tensor:
-        """Returns the sum for one edge, (width_l, width_m)."""
-        return self._couplings[edge].total
 
     def add(
         self,
@@ -90,7 +88,7 @@ class Statistics:
             if isinstance(weight, Tensor):
                 weight = weight.repeat(len(read))
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
-            self._couplings[edge].add(means[l], means[m], weight / 2 if l == m else weight)
+            self._products[edge].add(means[l], means[m], weight / 2 if l == m else weight)
 
     def _read(
         self,
@@ -136,16 +134,16 @@ class Statistics:
             weight: a number, or (rows,).
             more: another term, (width_l, width_m), which may be written over from now on.
         """
-        self._couplings[edge].add(x, y, weight)
+        self._products[edge].add(x, y, weight)
         if more is not None:
-            self._couplings[edge].grow(more)
+            self._products[edge].grow(more)
 
-    def add_sums(self, thetas: Sequence[Sequence[Tensor]], couplings: Sequence[Tensor]) -> None:
+    def add_sums(self, thetas: Sequence[Sequence[Tensor]], products: Sequence[Tensor]) -> None:
         """Adds sums that were made elsewhere, in the shapes of the attributes."""
         for totals, terms in zip(self.thetas, thetas, strict=True):
             for total, term in zip(totals, terms, strict=True):
                 total.add_(term)
-        for sums, term in zip(self._couplings, couplings, strict=True):
+        for sums, term in zip(self._products, products, strict=True):
             sums.grow(term)
 
     def means(self) -> list[Tensor]:

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host
+from harmonium import _checks, _device
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian
 from harmonium.meanfield.scheme import Damping, Point, Scheme, join
@@ -93,7 +93,7 @@ def _iterate(
     """Solves some rows, whose point is written over; returns point, status and sweeps."""
     whole, rows = scheme, len(point.means[0])
     device = point.means[0].device
-    behind = _host.behind(device)
+    behind = _device.is_async(device)
     free = whole.free_layers()
     units = sum(whole.hamiltonian.layers[l].width for l in free)
     limit = max(units, 1) * tolerance**2
@@ -132,7 +132,7 @@ def _iterate(
         if gone == len(active):
             break
         if gone * _CROWD >= len(active) or (not behind and bool(lost.any())):
-            rest, place = _host.parted(ended, gone)
+            rest, place = _device.split_indices(ended, gone)
             point.put(active[place], current.take(place))
             ends.append((active[place], status[place], sweeps[place]))
             active, ended, status, sweeps = active[rest], ended[rest], status[rest], sweeps[rest]
@@ -178,7 +178,7 @@ def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tupl
         begun = torch.where(begun.isnan(), torch.cat(alone, -1), begun)
         _checks.finite(begun, "start")
     _checks.squares(begun, "start")
-    return hamiltonian.given(clamp, len(begun)), begun.clone()
+    return hamiltonian.clamp(clamp, len(begun)), begun.clone()
 
 
 def _measure_change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:

@@ -102,7 +102,7 @@ def landscape(
     else:
         parts = dealt.rows(len(starts), "X")
         whole = join_solutions(
-            dealt.all_gather(solve_part(hamiltonian.anew(), starts[part]) for part in parts)
+            dealt.all_gather(solve_part(hamiltonian.without_cache(), starts[part]) for part in parts)
         )
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:

@@ -10,8 +10,8 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.layers import Layer
 from harmonium.machine import Hamiltonian
+from harmonium.matmul import product
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
-from harmonium.products import product
 
 
 @final
@@ -51,7 +51,7 @@ class Plefka(Scheme):
                 if layer.two_values is None:
                     raise ValueError(f"order: expected at most 2 for {layer}, received {order}")
                 self._states.append(layer.two_values)
-            self._powers[3] = [-J * square for J, square in zip(hamiltonian.couplings, squares, strict=True)]
+            self._powers[3] = [-J * square for J, square in zip(hamiltonian.J, squares, strict=True)]
 
     def sweep(self, point: Point, damping: Damping) -> Point:
         a, c, B, A, _ = (list(part) for part in point)
@@ -95,7 +95,7 @@ class Plefka(Scheme):
         hamiltonian, (a, c, *_) = self.hamiltonian, point
         l, m = hamiltonian.graph.edges[edge]
         below, above = hamiltonian.layers[l], hamiltonian.layers[m]
-        J = hamiltonian.couplings[edge]
+        J = hamiltonian.J[edge]
         beta = hamiltonian.beta_times(weight.unsqueeze(-1))
         x, y = (self._find_cumulant(2, k, a, c) for k in (l, m))
         pairs = product(x.t(), y * beta)

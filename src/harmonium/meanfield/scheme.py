@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from harmonium import _host
+from harmonium import _device
 from harmonium.layers import Theta
 from harmonium.machine import Hamiltonian
 
@@ -84,7 +84,7 @@ class Scheme(ABC):
     def take(self, rows: Tensor | slice) -> Self:
         """Returns the scheme for some of the rows of the batch."""
         part = copy(self)
-        part.hamiltonian = self.hamiltonian.take(rows)
+        part.hamiltonian = self.hamiltonian.select_rows(rows)
         return part
 
     @abstractmethod
@@ -113,13 +113,13 @@ class Scheme(ABC):
         layer = self.hamiltonian.layers[l]
         held = self.hamiltonian.mask(l)
         theta = self.hamiltonian.thetas[l]
-        if self.hamiltonian.fixes(l):
+        if self.hamiltonian.is_clamped(l):
             return layer.statistics(point.means[l])
         free = layer.expected_statistics(point.fields[l], point.curvatures[l], theta)
         if held is None:
             return free
         fixed = layer.statistics(point.means[l])
-        return tuple(_host.where(held, x, y) for x, y in zip(fixed, free, strict=True))
+        return tuple(_device.where(held, x, y) for x, y in zip(fixed, free, strict=True))
 
     def begin(self, start: Tensor) -> Point:
         """Returns the first point: visible means at ``start``, (batch, visible_width), without curvature.
@@ -131,19 +131,19 @@ class Scheme(ABC):
         fields, variances = list(means), list(means)
         given = set(graph.visible)
         for l in graph.visible:
-            if hamiltonian.fixes(l):
-                means[l] = hamiltonian.hold(l, means[l])
+            if hamiltonian.is_clamped(l):
+                means[l] = hamiltonian.apply_clamp(l, means[l])
             else:
                 alone = hamiltonian.mean(l, torch.zeros_like(means[l][:1]))
                 a = torch.where(means[l].isnan(), alone, means[l])
-                means[l] = hamiltonian.hold(l, a).clone()  # rows are written over in place
+                means[l] = hamiltonian.apply_clamp(l, a).clone()  # rows are written over in place
             fields[l], variances[l] = torch.zeros_like(means[l]), torch.zeros_like(means[l])
         for l in graph.order:
             fields[l] = hamiltonian.field(l, means, given)
             means[l], variances[l] = self.moments(l, fields[l], 0.0)
             given.add(l)
         for l in graph.visible:
-            if not self.hamiltonian.fixes(l):
+            if not self.hamiltonian.is_clamped(l):
                 fields[l] = hamiltonian.field(l, means)
         return Point(means, variances, fields, [torch.zeros_like(a) for a in means], [])
 
@@ -153,14 +153,14 @@ class Scheme(ABC):
         mean, variance = layer.moments(field, curvature, theta)
         held = self.hamiltonian.mask(l)
         if held is not None:
-            mean = self.hamiltonian.hold(l, mean)
-            variance = _host.where(held, variance.new_zeros(()), variance)
+            mean = self.hamiltonian.apply_clamp(l, mean)
+            variance = _device.where(held, variance.new_zeros(()), variance)
         return mean, variance.contiguous()  # real units give an expanded one, which cannot be written to
 
     def free_layers(self) -> list[int]:
         """Returns the layers not held whole, those of ``graph.summed`` first: the order of a sweep."""
         order = dict.fromkeys(block.layer for block in self.hamiltonian.graph.backwards)
-        return [l for l in order if not self.hamiltonian.fixes(l)]
+        return [l for l in order if not self.hamiltonian.is_clamped(l)]
 
     def entropy(self, l: int, point: Point) -> Tensor:
         """Returns Σ over a layer's units of ψ(B, A) - B a + ½ A (a² + c), (batch,), float64.
@@ -172,12 +172,12 @@ class Scheme(ABC):
         held = self.hamiltonian.mask(l)
         if held is not None:
             weight = layer.unit_log_weights(a, theta)
-        if self.hamiltonian.fixes(l):
+        if self.hamiltonian.is_clamped(l):
             return weight.sum(-1, dtype=torch.float64)
         exponent = 0.5 * A * (a.square() + c) - B * a
         value = layer.log_partition(B, A, theta) + layer.by_unit(exponent).sum(-1)
         if held is not None:
-            value = _host.where(layer.by_unit(held)[..., 0], weight, value)
+            value = _device.where(layer.by_unit(held)[..., 0], weight, value)
         return value.sum(-1, dtype=torch.float64)
 
     def first_order(self, point: Point) -> Tensor:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.machine.storage import replace_file
+from harmonium._storage import replace_file
 
 _HIDDEN = (120, 120, 190)  # the colour of pixels that a model was not given
 _WARM, _COOL = np.array([178, 24, 43]), np.array([33, 102, 172])  # of positive and negative numbers

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.couplings import Meetings, mixing_bound, mixing_limit
-from harmonium.machine.storage import replace_file
+from harmonium._storage import replace_file
+from harmonium.coupled import Meetings, mixing_bound, mixing_limit
 from harmonium.training.history import RESERVED
 
 _SWEEPS = 500  # a curve over more sweeps is drawn at so many of them
@@ -108,12 +108,12 @@ def mixing_curve(meetings: Meetings, path: str | os.PathLike[str]) -> None:
     """Draws over the sweeps how far chains may still be from the machine's law.
 
     The flip rate stands above: where it is near zero, chains are frozen and pairs that met soon had never
-    parted. Dashed is the bound's upper 95 % limit, which ``couplings.mixing_limit`` says the assumption of;
+    parted. Dashed is the bound's upper 95 % limit, which ``coupled.mixing_limit`` says the assumption of;
     past the longest meeting time nothing else is left. With capped pairs nothing is bounded, and the fraction
     of pairs still apart is drawn instead.
 
     Args:
-        meetings: from ``couplings.meet``, best with a lag near the longest meeting time at lag 1.
+        meetings: from ``coupled.meet``, best with a lag near the longest meeting time at lag 1.
         path: PNG file; one that is there is replaced in one step.
 
     Raises:

@@ -120,7 +120,7 @@ def resampling(
 
     def observe(number: int, state: KernelState, info: Info) -> None:
         if number in marks:
-            curves.append(pairs.jackknife(hamiltonian.seen(state.states), _GROUPS))
+            curves.append(pairs.jackknife(hamiltonian.visible_states(state.states), _GROUPS))
 
     start = machine.random_states(chains, seed=generator)
     states = run(machine, Gibbs(), start, sweeps, seed=generator, observer=observe)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harmonium.machine.storage import replace_file
+from harmonium._storage import replace_file
 
 
 def write_summary(

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, KernelState, complete, run_kernel
+from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
+from harmonium.matmul import product
 from harmonium.meanfield import Plefka, solve
 from harmonium.meanfield.fixed_point import DampingLike
-from harmonium.products import product
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
@@ -131,7 +131,7 @@ def denoise(
             theta = seen.add_to(alone)
             estimate = layer.moments(torch.zeros_like(seen.held), theta=theta)
             visible = seen.add_to(hamiltonian.thetas[machine.visible[0]])
-            posterior = _replace_visible(hamiltonian, visible).given(seen.held, len(rows))
+            posterior = _replace_visible(hamiltonian, visible).clamp(seen.held, len(rows))
             if method == "tap":
                 estimate = _solve(posterior, seen.settle(*estimate)[0], sweeps, damping)
             elif method == "gibbs":
@@ -234,15 +234,15 @@ def _run_chains(
 ) -> tuple[Tensor, Tensor]:
     """Averages the conditional moments of visible units over chains, which start at the law θ = ``begun``."""
     rows = torch.arange(len(begun[0]), device=posterior.device).repeat(chains)
-    posterior, l = posterior.take(rows), posterior.graph.visible[0]
+    posterior, l = posterior.select_rows(rows), posterior.graph.visible[0]
     begin = _replace_visible(posterior, tuple(t[rows] for t in begun))
-    v = begin.hold(l, begin.sample(l, torch.zeros_like(begin.thetas[l][0]), generator))
+    v = begin.apply_clamp(l, begin.sample(l, torch.zeros_like(begin.thetas[l][0]), generator))
 
     def find_moments(states: States) -> Tensor:
         mean, variance = posterior.layers[l].moments(posterior.field(l, states), theta=posterior.thetas[l])
         return torch.stack((mean, variance + mean.square()))
 
-    start, averaged = KernelState(complete(posterior, v, generator), 0), SecondHalf(sweeps, find_moments)
+    start, averaged = KernelState(fill_hidden(posterior, v, generator), 0), SecondHalf(sweeps, find_moments)
     run_kernel(posterior, Gibbs(), start, sweeps, generator, averaged)
     mean, square = averaged.total.view(2, chains, len(begun[0]), -1).mean(1) / averaged.count
     return mean, (square - mean.square()).clamp(min=0)

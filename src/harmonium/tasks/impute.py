@@ -164,7 +164,7 @@ def _run_chains(
     clamp = held.repeat(draws, 1)
     states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=means)
     mean = means.total.div_(means.count).view(draws, *held.shape).mean(0)
-    drawn = hamiltonian.seen(states).view(draws, *held.shape)
+    drawn = hamiltonian.visible_states(states).view(draws, *held.shape)
     return _decide(machine, mean), mean, drawn
 
 
@@ -174,7 +174,7 @@ def _search(
     """Fills in by searches for local modes, which need no number of sweeps."""
     start = machine.random_states(draws * len(held), seed=generator)
     modes, _ = local_search(machine, start, held.repeat(draws, 1), seed=generator)
-    drawn = machine.hamiltonian().seen(modes).view(draws, *held.shape)
+    drawn = machine.hamiltonian().visible_states(modes).view(draws, *held.shape)
     lowest = machine.energy(modes).view(draws, -1).argmin(0)
     return drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn
 
@@ -189,7 +189,7 @@ def _solve_tap(
     drawn = [
         torch.cat([hamiltonian.sample(l, B, generator) for l, B in fields.items()], -1) for _ in range(draws)
     ]
-    mean = hamiltonian.seen(solution.means)
+    mean = hamiltonian.visible_states(solution.means)
     return _decide(machine, mean), mean, torch.stack(drawn)
 
 

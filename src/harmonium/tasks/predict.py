@@ -7,7 +7,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, KernelState, complete, run_kernel
+from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
@@ -77,7 +77,7 @@ def predict(
         raise ValueError(f"unit: expected one from 0 to {kind.n_units - 1} of {kind}, received {unit!r}")
     states = hamiltonian.split(X.clone())
     kind.by_unit(states[layer])[:, asked] = torch.nan
-    X = hamiltonian.seen(states)
+    X = hamiltonian.visible_states(states)
     if method == "exact" and has_hidden_states(hamiltonian.graph, hamiltonian.layers):
         return _sum_over_hidden(hamiltonian, X, layer, asked)
     parts = []
@@ -107,7 +107,7 @@ def _enumerate(hamiltonian: Hamiltonian, rows: Tensor, l: int, asked: list[int])
             alone = states[l].clone()
             kind.by_unit(alone)[:, unit] = value
             held = [alone if m == l else x for m, x in enumerate(states)]
-            weights.append(log_weight_of(hamiltonian, hamiltonian.seen(held)))
+            weights.append(log_weight_of(hamiltonian, hamiltonian.visible_states(held)))
     return torch.stack(weights, -1).view(len(rows), len(asked), -1).softmax(-1)
 
 
@@ -116,7 +116,7 @@ def _run_chains(
 ) -> Tensor:
     """Estimates p(unit = s) of every unit by chains that hold what is observed."""
     kind, v = hamiltonian.layers[l], rows.repeat(chains, 1)
-    law = hamiltonian.given(v, len(v))
+    law = hamiltonian.clamp(v, len(v))
     values = kind.values().to(rows)
 
     def weigh(states: States) -> Tensor:
@@ -126,6 +126,6 @@ def _run_chains(
         return torch.stack([kind.log_conditional(x, field, law.thetas[l]).exp().double() for x in each], -1)
 
     averaged = SecondHalf(sweeps, weigh)
-    run_kernel(law, Gibbs(), KernelState(complete(law, v, generator), 0), sweeps, generator, averaged)
+    run_kernel(law, Gibbs(), KernelState(fill_hidden(law, v, generator), 0), sweeps, generator, averaged)
     mean = averaged.total.view(chains, len(rows), kind.n_units, -1).mean(0)
     return mean / mean.sum(-1, keepdim=True)

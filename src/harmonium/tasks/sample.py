@@ -76,4 +76,4 @@ def sample(
     count = number if rows is None else len(rows)
     start = machine.random_states(count, seed=generator)
     states = run(machine, Kernel.registry[method](), start, sweeps, rows, seed=generator)
-    return Sample(machine.hamiltonian().seen(states), method)
+    return Sample(machine.hamiltonian().visible_states(states), method)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium.machine.storage import OtherVersion, pack, replace_file, unpack
+from harmonium._storage import OtherVersion, pack, replace_file, unpack
 
 FORMAT = "harmonium checkpoint"
 VERSION = 2

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _host, _random
-from harmonium.compiled import serving
-from harmonium.edges import Dense
+from harmonium import _device, _random
+from harmonium.compiled import dispatch
+from harmonium.couplings import Dense
 from harmonium.learning import Parametrisation, Rule
 from harmonium.learning.expectations import begin
 from harmonium.training.batch_source import RowBatches
@@ -32,7 +32,7 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     """
     source, rule = state.batches, settings.rule
     if not (
-        serving.COMPILED and total >= serving.LEAST_UPDATES and isinstance(rule, Rule) and rule.gibbs_chains
+        dispatch.COMPILED and total >= dispatch.LEAST_UPDATES and isinstance(rule, Rule) and rule.gibbs_chains
     ):
         return False
     if settings.shards is not None or settings.transform is not None or settings.precision != "float32":
@@ -45,7 +45,7 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     dense = all(isinstance(each, Dense) for each in state.machine.couplings)
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
     learned = len(law.parameters) == 3 and all(p.is_contiguous() for p in law.parameters.values())
-    return dense and law.identical and learned and serving.small_updates(law.hamiltonian(), rows)
+    return dense and law.identical and learned and dispatch.small_updates(law.hamiltonian(), rows)
 
 
 @final
@@ -78,7 +78,7 @@ class CompiledUpdates(Updates):
         while count < most and quiet(state.step + count):
             count += 1
         v, weights, _ = source.take(state.step, count)
-        v = _host.sent(v, self.device).view(count, source.size, -1)
+        v = _device.to_device(v, self.device).view(count, source.size, -1)
         if self.begin is not None:
             self.begin(v[0])
             self.begin = None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._checks import Numbers
-from harmonium.edges import Coupling, Dense
+from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Gaussian
 from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.machine import BoltzmannMachine
@@ -122,7 +122,7 @@ def fold(machine: BoltzmannMachine, roots: Mapping[int, Tensor]) -> BoltzmannMac
         precision[l] = matrix.t() @ (curvature.unsqueeze(1) * matrix)
         own = precision[l].diagonal()
         made.layers[l].fit_((matrix.t() @ linear / own, own), 1 / own)
-    J = dict(zip(machine.edges, law.couplings, strict=True))
+    J = dict(zip(machine.edges, law.J, strict=True))
     for (l, m), coupling in zip(made.edges, made.couplings, strict=True):
         W = -precision[l] if l == m and l in back else J[l, m]
         W = back[l].t() @ W if l in back and l != m else W

@@ -23,7 +23,8 @@ _MANY_ROWS = 100
 _SATURATED = 1e-3  # variance of a unit
 _NEARLY_ALL, _HARDLY = 0.95, 0.9  # docs/design_notes.md
 # Deviation of the hidden fields over a batch, typical of the units: 0.014 in a new machine of two
-# standardised columns, which then learns nothing in 4,000 updates, 0.08 in one of 64; 1 after ``from_data_``.
+# standardised columns, which then learns nothing in 4,000 updates, 0.08 in one of 64; 1 after
+# ``init_from_data_``.
 _SILENT = 0.05
 
 
@@ -45,16 +46,16 @@ def energy_gap(machine: BoltzmannMachine, v: Tensor) -> float:
     """
     hamiltonian = machine.hamiltonian()
     graph = hamiltonian.graph
-    hidden = tuple(l for l in graph.given if l not in graph.visible)
+    hidden = tuple(l for l in graph.kept if l not in graph.visible)
     states, fields = _upwards(hamiltonian, v[:_ROWS].to(hamiltonian.device))
     for _ in hidden:  # hidden layers of a deep machine settle to the data
         _to_modes(hamiltonian, states, (*hidden, *graph.summed))
     data = hamiltonian.free_energy(states, graph.summed, None if hidden else fields)
-    _to_modes(hamiltonian, states, graph.given)
+    _to_modes(hamiltonian, states, graph.kept)
     least = torch.minimum(data.min(), hamiltonian.free_energy(states, graph.summed).min())
     noise = sum(
         layer.n_units * (math.log(layer.n_states) if layer.n_states is not None else 1.0)
-        for layer in (hamiltonian.layers[l] for l in graph.given)
+        for layer in (hamiltonian.layers[l] for l in graph.kept)
     )
     return float((data - least).median()) / float(noise)
 
@@ -98,13 +99,13 @@ def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
     visible, hidden = machine.layers[:2]
     if not visible.gaussian or not hidden.discrete or len(v) < 2:
         return
-    fields = v.to(machine.device) @ machine.hamiltonian().couplings[0]
+    fields = v.to(machine.device) @ machine.hamiltonian().J[0]
     deviation = float(fields.var(0).mean().sqrt())
     if deviation < _SILENT:
         _checks.warn(
             f"machine: the fields of its hidden units hardly vary over the data (deviation {deviation:.2g}), "
             "which beside Gaussian visible units is near a saddle: learning may be slow, and may never begin "
-            "on uncorrelated columns. harmonium.machine.from_data_ starts off it",
+            "on uncorrelated columns. harmonium.machine.init_from_data_ starts off it",
             RuntimeWarning,
         )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.learning import Rule
-from harmonium.machine import BoltzmannMachine, visible_from_data_
+from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.training.batch_source import check_rows
 from harmonium.training.run import TrainingRun
 from harmonium.training.seeds import as_seed, stream_seed
@@ -73,7 +73,7 @@ def pretrain(
         with torch.no_grad():
             pair.couplings[0].weight.copy_(machine.couplings[l].weight)
         if l > 0:
-            visible_from_data_(pair, rows, settings.get("sample_weight"))
+            init_visible_biases_(pair, rows, settings.get("sample_weight"))
         folder = None if run_dir is None else Path(run_dir) / f"pair-{l + 1}"
         runs.append(train(pair, rows, rule=rule, seed=seed, run_dir=folder, **settings))
         with torch.no_grad():

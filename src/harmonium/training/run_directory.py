@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 
-from harmonium import _checks, products
-from harmonium.machine.storage import (
+from harmonium import _checks, matmul
+from harmonium._storage import (
     CHECKPOINT,
     MACHINE,
     OLD_CHECKPOINTS,
     refuse_old_checkpoint,
     replace_file,
 )
-from harmonium.products.processor import processor
+from harmonium.matmul.processor import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.history import Record, read_lines, write_line
 from harmonium.training.lock import Lock
@@ -152,10 +152,10 @@ class RunDirectory:
                 f"the checkpoint was made with {content['threads']} torch threads and this process has "
                 f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
             )
-        if content["products"] is not None and content["products"] != str(products.get_backend()):
+        if content["products"] is not None and content["products"] != str(matmul.get_backend()):
             _checks.warn(
                 f"the checkpoint was made with products by {content['products']} and this process multiplies "
-                f"by {products.get_backend()} ({products.VARIABLE}): the run goes on, but not bit for bit",
+                f"by {matmul.get_backend()} ({matmul.VARIABLE}): the run goes on, but not bit for bit",
             )
 
     def write_config(self) -> None:

@@ -3,185 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache
-from inspect import cleandoc, get_annotations
-from math import inf
-from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, final, get_args, get_origin, get_type_hints
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._settings import COUNT, AtLeast0, Checked, Count, Interval, Setting, Share
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine
-from harmonium.products import PRECISIONS
+from harmonium.matmul import PRECISIONS
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.schedules import SCHEDULES, Schedule
 
 Transform = Callable[[Tensor, torch.Generator], Tensor]
-
-
-@final
-@dataclass(frozen=True)
-class Interval:
-    """Describes the numbers that a setting takes.
-
-    Attributes:
-        low: the lower end.
-        high: the upper end.
-        closed: the ends that belong to it.
-        whole: whether numbers have to be ints; then ``low`` belongs to it, and ``high`` is not read.
-    """
-
-    low: float = -inf
-    high: float = inf
-    closed: Literal["both", "left", "neither"] = "both"
-    whole: bool = False
-
-    def check(self, value: Any, name: str, suffix: str = "") -> None:
-        """Refuses a value outside.
-
-        Args:
-            value: of a setting.
-            name: what to call it in the message.
-            suffix: else expected.
-
-        Raises:
-            TypeError, ValueError: no number, or another one.
-        """
-        if self.whole:
-            _checks.positive_int(value, name, minimum=int(self.low))
-        elif self.closed == "both":
-            _checks.real(value, name, self.low, self.high)
-        else:
-            number = _checks.real(value, name)
-            if not (self.low < number < self.high or (self.closed == "left" and number == self.low)):
-                ends = f"in {'[' if self.closed == 'left' else '('}{self.low:g}, {self.high:g})"
-                within = f"above {self.low:g}" if self.high == inf else ends
-                raise ValueError(f"{name}: expected a number {within}{suffix}, received {value}")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """Describes a setting: a field of a dataclass, or a parameter of a command.
-
-    Options and help of the command, the lines of ``run.toml`` and the checks are made from it. Type and
-    default are those of the field, the help is its line in the docstring, and what else there is to be said
-    stands in its annotation: ``Annotated[int, Setting(COUNT)]``.
-
-    Attributes:
-        takes: the numbers or the words that are allowed, beside callables where its type has them; None:
-            whatever its type allows.
-        option: the option's name, such as ``--from``, where it is not that of the setting.
-        metavar: stands for the value in the help.
-        argument: whether it is given by its place on the command line.
-        complete: for the shell, ``(incomplete) -> words`` or ``(context, incomplete) -> words``; None: it
-            completes the words that are allowed.
-        belongs_to: settings whose new value replaces what a file has for this one.
-        kind: its type.
-        help: a line, for the command and ``run.toml``, where the docstring has none.
-        panel: under which the help shows it, the ``PANEL`` of the dataclass.
-    """
-
-    takes: Interval | Collection[str] | None = None
-    option: str | None = None
-    metavar: str | None = None
-    argument: bool = False
-    complete: Callable[..., list[str]] | None = None
-    belongs_to: tuple[str, ...] = ()
-    kind: Any = object
-    help: str = ""
-    panel: str | None = None
-
-    @property
-    def words(self) -> Collection[str] | None:
-        """The words that are allowed; None where it takes others."""
-        return None if isinstance(self.takes, Interval) else self.takes
-
-    def check(self, value: Any, name: str) -> None:
-        """Refuses a value that is not allowed; None passes where the type has it.
-
-        Args:
-            value: of the setting.
-            name: what to call it in the message.
-
-        Raises:
-            TypeError, ValueError: it is not allowed.
-        """
-        kinds = get_args(self.kind)
-        if self.takes is None or (NoneType in kinds and value is None):
-            return
-        if isinstance(self.takes, Interval):
-            self.takes.check(value, name, " or None" if NoneType in kinds else "")
-        elif isinstance(value, str) or not any(get_origin(each) is Callable for each in kinds):
-            _checks.one_of(value, name, self.takes)
-        elif not callable(value):
-            raise TypeError(f"{name}: expected a name or a callable, received {type(value).__name__}")
-
-
-@cache
-def settings_of(owner: Any) -> dict[str, Setting]:
-    """Returns the description of every setting by its name, in their order.
-
-    Args:
-        owner: a dataclass, or a function whose parameters are settings.
-    """
-    hints, kinds = get_type_hints(owner, include_extras=True), get_type_hints(owner)
-    found: dict[str, Setting] = {}
-    for each in reversed(owner.__mro__) if isinstance(owner, type) else (owner,):
-        documented, panel = _documented(each), each.__dict__.get("PANEL")
-        for name in get_annotations(each):
-            if name == "return" or is_dataclass(kinds[name]) or get_origin(kinds[name]) is ClassVar:
-                continue
-            parts = (hints[name], *get_args(hints[name]))
-            told = [x for part in parts for x in getattr(part, "__metadata__", ()) if isinstance(x, Setting)]
-            setting = replace(told[0] if told else Setting(), kind=kinds[name], panel=panel)
-            if choices := [x for part in parts if get_origin(part) is Literal for x in get_args(part)]:
-                setting = replace(setting, takes=choices)
-            found[name] = replace(
-                setting, help=_with_words(documented.get(name, setting.help), setting.words)
-            )
-    return found
-
-
-def _documented(owner: Any) -> dict[str, str]:
-    """Returns what a docstring says of each of its arguments or attributes."""
-    section = re.search(r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", cleandoc(owner.__doc__ or ""), re.M)
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", section[1] if section else "", re.M)
-    return {name: " ".join((text[:1].upper() + text[1:]).split()) for name, text in entries}
-
-
-def _with_words(text: str, words: Collection[str] | None) -> str:
-    """Returns a line of help with the words of a setting behind its first clause, where it lacks some."""
-    if words is None or all(word in text for word in words):
-        return text
-    head, mark, rest = re.split(r"([;.]|$)", text, maxsplit=1)
-    return f"{head}: {', '.join(words)}{mark}{rest}"
-
-
-COUNT = Interval(1, whole=True)
-Count = Annotated[int, Setting(COUNT)]
-From0 = Annotated[int, Setting(Interval(0, whole=True))]
-Share = Annotated[float, Setting(Interval(0.0, 1.0, "neither"))]
-AtLeast0 = Annotated[float, Setting(Interval(0.0))]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checked:
-    """Settings that are checked when they are made.
-
-    Raises:
-        TypeError, ValueError: a setting of the wrong type or out of range; the message names it.
-    """
-
-    def __post_init__(self) -> None:
-        owner: Any = type(self)
-        for name, setting in settings_of(owner).items():
-            setting.check(getattr(self, name), name)
 
 
 @dataclass(frozen=True, kw_only=True)

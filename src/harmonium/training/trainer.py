@@ -117,7 +117,7 @@ def train(
         device: where to train; the machine is moved there. None: where it is. Data stay where they are, and
             batches are sent.
         precision: of the fields that the rule computes: "float32", "tf32" or "bf16", see
-            ``harmonium.products.precision``. Statistics and parameters are in the machine's own.
+            ``harmonium.matmul.precision``. Statistics and parameters are in the machine's own.
         validation: rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
             are, NaN where not observed.
         validation_weight: of these rows, as ``sample_weight``. Metrics do not get it, nor rows of weight 0.
@@ -228,8 +228,8 @@ def train(
     state = TrainingState(machine, averaged, climber, generator, callbacks, worker, feed)
     state.begin_from(rule_state)
     way: type[Updates] = CompiledUpdates if served(state, settings, total, climber) else OneByOne
-    if isinstance(rule, Rule) and rule.given is not None:
-        machine.check_given(rule.given)
+    if isinstance(rule, Rule) and rule.condition_on is not None:
+        machine.check_condition(rule.condition_on)
     directory = None
     rate = climber.learning_rate
     diagnostics: Mapping[str, float] = {}

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, final
 
 from torch import Tensor
 
-from harmonium import _host, _random, products
+from harmonium import _device, _random, matmul
 from harmonium.learning import Estimate, Parametrisation, Rule
 from harmonium.learning.sharded import Sharded
 from harmonium.training.batch_source import check_batch
@@ -66,7 +66,7 @@ class Updates(ABC):
 
     def __post_init__(self) -> None:
         self.law, self.device = Parametrisation(self.state.machine), self.state.machine.device
-        self.factor, self.renews = as_schedule(self.settings.schedule), _host.behind(self.device)
+        self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
 
     @abstractmethod
     def make(self, quiet: Callable[[int], bool]) -> Made:
@@ -111,7 +111,7 @@ class OneByOne(Updates):
         if self.renews:
             state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
         rounds = settings.precision != "float32"
-        with products.precision(settings.precision) if rounds else nullcontext():
+        with matmul.precision(settings.precision) if rounds else nullcontext():
             parameters, diagnostics, kept = self._estimate(v, each)
         weight = 1.0 if each is None else float(each.mean())
         gradients = find_direction(
@@ -136,7 +136,7 @@ class OneByOne(Updates):
         state, worker, rule = self.state, self.state.rule, self.settings.rule
         if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
             given: dict[str, Any] = {} if weights is None else {"weights": weights}
-            v = _host.sent(v, self.device)
+            v = _device.to_device(v, self.device)
             estimate: Estimate = worker.gradient(
                 state.machine, v, state=state.rule_state, seed=state.generator, **given
             )
@@ -146,5 +146,5 @@ class OneByOne(Updates):
         if weights is not None or not state.batches.checked:
             v, row_weights, observed = rule.checked(state.machine, v, weights)
         elif v.device != self.device:
-            v = _host.sent(v, self.device)
+            v = _device.to_device(v, self.device)
         return worker.estimate(self.law, v, state.rule_state, state.generator, row_weights, observed)

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from harmonium._fetch import is_sparse
+from harmonium._settings import Count
+from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import naming
 from harmonium.cli.output import check_target
 from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import DataSet, Rows, Table, read
-from harmonium.machine.storage import replace_file
 from harmonium.report import image_grid
-from harmonium.training.settings import Count
 
 _ENTRIES = 1 << 20
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator
+from harmonium._settings import Count, Setting
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, refuse_label, rows_of, source_of
 from harmonium.cli.output import check_target, working
@@ -21,7 +22,6 @@ from harmonium.layers import Layer
 from harmonium.report import image_panels
 from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks import denoise as clean
-from harmonium.training.settings import Count, Setting
 
 EXAMPLES = (
     "harmonium denoise runs/digits noisy.npy --flip-probability 0.1 --out clean.png",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 
+from harmonium._settings import Setting
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, rows_of
 from harmonium.cli.mixing import chains_from_noise, mixing
@@ -17,7 +18,6 @@ from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_parti
 from harmonium.report import mixing_curve
 from harmonium.report.page import verdict
 from harmonium.report.plots import require_figures
-from harmonium.training.settings import Setting
 
 EXAMPLES = (
     "harmonium evaluate runs/digits digits",

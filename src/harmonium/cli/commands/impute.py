@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium._settings import Count, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.coding import (
@@ -34,7 +35,6 @@ from harmonium.report import image_panels
 from harmonium.tasks import METHODS
 from harmonium.tasks import impute as fill_in
 from harmonium.tasks.impute import by_column, unobserved
-from harmonium.training.settings import Count, Setting
 
 EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv",

@@ -8,19 +8,19 @@ from typing import Annotated, Any
 
 import torch
 
+from harmonium._settings import Count, Setting
+from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, refuse_label, rows_of, source_of
 from harmonium.cli.output import note, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.runs import load_machine
 from harmonium.machine import BoltzmannMachine
-from harmonium.machine.storage import replace_file
 from harmonium.meanfield import Landscape, Status
 from harmonium.meanfield import landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
 from harmonium.report.landscape_maps import METHODS
 from harmonium.report.plots import require_figures
-from harmonium.training.settings import Count, Setting
 
 EXAMPLES = ("harmonium landscape runs/digits digits --starts 500",)
 
@@ -98,7 +98,7 @@ def landscape(
         basin_map(X, last, folder / "basins.png", labels=labels, method=method)
         shape = source_of(machine)[1] or dataset.image_shape
         if shape:
-            means = machine.hamiltonian().seen(last.solutions.means)
+            means = machine.hamiltonian().visible_states(last.solutions.means)
             modes = coding.encoder.decode(means[:_MODES].cpu().numpy())
             limits = data_range(coding)
             title = f"{mean_word(machine)} of the solutions, those with most starts first{in_words(limits)}"

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from harmonium._settings import Setting
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, states_of
 from harmonium.cli.output import check_target, working
@@ -20,7 +21,6 @@ from harmonium.data.sheet import TEXT, Cells, Sheet
 from harmonium.likelihood import has_hidden_states
 from harmonium.tasks import impute
 from harmonium.tasks.impute import unobserved
-from harmonium.training.settings import Setting
 
 EXAMPLES = (
     "harmonium predict runs/rows new.csv --out predicted.csv",

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import torch
 
+from harmonium._settings import From0, Setting
+from harmonium._storage import replace_file
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
@@ -19,14 +21,12 @@ from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, working
 from harmonium.cli.scores import estimate, evaluate_rows, spread, whole
 from harmonium.data import Codec, DataSet, Rows
-from harmonium.machine.storage import replace_file
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
 from harmonium.report.page.parts import Grid, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, Subject
 from harmonium.report.plots import mixing_heights
-from harmonium.training.settings import From0, Setting
 
 EXAMPLES = (
     "harmonium report runs/digits",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium._random import as_generator, integers
+from harmonium._settings import Count, From0, Setting
 from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
@@ -20,7 +21,6 @@ from harmonium.data import BitPlanes, Codec
 from harmonium.data.sheet import Sheet
 from harmonium.machine import States
 from harmonium.tasks.impute import visible_means
-from harmonium.training.settings import Count, From0, Setting
 
 EXAMPLES = (
     "harmonium sample runs/digits --out samples.png",
@@ -72,7 +72,7 @@ def sample(
     generator = as_generator(seed, machine.device)
     if start == "noise":
         noise = machine.random_states(number, seed=generator)
-        first: States | Tensor = machine.hamiltonian().seen(noise).detach()
+        first: States | Tensor = machine.hamiltonian().visible_states(noise).detach()
     elif start == "local-mode":
         with working("searching local modes"):
             noise = machine.random_states(number, seed=generator)
@@ -82,7 +82,7 @@ def sample(
     with working(f"sampling {number} chains for {sweeps} sweeps"):
         states = run_chains(machine, mover, first, sweeps, clamp, seed=generator)
         hamiltonian = machine.hamiltonian()
-        v = visible_means(hamiltonian, states).detach() if means else hamiltonian.seen(states)
+        v = visible_means(hamiltonian, states).detach() if means else hamiltonian.visible_states(states)
         if held is not None:
             v = torch.where(held.isnan(), v.cpu(), held)
         samples, labels = coding.decode(v)

@@ -12,6 +12,8 @@ import torch
 import typer
 from torch import Tensor
 
+from harmonium._settings import Setting
+from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.beginning import Beginning
 from harmonium.cli.coding import codec_of, read_for, read_kinds, rows_of
@@ -24,10 +26,9 @@ from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.learning.discriminative import label_rate
 from harmonium.machine import BoltzmannMachine
-from harmonium.machine.storage import CHECKPOINT, MACHINE
 from harmonium.training import Callback, TrainingRun, callbacks
 from harmonium.training import train as fit
-from harmonium.training.settings import Setting, Steps
+from harmonium.training.settings import Steps
 
 EXAMPLES = (
     "harmonium train digits runs/digits --binarise sample --hidden 200",

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harmonium.machine.storage import MACHINE
+from harmonium._storage import MACHINE
 from harmonium.report.page.charts import Chart, chart
 from harmonium.training.history import RESERVED, Record, read_lines
 

@@ -71,7 +71,7 @@ class Subject:
     @cached_property
     def seen(self) -> Tensor:
         """The visible layers of the samples, (samples, visible_width)."""
-        return self.machine.hamiltonian().seen(self.samples)
+        return self.machine.hamiltonian().visible_states(self.samples)
 
     def spread(self, most: int) -> Tensor:
         """Returns at most so many of the ``given`` rows, evenly spaced."""
@@ -270,7 +270,7 @@ def fill_landscape(section: Section, subject: Subject) -> None:
     each = [[f"{i}", f"{count}", f"{value:.5g}"] for i, (count, value) in enumerate(pairs, 1)][:_SHOWN]
     section.tables.append(Grid(["solution", "rows", "free energy"], each))
     if subject.images is not None and not isinstance(subject.encoder, BitPlanes):
-        means = subject.machine.hamiltonian().seen(found.solutions.means)[:_SHOWN]
+        means = subject.machine.hamiltonian().visible_states(found.solutions.means)[:_SHOWN]
         strip = subject.images.strip("", subject.decode(means))
         section.pictures.append(Picture("Means of the solutions with most rows", "", [strip]))
 

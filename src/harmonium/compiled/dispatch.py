@@ -27,7 +27,7 @@ class Machine(Protocol):
     @property
     def thetas(self) -> Sequence[Sequence[Tensor]]: ...
     @property
-    def couplings(self) -> Sequence[Tensor]: ...
+    def J(self) -> Sequence[Tensor]: ...
     @property
     def beta(self) -> object: ...
     @property
@@ -98,13 +98,13 @@ def in_turn(machine: Machine, layer: int, rows: int) -> bool:
 
 
 def small_pairs(machine: Machine, jumps: bool) -> bool:
-    """Returns whether pairs of Gibbs chains with the default coupling run one by one (``couplings.small``).
+    """Returns whether pairs of Gibbs chains with the default coupling run one by one (``coupled.small``).
 
     With jumps the first layer has at most 64 units, as a state to jump to is one word of bits.
     """
     return (
         _two_layers(machine, SMALL_PAIRS)
-        and two_valued(machine.couplings[0], [layer.two_values for layer in machine.layers])
+        and two_valued(machine.J[0], [layer.two_values for layer in machine.layers])
         and not (jumps and machine.layers[0].n_units > 64)
     )
 
@@ -114,7 +114,7 @@ def small_chains(machine: Machine) -> bool:
     return (
         machine.layers[0].gaussian
         and _two_layers(machine, SMALL_CHAINS)
-        and two_valued(machine.couplings[0], [machine.layers[1].two_values])
+        and two_valued(machine.J[0], [machine.layers[1].two_values])
     )
 
 
@@ -125,7 +125,7 @@ def small_updates(machine: Machine, rows: int) -> bool:
         machine: of dense couplings.
         rows: of an update, of its batch and of its chains times their sweeps.
     """
-    J = machine.couplings[0]
+    J = machine.J[0]
     return (
         _two_layers(machine, SMALL_UPDATES // rows)
         and VALUES.issuperset(layer.two_values for layer in machine.layers)
@@ -153,7 +153,7 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
         and machine.graph.is_chain
         and machine.held is None
         and isinstance(machine.beta, float)
-        and machine.couplings[0].numel() <= couplings
+        and machine.J[0].numel() <= couplings
     )
 
 
@@ -207,7 +207,7 @@ class HalfSteps:
 
     def __init__(self, bias: Tensor, values: Values) -> None:
         _, self._gain, self._low = units_of([bias], [values])
-        self._draw, self._rise = _compiled("rows", "draw"), _compiled("rows", "rise")
+        self._draw, self._rise = _compiled("per_row", "draw"), _compiled("rows", "rise")
 
     def __call__(
         self,
@@ -247,8 +247,8 @@ def forked() -> bool:
 
 
 def over_rows(name: str, rows: int, *arguments: Any) -> None:
-    """Runs a function of ``compiled.rows`` over all rows, cut among torch's threads."""
-    over(_compiled("rows", name), rows, 16, *arguments)
+    """Runs a function of ``compiled.per_row`` over all rows, cut among torch's threads."""
+    over(_compiled("per_row", name), rows, 16, *arguments)
 
 
 def over_lots(name: str, rows: int, *arguments: Any) -> None:
@@ -257,8 +257,8 @@ def over_lots(name: str, rows: int, *arguments: Any) -> None:
 
 
 def over_bits(name: str, shares: int, *arguments: Any) -> None:
-    """Runs a function of ``compiled.bits`` over all shares, cut among torch's threads."""
-    over(_compiled("bits", name), shares, 4, *arguments)
+    """Runs a function of ``compiled.bit_matmul`` over all shares, cut among torch's threads."""
+    over(_compiled("bit_matmul", name), shares, 4, *arguments)
 
 
 @cache

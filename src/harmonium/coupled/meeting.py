@@ -9,24 +9,25 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host, _random
+from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
-from harmonium.chains import begin
-from harmonium.compiled import serving
-from harmonium.couplings.gibbs import Gibbs
-from harmonium.couplings.meetings import Meetings, joined
-from harmonium.couplings.pairs import PairKernel, Place, differences, join
+from harmonium.chains import initial_states
+from harmonium.compiled import dispatch
+from harmonium.coupled.gibbs import Gibbs
+from harmonium.coupled.meetings import Meetings, join_meetings
+from harmonium.coupled.pairs import ChainState, PairKernel, count_differences, join_states
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
 _ROWS = 512  # smaller lots of statistics wait
 
 
+@_checks.renamed("coupling", "pair_kernel")
 @_checks.renamed("generator", "seed")
 @torch.no_grad()
 def meet(
     machine: BoltzmannMachine,
-    coupling: PairKernel,
+    pair_kernel: PairKernel,
     start: Numbers | Sequence[Numbers],
     lag: int = 1,
     max_steps: int | None = None,
@@ -40,7 +41,7 @@ def meet(
 
     Args:
         machine: the machine.
-        coupling: ``couplings.Gibbs`` or ``couplings.Metropolis``.
+        pair_kernel: ``coupled.Gibbs`` or ``coupled.Metropolis``.
         start: visible states (pairs, visible_width), from which hidden layers are drawn, or one tensor for
             each layer.
         lag: how far X runs ahead of Y, at least 1.
@@ -60,32 +61,37 @@ def meet(
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(50, seed=0)
-        >>> met = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, seed=1)
+        >>> met = hm.coupled.meet(machine, hm.coupled.Gibbs(), start, seed=1)
         >>> met.times.shape, bool((met.times >= met.lag).all())
         (torch.Size([50]), True)
     """
-    _checks.instance(coupling, "coupling", PairKernel, "a pair kernel such as couplings.Gibbs()")
+    _checks.instance(pair_kernel, "pair_kernel", PairKernel, "a pair kernel such as coupled.Gibbs()")
     generator = _random.as_generator(seed, machine.device)
     lag = _checks.positive_int(lag, "lag")
     max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()
     dealt = None if distributed is None else as_shards(distributed, shards)
-    begun = begin(machine, hamiltonian, start, "start", generator)
-    hamiltonian = hamiltonian.given(clamp, len(begun[0]))
+    begun = initial_states(machine, hamiltonian, start, "start", generator)
+    hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
 
     def run(law: Hamiltonian, states: States, noise: torch.Generator) -> Meetings:
-        return run_pairs(law, coupling, states, k=lag, m=lag, lag=lag, max_steps=max_steps, generator=noise)
+        return run_pairs(
+            law, pair_kernel, states, k=lag, m=lag, lag=lag, max_steps=max_steps, generator=noise
+        )
 
     if dealt is None:
         return run(hamiltonian, begun, generator)
     parts = zip(dealt.rows(len(begun[0]), "start"), dealt.generators(generator), strict=True)
-    met = [run(hamiltonian.take(part).anew(), [x[part] for x in begun], noise) for part, noise in parts]
-    return joined(dealt.all_gather(met))
+    met = [
+        run(hamiltonian.select_rows(part).without_cache(), [x[part] for x in begun], noise)
+        for part, noise in parts
+    ]
+    return join_meetings(dealt.all_gather(met))
 
 
 def run_pairs(
     hamiltonian: Hamiltonian,
-    coupling: PairKernel,
+    pair_kernel: PairKernel,
     start: States,
     *,
     k: int,
@@ -117,94 +123,96 @@ def run_pairs(
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
     if (
         row_weights is None
-        and isinstance(coupling, Gibbs)
-        and coupling.even is coupling.odd is None
-        and serving.small_pairs(hamiltonian, coupling.jumps is not None)
+        and isinstance(pair_kernel, Gibbs)
+        and pair_kernel.even is pair_kernel.odd is None
+        and dispatch.small_pairs(hamiltonian, pair_kernel.jumps is not None)
     ):
-        from harmonium.couplings.small import run_small_pairs  # needs numba
+        from harmonium.coupled.small import run_small_pairs  # needs numba
 
         return run_small_pairs(
-            hamiltonian, coupling, start, k=k, m=m, lag=lag, max_steps=max_steps,
+            hamiltonian, pair_kernel, start, k=k, m=m, lag=lag, max_steps=max_steps,
             generator=generator, into=into, weight=weight, antithetic=antithetic,
         )  # fmt: skip
     pairs, device = len(start[0]), start[0].device
     times = torch.zeros(pairs, dtype=torch.int64, device=device)
     tries, cost = torch.zeros_like(times), torch.zeros_like(times)
     capped = torch.zeros(pairs, dtype=torch.bool, device=device)
-    ledger = Ledger(hamiltonian, into, row_weights)
+    accumulator = SignedAccumulator(hamiltonian, into, row_weights)
     flipped: int | Tensor = 0  # units outside ``graph.summed`` that a sweep of X changed, of so many
     seen = 0
-    chain = coupling.chain_layers(hamiltonian)
+    chain = pair_kernel.chain_layers(hamiltonian)
     # Which layers f reads: with several readings also some that do not decide a meeting.
     read = chain if into is None or into.readings is None else tuple(range(len(start)))
-    drawn_anew = [l for l in ledger.unread if l not in chain]
-    place = coupling.prepare(hamiltonian, Place(hamiltonian.hold_all(start), dict(fields)), copies=1)
-    horizon = list(place.states)
-    both = place  # X of the pairs that have not met, and then Y, once these have set out
+    drawn_anew = [l for l in accumulator.unread if l not in chain]
+    state = pair_kernel.prepare(
+        hamiltonian, ChainState(hamiltonian.clamp_states(start), dict(fields)), copies=1
+    )
+    horizon = list(state.states)
+    both = state  # X of the pairs that have not met, and then Y, once these have set out
     apart = torch.arange(pairs, device=device)
-    together, alone = apart[:0], place.take(slice(0, 0))  # X of pairs that met before the horizon
+    together, alone = apart[:0], state.select_rows(slice(0, 0))  # X of pairs that met before the horizon
     if k == 0:
-        ledger.add(place, apart, weight / (m + 1))
+        accumulator.add(state, apart, weight / (m + 1))
     t = 0
     while len(apart) or len(together):
         t += 1
         average = weight / (m - k + 1) if k <= t <= m else 0.0
         if len(together):
-            law = hamiltonian.take(together)
-            alone = coupling.prepare(law, coupling.single(law, alone, generator), copies=1)
+            law = hamiltonian.select_rows(together)
+            alone = pair_kernel.prepare(law, pair_kernel.single(law, alone, generator), copies=1)
             cost[together] += 1
-            ledger.add(alone, together, average)
+            accumulator.add(alone, together, average)
         if len(apart):
             rows = len(apart)
-            before = both.take(slice(0, rows))
+            before = both.select_rows(slice(0, rows))
             if t <= lag:
-                law = hamiltonian.take(apart)
-                x = coupling.prepare(law, coupling.single(law, before, generator, antithetic), copies=1)
-                both = join(x, place if t == 1 else both.take(slice(rows, None)))
+                law = hamiltonian.select_rows(apart)
+                x = pair_kernel.prepare(law, pair_kernel.single(law, before, generator, antithetic), copies=1)
+                both = join_states(x, state if t == 1 else both.select_rows(slice(rows, None)))
                 cost[apart] += 1
             else:
-                law = hamiltonian.take(torch.cat((apart, apart)))
-                both, tried = coupling.coupled(law, both, generator)
+                law = hamiltonian.select_rows(torch.cat((apart, apart)))
+                both, tried = pair_kernel.coupled(law, both, generator)
                 if average:
-                    both = coupling.prepare(law, both, copies=2)
+                    both = pair_kernel.prepare(law, both, copies=2)
                 tries[apart] += tried
                 cost[apart] += 2
-            x = both.take(slice(0, rows))
-            for l in hamiltonian.graph.given:
-                flipped = differences(before.states[l], x.states[l]).sum() + flipped
+            x = both.select_rows(slice(0, rows))
+            for l in hamiltonian.graph.kept:
+                flipped = count_differences(before.states[l], x.states[l]).sum() + flipped
                 seen += x.states[l].numel()
-            ledger.add(x, apart, average)
+            accumulator.add(x, apart, average)
             met = equal = torch.zeros(rows, dtype=torch.bool, device="cpu")
             if t >= lag:
                 met, equal = _mark_met(both, chain, read)
             done = torch.ones_like(met) if t == max_steps else met
             if bool(done.any()):
-                places = _host.chosen(done, device)
+                places = _device.selected_indices(done, device)
                 times[apart[places]] = t
-                capped[apart[_host.chosen(done & ~met, device)]] = True
+                capped[apart[_device.selected_indices(done & ~met, device)]] = True
                 if t < m:
                     together = torch.cat((together, apart[places]))
-                    alone = join(alone, x.take(places))
+                    alone = join_states(alone, x.select_rows(places))
             if t == m:
                 _put(horizon, apart, x.states)
             if t >= lag:  # both chains have set out: their next sweep draws these before it reads them
                 both = both.without(drawn_anew)
             apart, both, met = _drop(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
-            both = coupling.prepare(hamiltonian.take(torch.cat((apart, apart))), both, copies=2)
-            ledger.add_difference(both, apart, weight * correction_weight(t, k, m, lag))
+            both = pair_kernel.prepare(hamiltonian.select_rows(torch.cat((apart, apart))), both, copies=2)
+            accumulator.add_difference(both, apart, weight * correction_weight(t, k, m, lag))
             apart, both, met = _drop(met, apart, both, met)
             if t == max_steps:
-                apart, both = apart[:0], both.take(slice(0, 0))
+                apart, both = apart[:0], both.select_rows(slice(0, 0))
         if t == m:
             _put(horizon, together, alone.states)
             together = together[:0]
-    ledger.flush()
+    accumulator.flush()
     return Meetings(times, capped, tries, cost, int(flipped) / max(seen, 1), lag, horizon)
 
 
 @final
-class Ledger:
-    """Adds weighted places to statistics; small lots wait, so that a long tail costs few products.
+class SignedAccumulator:
+    """Adds weighted states to statistics; small lots wait, so that a long tail costs few products.
 
     Args:
         hamiltonian: the machine.
@@ -223,17 +231,17 @@ class Ledger:
     ) -> None:
         self._hamiltonian = hamiltonian
         self._into = into
-        self._summed = tuple(l for l in hamiltonian.graph.summed if not hamiltonian.fixes(l))
+        self._summed = tuple(l for l in hamiltonian.graph.summed if not hamiltonian.is_clamped(l))
         self.unread = self._summed if into is None or into.readings is None else ()
         self._row_weights = row_weights
-        self._lots: list[tuple[Place, Tensor, Tensor]] = []
+        self._lots: list[tuple[ChainState, Tensor, Tensor]] = []
         self._magnitude = 0.0
 
-    def add(self, place: Place, pairs: Tensor, weight: float) -> None:
+    def add(self, state: ChainState, pairs: Tensor, weight: float) -> None:
         """Adds weight · f of some pairs' rows, f = E[S | the layers that are not summed]."""
-        self._enter(place, pairs, self._weigh(pairs), weight)
+        self._enter(state, pairs, self._weigh(pairs), weight)
 
-    def add_difference(self, both: Place, pairs: Tensor, weight: float) -> None:
+    def add_difference(self, both: ChainState, pairs: Tensor, weight: float) -> None:
         """Adds weight · (f(x) - f(y)), with x the first half of the rows and y the second."""
         each = self._weigh(pairs)
         self._enter(both, pairs.repeat(2), torch.cat((each, -each)), weight)
@@ -247,22 +255,22 @@ class Ledger:
         """Adds what waits."""
         if self._into is None or not self._lots:
             return
-        place, pairs, signs = self._lots[0]
+        state, pairs, signs = self._lots[0]
         if len(self._lots) > 1:
             places, all_pairs, all_signs = zip(*self._lots, strict=True)
-            place, pairs, signs = join(*places), torch.cat(all_pairs), torch.cat(all_signs)
+            state, pairs, signs = join_states(*places), torch.cat(all_pairs), torch.cat(all_signs)
         self._lots = []
-        machine, states, fields = self._hamiltonian.take(pairs), place.states, place.fields
+        machine, states, fields = self._hamiltonian.select_rows(pairs), state.states, state.fields
         weights = self._magnitude * signs.to(states[0])
         self._into.add(machine, states, weights, self._summed, fields)
 
-    def _enter(self, place: Place, pairs: Tensor, signs: Tensor, weight: float) -> None:
+    def _enter(self, state: ChainState, pairs: Tensor, signs: Tensor, weight: float) -> None:
         if self._into is None or weight == 0 or len(signs) == 0:
             return
         if abs(weight) != self._magnitude:
             self.flush()
             self._magnitude = abs(weight)
-        self._lots.append((place.without(self.unread), pairs, signs if weight > 0 else -signs))
+        self._lots.append((state.without(self.unread), pairs, signs if weight > 0 else -signs))
         if sum(len(lot[1]) for lot in self._lots) >= _ROWS:
             self.flush()
 
@@ -274,7 +282,7 @@ def correction_weight(t: int, k: int, m: int, lag: int) -> float:
     return ((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1)
 
 
-def _mark_met(both: Place, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:
+def _mark_met(both: ChainState, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:
     """Marks the pairs that have met, and those of them equal in all layers read: (2, pairs), on the host.
 
     On a GPU this is the one synchronisation of a sweep.
@@ -283,17 +291,17 @@ def _mark_met(both: Place, chain: tuple[int, ...], read: tuple[int, ...]) -> Ten
     return torch.stack((met, met if read == chain else met & _mark_equal(both, read))).cpu()
 
 
-def _mark_equal(both: Place, layers: tuple[int, ...]) -> Tensor:
+def _mark_equal(both: ChainState, layers: tuple[int, ...]) -> Tensor:
     halves = [both.states[l].chunk(2) for l in layers]
-    return torch.stack([differences(x, y) == 0 for x, y in halves]).all(0)
+    return torch.stack([count_differences(x, y) == 0 for x, y in halves]).all(0)
 
 
-def _drop(gone: Tensor, apart: Tensor, both: Place, met: Tensor) -> tuple[Tensor, Place, Tensor]:
+def _drop(gone: Tensor, apart: Tensor, both: ChainState, met: Tensor) -> tuple[Tensor, ChainState, Tensor]:
     """Drops the pairs that are gone; ``gone`` and ``met`` are on the host."""
     if not bool(gone.any()):
         return apart, both, met
-    rest = _host.chosen(~gone, apart.device)
-    return apart[rest], both.take(torch.cat((rest, rest + len(gone)))), met[~gone]
+    rest = _device.selected_indices(~gone, apart.device)
+    return apart[rest], both.select_rows(torch.cat((rest, rest + len(gone)))), met[~gone]
 
 
 def _put(target: States, rows: Tensor, values: States) -> None:

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 import harmonium as hm
-from harmonium.couplings import (
+from harmonium.coupled import (
     Block,
     CommonNoise,
     Gibbs,
@@ -23,8 +23,8 @@ from harmonium.couplings import (
     mixing_bound,
     run_pairs,
 )
-from harmonium.couplings.meeting import correction_weight
-from harmonium.couplings.pairs import Place
+from harmonium.coupled.meeting import correction_weight
+from harmonium.coupled.pairs import ChainState
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 from harmonium.machine.hamiltonian import Couplings
 
@@ -159,7 +159,7 @@ def test_each_chain_of_a_pair_alone_stays_in_the_machines_law(name):
     generator = torch.Generator().manual_seed(5)
     start = exact_states(made, 2 * rows, generator)
     for kernel in kernels:
-        place = Place(start, {})
+        place = ChainState(start, {})
         with torch.no_grad():
             for _ in range(4):
                 place, _ = kernel.coupled(hamiltonian, place, generator)
@@ -175,7 +175,7 @@ def test_pairs_that_met_stay_together(name):
     for kernel in kernels_for(name):
         generator = torch.Generator().manual_seed(6)
         x = exact_states(made, 500, generator)
-        place = Place([torch.cat((s, s)) for s in x], {})
+        place = ChainState([torch.cat((s, s)) for s in x], {})
         with torch.no_grad():
             for _ in range(20):
                 place, _ = kernel.coupled(hamiltonian, place, generator)
@@ -246,7 +246,7 @@ def test_the_mean_of_the_estimate_is_the_enumerated_expectation(name, horizon):
 def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
     if fast:
         pytest.importorskip("numba")
-    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: fast)
+    monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: fast)
     made = machine(name, scale=0.3)
     made = made.float() if fast else made
     exact = exact_statistics(made.hamiltonian())
@@ -266,7 +266,7 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
 def test_jumps_leave_the_law_where_it_is_and_the_estimate_unbiased(monkeypatch, scale, fast):
     if fast:
         pytest.importorskip("numba")
-    monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: fast)
+    monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: fast)
     made = machine("bernoulli-spin", scale=scale)
     made = made.float() if fast else made
     listed = all_states(made.layers[0])[[1, 6, 8, 15, 6]].to(made.dtype)
@@ -286,7 +286,7 @@ def test_jumps_cross_between_modes():
     meetings = meet(made, kernel, up, seed=torch.Generator().manual_seed(0))
     assert float(meetings.times.double().mean()) < 20
     hamiltonian = made.hamiltonian()
-    place = Place([up, up], {})
+    place = ChainState([up, up], {})
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for _ in range(20):
@@ -332,7 +332,7 @@ def test_the_compiled_kernel_has_the_law_of_the_eager_one(monkeypatch):
     start = made.random_states(20_000, seed=torch.Generator().manual_seed(1))
 
     def run(fast: bool):
-        monkeypatch.setattr("harmonium.compiled.serving.small_pairs", lambda *_: fast)
+        monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: fast)
         total = Statistics(hamiltonian)
         with torch.no_grad():
             meetings = run_pairs(
@@ -361,8 +361,8 @@ def visible_kernel(made: hm.BoltzmannMachine) -> tuple[torch.Tensor, torch.Tenso
     v, h = (all_states(layer) for layer in made.layers)
     empty = torch.empty(0)
     law = (-hamiltonian.free_energy([v, empty], (1,))).softmax(0)
-    up = (v @ hamiltonian.couplings[0] @ h.T + hamiltonian.log_weight(1, h)).softmax(-1)
-    down = (h @ hamiltonian.couplings[0].T @ v.T + hamiltonian.log_weight(0, v)).softmax(-1)
+    up = (v @ hamiltonian.J[0] @ h.T + hamiltonian.log_weight(1, h)).softmax(-1)
+    down = (h @ hamiltonian.J[0].T @ v.T + hamiltonian.log_weight(0, v)).softmax(-1)
     return v, law.detach(), (up @ down).detach()
 
 

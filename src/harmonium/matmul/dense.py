@@ -13,8 +13,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from harmonium import _host
-from harmonium.compiled import serving
+from harmonium import _device
+from harmonium.compiled import dispatch
 
 LIBRARIES: Final = ("torch", "onednn")
 
@@ -29,8 +29,8 @@ def large(x: Tensor, y: Tensor) -> bool:
         and x.device.type == "cpu"
         and x.dim() == y.dim() == 2
         and x.shape[1] == y.shape[0]
-        and x.shape[0] * y.numel() >= serving.WORTHWHILE
-        and not _host.derived(x, y)
+        and x.shape[0] * y.numel() >= dispatch.WORTHWHILE
+        and not _device.needs_grad(x, y)
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.edges.coupling import Coupling
+from harmonium.couplings.coupling import Coupling
 from harmonium.layers import Layer
 
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium.compiled import serving
+from harmonium.compiled import dispatch
 from harmonium.machine import Hamiltonian, States
 
 
-class Place(NamedTuple):
+class ChainState(NamedTuple):
     """The states of chains, with the fields that are known.
 
     Attributes:
@@ -24,32 +24,34 @@ class Place(NamedTuple):
     states: States
     fields: dict[int, Tensor]
 
-    def take(self, rows: Tensor | slice) -> Place:
+    def select_rows(self, rows: Tensor | slice) -> ChainState:
         """Returns some of the rows."""
-        return Place([x[rows] for x in self.states], {l: field[rows] for l, field in self.fields.items()})
+        return ChainState(
+            [x[rows] for x in self.states], {l: field[rows] for l, field in self.fields.items()}
+        )
 
-    def without(self, layers: Collection[int]) -> Place:
-        """Returns the place without the states of some layers: (rows, 0) there."""
+    def without(self, layers: Collection[int]) -> ChainState:
+        """Returns the state without the states of some layers: (rows, 0) there."""
         states = [x.new_empty(len(x), 0) if l in layers else x for l, x in enumerate(self.states)]
-        return Place(states, self.fields)
+        return ChainState(states, self.fields)
 
 
-def join(*places: Place) -> Place:
+def join_states(*places: ChainState) -> ChainState:
     """Joins the rows of all; drops fields that not all of them have."""
-    shared = set.intersection(*(set(place.fields) for place in places))
-    return Place(
-        [torch.cat(parts) for parts in zip(*(place.states for place in places), strict=True)],
-        {l: torch.cat([place.fields[l] for place in places]) for l in sorted(shared)},
+    shared = set.intersection(*(set(state.fields) for state in places))
+    return ChainState(
+        [torch.cat(parts) for parts in zip(*(state.states for state in places), strict=True)],
+        {l: torch.cat([state.fields[l] for state in places]) for l in sorted(shared)},
     )
 
 
 @torch.no_grad()
-def differences(x: Tensor, y: Tensor) -> Tensor:
+def count_differences(x: Tensor, y: Tensor) -> Tensor:
     """Counts the entries in which two batches of states, (rows, width), differ: (rows,)."""
-    if not serving.single(x):
+    if not dispatch.single(x):
         return (x != y).sum(-1)
     counts = torch.empty(len(x), dtype=torch.int64, device="cpu")
-    serving.over_rows("count_differences", len(x), x, y, counts)
+    dispatch.over_rows("count_differences", len(x), x, y, counts)
     return counts
 
 
@@ -64,25 +66,29 @@ class PairKernel(ABC):
         """
 
     @abstractmethod
-    def prepare(self, hamiltonian: Hamiltonian, place: Place, copies: int) -> Place:
-        """Returns the place with the fields that the next sweep needs.
+    def prepare(self, hamiltonian: Hamiltonian, state: ChainState, copies: int) -> ChainState:
+        """Returns the state with the fields that the next sweep needs.
 
         Args:
             hamiltonian: the machine; what it holds has as many rows.
-            place: where the chains are.
+            state: where the chains are.
             copies: 1 for chains alone, 2 for pairs.
         """
 
     @abstractmethod
     def single(
-        self, hamiltonian: Hamiltonian, place: Place, generator: torch.Generator, antithetic: bool = False
-    ) -> Place:
+        self,
+        hamiltonian: Hamiltonian,
+        state: ChainState,
+        generator: torch.Generator,
+        antithetic: bool = False,
+    ) -> ChainState:
         """Moves every chain by a sweep, alone; if ``antithetic``, halves of the rows mirror their noise."""
 
     @abstractmethod
     def coupled(
-        self, hamiltonian: Hamiltonian, both: Place, generator: torch.Generator
-    ) -> tuple[Place, Tensor]:
+        self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator
+    ) -> tuple[ChainState, Tensor]:
         """Moves both chains by a sweep, each as ``single`` moves it; equal chains stay equal.
 
         Args:
@@ -91,5 +97,5 @@ class PairKernel(ABC):
             generator: source of all noise.
 
         Returns:
-            The new place, and the number of rejection-sampling proposals of each pair (pairs,).
+            The new state, and the number of rejection-sampling proposals of each pair (pairs,).
         """

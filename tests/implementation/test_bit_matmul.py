@@ -8,10 +8,10 @@ import sys
 import pytest
 import torch
 
-from harmonium import products
-from harmonium.compiled import serving
-from harmonium.products import Factor, RowProducts
-from harmonium.products.bits import Fixed, bits, work
+from harmonium import matmul
+from harmonium.compiled import dispatch
+from harmonium.matmul import OuterProductSum, PreparedMatrix
+from harmonium.matmul.bits import Fixed, bits, work
 
 pytest.importorskip("numba")
 LOWS = [0.0, -1.0]
@@ -130,7 +130,7 @@ def test_sums_of_many_are_as_exact_as_torchs(bits_always, kind: str) -> None:
     truth = x.double() @ y.double()
     error, others = ((z - truth).pow(2).mean().sqrt() for z in (Fixed(y).times(bits(x)), x @ y))
     assert float(error) <= 1.5 * float(others)
-    sums = RowProducts(torch.zeros(40, 40))
+    sums = OuterProductSum(torch.zeros(40, 40))
     total, truth = torch.zeros(40, 40), torch.zeros(40, 40, dtype=torch.float64)
     for _ in range(100):
         x, y = states(0.0, 1000, 40, generator), torch.rand(1000, 40, generator=generator)
@@ -156,11 +156,11 @@ def test_what_does_not_fit_is_refused(bits_always) -> None:
         Fixed(y.double())
     for factor in (y, y.double()):
         with pytest.raises(RuntimeError):
-            Factor(factor).times(x)
+            PreparedMatrix(factor).times(x)
     for weight in (torch.ones(59), torch.ones(61)):
         with pytest.raises(RuntimeError):
-            RowProducts(torch.zeros(70, 40)).add(x[:, :70], y[:60], weight)
-    sums = RowProducts(torch.zeros(70, 40))
+            OuterProductSum(torch.zeros(70, 40)).add(x[:, :70], y[:60], weight)
+    sums = OuterProductSum(torch.zeros(70, 40))
     for weight in (torch.tensor(0.5), torch.full((1,), 0.5)):
         sums.add(x[:, :70], y[:60], weight)
     torch.testing.assert_close(sums.total, x[:, :70].t() @ y[:60])
@@ -168,11 +168,11 @@ def test_what_does_not_fit_is_refused(bits_always) -> None:
 
 def test_totals_that_grow_say_so(bits_always) -> None:
     generator = torch.Generator().manual_seed(10)
-    sums, x, y = RowProducts(torch.zeros(50, 40)), states(0.0, 60, 50, generator), torch.rand(60, 40)
+    sums, x, y = OuterProductSum(torch.zeros(50, 40)), states(0.0, 60, 50, generator), torch.rand(60, 40)
     sums.add(x, y)
     total = sums.total
     slope = torch.ones(50, 40, requires_grad=True)
-    loss, factor = (total * slope).sum(), Factor(total)
+    loss, factor = (total * slope).sum(), PreparedMatrix(total)
     before = factor.times(x)
     sums.add(x, y)
     torch.testing.assert_close(factor.times(x), 2 * before)
@@ -196,7 +196,7 @@ BEYOND = """
 import ctypes, mmap, sys
 import numpy as np
 import torch
-from harmonium.products.bits import Fixed, bits
+from harmonium.matmul.bits import Fixed, bits
 
 LIBC, PAGE = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
 KEPT = []
@@ -240,7 +240,7 @@ def test_nothing_is_touched_beyond_the_arrays() -> None:
 
 def test_sums_over_rows_from_either_side(bits_always) -> None:
     generator = torch.Generator().manual_seed(2)
-    sums, truth = RowProducts(torch.zeros(30, 20)), torch.zeros(30, 20, dtype=torch.float64)
+    sums, truth = OuterProductSum(torch.zeros(30, 20)), torch.zeros(30, 20, dtype=torch.float64)
     for i in range(12):
         rows = 100 + 7 * i
         x, y = states(0.0, rows, 30, generator), torch.rand(rows, 20, generator=generator)
@@ -258,28 +258,28 @@ def test_sums_over_rows_from_either_side(bits_always) -> None:
 
 def test_a_matrix_is_written_at_once_or_when_it_is_met_again() -> None:
     """From its transposed side it takes three times the rows, with as many again as have come."""
-    before = products.backend_name()
+    before = matmul.backend_name()
     generator = torch.Generator().manual_seed(10)
     W = torch.randn(784, 500, generator=generator)
     try:
-        products.set_backend("torch,bits=96")
+        matmul.set_backend("torch,bits=96")
         x = states(0.0, 100, 784, generator)
         by_bits = Fixed(W).times(bits(x))
         assert not torch.equal(by_bits, x @ W)  # real numbers give other bits
-        assert torch.equal(Factor(W).times(x), by_bits)
-        assert not torch.equal(Factor(W).times(x[:95]), by_bits[:95])
-        across = Factor(W.t().contiguous())
+        assert torch.equal(PreparedMatrix(W).times(x), by_bits)
+        assert not torch.equal(PreparedMatrix(W).times(x[:95]), by_bits[:95])
+        across = PreparedMatrix(W.t().contiguous())
         for met in (False, True):  # 200 and 300 rows
             assert torch.equal(across.times(x, transposed=True), by_bits) == met
     finally:
-        products.set_backend(before)
+        matmul.set_backend(before)
 
 
 def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one writes the matrix another begins: neither may find what the other has half written."""
     generator = torch.Generator().manual_seed(11)
     y, x = torch.randn(70, 40, generator=generator), bits(states(0.0, 60, 70, generator))
-    fixed, truth, rooms, over_bits = Fixed(y), Fixed(y).times(x), [], serving.over_bits
+    fixed, truth, rooms, over_bits = Fixed(y), Fixed(y).times(x), [], dispatch.over_bits
 
     def noted(name: str, shares: int, *given: object) -> None:
         known, numbers = given[6:8]
@@ -289,7 +289,7 @@ def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.Monk
                 assert torch.equal(fixed.times(x), truth)
         over_bits(name, shares, *given)
 
-    monkeypatch.setattr(serving, "over_bits", noted)
+    monkeypatch.setattr(dispatch, "over_bits", noted)
     assert torch.equal(fixed.times(x), truth)
     assert len(rooms) == 2 and rooms[0] is not rooms[1]
     assert torch.equal(fixed.times(x), truth) and len(rooms) == 2

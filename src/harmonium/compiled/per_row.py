@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream
-from harmonium.compiled.units import add_rows, couple_row, decay, log_product, probabilities, row_of, sigmoid
+from harmonium.compiled.per_unit import (
+    add_rows,
+    couple_row,
+    decay,
+    log_product,
+    probabilities,
+    row_of,
+    sigmoid,
+)
 
 
 @jit

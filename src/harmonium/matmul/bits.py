@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.compiled import LOT, PER_WORD, STEP, WIDTH, serving
+from harmonium.compiled import LOT, PER_WORD, STEP, WIDTH, dispatch
 
 _SEEN = 8  # entries that tell most other states
 
@@ -29,7 +29,7 @@ class Bits(NamedTuple):
     """A matrix (m, k) of units that are ``low`` or 1.
 
     Attributes:
-        words: which of them are 1 (``compiled.bits``), (k / 48, m), rounded up.
+        words: which of them are 1 (``compiled.bit_matmul``), (k / 48, m), rounded up.
         low: 0 or -1.
         shape: (m, k).
     """
@@ -50,7 +50,7 @@ def bits(x: Tensor, transposed: bool = False) -> Bits | None:
     way, shares = ("bits_of_columns", len(words)) if transposed else ("bits_of_rows", m)
     for low in (0.0, -1.0):
         wrong = np.zeros(1, np.uint8)
-        serving.over_bits(way, shares, values, low, words, wrong)
+        dispatch.over_bits(way, shares, values, low, words, wrong)
         if not wrong[0]:
             return Bits(words, low, (m, k))
     return None
@@ -97,7 +97,7 @@ class Fixed:
         for i, (lot, room) in enumerate(zip(self._lots, rooms, strict=True)):
             last, grow = first - (-room[0].shape[1] // PER_WORD), i > 0 or total is not None
             given = x.words[first:last], int(x.low), *lot, known, *room, grow, made
-            serving.over_bits("multiply", shares, *given)
+            dispatch.over_bits("multiply", shares, *given)
             first = last
         self._written = rooms  # threads that come at once have written each their own
         if total is not None and not total.is_inference():
@@ -106,7 +106,7 @@ class Fixed:
 
 
 def _room(shares: int, rows: int) -> tuple[Any, Any]:
-    """Room for the whole numbers of a lot, and their units (``compiled.bits.fix``)."""
+    """Room for the whole numbers of a lot, and their units (``compiled.bit_matmul.fix``)."""
     numbers = np.empty((shares, -(-rows // STEP) * STEP, WIDTH), np.int32)
     return numbers, np.empty(shares * WIDTH, np.float32)
 
@@ -114,7 +114,7 @@ def _room(shares: int, rows: int) -> tuple[Any, Any]:
 @cache
 def work() -> bool:
     """Returns whether products by bits run here and give right results, by a small trial."""
-    if not serving.COMPILED:
+    if not dispatch.COMPILED:
         return False
     from numba.core.errors import NumbaError
 

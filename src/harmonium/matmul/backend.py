@@ -8,8 +8,8 @@ from typing import Final, final
 
 from torch import Tensor
 
-from harmonium.products import bits, dense
-from harmonium.products.processor import vendor
+from harmonium.matmul import bits, dense
+from harmonium.matmul.processor import vendor
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that names the backend: "torch", "onednn,bits=96", ..."""

@@ -15,22 +15,22 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 
-def behind(device: torch.device) -> bool:
+def is_async(device: torch.device) -> bool:
     """Returns whether the device runs asynchronously (a GPU), where reading a value stalls the queue."""
     return device.type != "cpu"
 
 
-def sent(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+def to_device(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """Sends a tensor to a device; the host does not wait for it to arrive, only for one that comes back."""
     return x.to(device=device, dtype=dtype, non_blocking=x.device.type == "cpu")
 
 
-def some(marks: Tensor) -> bool:
+def any_true(marks: Tensor) -> bool:
     """Returns whether any of the booleans is true."""
-    return bool(quick(marks).any())
+    return bool(as_fast_array(marks).any())
 
 
-def derived(*tensors: Tensor) -> bool:
+def needs_grad(*tensors: Tensor) -> bool:
     """Returns whether autograd may track results of these tensors, in backward or in forward mode."""
     backwards = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     return backwards or getattr(forward_ad, "_current_level", 0) >= 0
@@ -43,7 +43,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     random conditions an entry takes many times as long.
     """
     words = _WORDS.get(x.dtype) if x.dtype is y.dtype else None
-    if words is None or behind(x.device) or derived(x, y):  # a view as integers would lose them
+    if words is None or is_async(x.device) or needs_grad(x, y):  # a view as integers would lose them
         return torch.where(condition, x, y)
     x_bits, y_bits = x.view(words), y.view(words)
     return ((x_bits ^ y_bits) & condition.to(words).neg_() ^ y_bits).view(x.dtype)
@@ -52,34 +52,34 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
-def neither(x: Tensor, low: float, high: float) -> Tensor:
+def outside_pair(x: Tensor, low: float, high: float) -> Tensor:
     """Marks the entries that equal neither ``low`` nor ``high``, as booleans of the shape of ``x``."""
-    values = quick(x)
+    values = as_fast_array(x)
     marks = (values != low) & (values != high)
     return marks if isinstance(marks, Tensor) else torch.from_numpy(marks)
 
 
-def quick(x: Tensor) -> Any:
+def as_fast_array(x: Tensor) -> Any:
     """Returns x as an array if on the CPU in a type of NumPy, which compares in a tenth of torch's time."""
     return x.numpy(force=True) if x.device.type == "cpu" and x.dtype is not torch.bfloat16 else x
 
 
-def numbers(values: Sequence[float | Tensor]) -> list[float]:
+def to_floats(values: Sequence[float | Tensor]) -> list[float]:
     """Returns numbers, some given as tensors of one element on one device, with one wait for all."""
     tensors = [x for x in values if isinstance(x, Tensor)]
     read = iter(torch.stack(tensors).tolist() if tensors else [])
     return [float(next(read)) if isinstance(x, Tensor) else x for x in values]
 
 
-def parted(rows: Tensor, number: int) -> tuple[Tensor, Tensor]:
+def split_indices(rows: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """Returns indices of the rows that booleans do not mark, and of the ``number`` marked, without a wait."""
     places = rows.byte().argsort(stable=True)
     return places[: len(rows) - number], places[len(rows) - number :]
 
 
-def chosen(rows: Tensor, device: torch.device) -> Tensor:
+def selected_indices(rows: Tensor, device: torch.device) -> Tensor:
     """Returns indices on a device of the rows that booleans on the host mark, (chosen,) int64."""
-    return sent(rows.nonzero().squeeze(-1), device)
+    return to_device(rows.nonzero().squeeze(-1), device)
 
 
 _LEARNED = 31 << 20  # bytes; glibc learns nothing from more than 32 MiB

@@ -8,14 +8,14 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _host
-from harmonium.compiled import serving
-from harmonium.products import bits
-from harmonium.products.backend import get_backend, product
-from harmonium.products.dense import LOT, large, lots, sum_of_lots
-from harmonium.products.dense import multiply as multiplied
-from harmonium.products.precision import ASKED, PRECISIONS, multiply, reduced, rounded
-from harmonium.products.sparse import few_rows
+from harmonium import _checks, _device
+from harmonium.compiled import dispatch
+from harmonium.matmul import bits
+from harmonium.matmul.backend import get_backend, product
+from harmonium.matmul.dense import LOT, large, lots, sum_of_lots
+from harmonium.matmul.dense import multiply as multiplied
+from harmonium.matmul.precision import ASKED, PRECISIONS, multiply, reduced, rounded
+from harmonium.matmul.sparse import few_rows
 
 _NARROW = 32  # columns below which they are cheaper without tables
 _LITTLE = 48  # rows below which tables of sums are not filled
@@ -24,7 +24,7 @@ _ACROSS = 3  # times as many rows are worth it to write a matrix from its transp
 
 
 @final
-class Factor:
+class PreparedMatrix:
     """A matrix that many others are going to multiply, from either side.
 
     Where these have two values and are many (``Backend.bits_from``) their bits pick sums of its rows in fixed
@@ -46,13 +46,13 @@ class Factor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
         if (
-            x.shape[0] * self._size < serving.WORTHWHILE
+            x.shape[0] * self._size < dispatch.WORTHWHILE
             and ASKED.get() == "float32"
             and self._few_rows is None
         ):
             return x @ y
         name = reduced(x)
-        derived = _host.derived(x, y)
+        derived = _device.needs_grad(x, y)
         if self._few_rows is not None and not transposed and name is None and not derived:
             return self._few_rows(x)
         if name is not None and not derived:
@@ -89,7 +89,7 @@ def _bits_serve(rows: int, columns: int) -> bool:
 
 
 @final
-class RowProducts:
+class OuterProductSum:
     """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
 
     Where x or y has two values its bits pick sums, which grow the total where it stands, as torch's products
@@ -113,7 +113,7 @@ class RowProducts:
         """
         if _checks.autocast():
             _checks.outside_autocast(x.device.type)
-        if x.shape[0] * self._like.numel() < serving.WORTHWHILE or not large(x.t(), y):
+        if x.shape[0] * self._like.numel() < dispatch.WORTHWHILE or not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
         if self._add_by_bits(x, y, weight):
@@ -129,7 +129,7 @@ class RowProducts:
 
     def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor) -> bool:
         """Adds weight · xᵀ @ y by bits if x or y has two values; returns whether it did."""
-        if isinstance(weight, Tensor) and _host.derived(weight):
+        if isinstance(weight, Tensor) and _device.needs_grad(weight):
             return False
         for units, others, rows in ((x, y, _LITTLE), (y, x, _MANY)):
             serve = x.shape[0] >= rows and _bits_serve(units.shape[1], others.shape[1])

@@ -8,9 +8,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium import _host, _random
-from harmonium.couplings.block import Block, BlockCoupling, Coupled, Maximal, Reflection, Rejection
-from harmonium.couplings.pairs import PairKernel, Place, differences
+from harmonium import _device, _random
+from harmonium.coupled.block import Block, BlockCoupling, Coupled, Maximal, Reflection, Rejection
+from harmonium.coupled.pairs import ChainState, PairKernel, count_differences
 from harmonium.machine import Hamiltonian, Part, States
 
 Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
@@ -50,7 +50,7 @@ class Jumps:
         """
         if self.states.device != v.device:  # once for all sweeps
             kept = (self.states, self._keys, self._direction)
-            self.states, self._keys, self._direction = (_host.sent(x, v.device) for x in kept)
+            self.states, self._keys, self._direction = (_device.to_device(x, v.device) for x in kept)
         states = self.states.to(v)
         free_energy = hamiltonian.free_energy(hamiltonian.split(states), (1,))
         here = torch.searchsorted(self._keys, v.double() @ self._direction).clamp_(max=len(states) - 1)
@@ -86,8 +86,8 @@ class Gibbs(PairKernel):
     Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
-        >>> pairs = hm.couplings.Gibbs(hm.couplings.Maximal(), hm.couplings.CommonNoise())
-        >>> met = hm.couplings.meet(machine, pairs, machine.random_states(50, seed=0), seed=1)
+        >>> pairs = hm.coupled.Gibbs(hm.coupled.Maximal(), hm.coupled.CommonNoise())
+        >>> met = hm.coupled.meet(machine, pairs, machine.random_states(50, seed=0), seed=1)
         >>> bool(met.capped.any())
         False
     """
@@ -104,32 +104,36 @@ class Gibbs(PairKernel):
         self.jumps = jumps
 
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
-        return hamiltonian.graph.given
+        return hamiltonian.graph.kept
 
-    def prepare(self, hamiltonian: Hamiltonian, place: Place, copies: int) -> Place:
+    def prepare(self, hamiltonian: Hamiltonian, state: ChainState, copies: int) -> ChainState:
         fields = {
-            part.layer: place.fields[part.layer]
-            if part.layer in place.fields
-            else _find_field(hamiltonian, part, place.states, copies)
+            part.layer: state.fields[part.layer]
+            if part.layer in state.fields
+            else _find_field(hamiltonian, part, state.states, copies)
             for part in hamiltonian.graph.colours[-1]
-            if part.columns is None and not hamiltonian.fixes(part.layer)
+            if part.columns is None and not hamiltonian.is_clamped(part.layer)
         }
-        return Place(place.states, fields)
+        return ChainState(state.states, fields)
 
     def single(
-        self, hamiltonian: Hamiltonian, place: Place, generator: torch.Generator, antithetic: bool = False
-    ) -> Place:
+        self,
+        hamiltonian: Hamiltonian,
+        state: ChainState,
+        generator: torch.Generator,
+        antithetic: bool = False,
+    ) -> ChainState:
         def draw(_: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
             return [
                 hamiltonian.sample(part, field, generator, antithetic)
                 for part, field in zip(parts, fields, strict=True)
             ]
 
-        return self._sweep(hamiltonian, place, draw, 1, generator)
+        return self._sweep(hamiltonian, state, draw, 1, generator)
 
     def coupled(
-        self, hamiltonian: Hamiltonian, both: Place, generator: torch.Generator
-    ) -> tuple[Place, Tensor]:
+        self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator
+    ) -> tuple[ChainState, Tensor]:
         done: dict[int, Coupled] = {}  # draws by colour
         begun: dict[int, Rejection] = {}  # those that most likely are
 
@@ -138,7 +142,7 @@ class Gibbs(PairKernel):
                 coupling = (self.even if number else self.odd) or self._choose(hamiltonian, parts)
                 halves = [field.chunk(2) for field in fields]
                 p, q = (Block(hamiltonian, parts, half) for half in zip(*halves, strict=True))
-                if isinstance(coupling, Maximal) and _host.behind(hamiltonian.device):
+                if isinstance(coupling, Maximal) and _device.is_async(hamiltonian.device):
                     begun[number] = coupling.begin(p, q, generator)
                     done[number] = begun[number].drawn
                 else:
@@ -146,15 +150,15 @@ class Gibbs(PairKernel):
             return [_stack(x, y) for x, y in zip(done[number].x, done[number].y, strict=True)]
 
         while True:
-            place = self._sweep(hamiltonian, both, draw, 2, generator)
+            state = self._sweep(hamiltonian, both, draw, 2, generator)
             # A GPU is waited for once, with all colours drawn. Where one was not done, it is finished, and
             # what was drawn given it is drawn anew.
-            left = _host.numbers([rejection.left for rejection in begun.values()])
+            left = _device.to_floats([rejection.left for rejection in begun.values()])
             open_colours = [number for number, waits in zip(begun, left, strict=True) if waits]
             if not open_colours:
                 pairs = len(both.states[0]) // 2
                 tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
-                return place, sum((drawn.tries for drawn in done.values()), tries)
+                return state, sum((drawn.tries for drawn in done.values()), tries)
             first = open_colours[0]
             done = {number: drawn for number, drawn in done.items() if number < first}
             done[first] = begun[first].finish()
@@ -163,16 +167,16 @@ class Gibbs(PairKernel):
     def _sweep(
         self,
         hamiltonian: Hamiltonian,
-        place: Place,
+        state: ChainState,
         draw: Draw,
         copies: int,
         generator: torch.Generator,
-    ) -> Place:
+    ) -> ChainState:
         """Draws the last colour given the others, then the others in their order."""
-        states = list(place.states)
-        known = place.fields
+        states = list(state.states)
+        known = state.fields
         for number, colour in enumerate(hamiltonian.graph.colours_backwards):
-            parts = tuple(part for part in colour if not hamiltonian.fixes(part.layer))
+            parts = tuple(part for part in colour if not hamiltonian.is_clamped(part.layer))
             if not parts:
                 continue
             fields = [
@@ -182,12 +186,14 @@ class Gibbs(PairKernel):
                 for part in parts
             ]
             for part, x in zip(parts, draw(number, parts, fields), strict=True):
-                states[part.layer] = hamiltonian.hold(part.layer, part.put(x, states[part.layer]))
-        if self.jumps is not None and not hamiltonian.fixes(0):
+                states[part.layer] = hamiltonian.apply_clamp(
+                    part.layer, part.put_states(x, states[part.layer])
+                )
+        if self.jumps is not None and not hamiltonian.is_clamped(0):
             if len(states) != 2 or not hamiltonian.graph.is_chain or hamiltonian.held is not None:
                 raise ValueError("jumps: expected a free machine with one visible and one hidden layer")
             states[0] = self.jumps.move(hamiltonian, states[0], copies, generator)
-        return Place(states, {})
+        return ChainState(states, {})
 
     @staticmethod
     def _choose(hamiltonian: Hamiltonian, parts: tuple[Part, ...]) -> BlockCoupling:
@@ -208,9 +214,9 @@ def _find_field(hamiltonian: Hamiltonian, part: Part, states: States, copies: in
     """
     field = hamiltonian.field(part, states)
     joints, one_law = hamiltonian.graph.joints[part.layer], isinstance(hamiltonian.beta, float)
-    if copies == 1 or not (joints and one_law) or _host.behind(hamiltonian.device):
+    if copies == 1 or not (joints and one_law) or _device.is_async(hamiltonian.device):
         return field
-    apart = torch.stack([differences(*states[joint.other].chunk(2)) for joint in joints]).any(0)
+    apart = torch.stack([count_differences(*states[joint.other].chunk(2)) for joint in joints]).any(0)
     x, y = field.chunk(2)
     same = (~apart).nonzero().squeeze(-1)
     y.index_copy_(0, same, x[same])

@@ -8,7 +8,7 @@ import numpy as np
 
 from harmonium.compiled import LOT, PER_WORD, STEP, TABLES, UNITS, WIDTH
 from harmonium.compiled.noise import jit
-from harmonium.compiled.vectors import (
+from harmonium.compiled.simd import (
     HALF,
     TABLE,
     add_entries,

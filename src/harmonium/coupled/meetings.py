@@ -40,7 +40,7 @@ class Meetings:
     states: States
 
 
-def joined(parts: Sequence[Meetings]) -> Meetings:
+def join_meetings(parts: Sequence[Meetings]) -> Meetings:
     """Joins the pairs of several meetings with the same lag."""
     sweeps = [int(part.times.sum()) for part in parts]  # each counts the units of one first chain once
     changed = sum(part.flip_rate * number for part, number in zip(parts, sweeps, strict=True))
@@ -63,7 +63,7 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
     0 past the longest meeting time, whatever rarer pairs would have done: see ``mixing_limit``.
 
     Args:
-        meetings: from ``couplings.meet``.
+        meetings: from ``coupled.meet``.
         steps: the numbers t of sweeps, (steps,), each at least 0.
 
     Returns:
@@ -77,8 +77,8 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(50, seed=0)
-        >>> met = hm.couplings.meet(machine, hm.couplings.Gibbs(), start, seed=1)
-        >>> bounds = hm.couplings.mixing_bound(met, range(20))
+        >>> met = hm.coupled.meet(machine, hm.coupled.Gibbs(), start, seed=1)
+        >>> bounds = hm.coupled.mixing_bound(met, range(20))
         >>> bool(bounds[0] <= 1), bool(bounds[19] == 0)
         (True, True)
     """
@@ -99,7 +99,7 @@ def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 
     has that distance with the same confidence.
 
     Args:
-        meetings: from ``couplings.meet``, best with a lag near the longest meeting time at lag 1.
+        meetings: from ``coupled.meet``, best with a lag near the longest meeting time at lag 1.
         steps: the numbers t of sweeps, (steps,), each at least 0.
         confidence: how often the limit is to be right, above 0 and below 1.
 

@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium.learning.expectation import Task
+from harmonium.learning.expectation import ExpectationRequest
 from harmonium.machine import Hamiltonian, States
 
 _SWEEPS = 2  # docs/design_notes.md, "Centring", has what more of them bring
@@ -16,7 +16,7 @@ _SWEEPS = 2  # docs/design_notes.md, "Centring", has what more of them bring
 
 @final
 @dataclass(frozen=True)
-class Earlier:
+class PreviousBatch:
     """The rows of the batch before, whose means under the present machine are offsets μ_l of this batch.
 
     Centring is linear in the estimate at fixed offsets. It leaves unbiased what is unbiased, over chains and
@@ -34,18 +34,22 @@ class Earlier:
     weights: Tensor | None = None
 
     @staticmethod
-    def parted(state: Any) -> tuple[Earlier, Any]:
+    def split_state(state: Any) -> tuple[PreviousBatch, Any]:
         """Returns the earlier batch and the state of the free side; any other state is the latter alone."""
         if isinstance(state, dict) and "free" in state:
-            return Earlier(state.get("rows"), state.get("weights")), state["free"]
-        return Earlier(), state
+            return PreviousBatch(state.get("rows"), state.get("weights")), state["free"]
+        return PreviousBatch(), state
 
     @staticmethod
-    def of(task: Task) -> Earlier:
-        """Returns the rows of a task."""
-        law = task.hamiltonian
-        v = task.v.clone() if task.complete else law.seen(given_data(law, task.v, complete=False))
-        return Earlier(v, task.row_weights)
+    def from_request(request: ExpectationRequest) -> PreviousBatch:
+        """Returns the rows of a request."""
+        law = request.hamiltonian
+        v = (
+            request.v.clone()
+            if request.complete
+            else law.visible_states(given_data(law, request.v, complete=False))
+        )
+        return PreviousBatch(v, request.row_weights)
 
     def state(self, free: Any) -> dict[str, Any]:
         """Returns the state for the next call of the rule, with that of its free side."""
@@ -87,15 +91,15 @@ def given_data(hamiltonian: Hamiltonian, v: Tensor, *, complete: bool) -> States
     Returns:
         For every layer, (rows, width_l).
     """
-    law = hamiltonian.given(v, len(v), complete)
+    law = hamiltonian.clamp(v, len(v), complete)
     means = law.split(v)
     for l, layer in enumerate(law.layers):
         # The middle of the states, so that it is the same units whichever of two states is called 1.
         no_field = torch.zeros(1, layer.width, dtype=law.dtype, device=law.device)
         middle = layer.moments(no_field, theta=layer.reference()).mean
-        means[l] = law.hold(l, middle.expand(len(v), -1))
+        means[l] = law.apply_clamp(l, middle.expand(len(v), -1))
     for _ in range(1 if complete and law.graph.independent else _SWEEPS):
         for l in (*law.graph.visible, *law.graph.order):
-            if not law.fixes(l):
-                means[l] = law.hold(l, law.mean(l, law.field(l, means)))
+            if not law.is_clamped(l):
+                means[l] = law.apply_clamp(l, law.mean(l, law.field(l, means)))
     return means

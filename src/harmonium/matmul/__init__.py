@@ -5,17 +5,16 @@ can be (``bits``); a matrix that is mostly zero leaves out what is not there (``
 left to one of two libraries (``backend``).
 """
 
-from harmonium._upgrade import refuse_gone
-from harmonium.products.backend import VARIABLE, Backend, backend_name, get_backend, product, set_backend
-from harmonium.products.factor import Factor, RowProducts
-from harmonium.products.precision import PRECISIONS, current, precision
+from harmonium.matmul.backend import VARIABLE, Backend, backend_name, get_backend, product, set_backend
+from harmonium.matmul.precision import PRECISIONS, current, precision
+from harmonium.matmul.prepared import OuterProductSum, PreparedMatrix
 
 __all__ = [
     "PRECISIONS",
     "VARIABLE",
     "Backend",
-    "Factor",
-    "RowProducts",
+    "OuterProductSum",
+    "PreparedMatrix",
     "backend_name",
     "current",
     "get_backend",
@@ -23,5 +22,3 @@ __all__ = [
     "product",
     "set_backend",
 ]
-
-__getattr__ = refuse_gone(__name__)

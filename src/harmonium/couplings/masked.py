@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.edges.coupling import Coupling
+from harmonium.couplings.coupling import Coupling
 from harmonium.layers import Layer
 
 

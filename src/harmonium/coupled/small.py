@@ -1,8 +1,8 @@
 """Pairs of Gibbs chains of a small two-layer machine, compiled: every pair runs on its own until it is done.
 
-The law is that of ``couplings.Gibbs()``: both half-steps maximal with common noise. Eager tensor code spends
+The law is that of ``coupled.Gibbs()``: both half-steps maximal with common noise. Eager tensor code spends
 its time on starting operations where a machine has tens of units and the last of the pairs take hundreds of
-sweeps; here a pair costs what its arithmetic costs. Needs numba (see ``compiled.serving``).
+sweeps; here a pair costs what its arithmetic costs. Needs numba (see ``compiled.dispatch``).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
+from harmonium.compiled.dispatch import SHARES, over, units_of
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream, uniform
-from harmonium.compiled.serving import SHARES, over, units_of
-from harmonium.compiled.units import copy, couple_row, draw, log_odds, probabilities, row_of
-from harmonium.couplings.gibbs import Gibbs, Jumps
-from harmonium.couplings.meetings import Meetings
+from harmonium.compiled.per_unit import copy, couple_row, draw, log_odds, probabilities, row_of
+from harmonium.coupled.gibbs import Gibbs, Jumps
+from harmonium.coupled.meetings import Meetings
 from harmonium.machine import Hamiltonian, States, Statistics
 
 
 def run_small_pairs(
     hamiltonian: Hamiltonian,
-    coupling: Gibbs,
+    pair_kernel: Gibbs,
     start: States,
     *,
     k: int,
@@ -38,11 +38,11 @@ def run_small_pairs(
 ) -> Meetings:
     """Runs ``run_pairs`` by compiled code; hidden states of the result are left as they were given."""
     pairs, n0 = start[0].shape
-    J = _array(hamiltonian.couplings[0] * hamiltonian.beta)
+    J = _array(hamiltonian.J[0] * hamiltonian.beta)
     n1 = J.shape[1]
     layers = zip(hamiltonian.thetas, hamiltonian.layers, strict=True)
     visible, hidden = (units_of(theta, [layer.two_values]) for theta, layer in layers)
-    states, jumps = _array(start[0]), _jumps(hamiltonian, coupling.jumps)
+    states, jumps = _array(start[0]), _jumps(hamiltonian, pair_kernel.jumps)
     horizon = states.copy()
     times, tries, cost = (np.zeros(pairs, np.int64) for _ in range(3))
     capped = np.zeros(pairs, np.bool_)
