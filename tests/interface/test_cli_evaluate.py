@@ -383,7 +383,8 @@ def test_rows_with_holes_are_judged_by_what_they_show(cli: CommandLine, tmp_path
         ((hm.Bernoulli(8),), [(0, 0)], 5, 5),
         ((hm.Gaussian(3), hm.Bernoulli(9), hm.Bernoulli(2)), None, 1, 9),
         ((hm.Bernoulli(8), hm.Bernoulli(3), hm.Bernoulli(9)), None, 6, 3),
-        ((hm.Gaussian(4),), [(0, 0)], 1, math.inf),
+        ((hm.Gaussian(4), hm.Bernoulli(5)), [(0, 0), (0, 1)], 1, 5),
+        ((hm.Gaussian(4), hm.Bernoulli(13)), [(0, 0), (0, 1)], 1, math.inf),
     ],
 )
 def test_what_a_row_with_holes_costs(

@@ -31,7 +31,13 @@ def test_given_values_stay_and_the_rest_is_in_the_support(kind, method):
     X = machine.random_states(9, seed=torch.Generator().manual_seed(1))[0]
     missing = missing_at_random(9, 6, 0.5, seed=1)
     columns = missing.repeat_interleave(layer.width // 6, -1)
+    if method == "exact" and kind == "gaussian":  # a hidden layer of real units
+        with pytest.raises(ValueError, match="expected discrete hidden layers"):
+            impute(machine, X, missing, method)
+        return
     done = impute(machine, X.masked_fill(columns, torch.nan), missing, method, draws=3, sweeps=4)
+    other = "gibbs" if kind == "gaussian" else "exact"
+    assert done.method == (other if method == "auto" else method)
     assert done.best.shape == done.mean.shape == X.shape
     assert done.draws.shape == (3, *X.shape)
     for part in (done.best, done.mean, *done.draws):
@@ -40,7 +46,7 @@ def test_given_values_stay_and_the_rest_is_in_the_support(kind, method):
     for part in (done.best, *done.draws):
         layer.check(part, "completed")
     again = impute(machine, X, missing, method, draws=3, sweeps=4)
-    assert all(torch.equal(a, b) for a, b in zip(done, again, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(done[:3], again[:3], strict=True))
 
 
 def test_nothing_or_all_may_be_missing():
@@ -69,6 +75,24 @@ def test_errors(arguments, error, message):
     given = {"X": torch.zeros(3, 6), "missing": torch.arange(6).unsqueeze(0) > 2, **arguments}
     with pytest.raises(error, match=message):
         impute(made("bernoulli"), **given)
+
+
+def test_intervals_hold_their_share_of_the_draws():
+    machine = made("bernoulli")
+    X = machine.random_states(3, seed=torch.Generator().manual_seed(1))[0]
+    draws = torch.linspace(0, 10, 101).view(101, 1, 1).expand(101, 3, 6)
+    low, high = hm.tasks.Imputation(X, X, draws, "exact").interval(0.8)
+    assert torch.allclose(low, torch.tensor(1.0)) and torch.allclose(high, torch.tensor(9.0))
+    low, high = hm.tasks.Imputation(X, X, draws[:3], "exact").interval(0.25)
+    assert torch.allclose(low, draws[:3].quantile(0.375, 0))
+    assert torch.allclose(high, draws[:3].quantile(0.625, 0))
+    done = impute(machine, X, torch.arange(6).unsqueeze(0) > 2, draws=20)
+    low, high = done.interval(0.9)
+    assert torch.equal(low[:, :3], X[:, :3]) and torch.equal(high[:, :3], X[:, :3])
+    assert bool((low <= high).all())
+    for coverage in (0.0, 1.0, 0.91, 1.5):
+        with pytest.raises(ValueError, match="coverage: expected"):
+            done.interval(coverage)
 
 
 def test_patterns():

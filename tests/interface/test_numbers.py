@@ -110,7 +110,7 @@ def read_only(x: Any) -> Any:
 def alike(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor):
         return torch.equal(one, other)
-    if isinstance(one, Sequence):
+    if isinstance(one, Sequence) and not isinstance(one, str):
         return len(one) == len(other) and all(alike(x, y) for x, y in zip(one, other, strict=True))
     return bool(one == other)
 

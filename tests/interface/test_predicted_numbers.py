@@ -125,10 +125,33 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
         assert found["root_mean_square_error"] == pytest.approx(error, rel=1e-4)
 
 
-def test_the_command_refuses_to_count_real_numbers(cli: CommandLine, rbm: RBM, tmp_path: Path) -> None:
-    rbm.save(tmp_path / "rbm.safetensors")
+def test_the_command_refuses_to_sum_too_many_states(cli: CommandLine, tmp_path: Path) -> None:
+    RBM(13, max_updates=2, **COUNTS).fit(FRAME).save(tmp_path / "rbm.safetensors")
     ROWS.to_csv(tmp_path / "rows.csv", index=False)
     out = tmp_path / "p.csv"
     arguments = ("--column", "height", "--method", "exact", "--out", out)
     message = cli.refuse("predict", tmp_path / "rbm.safetensors", tmp_path / "rows.csv", *arguments)
     assert message.startswith("--method: expected auto or gibbs for column 'height'") and not out.exists()
+
+
+@every_hole
+def test_a_real_number_is_predicted_by_its_mean_without_chains(rbm: RBM, holes: str) -> None:
+    rows, values = HOLES[holes], np.linspace(140, 205, 261)
+    mean = law(rbm, rows, "height", values) @ values
+    for method in ("auto", "exact"):
+        np.testing.assert_allclose(rbm.predict_column(rows, "height", method=method), mean, rtol=1e-5)
+    done = rbm.impute(rows.assign(height=np.nan), method="exact", value="mean")
+    np.testing.assert_allclose(done["height"], mean, rtol=1e-5)
+    chains = rbm.predict_column(rows, "height", method="gibbs", sweeps=400, random_state=1)
+    assert 0 < np.abs(chains - mean).max() < 1.5
+
+
+@pytest.mark.parametrize("method", ["auto", "exact"])
+def test_draws_without_chains(rbm: RBM, method: str) -> None:
+    drawn = rbm.sample(4000, method=method, random_state=1)
+    assert list(drawn.columns) == list(FRAME.columns) and drawn.dtypes.equals(FRAME.dtypes)
+    held = rbm.sample(400, given={"city": "Ulm"}, method=method, random_state=1)
+    assert set(held["city"]) == {"Ulm"}
+    expected = rbm.predict_column(drawn[:1].assign(city="Ulm", visits=None, member=None), "height")[0]
+    spread = held["height"].std() / 20  # of the mean of 400
+    assert abs(held["height"].mean() - expected) < 4 * spread

@@ -15,6 +15,7 @@ from harmonium.data.codings import Labels
 from harmonium.data.sheet import Sheet, is_sheet, sheet_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
+from harmonium.likelihood import has_hidden_states
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import Hamiltonian
 from harmonium.tasks.impute import by_column, unobserved
@@ -97,16 +98,17 @@ def predict_column(
         (rows,), in the units of the data.
 
     Raises:
-        ValueError: "exact" for a real column or more than 2^26 states.
+        ValueError: "exact" with too many states to sum over.
     """
     machine, ends, table = fitted.machine, fitted.ends, fitted.encoder
     place = next(place for place, end in enumerate(ends) if j < end)
     layer, l = fitted.data_layers[place], machine.visible[place]
     known = table.columns[j] if isinstance(table, Table) else None
-    if method == "exact" and not layer.discrete:
+    summed = has_hidden_states(machine.graph, machine.layers)
+    if method == "exact" and not (layer.discrete or summed):
         raise ValueError(
             f'method: expected "gibbs" or "auto" for column {(j if known is None else known.name)!r} of real '
-            'numbers, whose mean is drawn by chains; received "exact"'
+            'numbers, in a machine of more hidden states than can be summed; received "exact"'
         )
     unit = torch.arange(unobserved(machine, v).shape[1], device=v.device) == j
     hole = by_column(machine, unit.unsqueeze(0), 1)[0].to(v.device)
@@ -115,7 +117,7 @@ def predict_column(
         number = not isinstance(known.coding, Labels)
     chains: dict[str, Any] = {"sweeps": sweeps, "seed": generator}
     if layer.discrete:
-        exact = (~v.isnan() | hole).all(1) & machine.graph.independent
+        exact = (~v.isnan() | hole).all(1) & machine.graph.independent | summed
         exact = exact & (method != "gibbs") | (method == "exact")
         asked = {"layer": l, "unit": j - (ends[place] - layer.n_units)}
         p = v.new_empty(len(v), len(layer.values()))
@@ -126,7 +128,7 @@ def predict_column(
         states = p @ values if number else values[p.argmax(1)]
     else:
         missing = unobserved(machine, v) | unit
-        done = tasks.impute(machine, v.to(machine.dtype), missing, draws=_CHAINS, **chains)
+        done = tasks.impute(machine, v.to(machine.dtype), missing, method, draws=_CHAINS, **chains)
         states = done.mean[:, hole].to(v)
     if known is not None:
         coded = states.cpu().numpy()

@@ -205,7 +205,9 @@ class DensityEstimator(BoltzmannEstimator):
             given: cells that are held while the others are drawn given them: a frame, or a mapping from
                 columns (their numbers where there are no names) to one cell for all rows or one for each, or
                 an array (rows, columns). What it lacks, and what is missing in it, is drawn. None: nothing.
-            method: "gibbs": chains, which follow the machine's law as far as ``sweeps`` sweeps have mixed
+            method: "exact": independent rows from the exact law, for machines that
+                ``likelihood.HiddenStates`` takes; "auto": "exact" for these, and else "gibbs". "gibbs":
+                chains, which follow the machine's law as far as ``sweeps`` sweeps have mixed
                 them. "tempered": the same by parallel tempering, ten replicas a chain. "local_mode": the
                 local mode that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which
                 do not follow the law. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of

@@ -215,7 +215,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
 
         Args:
             X: (rows, columns), dense, NaN or None where a value is missing.
-            method: "gibbs", "tempered", "local_search" or "tap"; see ``harmonium.tasks.impute``.
+            method: "auto", "exact", "gibbs", "tempered", "local_search" or "tap"; see
+                ``harmonium.tasks.impute``.
             value: "mode": one completion, of discrete units the most probable states, of real ones the means;
                 "mean": means, but of labels the most probable one, and rounded in a column of whole numbers;
                 "draw": one draw given the rest of the row. "best" is an older name of "mode".
@@ -351,10 +352,12 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             X: (rows, columns) as in ``fit``; the column's own cells are not read and may be missing, and a
                 frame need not have the column.
             column: its name, or its number.
-            method: "exact", for discrete columns: p(value | rest) by enumeration of the column's values, and
-                of what else the row lacks. "gibbs": by ten chains given the rest, which differ from that by
-                their error. "auto": "exact" for a discrete column where a row lacks nothing else and no
-                hidden layers are joined, else "gibbs".
+            method: "exact": by a sum over the hidden states, where ``likelihood.HiddenStates`` takes the
+                machine, whatever the row lacks and for real columns too; elsewhere, for discrete columns, by
+                enumeration of the column's values, and of what else the row lacks. "gibbs": by ten chains
+                given the rest, which differ from that by their error. "auto": "exact" where hidden states
+                can be summed, and for a discrete column where a row lacks nothing else and no hidden layers
+                are joined; else "gibbs".
             sweeps: of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
@@ -362,8 +365,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             (rows,), in the units of the data.
 
         Raises:
-            ValueError: no such column, other columns than in ``fit``, "exact" for a real column or more
-                than 2^26 states, or an encoder that makes several units of a column.
+            ValueError: no such column, other columns than in ``fit``, "exact" with too many states to sum
+                over, or an encoder that makes several units of a column.
         """
         fitted = self._require_fitted()
         _checks.one_of(method, "method", ("auto", "exact", "gibbs"))

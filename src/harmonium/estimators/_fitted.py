@@ -33,6 +33,7 @@ from harmonium.likelihood.exact import log2_states
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
 from harmonium.tasks.impute import impute, unobserved
+from harmonium.tasks.sample import sample
 from harmonium.training.seeds import stream_seed
 
 _EXACT_LOG2_STATES = 20  # up to here enumeration takes seconds
@@ -168,10 +169,17 @@ class Fitted:
     def draw(
         self, rows: int, clamp: Tensor | None, method: str, sweeps: int, random_state: Any
     ) -> list[Tensor]:
-        """Draws states of all layers given visible ones, (rows, visible_width), NaN where they are drawn."""
-        _checks.one_of(method, "method", (*chains.Kernel.registry, *SAMPLERS))
+        """Draws states of all layers given visible ones, (rows, visible_width), NaN where they are drawn.
+
+        "auto" and "exact" as in ``tasks.sample``; their hidden layers are left empty.
+        """
+        _checks.one_of(method, "method", ("auto", "exact", *chains.Kernel.registry, *SAMPLERS))
         self.require_density("sample")
         machine, generator = self.machine, self.generator(random_state, "sample")
+        if method in ("auto", "exact"):
+            number = rows if clamp is None else 1
+            drawn = sample(machine, number, given=clamp, method=method, sweeps=sweeps, seed=generator)
+            return machine.hamiltonian().split(drawn.rows)
         states = machine.random_states(rows, seed=generator)
         if method in SAMPLERS:
             states, _ = chains.local_search(machine, states, clamp, seed=generator)

@@ -4,6 +4,7 @@ from harmonium._upgrade import refuse_gone
 from harmonium.learning import rules
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
+from harmonium.learning.exact_gradient import exact_gradient
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
 from harmonium.learning.local_modes import LocalModes
@@ -27,6 +28,7 @@ __all__ = [
     "Quadrature",
     "Rule",
     "centred_pullback",
+    "exact_gradient",
     "pullback",
     "rules",
 ]

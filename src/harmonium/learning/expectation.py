@@ -115,7 +115,9 @@ class ExpectationRequest:
             return [self]
         missing = self.hamiltonian.unobserved(self.v).cpu()  # a GPU is waited for once
         together = torch.zeros_like(missing[0])
-        if self.hamiltonian.graph.independent:
+        if self.exact:
+            together = ~together
+        elif self.hamiltonian.graph.independent:
             patterns, counts = torch.unique(missing, dim=0, return_counts=True)
             for pattern in patterns[counts.argsort(descending=True, stable=True)]:
                 if self._few((together | pattern).tolist()):
@@ -142,16 +144,16 @@ class ExpectationRequest:
         )
 
     def add_exact(self) -> Outcome:
-        """Adds E[S | v] where it is exact: all hidden layers are summed out, what is missing enumerated."""
+        """Adds E[S | v] as it is: hidden layers are summed out, what is left or missing is enumerated."""
         hamiltonian, v = self.hamiltonian, self.v
-        if self.complete:
+        if self.complete and hamiltonian.graph.independent:
             states, summed = hamiltonian.split(v), hamiltonian.graph.summed
             for l in summed:
                 if l not in self.fields:
                     self.fields[l] = hamiltonian.field(l, states)
             self.into.add(hamiltonian, states, self.row_weight, summed=summed, fields=self.fields)
         else:
-            add_exact_expectation(hamiltonian, self.into, self.row_weight, v)
+            add_exact_expectation(hamiltonian, self.into, self.row_weight, v, self.complete)
         return Outcome(None, {})
 
 

@@ -40,18 +40,21 @@ class Enumeration(Expectation):
 
     Args:
         clamped: whether the visible layer is clamped to the data.
+        roots: of columns of the data, see ``likelihood.HiddenStates``.
     """
 
-    def __init__(self, *, clamped: bool) -> None:
-        self.clamped = clamped
+    def __init__(self, *, clamped: bool, roots: Mapping[int, Tensor] | None = None) -> None:
+        self.clamped, self.roots = clamped, roots
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        if self.clamped:
-            add_exact_expectation(
-                request.hamiltonian, request.into, request.row_weight, request.v, request.complete
-            )
-        else:
+        if not self.clamped:
             add_exact_expectation(request.hamiltonian, request.into, request.weight)
+        elif not self.roots:
+            return request.add_exact()
+        else:
+            add_exact_expectation(
+                request.hamiltonian, request.into, request.row_weight, request.v, roots=self.roots
+            )
         return Outcome(None, {})
 
 

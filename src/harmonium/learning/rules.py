@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any, Literal
+
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
@@ -45,9 +47,19 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def exact() -> Rule:
-    """Both sides by enumeration; for machines small enough for ``likelihood.exact_log_partition``."""
-    return Rule("exact()", Enumeration(clamped=True), Enumeration(clamped=False), "exact")
+def exact(*, roots: Mapping[int, Tensor] | None = None) -> Rule:
+    """Both sides by enumeration; for machines small enough for ``likelihood.exact_log_partition``.
+
+    The fewest states are enumerated: of hidden layers where these are at most 4096, whatever a row lacks
+    (``likelihood.HiddenStates``), or of visible ones. Gradients have no noise, and equal arguments give equal
+    bits.
+
+    Args:
+        roots: for visible Gaussian layers matrices R, (width_l, width_l), where the data have columns x = R u
+            and the machine is one of u; rows may lack any of x. See ``training.fold``. None: x = u.
+    """
+    name = f"exact(roots of layers {sorted(roots)})" if roots else "exact()"
+    return Rule(name, Enumeration(clamped=True, roots=roots), Enumeration(clamped=False), "exact")
 
 
 def quadrature() -> Rule:

@@ -8,6 +8,7 @@ from harmonium.likelihood.exact import (
     exact_log_likelihood,
     exact_log_partition,
 )
+from harmonium.likelihood.hidden_states import HiddenStates, Posterior, has_hidden_states
 from harmonium.likelihood.likelihood import (
     annealed_bound,
     log_likelihood,
@@ -24,8 +25,10 @@ from harmonium.likelihood.quadrature import (
 )
 
 __all__ = [
+    "HiddenStates",
     "LogPartition",
     "Mixture",
+    "Posterior",
     "TapPartition",
     "add_exact_expectation",
     "add_quadrature_expectation",
@@ -34,6 +37,7 @@ __all__ = [
     "conditional_log_likelihood",
     "exact_log_likelihood",
     "exact_log_partition",
+    "has_hidden_states",
     "log_likelihood",
     "missing_pseudo_likelihood",
     "mixture",

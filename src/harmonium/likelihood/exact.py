@@ -1,4 +1,4 @@
-"""Exact answers by enumeration of all layers but those that can be summed out."""
+"""Exact answers by enumeration of the fewest states: of some layers, the others summed out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from harmonium import _checks, _device
 from harmonium._checks import Numbers
 from harmonium.layers import Layer
+from harmonium.likelihood.hidden_states import HiddenStates, has_hidden_states
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, States, Statistics
 
 MAX_LOG2_STATES = 26
@@ -26,7 +27,9 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
 
     Args:
         machine: the layers that are left to enumerate must be discrete, with at most 2^26 joint states; what
-            is summed out is chosen so that they are fewest (in a chain the even or the odd layers).
+            is summed out is chosen so that they are fewest (in a chain the even or the odd layers). Gaussian
+            visible layers that edges join are summed out beside at most 4096 hidden states
+            (``HiddenStates``).
 
     Returns:
         ln Z of exp(-E), with E as in ``BoltzmannMachine.energy``.
@@ -41,8 +44,7 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
         >>> abs(hm.likelihood.exact_log_partition(machine) - 7 * log(2)) < 0.1  # weak couplings, 2^7 states
         True
     """
-    hamiltonian = machine.hamiltonian().to(torch.float64)
-    return float(_normalise(hamiltonian, 1)[0])
+    return float(_log_partition_of(machine.hamiltonian().to(torch.float64)))
 
 
 @torch.no_grad()
@@ -55,7 +57,7 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
     """
     hamiltonian = machine.hamiltonian().to(torch.float64)
     rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
-    return log_weight_of(hamiltonian, rows) - _normalise(hamiltonian, 1)
+    return log_weight_of(hamiltonian, rows) - _log_partition_of(hamiltonian)
 
 
 @_checks.renamed("given", "condition_on")
@@ -85,19 +87,47 @@ def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, condition_
 def log_weight_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     """Returns ln Σ exp(-E) over all that a row does not observe, (rows,); see ``exact_log_likelihood``.
 
-    Rows that lack entries of the same layers go together, so that a layer is enumerated for those alone
-    that do not observe it; where that is long, rows that lack the same entries, so that these alone are.
+    Where hidden states are fewest, all rows go together. Elsewhere those do that lack entries of the same
+    layers, so that a layer is enumerated for those alone that do not observe it; where that is long, rows
+    that lack the same entries, so that these alone are.
     """
     total = torch.empty(len(v), dtype=torch.float64, device=v.device)
+    over_hidden = torch.zeros(len(v), dtype=torch.bool, device=v.device)
     for rows in same_rows(hamiltonian.unobserved(v)):
-        free = [
-            l for l in range(len(hamiltonian.layers)) if bool(hamiltonian.split(v[rows])[l].isnan().any())
-        ]
-        free += hamiltonian.graph.hidden
+        free = _list_free_layers(hamiltonian, v[rows])
+        if _hidden_are_fewest(hamiltonian, free):
+            over_hidden[rows] = True
+            continue
         short = log2_states(hamiltonian.graph, hamiltonian.layers, free) <= _SHORT_LOG2_STATES
         for part in [rows] if short else [rows[same] for same in same_rows(v[rows].isnan())]:
             total[part] = _normalise(hamiltonian.clamp(v[part], len(part)), len(part))
+    if bool(over_hidden.any()):
+        total[over_hidden] = HiddenStates(hamiltonian).weigh(v[over_hidden])
     return total
+
+
+def _log_partition_of(hamiltonian: Hamiltonian) -> Tensor:
+    """Returns ln Z, (), float64."""
+    nothing = hamiltonian.thetas[0][0].new_full((1, hamiltonian.visible_width), torch.nan)
+    return log_weight_of(hamiltonian, nothing)[0]
+
+
+def _list_free_layers(hamiltonian: Hamiltonian, v: Tensor | None) -> list[int]:
+    """Returns the layers that some of the rows do not observe as a whole; all of them without rows."""
+    graph = hamiltonian.graph
+    if v is None:
+        return list(range(graph.size))
+    lacking = hamiltonian.unobserved(v).any(0).tolist()
+    return [*graph.hidden, *(l for l, lacks in zip(graph.visible, lacking, strict=True) if lacks)]
+
+
+def _hidden_are_fewest(hamiltonian: Hamiltonian, free: Collection[int]) -> bool:
+    """Returns whether the hidden states are to be enumerated for these free layers, by ``HiddenStates``."""
+    graph, layers = hamiltonian.graph, hamiltonian.layers
+    if not has_hidden_states(graph, layers) or not set(graph.hidden) <= set(free):
+        return False
+    hidden = sum(layers[l].log2_states for l in graph.hidden)
+    return hidden <= _split(graph, {l: layers[l].log2_states for l in free})[2]
 
 
 def log2_states_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
@@ -114,7 +144,7 @@ def log2_states_of(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     for row in counts.tolist():
         some = {l: n / layers[l].n_units for l, n in zip(graph.visible, row, strict=True) if n}
         sizes = {l: layers[l].log2_states * share for l, share in some.items()}
-        each.append(_split(graph, sizes | hidden)[2])
+        each.append(_count_fewest(graph, layers, sizes | hidden))
     return torch.tensor(each, dtype=torch.float64, device="cpu")[which]
 
 
@@ -131,7 +161,7 @@ def few_states(hamiltonian: Hamiltonian, free: Collection[int]) -> bool:
 
 def log2_states(graph: Graph, layers: Sequence[Layer], free: Collection[int]) -> float:
     """Returns log2 of the number of states to enumerate for the free layers, after layers are summed out."""
-    return _split(graph, {l: layers[l].log2_states for l in free})[2]
+    return _count_fewest(graph, layers, {l: layers[l].log2_states for l in free})
 
 
 @torch.no_grad()
@@ -141,6 +171,7 @@ def add_exact_expectation(
     weight: float | Tensor,
     v: Tensor | None = None,
     complete: bool = False,
+    roots: Mapping[int, Tensor] | None = None,
 ) -> None:
     """Adds weight · E[S], or with v the sum over its rows of weight · E[S | v_row], by enumeration.
 
@@ -150,7 +181,12 @@ def add_exact_expectation(
         weight: the weight of every row, a number or (rows,).
         v: visible states (rows, visible_width) to clamp, NaN where not observed; None for the free machine.
         complete: whether v is known to be observed throughout, and checked.
+        roots: of columns of v, see ``HiddenStates``; the sum is then over hidden states.
     """
+    free = hamiltonian.graph.hidden if complete else _list_free_layers(hamiltonian, v)
+    if roots or _hidden_are_fewest(hamiltonian, free):
+        HiddenStates(hamiltonian, roots).add_expectation(into, weight, v)
+        return
     rows = 1 if v is None else len(v)
     law = hamiltonian.clamp(v, rows, complete)
     normalisers = _normalise(law, rows)
@@ -188,6 +224,14 @@ def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ..
         if size < best[2]:
             best = (enumerated, summed, size)
     return best
+
+
+def _count_fewest(graph: Graph, layers: Sequence[Layer], log2_sizes: Mapping[int, float]) -> float:
+    """Returns log2 of the fewest states to enumerate, over layers of these sizes or over hidden states."""
+    fewest = _split(graph, log2_sizes)[2]
+    if set(graph.hidden) <= set(log2_sizes) and has_hidden_states(graph, layers):
+        fewest = min(fewest, sum(layers[l].log2_states for l in graph.hidden))
+    return fewest
 
 
 def _iterate_blocks(law: Hamiltonian, rows: int) -> Iterator[tuple[Hamiltonian, States, dict[int, Tensor]]]:

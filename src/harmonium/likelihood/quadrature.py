@@ -13,6 +13,7 @@ from torch import Tensor
 from harmonium import _device
 from harmonium.layers import Layer
 from harmonium.likelihood.exact import same_rows
+from harmonium.likelihood.hidden_states import list_states
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
 
 MAX_POINTS = 1 << 24
@@ -99,9 +100,7 @@ def mixture(machine: BoltzmannMachine) -> Mixture:
             f"received 2^{layers[1].log2_states:.4g}"
         )
     hamiltonian = machine.hamiltonian().to(torch.float64)
-    each = torch.arange(layers[1].n_states or 0, device=machine.device)
-    digits = torch.cartesian_prod(*[each] * layers[1].n_units).view(-1, layers[1].n_units)
-    h = layers[1].from_digits(digits).to(torch.float64)
+    h = list_states(hamiltonian)[1]
     log_weights = -hamiltonian.free_energy([h, h], (0,))
     means = hamiltonian.mean(0, hamiltonian.field(0, [h, h]))
     return Mixture(log_weights.log_softmax(0), means, 1 / hamiltonian.thetas[0][1])

@@ -4,6 +4,7 @@ from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, 
 from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise
 from harmonium.tasks.impute import METHODS, Imputation, impute
 from harmonium.tasks.predict import PREDICT_METHODS, predict
+from harmonium.tasks.sample import Sample, sample
 
 __all__ = [
     "DENOISE_METHODS",
@@ -13,9 +14,11 @@ __all__ = [
     "Denoised",
     "GaussianChannel",
     "Imputation",
+    "Sample",
     "SymmetricChannel",
     "denoise",
     "impute",
     "noise_in_states",
     "predict",
+    "sample",
 ]

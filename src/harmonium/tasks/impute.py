@@ -13,14 +13,21 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Kernel, local_search, run
+from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
 
-METHODS = ("gibbs", "tempered", "local_search", "tap")
-"""Those that every machine takes; ``impute`` also takes the other names in ``chains.Kernel.registry``."""
+METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
+"""Those of ``impute``, which also takes the other names in ``chains.Kernel.registry``."""
+
+
+Filled = tuple[Tensor, Tensor, Tensor]
+"""``best``, ``mean`` and ``draws`` of an ``Imputation``, whatever they hold where nothing is missing."""
+Fill = Callable[[BoltzmannMachine, Tensor, int, int, torch.Generator], Filled]
+"""Fills in the NaN of visible states, given draws, sweeps and a generator."""
 
 
 class Imputation(NamedTuple):
@@ -32,11 +39,37 @@ class Imputation(NamedTuple):
             ones the most probable) and of every real one its mean.
         mean: (batch, visible_width), the estimated means of the missing units given the others.
         draws: (draws, batch, visible_width), states of the missing units given the others.
+        method: the name of the method that found them, where "auto" was asked for too.
     """
 
     best: Tensor
     mean: Tensor
     draws: Tensor
+    method: str
+
+    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Returns the lower and upper ends of central intervals, each (batch, visible_width).
+
+        They are quantiles of the draws of every entry: a hundred draws or more tell the ends of 90 % of the
+        mass. The ends of what was given are its values.
+
+        Args:
+            coverage: the mass between the ends, in (0, 1).
+
+        Raises:
+            ValueError: another coverage, or fewer draws than 2 / (1 - coverage), which do not tell the ends.
+        """
+        coverage = _checks.real(coverage, "coverage", low=0.0, high=1.0)
+        if not 0 < coverage < 1 or len(self.draws) * (1 - coverage) < 2 - 1e-9:
+            raise ValueError(
+                "coverage: expected a number in (0, 1) and at least 2 / (1 - coverage) draws, received "
+                f"{coverage:g} with {len(self.draws)} draws; impute(..., draws=...) makes more"
+            )
+        ordered = self.draws.sort(0).values
+        beyond = (1 - coverage) / 2 * (len(ordered) - 1)  # linear between draws
+        k = int(beyond)
+        low = torch.lerp(ordered[k], ordered[k + 1], beyond - k)
+        return low, torch.lerp(ordered[-k - 1], ordered[-k - 2], beyond - k)
 
 
 @torch.no_grad()
@@ -44,7 +77,7 @@ def impute(
     machine: BoltzmannMachine,
     X: Numbers,
     missing: Numbers,
-    method: str = "gibbs",
+    method: str = "auto",
     *,
     draws: int = 5,
     sweeps: int = 100,
@@ -58,7 +91,9 @@ def impute(
             NaN.
         missing: booleans, (batch, n_units), or (batch, 1) or (1, n_units) for all units or rows alike; the
             units of the visible layers side by side.
-        method: "gibbs": chains with the given units held, which follow p(missing | given) as far as they have
+        method: "exact": means and independent draws by a sum over the hidden states, for machines that
+            ``likelihood.HiddenStates`` takes; "auto": "exact" for these, and else "gibbs". "gibbs": chains
+            with the given units held, which follow p(missing | given) as far as they have
             mixed. "tempered": the same by parallel tempering, ten replicas a chain, where Gibbs chains stay
             in one mode; or another kernel of ``chains.Kernel.registry``. "local_search": local modes, one for
             each draw (Taniguchi et al. 2023, Fig. 3); the mean is the mean of these modes and no expectation.
@@ -70,7 +105,8 @@ def impute(
         seed: an int or a generator.
 
     Raises:
-        ValueError: shapes that do not fit, or given values outside the support.
+        ValueError: shapes that do not fit, given values outside the support, or "exact" for a machine with
+            too many hidden states.
         TypeError: ``missing`` that is not boolean.
 
     Examples:
@@ -87,15 +123,30 @@ def impute(
     generator = _random.as_generator(seed, machine.device)
     X = read_rows(machine, X, "X")
     absent = by_column(machine, missing, len(X))
-    others: dict[str, Callable[..., Imputation]] = {"local_search": _search, "tap": _solve_tap}
+    if method == "auto":
+        method = "exact" if has_hidden_states(machine.graph, machine.layers) else "gibbs"
+    others: dict[str, Fill] = {"exact": _sum_over_hidden, "local_search": _search, "tap": _solve_tap}
     fill = others.get(method) or partial(_run_chains, Kernel.registry[method]())
-    parts = []
-    for rows in torch.split(torch.arange(len(X), device="cpu"), max(1, _ROWS // draws)):
+    parts, size = [], len(X) if method == "exact" else max(1, _ROWS // draws)
+    for rows in torch.split(torch.arange(len(X), device="cpu"), size):
         held = X[rows].masked_fill(absent[rows], torch.nan)
         machine.check_rows(torch.where(absent[rows], _find_mode(machine), held), "X")
         parts.append(fill(machine, held, draws, sweeps, generator))
     best, mean, drawn = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
-    return Imputation(*(torch.where(absent, x, X) for x in (best, mean, drawn)))
+    best, mean, drawn = (torch.where(absent, x, X) for x in (best, mean, drawn))
+    return Imputation(best, mean, drawn, method)
+
+
+def _sum_over_hidden(
+    machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
+) -> Filled:
+    """Fills in from the exact law, which needs no sweeps."""
+    table = HiddenStates.of(machine)
+    mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
+    for place, posterior in table.blocks(held):
+        mean[place] = posterior.moments().mean.to(held.dtype)
+        drawn[:, place] = posterior.draw(generator, draws).to(held.dtype)
+    return _decide(machine, mean), mean, drawn
 
 
 def _run_chains(
@@ -105,7 +156,7 @@ def _run_chains(
     draws: int,
     sweeps: int,
     generator: torch.Generator,
-) -> Imputation:
+) -> Filled:
     """Fills in by chains that hold what was given."""
     hamiltonian = machine.hamiltonian()
     start = machine.random_states(draws * len(held), seed=generator)
@@ -114,23 +165,23 @@ def _run_chains(
     states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=means)
     mean = means.total.div_(means.count).view(draws, *held.shape).mean(0)
     drawn = hamiltonian.visible_states(states).view(draws, *held.shape)
-    return Imputation(_decide(machine, mean), mean, drawn)
+    return _decide(machine, mean), mean, drawn
 
 
 def _search(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
-) -> Imputation:
+) -> Filled:
     """Fills in by searches for local modes, which need no number of sweeps."""
     start = machine.random_states(draws * len(held), seed=generator)
     modes, _ = local_search(machine, start, held.repeat(draws, 1), seed=generator)
     drawn = machine.hamiltonian().visible_states(modes).view(draws, *held.shape)
     lowest = machine.energy(modes).view(draws, -1).argmin(0)
-    return Imputation(drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn)
+    return drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn
 
 
 def _solve_tap(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
-) -> Imputation:
+) -> Filled:
     """Fills in by mean field; draws are of every visible layer given the means of the others."""
     hamiltonian = machine.hamiltonian()
     solution = tap(machine, held, held, damping=0.5, max_sweeps=sweeps)
@@ -139,7 +190,7 @@ def _solve_tap(
         torch.cat([hamiltonian.sample(l, B, generator) for l, B in fields.items()], -1) for _ in range(draws)
     ]
     mean = hamiltonian.visible_states(solution.means)
-    return Imputation(_decide(machine, mean), mean, torch.stack(drawn))
+    return _decide(machine, mean), mean, torch.stack(drawn)
 
 
 def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:

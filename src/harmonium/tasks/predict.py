@@ -8,6 +8,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
+from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.likelihood.exact import log_weight_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 from harmonium.tasks.rows import SecondHalf, read_rows
@@ -38,7 +39,8 @@ def predict(
         X: rows, (batch, visible_width). The columns of what is asked for are not read and may be NaN;
             elsewhere NaN is not observed, and is summed out.
         layer: index of the layer.
-        method: "exact": by enumeration of what is left once all that can be is summed out: for one unit over
+        method: "exact": by a sum over the hidden states where ``likelihood.HiddenStates`` takes the machine,
+            and else by enumeration of what is left once all that can be is summed out: for one unit over
             hidden layers that no edge joins, of that unit's states alone. "gibbs": chains that hold what is
             observed, for several units and deep machines beyond enumeration; they average the units'
             conditional probabilities over the second half of their sweeps.
@@ -76,6 +78,8 @@ def predict(
     states = hamiltonian.split(X.clone())
     kind.by_unit(states[layer])[:, asked] = torch.nan
     X = hamiltonian.visible_states(states)
+    if method == "exact" and has_hidden_states(hamiltonian.graph, hamiltonian.layers):
+        return _sum_over_hidden(hamiltonian, X, layer, asked)
     parts = []
     for rows in torch.split(X, _ROWS):
         if method == "exact":
@@ -83,6 +87,15 @@ def predict(
         else:
             parts.append(_run_chains(hamiltonian, rows, layer, sweeps, chains, generator)[:, asked])
     return torch.cat(parts)
+
+
+def _sum_over_hidden(hamiltonian: Hamiltonian, X: Tensor, l: int, asked: list[int]) -> Tensor:
+    """Returns p(unit = s) as mixtures over the hidden states."""
+    p = X.new_empty(len(X), len(asked), len(hamiltonian.layers[l].values()))
+    for place, posterior in HiddenStates(hamiltonian).blocks(X):
+        for i, unit in enumerate(asked):
+            p[place, i] = posterior.unit_probabilities(l, unit)
+    return p
 
 
 def _enumerate(hamiltonian: Hamiltonian, rows: Tensor, l: int, asked: list[int]) -> Tensor:

@@ -3,6 +3,7 @@
 from harmonium.training import callbacks
 from harmonium.training.batch_source import Stream
 from harmonium.training.callbacks import STOP, Callback, Update
+from harmonium.training.correlated import fit_normal, fold
 from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.pretrain import pretrain
 from harmonium.training.run import TrainingRun
@@ -19,6 +20,8 @@ __all__ = [
     "TrainingRun",
     "Update",
     "callbacks",
+    "fit_normal",
+    "fold",
     "pretrain",
     "train",
 ]

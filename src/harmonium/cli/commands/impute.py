@@ -69,7 +69,8 @@ def impute(
             result.
         missing: what is missing: nan (where DATA has NaN or an empty cell), upper, lower, left, right (half
             of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH.
-        method: how: gibbs, tempered, local_search, tap, or another kernel.
+        method: how: auto (exact where the hidden states can be summed, else gibbs), exact, gibbs, tempered,
+            local_search, tap, or another kernel.
         value: what to write: mode (one completion, the default; best is an older name), mean, or draw (a
             random one, the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
@@ -105,6 +106,7 @@ def impute(
         with working(f"completing {len(X)} rows"):
             chains = draws if imputations is None else max(draws, imputations)
             done = fill_in(machine, states, units, method, draws=chains, sweeps=sweeps, seed=seed)
+            method = done.method
         chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
         for target, states_of_it in zip(
             targets, [chosen] if imputations is None else done.draws, strict=False

@@ -18,6 +18,7 @@ from harmonium.cli.scores import probabilities
 from harmonium.data.codec import Place
 from harmonium.data.codings import Labels
 from harmonium.data.sheet import TEXT, Cells, Sheet
+from harmonium.likelihood import has_hidden_states
 from harmonium.tasks import impute
 from harmonium.tasks.impute import unobserved
 
@@ -68,10 +69,11 @@ def predict(
         raise ValueError(
             f"with_probabilities: expected a column of labels or counts, {column!r} has real numbers"
         )
-    if method == "exact" and not machine.layers[place.layer].discrete:
+    summed = has_hidden_states(machine.graph, machine.layers)
+    if method == "exact" and not (machine.layers[place.layer].discrete or summed):
         raise ValueError(
-            f"method: expected auto or gibbs for column {column!r} of real numbers, whose mean is drawn by "
-            "chains; received exact"
+            f"method: expected auto or gibbs for column {column!r} of real numbers, in a machine of more "
+            "hidden states than can be summed; received exact"
         )
     dataset = read_for(coding, data, lacking=column)
     states = states_of(coding, dataset)
@@ -85,8 +87,8 @@ def predict(
             shown = p.numpy()
         else:
             missing = unobserved(machine, states)
-            done = impute(machine, states, missing, draws=chains, sweeps=max(2, sweeps), seed=seed)
-            best, used = done.mean[:, place.states].double().cpu().numpy(), "gibbs"
+            done = impute(machine, states, missing, method, draws=chains, sweeps=max(2, sweeps), seed=seed)
+            best, used = done.mean[:, place.states].double().cpu().numpy(), done.method
     cells = Cells(column, own.decode(best), "float64")  # a mean is not rounded
     if isinstance(own, Labels):
         cells = Cells(column, place.column.decode(best), place.column.dtype, place.column.categories)

@@ -1,0 +1,333 @@
+"""Visible layers given the hidden states: units that are independent, and Gaussian layers that edges join.
+
+Both give, for every row and every hidden state, ln of the weight of what the row shows with what it lacks
+summed out, and the moments and draws of what it lacks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import log, pi
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _device, _random
+from harmonium.layers import Layer, Moments, Theta
+from harmonium.machine import Graph, Hamiltonian
+
+
+class Sums(NamedTuple):
+    """Weighted sums over rows and hidden states, for the layers of a ``Given`` side by side.
+
+    Attributes:
+        statistics: of t(x), by layer as in ``Layer.natural``, each (width_l,).
+        crossed: of x ⊗ hidden, (width, hidden columns).
+        squared: of x ⊗ x, (width, width); None where no edge joins the layers.
+    """
+
+    statistics: list[Theta]
+    crossed: Tensor
+    squared: Tensor | None
+
+
+class GivenRows(ABC):
+    """Rows of visible layers beside all hidden states, NaN where not observed."""
+
+    @abstractmethod
+    def add_log_weights(self, into: Tensor) -> Tensor:
+        """Adds the part of the log-weights that depends on the hidden state, to (rows, states).
+
+        Returns:
+            The rest, which does not, (rows,) float64.
+        """
+
+    @abstractmethod
+    def sum(self, weights: Tensor) -> Sums:
+        """Sums expected statistics over rows and hidden states, with weights (rows, states)."""
+
+    @abstractmethod
+    def moments(self, p: Tensor) -> Moments:
+        """Returns mean and variance of every entry, each (rows, width), under p, (rows, states).
+
+        What is seen is its own mean, without variance.
+        """
+
+    @abstractmethod
+    def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        """Draws what is not observed given hidden states, (draws, rows) int64: (draws, rows, width)."""
+
+
+class Given(ABC):
+    """The law of some visible layers given the hidden states.
+
+    Attributes:
+        layers: their indices; rows have their columns side by side.
+        row_bytes: that a block takes for each row, beside those for its hidden states.
+    """
+
+    layers: tuple[int, ...]
+    row_bytes: int
+
+    @abstractmethod
+    def rows(self, x: Tensor) -> GivenRows:
+        """Returns rows, (rows, width), beside the hidden states."""
+
+
+@final
+class IndependentUnits(Given):
+    """A layer whose units are independent given the hidden states: ψ of their fields sums them out.
+
+    Args:
+        law: the machine.
+        l: the layer.
+        hidden: states of the hidden layers, (states, columns) in all.
+        states: the same by layer; entries of visible layers are not read.
+    """
+
+    def __init__(self, law: Hamiltonian, l: int, hidden: Tensor, states: Sequence[Tensor]) -> None:
+        self.law, self.l, self.hidden = law, l, hidden
+        self.layers, self.row_bytes = (l,), 4 * hidden.element_size() * law.layers[l].width
+        self.layer: Layer = law.layers[l]
+        self.theta: Theta = law.thetas[l]
+        self.field = law.field(l, states, law.graph.hidden)
+
+    @cached_property
+    def log_partition(self) -> Tensor:
+        """ψ of every unit beside every hidden state, (states, n_units)."""
+        return self.layer.log_partition(self.field, theta=self.theta)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Mean and variance beside every hidden state, each (states, width)."""
+        return self.layer.moments(self.field, theta=self.theta)
+
+    @cached_property
+    def statistics(self) -> Theta:
+        """E[t(x)] beside every hidden state, each (states, width)."""
+        return self.layer.expected_statistics(self.field, theta=self.theta)
+
+    def probabilities(self, unit: int) -> Tensor:
+        """Returns p of every state of a discrete unit beside every hidden state, (states, n_states)."""
+        values = self.layer.values().to(self.field)
+        each = [value.repeat(self.layer.n_units).expand_as(self.field) for value in values]
+        logs = [self.layer.log_conditional(x, self.field, self.theta)[:, unit] for x in each]
+        return torch.stack(logs, -1).softmax(-1)
+
+    def rows(self, x: Tensor) -> _IndependentRows:
+        return _IndependentRows(self, x)
+
+
+@final
+class _IndependentRows(GivenRows):
+    def __init__(self, table: IndependentUnits, x: Tensor) -> None:
+        missing = x.isnan()
+        self._table = table
+        self._missing = missing if _device.is_async(x.device) or bool(missing.any()) else None
+        self._x = x if self._missing is None else x.masked_fill(missing, 0.0)
+
+    def add_log_weights(self, into: Tensor) -> Tensor:
+        table = self._table
+        into.addmm_(self._x, table.field.t())
+        weights = table.layer.unit_log_weights(self._x, table.theta)
+        if self._missing is not None:
+            units = table.layer.by_unit(self._missing)[..., 0]
+            into.addmm_(units.to(into.dtype), table.log_partition.t())
+            weights = weights.masked_fill(units, 0.0)
+        return weights.sum(-1, dtype=torch.float64)
+
+    def sum(self, weights: Tensor) -> Sums:
+        table, each = self._table, weights.sum(1)
+        by_state = weights.t() @ self._x
+        seen = table.layer.statistics(self._x)
+        if self._missing is None:
+            return Sums([tuple(each @ t for t in seen)], by_state.t() @ table.hidden, None)
+        lacking = weights.t() @ self._missing.to(weights.dtype)
+        by_state += lacking * table.moments.mean
+        statistics = tuple(
+            each @ t.masked_fill(self._missing, 0.0) + (lacking * expected).sum(0)
+            for t, expected in zip(seen, table.statistics, strict=True)
+        )
+        return Sums([statistics], by_state.t() @ table.hidden, None)
+
+    def moments(self, p: Tensor) -> Moments:
+        if self._missing is None:
+            return Moments(self._x, torch.zeros_like(self._x))
+        mean, variance = self._table.moments
+        middle = mean.mean(0)  # about which second moments lose few digits
+        off = p @ (mean - middle)
+        spread = (p @ (variance + (mean - middle).square()) - off.square()).clamp(min=0)
+        seen = ~self._missing
+        return Moments(torch.where(seen, self._x, middle + off), spread.masked_fill(seen, 0.0))
+
+    def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        table, shape = self._table, (*chosen.shape, self._x.shape[1])
+        if self._missing is None:
+            return self._x.expand(shape)
+        drawn = table.law.sample(table.l, table.field[chosen.flatten()], generator)
+        return torch.where(self._missing, drawn.view(shape), self._x)
+
+
+@final
+class JoinedGaussians(Given):
+    """Gaussian layers with edges among them: given the hidden states one multivariate Gaussian.
+
+    With φ = (1, hidden columns) it is N(K⁻¹ Γᵀφ, K⁻¹), K = diag V - βJ. What a row lacks is Gaussian given
+    what it shows, and affine in φ, with a covariance that depends on which entries it lacks alone.
+
+    Args:
+        law: the machine.
+        layers: those that edges join, directly or by others.
+        hidden: states of the hidden layers, (states, columns) in all.
+        roots: see ``HiddenStates``; sums are of the states u, all else is of the columns x.
+
+    Raises:
+        ValueError: K is not positive definite, so that there is no such law.
+    """
+
+    def __init__(
+        self, law: Hamiltonian, layers: tuple[int, ...], hidden: Tensor, roots: Mapping[int, Tensor]
+    ) -> None:
+        self.layers, self.hidden = layers, hidden
+        graph, widths = law.graph, [law.layers[l].width for l in layers]
+        self.places = dict(zip(layers, _slices(widths), strict=True))
+        above = dict(zip(graph.hidden, _slices([law.layers[m].width for m in graph.hidden], 1), strict=True))
+        linear, curvature = (torch.cat([law.thetas[l][k] for l in layers]).double() for k in (0, 1))
+        self.precision = torch.diag(curvature)
+        self.gamma = linear.new_zeros(1 + hidden.shape[1], len(linear))
+        self.gamma[0] = linear
+        for l, m, J in law.edges:
+            J = law.beta_times(J.double())
+            if l in self.places and m in self.places:
+                self.precision[self.places[l], self.places[m]] -= J
+                if l != m:
+                    self.precision[self.places[m], self.places[l]] -= J.t()
+            elif l in self.places:
+                self.gamma[above[m], self.places[l]] = J.t()
+            elif m in self.places:
+                self.gamma[above[l], self.places[m]] = J
+        if bool(torch.linalg.cholesky_ex(self.precision).info):
+            raise ValueError(
+                f"machine: expected couplings among the Gaussian layers {list(layers)} that leave their "
+                "joint precision positive definite, received a machine without a distribution; make them "
+                "smaller"
+            )
+        self.back: Tensor | None = None
+        if not roots.keys().isdisjoint(layers):
+            each = [roots.get(l, torch.eye(law.layers[l].width)).to(linear) for l in layers]
+            root = torch.zeros_like(self.precision)
+            for place, matrix in zip(self.places.values(), each, strict=True):
+                root[place, place] = matrix
+            self.back = torch.linalg.inv(root)
+            self.precision = self.back.t() @ self.precision @ self.back
+            self.gamma = self.gamma @ self.back
+        self.phi = torch.cat([linear.new_ones(len(hidden), 1), hidden.double()], 1)
+        self.row_bytes = 8 * 4 * (len(linear) + self.phi.shape[1]) ** 2
+
+    @cached_property
+    def field(self) -> Tensor:
+        """Γᵀφ of every hidden state, (states, width)."""
+        return self.phi @ self.gamma
+
+    @cached_property
+    def squares(self) -> Tensor:
+        """φ ⊗ φ of every hidden state, (states, columns²)."""
+        return (self.phi.unsqueeze(2) * self.phi.unsqueeze(1)).flatten(1)
+
+    def rows(self, x: Tensor) -> _JoinedRows:
+        return _JoinedRows(self, x)
+
+
+@final
+class _JoinedRows(GivenRows):
+    """Rows as x = seen + response φ + noise of a covariance, these two alike for rows that lack the same."""
+
+    def __init__(self, table: JoinedGaussians, x: Tensor) -> None:
+        self._table, K = table, table.precision
+        self._lacks = x.isnan()
+        patterns, self._which = torch.unique(self._lacks, dim=0, return_inverse=True)
+        lacking = patterns.double()
+        self._counts = lacking.sum(1)
+        both = lacking.unsqueeze(2) * lacking.unsqueeze(1)
+        self._root = torch.linalg.cholesky(K * both + torch.diag_embed(1 - lacking))
+        self._covariance = torch.cholesky_inverse(self._root) * both
+        self._response = self._covariance @ table.gamma.t()
+        shown = x.double().masked_fill(self._lacks, 0.0)
+        pull = shown @ K
+        self._seen = shown - self._apply(self._covariance, pull)
+        self._energy = 0.5 * (pull * self._seen).sum(1)
+
+    def _apply(self, matrices: Tensor, rows: Tensor) -> Tensor:
+        """Multiplies every row, (..., rows, n), by the matrix of its pattern, (m, n): (..., rows, m)."""
+        if len(matrices) == 1:
+            return torch.matmul(rows, matrices[0].t())
+        product: Tensor = torch.einsum("rij,...rj->...ri", matrices[self._which], rows)
+        return product
+
+    def add_log_weights(self, into: Tensor) -> Tensor:
+        table = self._table
+        quadratic = 0.5 * (table.gamma @ self._response).flatten(1) @ table.squares.t()
+        into.addmm_(self._seen.to(into.dtype), table.field.t().to(into.dtype))
+        into += quadratic.to(into.dtype)[self._which]
+        width: Tensor = self._root.diagonal(dim1=1, dim2=2).log().sum(1) - self._counts * (0.5 * log(2 * pi))
+        rest: Tensor = -self._energy - width[self._which]
+        return rest
+
+    def sum(self, weights: Tensor) -> Sums:
+        table, A, C = self._table, self._response, self._covariance
+        weights = weights.double()
+        first = weights @ table.phi
+        each = first[:, 0]
+        by_pattern = weights.new_zeros(len(C), weights.shape[1]).index_add_(0, self._which, weights)
+        squares = (by_pattern @ table.squares).view(len(C), *[table.phi.shape[1]] * 2)
+        answers = A @ squares
+        crossed = self._seen.t() @ first + answers.sum(0)
+        mixed = self._seen.t() @ self._apply(A, first)
+        squared = (self._seen * each.unsqueeze(1)).t() @ self._seen + mixed + mixed.t()
+        squared += (answers @ A.transpose(1, 2)).sum(0) + torch.tensordot(by_pattern.sum(1), C, 1)
+        if table.back is not None:
+            crossed, squared = table.back @ crossed, table.back @ squared @ table.back.t()
+        halves = -0.5 * squared.diagonal()
+        statistics: list[Theta] = [(crossed[place, 0], halves[place]) for place in table.places.values()]
+        return Sums(statistics, crossed[:, 1:], squared)
+
+    def moments(self, p: Tensor) -> Moments:
+        table, p = self._table, p.double()
+        first = p @ table.phi
+        spread = (p @ table.squares).view(len(p), *[table.phi.shape[1]] * 2)
+        spread -= first.unsqueeze(2) * first.unsqueeze(1)
+        A = self._response[self._which]
+        mean = self._seen + self._apply(self._response, first)
+        variance = ((A @ spread) * A).sum(2) + self._covariance.diagonal(dim1=1, dim2=2)[self._which]
+        return Moments(mean, variance.clamp(min=0))
+
+    def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        shape = (*chosen.shape, self._seen.shape[1])
+        noise = _random.normal(shape, generator, torch.float64)
+        one = torch.eye(shape[-1], dtype=torch.float64, device=noise.device)
+        spread = torch.linalg.solve_triangular(self._root.transpose(1, 2), one, upper=True)
+        x = self._seen + self._apply(self._response, self._table.phi[chosen])
+        return x + self._apply(spread, noise).masked_fill(~self._lacks, 0.0)
+
+
+def _slices(widths: Sequence[int], start: int = 0) -> list[slice]:
+    """Returns the places of pieces of these widths side by side."""
+    places = []
+    for width in widths:
+        places.append(slice(start, start + width))
+        start += width
+    return places
+
+
+def joined_layers(graph: Graph) -> list[tuple[int, ...]]:
+    """Returns the visible layers in groups that edges join, directly or by others; each is in one of them."""
+    group = {l: {l} for l in graph.visible}
+    for l, m in graph.edges:
+        if l in group and m in group and group[l] is not group[m]:
+            group[l] |= group[m]
+            for other in group[m]:
+                group[other] = group[l]
+    return list(dict.fromkeys(tuple(sorted(members)) for members in group.values()))

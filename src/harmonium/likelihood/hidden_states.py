@@ -1,0 +1,319 @@
+"""Exact answers by a sum over the hidden states, beside which visible units have a closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cached_property
+from math import log2
+from typing import final
+
+import torch
+from torch import Tensor
+
+from harmonium import _random
+from harmonium.layers import Layer, Moments
+from harmonium.likelihood.given_hidden import Given, IndependentUnits, JoinedGaussians, joined_layers
+from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
+
+MAX_STATES = 4096
+"""Joint hidden states at most, those of 12 units with two values."""
+MAX_JOINED_COLUMNS = 32
+"""Hidden columns at most beside Gaussian layers that edges join, whose squares are kept for every state."""
+BLOCK_BYTES = 1 << 24
+"""That the arrays of rows by hidden states may take; rows beyond these come in another block."""
+
+_DRAWN_ROWS = 8192  # at a time
+
+
+def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[int] = ()) -> bool:
+    """Returns whether ``HiddenStates`` takes a machine, with roots of these layers; decided only here."""
+    hidden = [layers[l] for l in graph.hidden]
+    if not sum(layer.log2_states for layer in hidden) <= log2(MAX_STATES):
+        return False
+    joined = _find_joined(graph).union(roots)
+    return all(l in graph.visible and layers[l].gaussian for l in joined) and (
+        not joined or sum(layer.width for layer in hidden) <= MAX_JOINED_COLUMNS
+    )
+
+
+def _find_joined(graph: Graph) -> set[int]:
+    """Returns the visible layers with an edge to a visible layer, or to themselves."""
+    return {l for edge in graph.edges for l in edge if set(edge) <= set(graph.visible)}
+
+
+@final
+class HiddenStates:
+    """All joint states of the hidden layers with the log of their weights.
+
+    Given the hidden layers the visible units are independent, or Gaussian layers that edges join are one
+    multivariate Gaussian. So ln p of what a row shows is ln Σ_h exp[c·h + Σ_seen (terms) + Σ_missing ψ(B)]
+    less the same for a row that shows nothing, whatever is missing. What the row lacks is a mixture with a
+    component for every h.
+
+    Args:
+        law: the machine: discrete hidden layers with at most ``MAX_STATES`` joint states, and visible layers
+            of any kind that no edge joins, or Gaussian ones that edges join. Answers have its dtype.
+        roots: for visible Gaussian layers matrices R, (width_l, width_l), where rows have columns x = R u and
+            the machine is one of u. With a root of the covariance it is of columns without correlations, so
+            that those of x need not be learned. None: x = u throughout.
+
+    Attributes:
+        law: the machine.
+        states: of the hidden layers, (states, columns), those of the layers side by side.
+        log_weights: c·h of every state, (states,) float64.
+
+    Raises:
+        ValueError: another machine, or joined Gaussian layers without a distribution.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(4)], seed=0)
+        >>> table = hm.likelihood.HiddenStates.of(machine)
+        >>> row = torch.tensor([[0.5, torch.nan, -1.0]], dtype=torch.float64)
+        >>> bool(table.log_likelihood(row).exp() < 1), table.posterior(row).moments().mean.shape
+        (True, torch.Size([1, 3]))
+    """
+
+    @torch.no_grad()
+    def __init__(self, law: Hamiltonian, roots: Mapping[int, Tensor] | None = None) -> None:
+        graph, layers = law.graph, law.layers
+        by_row = not isinstance(law.beta, float) and law.beta.dim() > 0
+        roots = {} if roots is None else roots
+        if by_row or not has_hidden_states(graph, layers, roots):
+            raise ValueError(
+                f"machine: expected discrete hidden layers with at most {MAX_STATES} joint states, such as "
+                "12 Bernoulli units, beside visible layers that no edge joins, or Gaussian ones; received "
+                f"{', '.join(map(str, layers))} with edges {list(graph.edges)}"
+                + (" and β by row" if by_row else "")
+                + "; a method that draws, such as gibbs, takes any machine"
+            )
+        self.law = law
+        states = list_states(law)
+        self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
+        self.log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
+        for m in graph.hidden:
+            self.log_weights = self.log_weights + law.log_weight(m, states[m]).double()
+        joined = _find_joined(graph) | roots.keys()
+        self.parts: list[Given] = [
+            JoinedGaussians(law, group, self.states, roots)
+            if joined.issuperset(group)
+            else IndependentUnits(law, group[0], self.states, states)
+            for group in joined_layers(graph)
+        ]
+
+    @classmethod
+    def of(cls, machine: BoltzmannMachine) -> HiddenStates:
+        """Returns the hidden states of a machine in float64, for answers to its digits, noise included."""
+        machine.hamiltonian()  # refuses a type that is for storage alone
+        return cls(deepcopy(machine).double().hamiltonian())
+
+    @cached_property
+    def log_partition(self) -> float:
+        """ln Z."""
+        return float(self.posterior(self.nothing_seen(1)).log_weights)
+
+    def nothing_seen(self, rows: int) -> Tensor:
+        """Returns rows that show nothing, (rows, visible_width)."""
+        return self.log_weights.new_full((rows, self.law.visible_width), torch.nan, dtype=self.law.dtype)
+
+    def posterior(self, v: Tensor) -> Posterior:
+        """Returns the law of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
+        return Posterior(self, v)
+
+    def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
+        """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
+        each = 4 * self.law.dtype.itemsize * len(self.states) + sum(part.row_bytes for part in self.parts)
+        size = max(1, BLOCK_BYTES // each)
+        for start in range(0, len(v), size):
+            place = slice(start, min(start + size, len(v)))
+            yield place, self.posterior(v[place])
+
+    @torch.no_grad()
+    def weigh(self, v: Tensor) -> Tensor:
+        """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
+        total = torch.empty(len(v), dtype=torch.float64, device=v.device)
+        for place, posterior in self.blocks(v):
+            total[place] = posterior.log_weights
+        return total
+
+    def log_likelihood(self, v: Tensor) -> Tensor:
+        """Returns ln p of what each row shows, (rows,) float64."""
+        return self.weigh(v) - self.log_partition
+
+    @torch.no_grad()
+    def add_expectation(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> Tensor:
+        """Adds weight · E[S], or with v the sum over its rows of weight · E[S | what the row shows].
+
+        Args:
+            into: where to add.
+            weight: of every row, a number or (rows,).
+            v: (rows, visible_width), NaN where missing; None: one row that shows nothing.
+
+        Returns:
+            The sum over rows of weight · ln Σ exp(-E), whose derivative is what was added, () float64.
+        """
+        total = self.log_weights.new_zeros(())
+        for place, posterior in self.blocks(self.nothing_seen(1) if v is None else v):
+            each = weight[place] if isinstance(weight, Tensor) else weight
+            posterior.add_statistics(into, each)
+            total += (each * posterior.log_weights).sum()
+        return total
+
+    @torch.no_grad()
+    def draw(self, v: Tensor, generator: torch.Generator, draws: int = 1) -> Tensor:
+        """Draws what rows lack from its exact law: a hidden state first, then the columns given it.
+
+        Args:
+            v: (rows, visible_width), NaN where missing; ``nothing_seen(rows)`` for draws of whole rows.
+            generator: source of noise.
+            draws: of every row, independent of each other.
+
+        Returns:
+            (draws, rows, visible_width).
+        """
+        drawn = v.new_empty(draws, *v.shape)
+        for place, posterior in self.blocks(v):
+            drawn[:, place] = posterior.draw(generator, draws)
+        return drawn
+
+
+@final
+class Posterior:
+    """The law of hidden states and missing entries given what rows show.
+
+    Args:
+        table: the hidden states.
+        v: (rows, visible_width), NaN where missing.
+    """
+
+    @torch.no_grad()
+    def __init__(self, table: HiddenStates, v: Tensor) -> None:
+        self._table, law = table, table.law
+        split = law.split(v.to(law.dtype))
+        self._parts = [part.rows(torch.cat([split[l] for l in part.layers], 1)) for part in table.parts]
+        self._logits = table.log_weights.to(law.dtype).repeat(len(v), 1)
+        self._rest = table.log_weights.new_zeros(len(v))
+        for part in self._parts:
+            self._rest += part.add_log_weights(self._logits)
+
+    @cached_property
+    def log_weights(self) -> Tensor:
+        """ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
+        if "probabilities" in vars(self):  # that of the likeliest state spares another pass of exp
+            total = self._logits.amax(1).double() - self.probabilities.amax(1).double().log()
+        else:
+            total = self._logits.logsumexp(1).double()
+        return total + self._rest
+
+    @cached_property
+    def probabilities(self) -> Tensor:
+        """p of every joint hidden state given what the row shows, (rows, states)."""
+        return self._logits.softmax(1)
+
+    @torch.no_grad()
+    def hidden_means(self) -> Tensor:
+        """Returns E of the hidden layers, side by side, (rows, columns)."""
+        return self.probabilities @ self._table.states
+
+    @torch.no_grad()
+    def moments(self) -> Moments:
+        """Returns mean and variance of every visible entry, each (rows, visible_width).
+
+        What is seen is its own mean, without variance.
+        """
+        found = [part.moments(self.probabilities) for part in self._parts]
+        return Moments(self._join([x.mean for x in found]), self._join([x.variance for x in found]))
+
+    @torch.no_grad()
+    def unit_probabilities(self, layer: int, unit: int) -> Tensor:
+        """Returns p of every state of a discrete visible unit that no row shows, (rows, n_states)."""
+        (part,) = [part for part in self._table.parts if layer in part.layers]
+        if not isinstance(part, IndependentUnits) or not part.layer.discrete:
+            raise ValueError(f"layer: expected discrete units, received {self._table.law.layers[layer]}")
+        return self.probabilities @ part.probabilities(unit)
+
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator, draws: int = 1) -> Tensor:
+        """Draws what the rows lack: a hidden state of each, then the columns given it.
+
+        Returns:
+            (draws, rows, visible_width), independent of each other.
+        """
+        cumulative, parts = self.probabilities.double().cumsum(1), []
+        total = cumulative[:, -1:]
+        for some in torch.split(torch.arange(draws, device="cpu"), max(1, _DRAWN_ROWS // len(total))):
+            noise = _random.uniform((len(total), len(some)), generator, torch.float64)
+            chosen = torch.searchsorted(cumulative, noise * total, right=True).t()
+            parts.append(self._join([part.draw(chosen, generator) for part in self._parts]))
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def add_statistics(self, into: Statistics, weight: float | Tensor) -> None:
+        """Adds the sum over rows of weight · E[S | what the row shows], with a number or (rows,)."""
+        table, graph = self._table, self._table.law.graph
+        each = weight.to(self.probabilities).unsqueeze(1) if isinstance(weight, Tensor) else weight
+        weights = self.probabilities * each
+        sums = [part.sum(weights) for part in self._parts]
+        found = {
+            l: (number, place, terms)
+            for number, part in enumerate(table.parts)
+            for l, place, terms in zip(
+                part.layers, _places(table.law, part.layers), sums[number].statistics, strict=True
+            )
+        }
+        above = dict(zip(graph.hidden, _places(table.law, graph.hidden), strict=True))
+        of_states = weights.sum(0)
+        of_hidden = (table.states * of_states.unsqueeze(1)).t() @ table.states
+        thetas = []
+        for l, layer in enumerate(table.law.layers):
+            if l in found:
+                thetas.append([t.to(weights.dtype) for t in found[l][2]])
+            else:
+                thetas.append([of_states @ t for t in layer.statistics(table.states[:, above[l]])])
+        products = []
+        for l, m in graph.edges:
+            if l in above and m in above:
+                product = of_hidden[above[l], above[m]]
+            elif l in above:
+                product = sums[found[m][0]].crossed[found[m][1], above[l]].t()
+            elif m in above:
+                product = sums[found[l][0]].crossed[found[l][1], above[m]]
+            else:
+                squared = sums[found[l][0]].squared
+                assert squared is not None
+                product = squared[found[l][1], found[m][1]]
+            products.append((product / 2 if l == m else product).to(weights.dtype))
+        into.add_sums(thetas, products)
+
+    def _join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Joins what was found for the parts, (..., width) each, to rows, (..., visible_width)."""
+        table = self._table
+        states = [table.states] * len(table.law.layers)
+        for part, x in zip(table.parts, parts, strict=True):
+            for l, place in zip(part.layers, _places(table.law, part.layers), strict=True):
+                states[l] = x[..., place].to(table.law.dtype)
+        return table.law.visible_states(states)
+
+
+def _places(law: Hamiltonian, layers: Sequence[int]) -> list[slice]:
+    """Returns the columns of layers that stand side by side."""
+    ends = torch.tensor([law.layers[l].width for l in layers], device="cpu").cumsum(0).tolist()
+    return [slice(end - law.layers[l].width, end) for l, end in zip(layers, ends, strict=True)]
+
+
+def list_states(law: Hamiltonian) -> list[Tensor]:
+    """Returns all joint states of the hidden layers, for each (states, width_l); visible ones (states, 0)."""
+    graph, layers = law.graph, law.layers
+    radices = [layers[m].n_states or 0 for m in graph.hidden for _ in range(layers[m].n_units)]
+    each = [torch.arange(radix, device=law.device) for radix in radices]
+    digits = torch.zeros(1, 0, dtype=torch.int64, device=law.device)
+    if each:
+        digits = torch.cartesian_prod(*each).view(-1, len(each))
+    states = [torch.empty(len(digits), 0, dtype=law.dtype, device=law.device) for _ in layers]
+    start = 0
+    for m in graph.hidden:
+        states[m] = layers[m].from_digits(digits[:, start : start + layers[m].n_units]).to(law.dtype)
+        start += layers[m].n_units
+    return states

@@ -1,0 +1,79 @@
+"""Draws of visible states, of whole rows or given some cells: from the exact law where that can be summed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
+from harmonium.chains import Kernel, run
+from harmonium.likelihood import HiddenStates, has_hidden_states
+from harmonium.machine import BoltzmannMachine
+
+
+class Sample(NamedTuple):
+    """Draws of visible states.
+
+    Attributes:
+        rows: (rows, visible_width).
+        method: "exact", or the kernel of the chains.
+    """
+
+    rows: Tensor
+    method: str
+
+
+@torch.no_grad()
+def sample(
+    machine: BoltzmannMachine,
+    number: int = 1,
+    *,
+    given: Numbers | None = None,
+    method: str = "auto",
+    sweeps: int = 1000,
+    seed: int | torch.Generator = 0,
+) -> Sample:
+    """Draws independent rows from a machine, or what is missing of rows given what they show.
+
+    Args:
+        machine: the machine.
+        number: rows to draw, at least 1; with ``given`` so many for each of its rows, one after the other.
+        given: visible states, (rows, visible_width), NaN where they are drawn. None: everywhere.
+        method: "exact": a hidden state from the table of all, then the columns given it, for machines that
+            ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show.
+            "auto": "exact" for these, and else "gibbs". A name in ``chains.Kernel.registry``: chains, one for
+            each row, which begin at noise and follow the law as far as they have mixed.
+        sweeps: of every chain, at least 0; not read for "exact".
+        seed: an int or a generator.
+
+    Raises:
+        ValueError: a number out of range, rows that do not fit, or "exact" for a machine with too many hidden
+            states.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)], seed=0)
+        >>> drawn = hm.tasks.sample(machine, 5)
+        >>> drawn.rows.shape, drawn.method
+        (torch.Size([5, 4]), 'exact')
+    """
+    _checks.one_of(method, "method", ("auto", "exact", *Kernel.registry))
+    _checks.positive_int(number, "number")
+    _checks.positive_int(sweeps, "sweeps", minimum=0)
+    generator = _random.as_generator(seed, machine.device)
+    rows = None
+    if given is not None:
+        rows = machine.visible_rows(given, "given", missing=True).repeat_interleave(number, 0)
+    if method == "auto":
+        method = "exact" if has_hidden_states(machine.graph, machine.layers) else "gibbs"
+    if method == "exact":
+        table = HiddenStates.of(machine)
+        shown = table.nothing_seen(number) if rows is None else rows.double()
+        return Sample(table.draw(shown, generator)[0].to(machine.dtype), method)
+    count = number if rows is None else len(rows)
+    start = machine.random_states(count, seed=generator)
+    states = run(machine, Kernel.registry[method](), start, sweeps, rows, seed=generator)
+    return Sample(machine.hamiltonian().visible_states(states), method)

@@ -1,0 +1,134 @@
+"""Real columns that are correlated: a root of their covariance, and the machine of the columns themselves.
+
+A machine without couplings among its Gaussian units has a long way to learn columns that are nearly functions
+of each other. Of columns u with x = R u, R a root of the covariance of x, it need not learn that at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._checks import Numbers
+from harmonium.couplings import Coupling, Dense
+from harmonium.layers import Gaussian
+from harmonium.likelihood import HiddenStates, has_hidden_states
+from harmonium.machine import BoltzmannMachine
+
+_ROWS = 1024  # at a time
+
+
+@torch.no_grad()
+def fit_normal(
+    X: Numbers,
+    weights: Tensor | None = None,
+    *,
+    ridge: float = 1e-3,
+    rounds: int = 50,
+    tolerance: float = 1e-4,
+) -> tuple[Tensor, Tensor]:
+    """Fits a multivariate Gaussian to rows, by expectation-maximisation where cells are missing.
+
+    Args:
+        X: real rows, (rows, columns), NaN where missing.
+        weights: of the rows, (rows,), at least 0; None: all count alike.
+        ridge: added to the covariance, times the variance of every column, at least 0.
+        rounds: of expectation-maximisation at most, at least 1.
+        tolerance: least gain of the mean ln p of a row for another round.
+
+    Returns:
+        Mean, (columns,), and covariance, (columns, columns), in float64. ``torch.linalg.cholesky`` of it is a
+        root for ``rules.exact`` and ``fold``.
+
+    Raises:
+        ValueError: X of another shape, or a column that does not vary or has no cell.
+    """
+    x = _checks.tensor(X, "X", torch.float64)
+    if x.dim() != 2 or len(x) == 0:
+        raise ValueError(f"X: expected (rows, columns) with at least one row, received {tuple(x.shape)}")
+    _checks.real(ridge, "ridge", low=0.0)
+    _checks.positive_int(rounds, "rounds")
+    given = _checks.weights(weights, "weights", len(x))
+    each = x.new_ones(len(x)) if given is None else given.to(x)
+    each, seen = each / each.sum(), ~x.isnan()
+    mean = each @ x.nan_to_num(0.0) / (each @ seen.double())
+    variance = each @ (x - mean).square().nan_to_num(0.0) / (each @ seen.double())
+    if not bool((variance > 0).all()):
+        column = int((~(variance > 0)).nonzero()[0])
+        raise ValueError(f"X: expected columns that vary, received column {column} with one value or none")
+    machine = BoltzmannMachine([Gaussian(x.shape[1])], edges=[]).to(x.device).double()
+    (units,) = machine.layers
+    one, covariance, before = torch.ones_like(mean), torch.diag(variance), -torch.inf
+    for _ in range(rounds):
+        root = torch.linalg.cholesky(covariance)
+        units.fit_((torch.linalg.solve_triangular(root, mean.unsqueeze(1), upper=False)[:, 0], one), one)
+        table = HiddenStates(machine.hamiltonian(), {0: root})
+        score, first, second = 0.0, torch.zeros_like(mean), torch.zeros_like(covariance)
+        for rows, share in zip(torch.split(x, _ROWS), torch.split(each, _ROWS), strict=True):
+            score += float(share @ table.log_likelihood(rows))
+            sums = table.parts[0].rows(rows).sum(share.unsqueeze(1))
+            assert sums.squared is not None
+            first += sums.statistics[0][0]
+            second += sums.squared
+        mean = root @ first
+        covariance = root @ second @ root.t() - torch.outer(mean, mean) + ridge * torch.diag(variance)
+        if bool(seen.all()) or score - before < tolerance:
+            break
+        before = score
+    return mean, covariance
+
+
+@torch.no_grad()
+def fold(machine: BoltzmannMachine, roots: Mapping[int, Tensor]) -> BoltzmannMachine:
+    """Returns the machine of columns x = R u, with inner edges, for a machine of u; see ``rules.exact``.
+
+    It gives every state x the energy that the machine gives u, and takes rows as they are: for likelihoods,
+    imputation and draws no root is needed any more.
+
+    Args:
+        machine: of u; it is not changed.
+        roots: R of some visible Gaussian layers without edges to visible layers, (width_l, width_l).
+
+    Returns:
+        A new machine in float64. Couplings of the layers with roots are dense.
+
+    Raises:
+        ValueError: layers that roots do not fit.
+    """
+    graph = machine.graph
+    if not has_hidden_states(graph, machine.layers, roots) or any(
+        l in edge and set(edge) <= set(graph.visible) for l in roots for edge in graph.edges
+    ):
+        raise ValueError(
+            "roots: expected some of visible Gaussian layers that no edge joins with visible layers, in a "
+            f"machine that HiddenStates takes, received {sorted(roots)} with edges {list(graph.edges)}"
+        )
+    law = deepcopy(machine).double().hamiltonian()
+    back = {l: torch.linalg.inv(root.to(law.thetas[l][0])) for l, root in roots.items()}
+    copies = deepcopy(machine).double()
+    edges: dict[tuple[int, int], Coupling] = {(l, l): Dense() for l in roots}
+    for edge, coupling in zip(machine.edges, machine.couplings, strict=True):
+        joined = Dense() if set(edge) & roots.keys() else type(coupling)(**coupling.config())
+        edges[edge] = joined
+    made = BoltzmannMachine(copies.layers, edges, machine.visible, seed=None).double()
+    made.metadata = deepcopy(machine.metadata)
+    precision = {}
+    for l, matrix in back.items():
+        linear, curvature = law.thetas[l]
+        precision[l] = matrix.t() @ (curvature.unsqueeze(1) * matrix)
+        own = precision[l].diagonal()
+        made.layers[l].fit_((matrix.t() @ linear / own, own), 1 / own)
+    J = dict(zip(machine.edges, law.J, strict=True))
+    for (l, m), coupling in zip(made.edges, made.couplings, strict=True):
+        W = -precision[l] if l == m and l in back else J[l, m]
+        W = back[l].t() @ W if l in back and l != m else W
+        W = W @ back[m] if m in back and l != m else W
+        below, above = made.layers[l].scale, made.layers[m].scale
+        W = W if below is None else W / below.unsqueeze(1)
+        W = W if above is None else W / above
+        coupling.fill_(W.triu(1) if l == m else W)
+    return made
