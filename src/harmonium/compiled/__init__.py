@@ -1,4 +1,4 @@
-"""Compiled code for units with two values on a CPU (the extra ``fast``); ``serving`` says when it is used."""
+"""Compiled code on a CPU, where numba is installed; ``serving`` says when it is used."""
 
 from typing import Final
 

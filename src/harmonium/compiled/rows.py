@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream
-from harmonium.compiled.units import add_rows, couple_row, decay, log_product, probabilities, row_of, sigmoid
+from harmonium.compiled.units import (
+    add_rows,
+    copy,
+    couple_row,
+    decay,
+    log_product,
+    probabilities,
+    row_of,
+    sigmoid,
+)
 
 
 @jit
@@ -119,7 +128,7 @@ def climb(
             if moved and step >= patience and step % 2:
                 moved = (state != landmark).any()
                 if (step - 1) & (step - 2) == 0:
-                    landmark[:] = state
+                    copy(state, landmark)
             step += 1
         halves[row] = step
 
