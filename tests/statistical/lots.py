@@ -59,7 +59,9 @@ class Recorder:
         for number, total in enumerate(lots):
             rows = (lot == number).nonzero().squeeze(-1)
             own = Statistics(self.hamiltonian).in_readings(self.into.readings)
-            own.add(self.hamiltonian.select_rows(pairs[rows]), [x[rows] for x in states], weights[rows], summed)
+            own.add(
+                self.hamiltonian.select_rows(pairs[rows]), [x[rows] for x in states], weights[rows], summed
+            )
             total.add_sums(own.thetas, own.products)
 
 
