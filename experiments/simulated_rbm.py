@@ -10,7 +10,8 @@ with 100 hidden units learns from all rows at every update with 1000 chains, at 
 then ucd" is the warm start of Fig. 9: half of the updates by PCD, the other half by unbiased CD from the
 chains of PCD, at the rate 0.02; with --budget paper 500 updates of PCD at 0.2, and then 1,000 of unbiased CD
 at a tenth of it. A seed sets where learning starts, and its noise; the truth and its rows are always the
-same. Every run is written as soon as it is over; a repeated command runs what is missing.
+same. Every run is written as soon as it is over, and kept in --out at every point before; a repeated command
+runs what is missing, and goes on from there.
 
 The paper draws an approximate likelihood from chains that start at the scored rows; that says nothing about
 the likelihood, so it is estimated by annealed importance sampling here, with its standard error, its sample
@@ -20,8 +21,10 @@ of 100.
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -113,14 +116,23 @@ def variances(
     }
 
 
-def learn(name: str, seed: int, sets: dict[str, torch.Tensor], stages: list[Stage]) -> list[dict[str, Any]]:
-    """Trains one machine and returns a record for each of its points."""
+def learn(
+    name: str, seed: int, sets: dict[str, torch.Tensor], stages: list[Stage], kept: Path
+) -> list[dict[str, Any]]:
+    """Trains one machine, from what ``kept`` holds of it, and returns a record for each of its points."""
     machine = normal_machine(200, 100, 0.1, torch.Generator().manual_seed(1 + seed))
-    points, step, seconds = [], 0, 0.0
+    points: list[dict[str, Any]] = []
     state = None
-    total = sum(stage.updates for stage in stages)
+    if kept.exists():
+        parameters, state, points = pickle.loads(kept.read_bytes())
+        machine.load_state_dict(parameters)
+    seconds = points[-1]["cpu_seconds"] if points else 0.0
+    total, step = sum(stage.updates for stage in stages), 0
     for rule, rate, updates, every in stages:
         for _ in range(updates // every):
+            if points and step < points[-1]["updates"]:
+                step += every
+                continue
             started = time.process_time()
             run = hm.train(
                 machine, sets["train"], rule=rule, updates=every, batch_size=ROWS, learning_rate=rate,
@@ -144,6 +156,7 @@ def learn(name: str, seed: int, sets: dict[str, torch.Tensor], stages: list[Stag
             for which, X in sets.items():
                 point[which] = float(hm.likelihood.log_likelihood(machine, X, partition).mean())
             points.append(point)
+            kept.write_bytes(pickle.dumps((machine.state_dict(), state, points)))
             print(
                 f"{name}, seed {seed}: {step} updates, train {point['train']:.2f}, test {point['test']:.2f}",
                 flush=True,
@@ -181,12 +194,15 @@ def main() -> None:
         "reduced": updates < UPDATES["paper"],
         "truth": best,
     }
+    arguments.out.mkdir(parents=True, exist_ok=True)
     results = earlier(arguments.out, settings)
     for seed in range(arguments.seeds):
         for name in arguments.only or recipes:
             if len(results.setdefault(name, [])) == seed:
-                results[name].append(learn(name, seed, sets, recipes[name]))
+                kept = arguments.out / f"{name}, seed {seed}.pickle"
+                results[name].append(learn(name, seed, sets, recipes[name], kept))
                 write(arguments.out, {**settings, "results": results}, picture(results, best["test"]))
+                kept.unlink()
 
     print(f"\n{'recipe':20} {'train':>15} {'test':>15} {'best test':>15} {'error':>6} {'CPU s':>6}")
     for name, runs in results.items():
