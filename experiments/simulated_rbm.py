@@ -1,14 +1,17 @@
-"""Learning from a known machine: unbiased CD beside CD-1 and PCD (Qiu et al. 2020, Figs. 3, 8, 9, 12).
+"""Learning from a known machine: unbiased CD beside CD-k and PCD (Qiu et al. 2020, Figs. 3, 7, 8, 9, 12).
 
     python experiments/simulated_rbm.py --budget quick      # 1,500 updates, 5 seeds
-    python experiments/simulated_rbm.py --budget paper      # 10,000 updates
+    python experiments/simulated_rbm.py --budget paper      # 10,000 updates at the paper's rate
 
 The truth is a 200x20 machine of 0/1 units with all parameters from N(0, 1). As its 2^20 hidden states can
 be enumerated, the 1000 training and 1000 test rows are exact draws and its own likelihood is exact. A machine
 with 100 hidden units learns from all rows at every update with 1000 chains, at the paper's constant rate of
-0.2, which swings, and at a tenth of it, where every rule is centred too. "pcd then ucd" is the warm start of
-Fig. 9 at that rate: half of the updates by PCD, the other half by unbiased CD from the chains of PCD. A seed
-sets where learning starts, and its noise; the truth and its rows are always the same.
+0.2, which swings, and with --budget quick at a tenth of it too, where every rule is centred as well. "pcd
+then ucd" is the warm start of Fig. 9: half of the updates by PCD, the other half by unbiased CD from the
+chains of PCD, at the rate 0.02; with --budget paper 500 updates of PCD at 0.2, and then 1,000 of unbiased CD
+at a tenth of it. A seed sets where learning starts, and its noise; the truth and its rows are always the
+same. Every run is written as soon as it is over, and kept in --out at every point before; a repeated command
+runs what is missing, and goes on from there.
 
 The paper draws an approximate likelihood from chains that start at the scored rows; that says nothing about
 the likelihood, so it is estimated by annealed importance sampling here, with its standard error, its sample
@@ -18,9 +21,11 @@ of 100.
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from ucd_common import earlier, figure, normal_machine, parser, write
@@ -29,17 +34,46 @@ import harmonium as hm
 from harmonium.learning import ExpectationRequest
 from harmonium.machine import Statistics
 
-ROWS, CHAINS, POINTS, GROUPS = 1000, 1000, 6, 10
+ROWS, CHAINS, GROUPS = 1000, 1000, 10
 UPDATES = {"quick": 1_500, "paper": 10_000}
+POINTS = {"quick": 6, "paper": 10}
 RATE, PUBLISHED = 0.02, 0.2
 rules = hm.rules
 RULES = {"ucd": rules.ucd(), "cd-1": rules.cd(1), "pcd-1": rules.pcd(1, CHAINS)}
-RECIPES = {  # the rate, and rules that share the updates evenly
-    **{f"{name} {PUBLISHED}": (PUBLISHED, [rule]) for name, rule in RULES.items()},
-    **{f"{name} {RATE}": (RATE, [rule]) for name, rule in RULES.items()},
-    **{f"centred {name} {RATE}": (RATE, [rules.centred(rule)]) for name, rule in RULES.items()},
-    f"pcd then ucd {RATE}": (RATE, [RULES["pcd-1"], rules.ucd(start="persistent")]),
-}
+LONGER = {f"cd-{k}": rules.cd(k) for k in (2, 5, 10)}
+WARM = rules.ucd(start="persistent")
+
+
+class Stage(NamedTuple):
+    """A part of a run: a rule, its rate, its updates, and after how many of them it is looked at."""
+
+    rule: hm.learning.Rule
+    rate: float
+    updates: int
+    every: int
+
+
+def stages_of(updates: int, points: int) -> dict[str, dict[str, list[Stage]]]:
+    """Returns the recipes of both budgets."""
+    every = updates // points
+    once = {
+        name: lambda rate, rule=rule: [Stage(rule, rate, updates, every)]
+        for name, rule in (RULES | LONGER).items()
+    }
+    centred = {name: [Stage(rules.centred(rule), RATE, updates, every)] for name, rule in RULES.items()}
+    halves = [Stage(rule, RATE, updates // 2, every) for rule in (RULES["pcd-1"], WARM)]
+    return {
+        "quick": {
+            **{f"{name} {rate}": once[name](rate) for rate in (PUBLISHED, RATE) for name in RULES},
+            **{f"centred {name} {RATE}": stages for name, stages in centred.items()},
+            f"pcd then ucd {RATE}": halves,
+        },
+        "paper": {
+            **{f"{name} {PUBLISHED}": once[name](PUBLISHED) for name in ("cd-1", "pcd-1", *LONGER)},
+            "pcd then ucd": [Stage(RULES["pcd-1"], PUBLISHED, 500, 250), Stage(WARM, RATE, 1000, 250)],
+            f"ucd {PUBLISHED}": once["ucd"](PUBLISHED),
+        },
+    }
 
 
 @torch.no_grad()
@@ -82,19 +116,27 @@ def variances(
     }
 
 
-def learn(name: str, seed: int, sets: dict[str, torch.Tensor], updates: int) -> list[dict[str, Any]]:
-    """Trains one machine and returns a record for each of its points."""
+def learn(
+    name: str, seed: int, sets: dict[str, torch.Tensor], stages: list[Stage], kept: Path
+) -> list[dict[str, Any]]:
+    """Trains one machine, from what ``kept`` holds of it, and returns a record for each of its points."""
     machine = normal_machine(200, 100, 0.1, torch.Generator().manual_seed(1 + seed))
-    points, step, seconds = [], 0, 0.0
+    points: list[dict[str, Any]] = []
     state = None
-    rate, stages = RECIPES[name]
-    every = updates // POINTS
-    for rule in stages:
-        for _ in range(POINTS // len(stages)):
+    if kept.exists():
+        parameters, state, points = pickle.loads(kept.read_bytes())
+        machine.load_state_dict(parameters)
+    seconds = points[-1]["cpu_seconds"] if points else 0.0
+    total, step = sum(stage.updates for stage in stages), 0
+    for rule, rate, updates, every in stages:
+        for _ in range(updates // every):
+            if points and step < points[-1]["updates"]:
+                step += every
+                continue
             started = time.process_time()
             run = hm.train(
                 machine, sets["train"], rule=rule, updates=every, batch_size=ROWS, learning_rate=rate,
-                rule_state=state, seed=step + updates * seed, record_every=every,
+                rule_state=state, seed=step + total * seed, record_every=every, progress=False,
             ).whole()  # fmt: skip
             state = run.rule_state
             seconds += time.process_time() - started
@@ -108,11 +150,13 @@ def learn(name: str, seed: int, sets: dict[str, torch.Tensor], updates: int) -> 
                 "reverse_bound_minus_estimate": partition.upper - partition.value,
                 "meeting_time": run.history[-1].get("meeting_time"),
                 "longest_meeting_time": run.history[-1].get("longest_meeting_time"),
+                "rejected": run.history[-1].get("rejected"),
                 "variance": variances(machine, rule, sets["train"], state, step),
             }
             for which, X in sets.items():
                 point[which] = float(hm.likelihood.log_likelihood(machine, X, partition).mean())
             points.append(point)
+            kept.write_bytes(pickle.dumps((machine.state_dict(), state, points)))
             print(
                 f"{name}, seed {seed}: {step} updates, train {point['train']:.2f}, test {point['test']:.2f}",
                 flush=True,
@@ -128,12 +172,15 @@ def spread(values: list[float]) -> str:
 
 def main() -> None:
     made = parser(__doc__, "simulated_rbm")
-    made.add_argument("--only", action="append", choices=list(RECIPES), help="repeatable")
+    made.add_argument("--only", action="append", help="a recipe of the budget; repeatable")
     made.add_argument("--updates", type=int, help="overrides the budget's")
     made.add_argument("--seeds", type=int, default=5)
     arguments = made.parse_args()
     torch.set_num_threads(arguments.threads)
     updates = arguments.updates or UPDATES[arguments.budget]
+    recipes = stages_of(updates, POINTS[arguments.budget])[arguments.budget]
+    if unknown := set(arguments.only or ()) - set(recipes):
+        raise SystemExit(f"--only: expected one of {', '.join(recipes)}, received {', '.join(unknown)}")
     generator = torch.Generator().manual_seed(0)
     truth = normal_machine(200, 20, 1.0, generator)
     drawn = exact_draws(truth, 2 * ROWS, generator)
@@ -147,12 +194,15 @@ def main() -> None:
         "reduced": updates < UPDATES["paper"],
         "truth": best,
     }
+    arguments.out.mkdir(parents=True, exist_ok=True)
     results = earlier(arguments.out, settings)
     for seed in range(arguments.seeds):
-        for name in arguments.only or RECIPES:
+        for name in arguments.only or recipes:
             if len(results.setdefault(name, [])) == seed:
-                results[name].append(learn(name, seed, sets, updates))
+                kept = arguments.out / f"{name}, seed {seed}.pickle"
+                results[name].append(learn(name, seed, sets, recipes[name], kept))
                 write(arguments.out, {**settings, "results": results}, picture(results, best["test"]))
+                kept.unlink()
 
     print(f"\n{'recipe':20} {'train':>15} {'test':>15} {'best test':>15} {'error':>6} {'CPU s':>6}")
     for name, runs in results.items():

@@ -13,12 +13,15 @@ layers. Pixels are set by the threshold 0.5, as in the paper. All log-likelihood
 
 ``--data FOLDER`` trains the part ``sizes`` on grey images of a folder instead, in place of the paper's faces:
 truncated Gaussian units on [0, 1].
+
+The part ``sizes`` goes on from its last checkpoint, about a minute of training ago, where it was killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import time
 from collections.abc import Callable
 from functools import partial
@@ -51,7 +54,8 @@ BUDGETS: dict[str, dict[str, Any]] = {
     },
     "paper": {
         "updates": dict.fromkeys((25, 50, 100, 500), 60_000), "learning_rate": 0.005, "starts": 10_000,
-        "runs": 100, "temperatures": 14_500, "race_minutes": 600.0, "adatap": (5000, 500, 5000),
+        "rows": 10_000, "pixels": 100, "runs": 100, "temperatures": 14_500,
+        "race_minutes": 600.0, "adatap": (5000, 500, 5000),
         "pretraining": 30_000, "joint": 1_800_000,
         "deep_hidden": ((500, 100), (500, 100, 25)),
     },
@@ -98,13 +102,13 @@ class Data:
 
 
 def surrogates(machine: hm.BoltzmannMachine, data: Data, budget: dict[str, Any]) -> dict[str, float]:
-    """TAP, pseudo- and AIS log-likelihoods of 1000 test images."""
-    test = data.test[:1000]
+    """TAP, pseudo- and AIS log-likelihoods of 1000 test images, and the first of 1000 or 10,000 others."""
+    test, train = data.test[:1000], torch.from_numpy(data.X[: budget.get("rows", 1000)].astype(np.float32))
     starts = torch.from_numpy(data.X[: min(500, budget["starts"])].astype(np.float32))
     partition = hm.likelihood.tap_log_partition(machine, starts)
     result = {
         "tap": float(hm.likelihood.tap_log_likelihood(machine, test, partition).mean()),
-        "tap_train": float(hm.likelihood.tap_log_likelihood(machine, data.train, partition).mean()),
+        "tap_train": float(hm.likelihood.tap_log_likelihood(machine, train, partition).mean()),
         "tap_solutions_of_500": partition.solutions,
         "tap_converged": partition.converged,
         "weight_std": float(machine.couplings[0].weight.detach().std()),
@@ -116,13 +120,18 @@ def surrogates(machine: hm.BoltzmannMachine, data: Data, budget: dict[str, Any])
         result["ais_ess"] = ais.ess
         if machine.layers[0].discrete:
             generator = torch.Generator().manual_seed(1)
-            value = hm.likelihood.pseudo_log_likelihood(machine, test, sampled=20, seed=generator)
+            value = hm.likelihood.pseudo_log_likelihood(
+                machine, test, sampled=budget.get("pixels", 20), seed=generator
+            )
             result["pseudo"] = float(value.mean())
     return result
 
 
 class Follow:
-    """A callback that evaluates at some updates and leaves its own CPU time out of the count."""
+    """A callback that evaluates at some updates and leaves its own CPU time out of the count.
+
+    What it has seen is kept in checkpoints, so that a run may be killed and go on.
+    """
 
     def __init__(
         self, at: set[int], look: Callable[[Update], dict[str, Any]], seconds: float = np.inf
@@ -144,6 +153,13 @@ class Follow:
             self.own += time.process_time() - begun
         return STOP if over else None
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": time.process_time() - self.started - self.own, "records": self.records}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.own, self.started = 0.0, time.process_time() - state["seconds"]
+        self.records = list(state["records"])
+
 
 def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> dict[str, Any]:
     """Table 1, Figs. 3, 5-7 and 12: curves, numbers of solutions, fields, landscapes."""
@@ -154,11 +170,12 @@ def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> d
         print(f"784×{n} by TAP" if data.folder is None else f"{data.X.shape[1]}×{n} by TAP", flush=True)
         machine = data.machine(n)
         updates = budget["updates"][n]
-        landscapes: dict[str, Landscape] = {}
+        kept = out / f"landscapes-{n}"
+        kept.mkdir(exist_ok=True)
 
-        def look(update: Update, landscapes: dict[str, Landscape] = landscapes) -> dict[str, Any]:
+        def look(update: Update, kept: Path = kept) -> dict[str, Any]:
             found = hm.meanfield.landscape(update.machine, starts)
-            landscapes[str(update.step)] = found
+            (kept / f"{update.step}.pickle").write_bytes(pickle.dumps(found))
             return {
                 **surrogates(update.machine, data, budget),
                 "solutions": len(found.counts),
@@ -171,7 +188,11 @@ def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> d
         follow = Follow(at, look)
         hm.train(machine, data.X, rule=hm.rules.tap(max_sweeps=budget.get("max_sweeps", 100)),
                  updates=updates, callbacks=[follow], learning_rate=budget["learning_rate"],
-                 **SHARED).whole()  # fmt: skip
+                 run_dir=out / f"run-{n}", resume=True, **SHARED).whole()  # fmt: skip
+        landscapes: dict[str, Landscape] = {
+            str(record["step"]): pickle.loads((kept / f"{record['step']}.pickle").read_bytes())
+            for record in follow.records
+        }
         machine.metadata = {"data": {"image_shape": data.shape}}
         machine.save(out / f"machine-{n}.safetensors", overwrite=True)
         result[str(n)] = follow.records
