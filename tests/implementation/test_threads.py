@@ -152,8 +152,8 @@ NOWHERE = """
 from numba.core import caching
 caching.CacheImpl._locator_classes = []  # as where no folder can be written
 import numpy as np, torch
-from harmonium.compiled import serving
-print(float(serving.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
+from harmonium.compiled import dispatch
+print(float(dispatch.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
 """
 
 

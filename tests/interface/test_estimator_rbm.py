@@ -237,7 +237,7 @@ def test_partial_fit_goes_on_with_chains_and_optimizer():
     rbm.partial_fit(PICTURES[:5])  # fewer rows than before change nothing about the chains
     assert len(rbm._fitted.progress.chains["chains"][0]) == len(chains[0]) == 7
     assert {int(state["step"]) for state in rbm._fitted.progress.optimizer.state.values()} == {max(steps) + 1}
-    assert rbm._fitted.progress.optimizer.param_groups[0]["lr"] == rbm.learning_rate
+    assert rbm._fitted.progress.optimizer.param_groups[0]["lr"] == 0.01
 
 
 def test_partial_fit_starts_where_the_chains_were():

@@ -34,8 +34,9 @@ def small(kind, **settings):
     return kind((4, 3) if kind is DBM else 4, **{"learning_rate": rate, "random_state": 0, **settings})
 
 
-def length(estimator, rows) -> int:
-    return estimator._training().length(rows)
+def budget(estimator, rows, layers=None):
+    machine = hm.BoltzmannMachine(layers or [hm.Bernoulli(9), hm.Bernoulli(4)])
+    return estimator._training().budget(machine, rows)
 
 
 def same(one, other) -> bool:
@@ -49,12 +50,54 @@ def same(one, other) -> bool:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_few_rows_are_not_few_updates(kind) -> None:
-    default = {DBM: 4000, RBMClassifier: 1000}.get(kind, 2000)
-    assert length(kind(), 80) == default
-    assert length(kind(max_updates=7), 80) == 7
-    assert length(kind(epochs=3, batch_size=10), 80) == 24
-    assert length(kind(), 1_000_000) == (20 if kind is RBMClassifier else 100) * 10_000
+    default = {DBM: 4000, RBMClassifier: 1000}.get(kind, 500)
+    assert budget(kind(), 80).updates == default
+    assert budget(kind(max_updates=7), 80).updates == 7
+    assert budget(kind(epochs=3, batch_size=10), 80).updates == 24
+    assert budget(kind(), 1_000_000).updates == {RBMClassifier: 200_000, DBM: 1_000_000}.get(kind, 10_000)
     assert small(kind, max_updates=5).fit(BITS, LABEL).n_updates_ == 5
+
+
+UNITS = {
+    "binary": ([hm.Bernoulli(9), hm.Bernoulli(4)], 3.0, 1.0),
+    "spin": ([hm.Spin(9), hm.Bernoulli(4)], 0.75, 0.25),
+    "categorical": ([hm.Categorical(3, 3), hm.Bernoulli(4)], 0.75, 0.25),
+    "counts": ([hm.Binomial(9, 8), hm.Bernoulli(4)], 0.5, 0.1),
+    "real": ([hm.Gaussian(9), hm.Bernoulli(4)], 0.5, 0.1),
+}
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("batch", [10, 100, 1000])
+def test_rate_and_length_go_as_far_as_the_rows_reach(units, batch) -> None:
+    layers, reach, highest = UNITS[units]
+    highest *= min(1, batch / 100)
+    for rows in (2, 80, 150, 400, 1500, 60_000, 3_000_000):
+        updates, rate = budget(RBM(batch_size=batch), rows, layers)
+        assert updates >= max(500, -(-rows // min(batch, rows))) and 0 < rate <= highest
+        assert updates * rate <= reach * rows + highest
+        if rows == 150:
+            assert updates * rate == pytest.approx(reach * rows, abs=highest)
+        if rows == 60_000:
+            assert rate == highest and updates == 5000 * max(1, 100 // batch)
+
+
+def test_a_given_length_or_rate_leaves_the_other_one_as_it_is() -> None:
+    updates, rate = budget(RBM(), 80)
+    assert rate == pytest.approx(3 * 80 / 500)
+    assert budget(RBM(epochs=7000), 80) == (7000, rate)
+    assert budget(RBM(max_updates=9), 80) == (9, rate)
+    assert budget(RBM(learning_rate=0.3), 80) == (updates, 0.3)
+    assert budget(RBM(optimizer="adam", centred=False), 80) == (updates, 0.01)
+
+
+@pytest.mark.parametrize("kind", [RBM, RBMOutlier])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_partial_fit_has_one_rate_whatever_the_rows(kind, optimizer) -> None:
+    model = kind(4, optimizer=optimizer, centred=optimizer == "sgd", random_state=0)
+    for rows in (BITS[:3], BITS, BITS[:40]):
+        model.partial_fit(rows)
+    assert {record["learning_rate"] for record in model.history_} == {0.1 if optimizer == "sgd" else 0.01}
 
 
 @pytest.mark.parametrize("kind", [RBM, DBM])

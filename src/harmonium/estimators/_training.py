@@ -19,6 +19,7 @@ from torch import Tensor
 from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.data import Codec, Rows, bernoulli_binarise
+from harmonium.estimators._budget import Budget, Budgets, steady_rate, updates_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, fit_codec, taken
 from harmonium.estimators._options import Options
@@ -107,8 +108,7 @@ class Training:
     Attributes:
         options: the estimator, or else its parameters.
         row_score: what early stopping maximises of every row, (machine, states) -> (rows,), in nats.
-        epochs: passes over the rows where ``Options.epochs`` is None, or
-        updates: as many as make so many updates.
+        budgets: the length where ``Options.epochs`` is None, and the rate where ``learning_rate`` is.
         start: sets the parameters of a new machine, given its visible states of the data.
         pretrain: pretrains a new machine on all rows as visible states, before all layers are trained.
         calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
@@ -116,20 +116,22 @@ class Training:
 
     options: Any
     row_score: RowScore
-    epochs: int
-    updates: int
+    budgets: Budgets
     start: Callable[[Any, BoltzmannMachine, Rows, Tensor | None, torch.Generator], None] = start_at_random
     pretrain: Callable[[Fitted, Any, Tensor | None], None] = do_nothing
     calibrate: Callable[[Any, Tensor | None], None] = do_nothing
     run: TrainingRun | None = None
     rise: Rise | None = None
 
-    def length(self, rows: int) -> int:
-        """Returns the updates of ``fit``."""
-        size = min(self.options.batch_size, rows)
-        epochs = self.options.epochs or max(self.epochs, -(-self.updates * size // rows))
-        updates: int = -(-epochs * rows // size)
-        return updates if self.options.max_updates is None else min(updates, self.options.max_updates)
+    def budget(self, machine: BoltzmannMachine, rows: int) -> Budget:
+        """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser."""
+        options = self.options
+        updates, rate = self.budgets(options, machine, rows)
+        if options.epochs is not None:
+            updates = updates_of(options.epochs, rows, options.batch_size)
+        if options.max_updates is not None:
+            updates = min(updates, options.max_updates)
+        return Budget(updates, rate if options.learning_rate is None else options.learning_rate)
 
     def rule(self) -> Rule:
         """Returns the learning rule that the parameters ask for; TypeError, ValueError: they do not fit."""
@@ -231,7 +233,6 @@ class Training:
         weights: Tensor | None,
         rule: Rule,
         *,
-        learning_rate: float | None = None,
         judged: Tensor | None = None,
         whole: bool = True,
     ) -> Fitted:
@@ -242,7 +243,6 @@ class Training:
             states: the rows, of ``prepare``.
             weights: of the rows, or None.
             rule: how.
-            learning_rate: of the named optimisers; None: that of the parameters.
             judged: rows that ``row_score`` takes, (rows,) bool; None: all.
             whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
         """
@@ -250,7 +250,6 @@ class Training:
         earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
         def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-            rate = options.learning_rate if learning_rate is None else learning_rate
             made: torch.optim.Optimizer = (
                 OPTIMIZERS[options.optimizer](parameters, lr=rate, fused=True)
                 if isinstance(options.optimizer, str)
@@ -282,6 +281,10 @@ class Training:
             best = options.averaging is None
             callbacks = [EarlyStopping("validation_score", options.n_iter_no_change, restore_best=best)]
         used = len(kept)
+        updates, rate = self.budget(fitted.machine, used)
+        if not whole:
+            updates = updates_of(1, used, options.batch_size)
+            rate = steady_rate(options) if options.learning_rate is None else rate
         if whole and len(scored):
             first = scored[torch.isin(scored, kept)][:_SCORED]
             self.rise = Rise(self.row_score, scored_states(first), fitted.machine)
@@ -292,7 +295,7 @@ class Training:
             rule=rule,
             rule_state=earlier.chains_of(rule) if earlier else None,
             sample_weight=None if weights is None else weights[kept],
-            updates=self.length(used) if whole else -(-used // min(options.batch_size, used)),
+            updates=updates,
             optimizer=optimizer,
             schedule=options.schedule if whole else "constant",
             transform=redraw,

@@ -21,6 +21,7 @@ from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium._rows import Rows, refuse_blank
 from harmonium.estimators import _columns
+from harmonium.estimators._budget import with_label
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import Array, counted, taken, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
@@ -31,7 +32,6 @@ from harmonium.estimators._training import Training, learner_for
 from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
 from harmonium.learning import rules
-from harmonium.learning.discriminative import label_rate
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import unobserved
 from harmonium.training.optimizers import OptimizerFactory
@@ -116,7 +116,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     initial_std: float | None = 0.03
 
     def _training(self) -> Training:
-        return Training(self, _label_score, epochs=20, updates=1000)
+        return Training(self, _label_score, with_label)
 
     def _label_width(self, machine: BoltzmannMachine) -> int:
         """Sets ``classes_`` to those of a machine, and returns their number."""
@@ -195,15 +195,15 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         if earlier is None:
             fitted.machine.metadata["label"] = column_of(self.classes_).to_dict()
             fitted.machine.metadata["objective"] = self.objective if share else "discriminative"
-        rate = label_rate(fitted.data_width) if self.learning_rate is None else self.learning_rate
         states = prepared.all()
         judged = ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
-            seed, updates = fitted.stream("neighbours") % 2**32, training.length(len(label))
+            seed = fitted.stream("neighbours") % 2**32
+            updates = training.budget(fitted.machine, len(label)).updates
             states[:, fitted.data_width :] = self._guessed(rows, label, weights, updates, seed).to(states)
         rule = rules.hybrid(rule, fitted.machine.visible[:-1], float(share))
         learned = Rows.of(states, fitted.machine.dtype, missing=True)
-        self._fitted = training.learn(fitted, learned, weights, rule, learning_rate=rate, judged=judged)
+        self._fitted = training.learn(fitted, learned, weights, rule, judged=judged)
         training.end()
 
     def _guessed(self, X: Any, label: Tensor, weights: Tensor | None, updates: int, seed: int) -> Tensor:

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from harmonium.data import Rows
+from harmonium.estimators._budget import Budget, at_least
 from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import Fitted, posterior_means
 from harmonium.estimators._options import option
@@ -41,6 +42,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
             "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
         epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 4,000 updates.
+        learning_rate: of the named optimisers, >= 0.
         centred: whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is.
@@ -66,7 +68,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
 
     def _training(self) -> Training:
         start = start_at_random if self.initial == "normal" else _start_orthogonal
-        return Training(self, row_score, epochs=100, updates=4000, start=start, pretrain=self._pretrain)
+        return Training(self, row_score, _budget, start=start, pretrain=self._pretrain)
 
     def _pretrain(self, fitted: Fitted, states: Any, weights: Tensor | None) -> None:
         if self.pretraining and len(fitted.machine.hidden) > 1:
@@ -117,6 +119,10 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         fitted = self._require_fitted()
         X, machine = self._validated(X), fitted.double()
         return fitted.compute(X, lambda v: posterior_means(machine, v), like=X)
+
+
+def _budget(options: Any, machine: BoltzmannMachine, rows: int) -> Budget:
+    return Budget(at_least(100, 4000, rows, options.batch_size), options.learning_rate)
 
 
 def _start_orthogonal(

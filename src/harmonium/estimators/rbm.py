@@ -12,9 +12,10 @@ from sklearn.utils import check_array
 from torch import Tensor
 
 from harmonium._rows import refuse_blank
+from harmonium.estimators._budget import by_rows
 from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import posterior_means
-from harmonium.estimators._options import COUNT, option
+from harmonium.estimators._options import COUNT, FROM_0, option
 from harmonium.estimators._training import Training
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks.impute import visible_means
@@ -52,12 +53,19 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         n_chains: chains of the free machine, at least 1; None: ``batch_size``. "exact", "cd" and a ``Rule``
             take none.
         batch_size: rows of every update, at least 1.
-        epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 2,000 updates: 100
-            passes over 80 rows are no more than 100. A ConvergenceWarning says where it was not enough.
+        epochs: passes of ``fit`` over the rows, at least 1. None: a number of updates in proportion to the
+            rows, of which few are soon learnt by heart. Where all units are 0 and 1: 3 updates a row, 500 at
+            least and 5,000 at most. Categorical units and spins: also 3, real and other units 5; at least
+            500, at most 5,000 or as many as 100 passes, or else 2,000 updates, take. Smaller batches than 100
+            make more updates, at a lower rate. Every row is read once all the same. A ConvergenceWarning says
+            where it was not enough.
         max_updates: of ``fit``, at most, at least 1; None: any number.
         centred: whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
             treats 0 and 1 alike; a ``Rule`` stays as it is.
-        learning_rate: of the named optimisers, >= 0.
+        learning_rate: of the named optimisers, >= 0. None: in ``fit`` at most 1 where all units are 0 and 1,
+            0.25 with categorical units and spins, 0.1 with others, less where few rows would come further
+            than ``epochs`` says, and less in proportion for batches below 100; in ``partial_fit`` 0.1.
+            "adam": at most 0.01.
         optimizer: "sgd"; "adam", which wants a rate around 0.01 and ``centred=False``; or a callable
             ``parameters -> torch.optim.Optimizer`` with its own rates.
         schedule: of the learning rate in ``fit``: "constant", "cosine", "linear", "inverse_sqrt", or a
@@ -103,9 +111,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
 
     n_hidden: int = option(100, COUNT)
     _: KW_ONLY
+    learning_rate: float | None = option(None, FROM_0, None)
 
     def _training(self) -> Training:
-        return Training(self, row_score, epochs=100, updates=2000)
+        return Training(self, row_score, by_rows)
 
     # Hidden units and reconstructions
     # ----------------------------------------------------------------------------

@@ -46,8 +46,8 @@ def _notes(backend: matmul.Backend) -> list[str]:
         )
     else:
         notes.append(
-            "numba is not installed: everything works, slower; harmonium requires it where it has wheels, and "
-            "elsewhere pip install numba adds it"
+            "numba is not installed: everything works, slower; harmonium requires it where it has wheels, "
+            "and elsewhere pip install numba adds it"
         )
     return notes
 
