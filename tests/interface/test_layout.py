@@ -222,6 +222,32 @@ ASKS_FOR_CLASS = re.compile(rf"isinstance\([^()]*,[^()]*\(?[^()]*\b(?:{UNIT_CLAS
 ASKS_FOR_KIND = re.compile(r"(?<!dtype)\.kind (?:==|!=|in|not in) |(?<!dtype)\.kind\.startswith")
 
 
+def imports_past_faces() -> Iterator[tuple[str, str, str]]:
+    """Every import of a name from a file of another package: the importing file, that file, and the name."""
+    for path in SOURCES:
+        own = path.relative_to(ROOT / "src" / "harmonium").parts[0]
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("harmonium."):
+                _, package, *file = str(node.module).split(".")
+                if package != own and file:
+                    yield from (
+                        (str(path.relative_to(ROOT)), ".".join((package, *file)), a.name) for a in node.names
+                    )
+
+
+def test_packages_are_imported_by_their_faces_or_pyproject_says_why() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    reasons, used = project["tool"]["harmonium"]["past-the-faces"], set()
+    for path, file, name in imports_past_faces():
+        package = file.partition(".")[0]
+        face = import_module(f"harmonium.{package}")
+        assert name not in getattr(face, "__all__", ()), f"{path}: {name} is in harmonium.{package}; import it from there"
+        known = {file, package} & reasons.keys()
+        assert known, f"{path}: {name} of {file} is not in the face of {package}"
+        used |= known
+    assert used == reasons.keys(), "nothing reaches past the face there any more"
+
+
 def test_nothing_outside_the_layers_asks_what_class_a_unit_has() -> None:
     """A unit says what it can do (``Layer``); else a new kind is answered wrongly where nobody looks."""
     texts = {

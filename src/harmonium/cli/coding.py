@@ -15,10 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium.data import Codec, DataSet, Rows, Table, read
-from harmonium.data.column import Column
-from harmonium.data.dataset import LABELS
-from harmonium.data.sheet import Cells, of_whole_numbers
+from harmonium.data import LABELS, Cells, Codec, Column, DataSet, Rows, Table, read
+from harmonium.data.sheet import of_whole_numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import check_batch
 

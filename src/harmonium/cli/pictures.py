@@ -20,7 +20,7 @@ from harmonium.machine import BoltzmannMachine, States
 from harmonium.report import image_grid
 from harmonium.report.hidden_units import receptive_fields
 from harmonium.report.images import signed_pixels
-from harmonium.tasks.impute import visible_means
+from harmonium.tasks import visible_means
 
 Limits = tuple[float, float]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harmonium._storage import replace_file
-from harmonium.data import DataSet
+from harmonium.data import Cells, DataSet, Sheet, sheet_of
 from harmonium.data._cell_text import as_written, is_whole
 from harmonium.data._frames import frame_bytes
-from harmonium.data.sheet import Cells, Sheet, of_whole_numbers, sheet_of
+from harmonium.data.sheet import of_whole_numbers
 from harmonium.report import image_panels
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")

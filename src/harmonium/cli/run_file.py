@@ -23,7 +23,7 @@ from harmonium.cli.output import note
 from harmonium.cli.runs import RUN_FILE
 from harmonium.cli.settings import Structure, TrainSettings
 from harmonium.machine import load
-from harmonium.matmul.processor import processor
+from harmonium.matmul import processor
 
 _HEAD = """\
 # A run of harmonium, in full. The same run once more, in another folder:

@@ -12,19 +12,20 @@ from torch import Tensor
 
 from harmonium.cli.coding import visible_units
 from harmonium.cli.output import working
-from harmonium.data import Codec, Rows
-from harmonium.data.codec import Place
+from harmonium.data import Codec, Place, Rows
 from harmonium.likelihood import (
+    MAX_LOG2_STATES,
     LogPartition,
     ais,
     exact_log_likelihood,
     exact_log_partition,
+    log2_states,
+    log2_states_of,
     log_likelihood,
     missing_pseudo_likelihood,
     pseudo_log_likelihood,
     variational_bound,
 )
-from harmonium.likelihood.exact import MAX_LOG2_STATES, log2_states, log2_states_of
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks import predict
 

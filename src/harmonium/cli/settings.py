@@ -18,7 +18,7 @@ from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import hidden_for
-from harmonium.training.settings import Steps
+from harmonium.training import Steps
 
 MANY, FEW = 500, 100  # hidden units, where none are given
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}

@@ -7,8 +7,10 @@
 """
 
 from harmonium._rows import Rows
-from harmonium.data.codec import BINARISE, Codec
-from harmonium.data.dataset import DataSet
+from harmonium.data.codec import BINARISE, Codec, Place
+from harmonium.data.codings import Labels
+from harmonium.data.column import Column
+from harmonium.data.dataset import LABELS, DataSet
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
     BernoulliBinarise,
@@ -21,8 +23,9 @@ from harmonium.data.encoders import (
     Threshold,
 )
 from harmonium.data.files import BUILT_IN, read
-from harmonium.data.missing import missing_at_random, missing_half, missing_rectangles
-from harmonium.data.table import Table
+from harmonium.data.missing import SIDES, missing_at_random, missing_half, missing_rectangles
+from harmonium.data.sheet import Cells, Sheet, is_sheet, sheet_of
+from harmonium.data.table import UNKNOWN, Table
 from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
 from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
 from harmonium.data.units import visible_for, visible_layers
@@ -30,16 +33,24 @@ from harmonium.data.units import visible_for, visible_layers
 __all__ = [
     "BINARISE",
     "BUILT_IN",
+    "LABELS",
+    "SIDES",
+    "UNKNOWN",
     "BernoulliBinarise",
     "BitPlanes",
+    "Cells",
     "Codec",
+    "Column",
     "Compose",
     "DataSet",
     "Encoder",
     "Identity",
+    "Labels",
     "OneHot",
+    "Place",
     "Rows",
     "Scale",
+    "Sheet",
     "Standardise",
     "Table",
     "Threshold",
@@ -50,10 +61,12 @@ __all__ = [
     "from_bit_planes",
     "gaussian_mixture",
     "gaussian_mixture_log_density",
+    "is_sheet",
     "missing_at_random",
     "missing_half",
     "missing_rectangles",
     "read",
+    "sheet_of",
     "threshold",
     "to_bit_planes",
     "visible_for",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from harmonium.learning.discriminative import label_rate
+from harmonium.learning import label_rate
 from harmonium.machine import BoltzmannMachine
 
 _BATCH = 100  # rows of an update from which on the highest rates serve

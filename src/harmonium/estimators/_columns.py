@@ -10,15 +10,12 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, tasks
-from harmonium.data import Table
-from harmonium.data.codings import Labels
-from harmonium.data.sheet import Sheet, is_sheet, sheet_of
+from harmonium.data import Labels, Sheet, Table, is_sheet, sheet_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
-from harmonium.likelihood import has_hidden_states
-from harmonium.likelihood.exact import log_weight_of
+from harmonium.likelihood import has_hidden_states, log_weight_of
 from harmonium.machine import Hamiltonian
-from harmonium.tasks.impute import by_column, unobserved
+from harmonium.tasks import by_column, unobserved
 
 _ROWS = 1024
 _CHAINS = 10

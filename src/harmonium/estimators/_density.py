@@ -23,7 +23,7 @@ from harmonium.likelihood import (
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks.impute import unobserved
+from harmonium.tasks import unobserved
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again

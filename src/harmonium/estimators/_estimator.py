@@ -21,7 +21,7 @@ from harmonium.estimators._options import Options
 from harmonium.estimators._training import Training, some_rows
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tasks.impute import unobserved
+from harmonium.tasks import unobserved
 
 
 class BoltzmannEstimator(Options, BaseEstimator, ABC):

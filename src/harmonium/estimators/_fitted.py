@@ -28,12 +28,10 @@ from harmonium.estimators._intake import (
 )
 from harmonium.estimators._progress import Progress
 from harmonium.layers import Layer
-from harmonium.likelihood import LogPartition, ais, exact_log_partition
-from harmonium.likelihood.exact import log2_states
+from harmonium.likelihood import LogPartition, ais, exact_log_partition, log2_states
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
-from harmonium.tasks.impute import impute, unobserved
-from harmonium.tasks.sample import sample
+from harmonium.tasks import impute, sample, unobserved
 from harmonium.training.seeds import stream_seed
 
 _EXACT_LOG2_STATES = 20  # up to here enumeration takes seconds

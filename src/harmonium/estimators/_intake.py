@@ -14,8 +14,8 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import is_sparse
-from harmonium.data import Codec, DataSet, Encoder, Table
-from harmonium.data.sheet import Sheet, differ_in_kind, is_sheet, sheet_of
+from harmonium.data import Codec, DataSet, Encoder, Sheet, Table, is_sheet, sheet_of
+from harmonium.data.sheet import differ_in_kind
 from harmonium.data.transforms import full_intensity
 from harmonium.layers import Layer
 

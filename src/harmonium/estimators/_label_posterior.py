@@ -9,7 +9,7 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.chains import fill_hidden
-from harmonium.likelihood.exact import log_weight_of
+from harmonium.likelihood import log_weight_of
 from harmonium.machine import BoltzmannMachine
 
 MISSING = ("auto", "exact", "gibbs")

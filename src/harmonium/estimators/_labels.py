@@ -13,8 +13,8 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.data import Column
 from harmonium.data.codings import OneOf
-from harmonium.data.column import Column
 from harmonium.data.sheet import of_whole_numbers
 from harmonium.estimators._intake import Array
 

@@ -10,13 +10,10 @@ from typing import Any
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from harmonium.data import BernoulliBinarise, Encoder
-from harmonium.data.table import UNKNOWN
+from harmonium.data import UNKNOWN, BernoulliBinarise, Encoder
 from harmonium.layers import Layer
-from harmonium.learning import Rule
-from harmonium.learning.rules import RECIPES
-from harmonium.training import SCHEDULES, Schedule
-from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
+from harmonium.learning import Rule, rules
+from harmonium.training import OPTIMIZERS, SCHEDULES, OptimizerFactory, Schedule
 
 BINARISE: dict[str, Encoder] = {"sample": BernoulliBinarise(0)}
 
@@ -51,7 +48,7 @@ class Options:
     binarise: str | None = option(None, StrOptions(set(BINARISE)), None)
     hidden: str = option("bernoulli", _KINDS)
     hidden_states: int = option(2, Interval(Integral, 2, None, closed="left"))
-    rule: str | Rule = option("pcd", StrOptions(set(RECIPES)), Rule)
+    rule: str | Rule = option("pcd", StrOptions(set(rules.RECIPES)), Rule)
     sweeps: int | None = option(None, COUNT, None)
     n_chains: int | None = option(None, COUNT, None)
     batch_size: int = option(100, COUNT, train=True)

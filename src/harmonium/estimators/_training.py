@@ -34,10 +34,8 @@ from harmonium.machine import (
     join_layers,
     normal_,
 )
-from harmonium.training import TrainingRun, train
+from harmonium.training import OPTIMIZERS, EarlyStopping, TrainingRun, train
 from harmonium.training.batch_source import check_rows
-from harmonium.training.callbacks import EarlyStopping
-from harmonium.training.optimizers import OPTIMIZERS
 
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
 _STD = 0.03  # of the first couplings

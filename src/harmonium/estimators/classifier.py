@@ -33,8 +33,8 @@ from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks.impute import unobserved
-from harmonium.training.optimizers import OptimizerFactory
+from harmonium.tasks import unobserved
+from harmonium.training import OptimizerFactory
 
 
 @final

@@ -18,8 +18,7 @@ from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import Fitted, posterior_means
 from harmonium.estimators._options import option
 from harmonium.estimators._training import Training, start_at_random
-from harmonium.learning import Rule
-from harmonium.learning.rules import centred, pcd
+from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, init_visible_biases_, logistic_biases_, orthogonal_
 from harmonium.training import pretrain
 
@@ -75,7 +74,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             runs = pretrain(
                 fitted.machine,
                 states,
-                rule=centred(pcd(1, chains=self.batch_size)),
+                rule=rules.centred(rules.pcd(1, chains=self.batch_size)),
                 sample_weight=weights,
                 epochs=self.pretraining,
                 batch_size=self.batch_size,

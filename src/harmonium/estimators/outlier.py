@@ -21,7 +21,7 @@ from harmonium.estimators._intake import Array
 from harmonium.estimators._options import COUNT, FROM_0, option
 from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
-from harmonium.tasks.impute import impute, unobserved
+from harmonium.tasks import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
 _REACH = 1.5  # Tukey's fence, in ranges between the quartiles

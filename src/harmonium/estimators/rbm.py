@@ -18,7 +18,7 @@ from harmonium.estimators._fitted import posterior_means
 from harmonium.estimators._options import COUNT, FROM_0, option
 from harmonium.estimators._training import Training
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks.impute import visible_means
+from harmonium.tasks import visible_means
 
 
 @final

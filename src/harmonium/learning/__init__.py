@@ -4,6 +4,7 @@ from harmonium._upgrade import refuse_gone
 from harmonium.learning import rules
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
+from harmonium.learning.discriminative import label_rate
 from harmonium.learning.exact_gradient import exact_gradient
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
@@ -11,6 +12,7 @@ from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
 from harmonium.learning.pullback import Parametrisation, centred_pullback, pullback
 from harmonium.learning.rule import Estimate, Rule
+from harmonium.learning.sharded import Sharded
 
 __all__ = [
     "ClampedChains",
@@ -27,8 +29,10 @@ __all__ = [
     "Parametrisation",
     "Quadrature",
     "Rule",
+    "Sharded",
     "centred_pullback",
     "exact_gradient",
+    "label_rate",
     "pullback",
     "rules",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor
 from harmonium import _checks, _device
 from harmonium._upgrade import refuse_gone_members
 from harmonium.distributed import Shards
-from harmonium.likelihood.exact import add_exact_expectation, few_states
+from harmonium.likelihood import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
 
 

@@ -12,8 +12,7 @@ from harmonium import _checks, _device
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import begin
 from harmonium.machine import Hamiltonian
-from harmonium.meanfield import Plefka, Point, Scheme, Status, iterate
-from harmonium.meanfield.fixed_point import DampingLike, check_settings
+from harmonium.meanfield import DampingLike, Plefka, Point, Scheme, Status, check_settings, iterate
 
 SolutionStart = Literal["data", "persistent", "noise", "mixture"]
 SchemeFactory = Callable[[Hamiltonian], Scheme]

@@ -3,10 +3,15 @@ pseudo-likelihood, and how well hidden cells are told."""
 
 from harmonium.likelihood.ais import ais
 from harmonium.likelihood.exact import (
+    MAX_LOG2_STATES,
     add_exact_expectation,
     conditional_log_likelihood,
     exact_log_likelihood,
     exact_log_partition,
+    few_states,
+    log2_states,
+    log2_states_of,
+    log_weight_of,
 )
 from harmonium.likelihood.hidden_states import HiddenStates, Posterior, has_hidden_states
 from harmonium.likelihood.likelihood import (
@@ -25,6 +30,7 @@ from harmonium.likelihood.quadrature import (
 )
 
 __all__ = [
+    "MAX_LOG2_STATES",
     "HiddenStates",
     "LogPartition",
     "Mixture",
@@ -37,8 +43,12 @@ __all__ = [
     "conditional_log_likelihood",
     "exact_log_likelihood",
     "exact_log_partition",
+    "few_states",
     "has_hidden_states",
+    "log2_states",
+    "log2_states_of",
     "log_likelihood",
+    "log_weight_of",
     "missing_pseudo_likelihood",
     "mixture",
     "predictive_log_score",

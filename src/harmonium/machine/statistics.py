@@ -11,8 +11,7 @@ from torch import Tensor
 
 from harmonium._upgrade import refuse_gone_members
 from harmonium.machine.hamiltonian import Hamiltonian
-from harmonium.matmul import OuterProductSum
-from harmonium.matmul.dense import sum_of_lots
+from harmonium.matmul import OuterProductSum, sum_of_lots
 
 
 @refuse_gone_members

@@ -6,8 +6,10 @@ left to one of two libraries (``backend``).
 """
 
 from harmonium.matmul.backend import VARIABLE, Backend, backend_name, get_backend, product, set_backend
+from harmonium.matmul.dense import sum_of_lots
 from harmonium.matmul.precision import PRECISIONS, current, precision
 from harmonium.matmul.prepared import OuterProductSum, PreparedMatrix
+from harmonium.matmul.processor import processor
 
 __all__ = [
     "PRECISIONS",
@@ -19,6 +21,8 @@ __all__ = [
     "current",
     "get_backend",
     "precision",
+    "processor",
     "product",
     "set_backend",
+    "sum_of_lots",
 ]

@@ -1,7 +1,7 @@
 """Mean field: deterministic approximations of a machine's moments and free energy."""
 
 from harmonium.meanfield.adatap import AdaTAP
-from harmonium.meanfield.fixed_point import iterate, solve
+from harmonium.meanfield.fixed_point import DampingLike, check_settings, iterate, solve
 from harmonium.meanfield.landscape import Landscape, distinct, landscape
 from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.relaxed_bp import RelaxedBP
@@ -11,6 +11,7 @@ from harmonium.meanfield.solvers import adatap, naive, relaxed_bp, tap
 
 __all__ = [
     "AdaTAP",
+    "DampingLike",
     "Landscape",
     "Plefka",
     "Point",
@@ -19,6 +20,7 @@ __all__ = [
     "Solution",
     "Status",
     "adatap",
+    "check_settings",
     "distinct",
     "iterate",
     "landscape",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.data.sheet import Cells, sheet_of
+from harmonium.data import Cells, sheet_of
 from harmonium.report.plots import new_figure, save_figure
 
 _NAMES = ("real", "sampled")

@@ -2,7 +2,7 @@
 
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise
-from harmonium.tasks.impute import METHODS, Imputation, impute
+from harmonium.tasks.impute import METHODS, Imputation, by_column, impute, unobserved, visible_means
 from harmonium.tasks.predict import PREDICT_METHODS, predict
 from harmonium.tasks.sample import Sample, sample
 
@@ -16,9 +16,12 @@ __all__ = [
     "Imputation",
     "Sample",
     "SymmetricChannel",
+    "by_column",
     "denoise",
     "impute",
     "noise_in_states",
     "predict",
     "sample",
+    "unobserved",
+    "visible_means",
 ]

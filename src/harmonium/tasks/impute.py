@@ -194,7 +194,7 @@ def _solve_tap(
 
 
 def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:
-    """Returns E of every visible layer given the states of the others, side by side."""
+    """Returns E of the visible layers given the states of the others, side by side: (rows, visible_width)."""
     visible = hamiltonian.graph.visible
     return torch.cat([hamiltonian.mean(l, hamiltonian.field(l, states)) for l in visible], -1)
 

@@ -8,8 +8,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
-from harmonium.likelihood import HiddenStates, has_hidden_states
-from harmonium.likelihood.exact import log_weight_of
+from harmonium.likelihood import HiddenStates, has_hidden_states, log_weight_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 from harmonium.tasks.rows import SecondHalf, read_rows
 

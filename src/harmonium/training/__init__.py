@@ -2,19 +2,27 @@
 
 from harmonium.training import callbacks
 from harmonium.training.batch_source import Stream
-from harmonium.training.callbacks import STOP, Callback, Update
+from harmonium.training.callbacks import STOP, Callback, EarlyStopping, Update
 from harmonium.training.correlated import fit_normal, fold
 from harmonium.training.divergence import TrainingDiverged
+from harmonium.training.history import Record
+from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.pretrain import pretrain
 from harmonium.training.run import TrainingRun
 from harmonium.training.schedules import SCHEDULES, Schedule
+from harmonium.training.settings import Steps
 from harmonium.training.trainer import train
 
 __all__ = [
+    "OPTIMIZERS",
     "SCHEDULES",
     "STOP",
     "Callback",
+    "EarlyStopping",
+    "OptimizerFactory",
+    "Record",
     "Schedule",
+    "Steps",
     "Stream",
     "TrainingDiverged",
     "TrainingRun",

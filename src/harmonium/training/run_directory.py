@@ -24,7 +24,7 @@ from harmonium._storage import (
     refuse_old_checkpoint,
     replace_file,
 )
-from harmonium.matmul.processor import processor
+from harmonium.matmul import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.history import Record, read_lines, write_line
 from harmonium.training.lock import Lock

@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks, matmul
 from harmonium._checks import require_alike
 from harmonium.distributed import Group
-from harmonium.learning.sharded import Sharded
+from harmonium.learning import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import BatchSource
 from harmonium.training.checkpoint import leaves

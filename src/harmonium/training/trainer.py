@@ -12,9 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
-from harmonium.learning import Rule
-from harmonium.learning.rules import from_options
-from harmonium.learning.sharded import Sharded
+from harmonium.learning import Rule, Sharded, rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import digest, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
@@ -170,7 +168,7 @@ def train(
         >>> run.status, run.updates
         ('completed', 50)
     """
-    rule, seed = from_options(rule), as_seed(seed)
+    rule, seed = rules.from_options(rule), as_seed(seed)
     dealt = as_shards(distributed, shards)
     sharded = None if dealt is None else Sharded(rule, dealt)
     worker, group = sharded or rule, Group() if dealt is None else dealt.group

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, NamedTuple, final
 from torch import Tensor
 
 from harmonium import _device, _random, matmul
-from harmonium.learning import Estimate, Parametrisation, Rule
-from harmonium.learning.sharded import Sharded
+from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
 from harmonium.training.batch_source import check_batch
 from harmonium.training.divergence import DivergenceMonitor, Problem
 from harmonium.training.optimizers import Ascent, find_direction, global_norm

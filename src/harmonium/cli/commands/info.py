@@ -11,7 +11,7 @@ import torch
 
 from harmonium import matmul
 from harmonium.compiled import dispatch
-from harmonium.matmul.processor import processor
+from harmonium.matmul import processor
 
 EXAMPLES = ("harmonium info", "harmonium info --json")
 

@@ -15,12 +15,10 @@ from harmonium.cli.coding import read_for, states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.scores import probabilities
-from harmonium.data.codec import Place
-from harmonium.data.codings import Labels
-from harmonium.data.sheet import TEXT, Cells, Sheet
+from harmonium.data import Cells, Labels, Place, Sheet
+from harmonium.data.sheet import TEXT
 from harmonium.likelihood import has_hidden_states
-from harmonium.tasks import impute
-from harmonium.tasks.impute import unobserved
+from harmonium.tasks import impute, unobserved
 
 EXAMPLES = (
     "harmonium predict runs/rows new.csv --out predicted.csv",

@@ -17,10 +17,9 @@ from harmonium.cli.coding import read_for, refuse_discriminative, rows_of, sourc
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.rows_file import SUFFIXES, TABLES, write_rows
-from harmonium.data import BitPlanes, Codec
-from harmonium.data.sheet import Sheet
+from harmonium.data import BitPlanes, Codec, Sheet
 from harmonium.machine import States
-from harmonium.tasks.impute import visible_means
+from harmonium.tasks import visible_means
 
 EXAMPLES = (
     "harmonium sample runs/digits --out samples.png",

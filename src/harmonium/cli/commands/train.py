@@ -23,12 +23,10 @@ from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.settings import TrainSettings, share_of
 from harmonium.distributed import SHARDS, init_process_group
-from harmonium.learning import Rule, rules
-from harmonium.learning.discriminative import label_rate
+from harmonium.learning import Rule, label_rate, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.training import Callback, TrainingRun, callbacks
+from harmonium.training import Callback, Steps, TrainingRun, callbacks
 from harmonium.training import train as fit
-from harmonium.training.settings import Steps
 
 EXAMPLES = (
     "harmonium train digits runs/digits --binarise sample --hidden 200",

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator, permutation
-from harmonium.data import BitPlanes, Encoder, Table
-from harmonium.data.missing import missing_half
+from harmonium.data import BitPlanes, Encoder, Table, missing_half
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
 from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
@@ -24,8 +23,7 @@ from harmonium.report.page.charts import histogram
 from harmonium.report.page.parts import Greys, Grid, Picture, Remark, Section, Strip
 from harmonium.report.page.verdict import activity_remarks, copy_remarks
 from harmonium.report.sample_quality import nearest_neighbours
-from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise, impute, noise_in_states
-from harmonium.tasks.impute import visible_means
+from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise, impute, noise_in_states, visible_means
 
 _SHOWN = 10  # images of a strip
 _FILTERS = 50
