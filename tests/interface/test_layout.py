@@ -241,7 +241,7 @@ def test_packages_are_imported_by_their_faces_or_pyproject_says_why() -> None:
     for path, file, name in imports_past_faces():
         package = file.partition(".")[0]
         face = import_module(f"harmonium.{package}")
-        assert name not in getattr(face, "__all__", ()), f"{path}: {name} is in harmonium.{package}; import it from there"
+        assert name not in getattr(face, "__all__", ()), f"{path}: import {name} from harmonium.{package}"
         known = {file, package} & reasons.keys()
         assert known, f"{path}: {name} of {file} is not in the face of {package}"
         used |= known
