@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read while torch is imported
+os.environ.pop(
+    "OPENBLAS_CORETYPE", None
+)  # read while NumPy is imported; peers get what their library chooses
 
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks import page, records, system, targets
+from benchmarks import page, quality, records, system, targets
 from benchmarks.race import CLOCKS, Table, aligned, number, set_clock
 from benchmarks.suite import BENCHMARKS
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    if sys.argv[1:2] == ["quality"]:
+        quality.main(sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog="python -m benchmarks quality: likelihood over CPU seconds; it has a --help of its own",
+    )
     parser.add_argument("--only", action="append", choices=BENCHMARKS, help="one benchmark; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few rounds, to see that it runs")
     parser.add_argument("--threads", type=int, default=1, help="of every library alike (default 1)")
