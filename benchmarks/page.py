@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import primitives, records, targets
-from benchmarks.race import Row, number
+from benchmarks import primitives, quality_page, quality_records, records, targets
+from benchmarks.quality_records import Record as QualityRecord
+from benchmarks.race import Row, markdown, number
 from benchmarks.records import Record
 from benchmarks.suite import BENCHMARKS
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 _HEAD = """\
-<!-- Made by `python -m benchmarks.page` from benchmarks/records/ and benchmarks/targets.py: edit those. -->
+<!-- Made by `python -m benchmarks.page` from records/, results/ and targets.py beside it: edit those. -->
 
 # Benchmarks
 
@@ -38,9 +39,9 @@ the record of the processor that it finds to `benchmarks/records/` and makes thi
 """
 
 
-def text(found: Sequence[Record]) -> str:
-    """The page of these records."""
-    parts = [_HEAD]
+def text(found: Sequence[Record], quality: Sequence[QualityRecord] = ()) -> str:
+    """The page of these records, and of those of ``python -m benchmarks quality``."""
+    parts = [_HEAD, *filter(None, [quality_page.text(quality)])]
     if found:
         parts += [_processors(found), _summary(found), *_benchmarks(found)]
     else:
@@ -49,19 +50,16 @@ def text(found: Sequence[Record]) -> str:
 
 
 def write() -> None:
-    """Writes the page of the records in the repository."""
-    PAGE.write_text(text(records.read_all()), encoding="utf-8")
+    """Writes the page of the records in the repository, and draws its figures."""
+    quality = quality_records.read_all()
+    PAGE.write_text(text(records.read_all(), quality), encoding="utf-8")
+    quality_page.draw(quality)
 
 
 def _label(record: Record) -> str:
     processor = record.processor
     threads = f"{record.threads} thread" + ("s" if record.threads > 1 else "")
     return f"{processor.name} ({processor.family}/{processor.model}), {threads}"
-
-
-def _markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heading, ["---"] * len(heading), *rows]
-    return "".join("| " + " | ".join(cell or " " for cell in line) + " |\n" for line in lines)
 
 
 def _processors(found: Sequence[Record]) -> str:
@@ -90,7 +88,7 @@ def _processors(found: Sequence[Record]) -> str:
             for name in dict.fromkeys(name for run in last for name in run["versions"])
         ),
     ]
-    return "## Processors\n\n" + _markdown(heading, rows)
+    return "## Processors\n\n" + markdown(heading, rows)
 
 
 def _summary(found: Sequence[Record]) -> str:
@@ -172,7 +170,7 @@ def _benchmark(name: str, found: Sequence[Record]) -> str:
         reference = targets.REFERENCES[name]
         notes.append(f"- the reference: {reference.ms:g} ms, {reference.conditions}")
     title = f"### {tables[-1].title}\n\n`{name}`\n"
-    return "\n".join([title, _markdown(heading, rows), *notes, ""])
+    return "\n".join([title, markdown(heading, rows), *notes, ""])
 
 
 def _notes(name: str, found: Sequence[Record]) -> list[str]:
@@ -225,7 +223,7 @@ def _targets() -> str:
             for vendor in vendors
         )
         rows.append([f"`{target.benchmark}`", target.contestant, ", ".join(wanted)])
-    return _markdown(["benchmark", "contestant", "target"], rows)
+    return markdown(["benchmark", "contestant", "target"], rows)
 
 
 def _references() -> str:
@@ -233,7 +231,7 @@ def _references() -> str:
         [f"`{each.benchmark}`", each.program, f"{each.ms:g}", each.conditions]
         for each in targets.REFERENCES.values()
     ]
-    return "## Reference programs\n\n" + _markdown(["benchmark", "program", "ms", "measured on"], rows)
+    return "## Reference programs\n\n" + markdown(["benchmark", "program", "ms", "measured on"], rows)
 
 
 if __name__ == "__main__":

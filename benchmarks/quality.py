@@ -151,23 +151,36 @@ def _run(data: DataSet, contestant: str, option: Option | None, passes: int | No
                 told |= {**asdict(option), "passes": passes, "updates": contestants.updates(data, passes)}
                 machine = contestants.CHOOSING[contestant](data, option, passes)
     except hm.training.TrainingDiverged as error:
-        return Run(**told, seconds=process_time() - start, failed=str(error).partition("\n")[0])
-    told["seconds"] = process_time() - start
+        return Run(**told, seconds=_rounded(process_time() - start), failed=str(error).partition(":")[0])
+    told["seconds"] = _rounded(process_time() - start)
     if not all(bool(torch.isfinite(each).all()) for each in machine.parameters()):
         return Run(**told, failed="parameters are no longer finite")
-    return Run(**told, **evaluate(machine, data))
+    return Run(**told, **{key: _rounded(value) for key, value in evaluate(machine, data, passes).items()})
 
 
-def evaluate(machine: hm.BoltzmannMachine, data: DataSet) -> dict[str, float]:
-    """Returns the mean log-likelihood of the rows held out: the estimate, between its bounds, and the ESS."""
+def _rounded(value: float) -> float:
+    """Returns five digits, at once and not where a record is written: a command that goes on ranks alike."""
+    return float(f"{value:.5g}")
+
+
+def evaluate(machine: hm.BoltzmannMachine, data: DataSet, passes: int | None) -> dict[str, float]:
+    """Returns the mean log-likelihood of the rows held out: the estimate, between its bounds, and the ESS.
+
+    Args:
+        machine: trained.
+        data: what on.
+        passes: the length of the run, which says how many temperatures; None: as the longest.
+    """
     if data.hidden <= _EXACT:
         exact = hm.likelihood.exact_log_partition(machine)
         value = float(hm.likelihood.log_likelihood(machine, data.test, exact).mean())
         return {"test": value, "low": value, "high": value}
-    chains, temperatures = data.annealing
+    temperatures = next(
+        (stage.temperatures for stage in data.stages if stage.passes == passes), data.stages[-1].temperatures
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the bounds and the sample size are in the record
-        z = hm.likelihood.ais(machine, chains, temperatures, data=data.train[:_REVERSE], seed=1)
+        z = hm.likelihood.ais(machine, data.chains, temperatures, data=data.train[:_REVERSE], seed=1)
     test = float(hm.likelihood.log_likelihood(machine, data.test, z.value).mean())
     return {"test": test, "low": test + z.value - z.upper, "high": test + z.value - z.lower, "ess": z.ess}
 

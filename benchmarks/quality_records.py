@@ -147,13 +147,10 @@ def _lines(content: dict[str, Any]) -> str:
 
 
 def _results(name: str, found: Results) -> str:
-    """Returns JSON with a line a run, its numbers with five digits."""
+    """Returns JSON with a line a run."""
     runs = []
     for run in found.runs:
         content = {key: value for key, value in asdict(run).items() if value is not None}
-        for key, value in content.items():
-            if isinstance(value, float):
-                content[key] = float(f"{value:.5g}")
         runs.append(f"    {json.dumps(content)}")
     return (
         f'  {json.dumps(name)}: {{\n   "title": {json.dumps(found.title, ensure_ascii=False)},\n'

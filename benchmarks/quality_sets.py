@@ -25,10 +25,12 @@ class Stage:
         passes: over the rows that are learnt.
         options: how many of a contestant's pairs of schedule and rate still take part, the best of the stage
             before; None: all of the grid.
+        temperatures: of annealed importance sampling; few will do to choose settings.
     """
 
     passes: int
     options: int | None
+    temperatures: int
 
 
 @final
@@ -46,7 +48,7 @@ class DataSet:
         grey: (rows, width) probabilities in [0, 1] that ``train`` was drawn from, or None.
         stages: from short to long.
         targets: nats; the time to each is reported.
-        annealing: runs and temperatures of annealed importance sampling.
+        chains: of annealed importance sampling.
         notes: lines below the table.
     """
 
@@ -59,7 +61,7 @@ class DataSet:
     grey: Tensor | None
     stages: tuple[Stage, ...]
     targets: tuple[float, ...]
-    annealing: tuple[int, int]
+    chains: int
     notes: tuple[str, ...]
 
     @property
@@ -82,9 +84,12 @@ def digits() -> DataSet:
         train,
         test,
         None,
-        (Stage(20, None), Stage(60, None), Stage(200, 4), Stage(600, 2), Stage(2000, 2)),
+        tuple(
+            Stage(passes, options, 1000)
+            for passes, options in ((20, None), (60, None), (200, 4), (600, 2), (2000, 2))
+        ),
         (-18.0, -17.0, -16.5),
-        (100, 1000),
+        100,
         (f"pixels 0 or 1 at a threshold; {len(train):,} rows learnt, {len(test)} held out",),
     )
 
@@ -106,9 +111,15 @@ def mnist() -> DataSet:
         torch.from_numpy(train).float(),
         torch.from_numpy(test).float(),
         torch.from_numpy(grey).float() / 255,
-        (Stage(1, None), Stage(5, 2), Stage(20, 1), Stage(60, 1), Stage(100, 1)),
+        (
+            Stage(1, None, 300),
+            Stage(5, 2, 1000),
+            Stage(20, 1, 3000),
+            Stage(60, 1, 3000),
+            Stage(100, 1, 3000),
+        ),
         (-88.0, -87.0, -86.0),
-        (100, 3000),
+        100,
         (
             "pixels are Bernoulli draws with the grey level as probability, as in "
             f"`experiments/mnist_rbm.py`; {len(train):,} rows learnt, {len(test):,} held out, drawn once",
@@ -143,13 +154,13 @@ def rna() -> DataSet:
         train,
         test,
         None,
-        (Stage(10, None), Stage(40, 3), Stage(160, 1), Stage(600, 1)),
+        (Stage(10, None, 300), Stage(40, 3, 1000), Stage(160, 1, 1000), Stage(600, 1, 1000)),
         (-105.0, -100.0, -95.0),
-        (50, 1000),
+        50,
         (
             f"the family's usual split, every row alike: {len(train):,} rows learnt, {len(test)} held out",
-            "scikit-learn has no categorical units: it learns the one-hot columns as 0/1, and is evaluated as "
-            "the law of its machine given one state a site",
+            "scikit-learn has no categorical units: it learns the one-hot columns as 0/1, and is evaluated "
+            "as the law of its machine given one state a site",
         ),
     )
 
@@ -165,9 +176,9 @@ def quick() -> DataSet:
         X,
         X,
         X,
-        (Stage(20, 2), Stage(40, 1)),
+        (Stage(20, 2, 10), Stage(40, 1, 10)),
         (-11.0, -1.0),
-        (10, 10),
+        10,
         (),
     )
 
@@ -184,9 +195,9 @@ def quick_sites() -> DataSet:
         X,
         X,
         None,
-        (Stage(100, 1),),
+        (Stage(100, 1, 10),),
         (-5.0,),
-        (10, 10),
+        10,
         (),
     )
 

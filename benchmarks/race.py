@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from time import perf_counter, process_time
@@ -170,6 +170,12 @@ def aligned(heading: list[str], rows: Iterable[list[str]]) -> str:
         return "  ".join([row[0].ljust(widths[0]), *padded]).rstrip()
 
     return "\n".join([line(heading), "  ".join("-" * width for width in widths), *map(line, cells[1:])])
+
+
+def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of a page."""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "".join("| " + " | ".join(cell or " " for cell in line) + " |\n" for line in lines)
 
 
 def number(value: Any) -> str:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("sklearn")
 sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of the package
 
-from benchmarks import page, peers, records, system, targets
+from benchmarks import page, peers, quality, quality_records, quality_sets, records, system, targets
+from benchmarks import quality_contestants as contestants
 from benchmarks.race import Row, Table
 from benchmarks.suite import BENCHMARKS
 
@@ -71,7 +73,7 @@ def run(date: str) -> dict[str, object]:
 def test_the_page_is_made_of_the_records_of_the_repository() -> None:
     """Else: python -m benchmarks.page"""
     assert page.PAGE == ROOT / "docs" / "benchmarks.md"
-    assert page.PAGE.read_text("utf-8") == page.text(records.read_all())
+    assert page.PAGE.read_text("utf-8") == page.text(records.read_all(), quality_records.read_all())
 
 
 def test_records_of_the_repository_are_of_whole_runs_and_named_after_their_processor() -> None:
@@ -238,3 +240,81 @@ def test_scikit_learn_learns_from_as_many_batches_as_are_counted(monkeypatch: py
     seen.clear()
     peers.sklearn_partial_fit(X, 5, 20, 6)()
     assert seen == [(20, 12)] * 6
+
+
+@pytest.mark.slow
+def test_quality_runs_are_kept_one_by_one_and_a_repeated_command_makes_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The small data sets, on which ln Z is exact, with every contestant that is installed."""
+    command = ["--quick", "--results", str(tmp_path)]
+    quality.main(command)
+    (path,) = tmp_path.glob("quality-*.json")
+    whole = quality_records.read(path)
+    made = whole.results["quick"].runs
+    taking_part = contestants.available()
+    assert {run.contestant for run in made} == set(taking_part)
+    assert len(made) == 3 * len(taking_part) - 2  # two settings and the better one again; the defaults once
+    assert all(run.failed is None and run.low == run.test == run.high for run in made)
+    assert whole.results["quick-sites"].find(contestants.DEFAULTS, None, None) is not None
+
+    dropped = made.pop(-1)
+    whole.write(tmp_path)
+    capsys.readouterr()
+    quality.main(command)
+    assert capsys.readouterr().out.count(" nats\n") == 1
+    again = quality_records.read(path).results["quick"].runs
+    assert [run.contestant for run in again] == [run.contestant for run in made] + [dropped.contestant]
+    assert again[-1].test == dropped.test  # the same seed
+
+
+@pytest.mark.slow
+def test_a_run_that_would_take_too_long_is_not_made(tmp_path: Path) -> None:
+    quality.main(["--quick", "--results", str(tmp_path), "--contestant", targets.PLAIN, "--limit", "1e-6"])
+    (found,) = quality_records.read_all(tmp_path)
+    assert {run.passes for run in found.results["quick"].runs} == {20}  # and not 40
+
+
+def test_parameters_of_peers_become_the_machine_that_they_mean() -> None:
+    """p(v) ∝ Σ_h exp(b·v + c·h + vᵀWh), by enumeration, also where a row is one state a site."""
+    generator = torch.Generator().manual_seed(0)
+    for data in (quality_sets.quick(), quality_sets.quick_sites()):
+        W = torch.randn(data.test.shape[1], data.hidden, generator=generator)
+        b = torch.randn(data.test.shape[1], generator=generator)
+        c = torch.randn(data.hidden, generator=generator)
+        machine = contestants.of_parameters(data, W.numpy(), b, c)
+        h = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * data.hidden)
+        rows = data.test[:10]
+        joint = (rows @ b)[:, None] + h @ c + rows @ W @ h.T
+        wanted = joint.double().logsumexp(1)
+        found = -machine.free_energy(rows).double()
+        torch.testing.assert_close(found - found[0], wanted - wanted[0], rtol=0, atol=1e-4)
+
+
+def test_seconds_to_a_target_lie_between_two_lengths() -> None:
+    def run(passes: int, seconds: float, low: float) -> quality_records.Run:
+        return quality_records.Run(
+            "plain torch", "d", "constant", 0.1, passes, 9, seconds, low + 0.1, low, low + 0.2
+        )
+
+    found = quality_records.Results("", [], [], [run(1, 1.0, -90.0), run(10, 16.0, -86.0)])
+    assert found.seconds_to("plain torch", -88.0) == pytest.approx(4.0)
+    assert found.seconds_to("plain torch", -91.0) == 1.0
+    assert found.seconds_to("plain torch", -85.9) is None  # the estimate has it, the bound has not
+    worse = replace(run(10, 20.0, -89.0), rate=1.0)
+    found.runs.append(worse)
+    assert found.frontier("plain torch")[-1].rate == 0.1
+
+
+def test_the_page_shows_time_to_quality_with_what_was_not_reached() -> None:
+    runs = [quality_records.Run("plain torch", "d", "linear", 0.1, 5, 9, 7.0, -87.5, -87.6, -87.4)]
+    made = quality_records.Record(EPYC, 2, {"d": {"commit": "0000000", "load": 1.0}})
+    made.results["mnist"] = quality_records.Results("MNIST", ["a note"], [-88.0, -87.0], runs)
+    text = page.text([], [made])
+    assert (
+        "| plain torch | ≤ 7.00 | not in 7.00 | -87.50 (-87.60 to -87.40) | 7.00 | linear, 0.1, 5 passes |"
+        in text
+    )
+    assert "(images/quality_mnist.png)" in text
+    assert "- a note" in text
+    assert "Time to quality" not in page.text([])
