@@ -182,7 +182,12 @@ def evaluate(machine: hm.BoltzmannMachine, data: DataSet, passes: int | None) ->
         warnings.simplefilter("ignore")  # the bounds and the sample size are in the record
         z = hm.likelihood.ais(machine, data.chains, temperatures, data=data.train[:_REVERSE], seed=1)
     test = float(hm.likelihood.log_likelihood(machine, data.test, z.value).mean())
-    return {"test": test, "low": test + z.value - z.upper, "high": test + z.value - z.lower, "ess": z.ess}
+    return {
+        "test": test,
+        "low": test + z.value - max(z.value, z.upper),
+        "high": test + z.value - z.lower,
+        "ess": z.ess,
+    }
 
 
 def _line(run: Run) -> str:
