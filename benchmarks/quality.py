@@ -25,7 +25,7 @@ from benchmarks import quality_contestants as contestants
 from benchmarks import quality_records as records
 from benchmarks import quality_sets as sets
 from benchmarks import system
-from benchmarks.quality_contestants import GRID, Option
+from benchmarks.quality_contestants import Option
 from benchmarks.quality_records import Record, Results, Run
 from benchmarks.quality_sets import DataSet
 
@@ -121,17 +121,20 @@ def _wanted(
 ) -> Iterator[tuple[str, Option | None, int | None]]:
     before: int | None = None
     for stage in data.stages:
-        for place in range(stage.options or len(GRID)):
+        most = max(len(contestants.grid(each)) for each in contestants.CHOOSING)
+        for place in range(stage.options or most):
             for contestant in taking_part:
                 if contestant == contestants.DEFAULTS:
                     continue
-                option, expected = GRID[place] if before is None else None, 0.0
+                options, expected = list(contestants.grid(contestant)), 0.0
                 if before is not None:
                     ranked = found.ranked(contestant, before)
-                    if place >= len(ranked):
-                        continue
-                    option = ranked[place].option
+                    options = [run.option for run in ranked if run.option]
+                if place >= len(options):
+                    continue
+                if before is not None:
                     expected = (ranked[place].seconds or 0.0) * stage.passes / before
+                option = options[place]
                 if expected <= limit and found.find(contestant, option, stage.passes) is None:
                     yield contestant, option, stage.passes
         before = stage.passes
@@ -191,7 +194,7 @@ def evaluate(machine: hm.BoltzmannMachine, data: DataSet, passes: int | None) ->
 
 
 def _line(run: Run) -> str:
-    settings = "" if run.option is None else f", {run.schedule} {run.rate:g}, {run.passes} passes"
+    settings = "" if run.option is None else f", {run.option}, {run.passes} passes"
     seconds = f"{run.seconds:.2f} s"
     if run.failed:
         return f"{run.contestant}{settings}: {seconds}, {run.failed}"

@@ -36,31 +36,35 @@ class Option:
     Attributes:
         schedule: ``CONSTANT``, or ``LINEAR``: to 0 at the end of the run.
         rate: the learning rate at the start of the run.
+        centred: whether the gradient is, for those who have both.
     """
 
     schedule: str
     rate: float
+    centred: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.schedule} {self.rate:g}" + (", centred" if self.centred else "")
 
     def at(self, step: int, total: int) -> float:
         """Returns the rate of an update, counted from 0."""
         return self.rate * (1 - step / total) if self.schedule == LINEAR else self.rate
 
 
-GRID = tuple(Option(schedule, rate) for schedule in (CONSTANT, LINEAR) for rate in RATES)
-
 Training = Callable[[DataSet, Option, int], hm.BoltzmannMachine]
 """Trains for so many passes over the rows."""
 
 
 def recipe(data: DataSet, option: Option, passes: int) -> hm.BoltzmannMachine:
-    """Trains by centred PCD-1 from independent columns, and averages the parameters where the rate stays."""
+    """Trains by PCD-1 from independent columns, and averages the parameters where the rate stays."""
     machine = hm.BoltzmannMachine([data.layer(), hm.Bernoulli(data.hidden)], seed=0)
     X = data.train if data.grey is None else data.grey
     hm.machine.visible_from_data_(machine, hm.data.Rows.of(data.train))
+    rule = hm.rules.pcd(1, chains=BATCH)
     run = hm.train(
         machine,
         X,
-        rule=hm.rules.centred(hm.rules.pcd(1, chains=BATCH)),
+        rule=hm.rules.centred(rule) if option.centred else rule,
         transform=None if data.grey is None else hm.data.bernoulli_binarise,
         updates=updates(data, passes),
         batch_size=BATCH,
@@ -101,7 +105,7 @@ def sklearn(data: DataSet, option: Option, passes: int) -> hm.BoltzmannMachine:
 
 
 def rbms(data: DataSet, option: Option, passes: int) -> hm.BoltzmannMachine:
-    """Trains by the body of ``rbms.training.pcd.train``, without its log file, centred as its default is."""
+    """Trains by the body of ``rbms.training.pcd.train``, without its log file."""
     from rbms.bernoulli_bernoulli.classes import BBRBM
     from rbms.potts_bernoulli.classes import PBRBM
     from rbms.potts_bernoulli.utils import ensure_zero_sum_gauge
@@ -124,7 +128,9 @@ def rbms(data: DataSet, option: Option, passes: int) -> hm.BoltzmannMachine:
             v = X[indices] if data.grey is None else _drawn(X[indices], None)
             optimizer.param_groups[0]["lr"] = option.at(step, total)
             optimizer.zero_grad(set_to_none=False)
-            chains, _ = fit_batch_pcd((v, weights[indices]), chains, model, gibbs_steps=1, beta=1.0)
+            chains, _ = fit_batch_pcd(
+                (v, weights[indices]), chains, model, gibbs_steps=1, beta=1.0, centered=option.centred
+            )
             optimizer.step()
             if data.sites is not None:
                 ensure_zero_sum_gauge(model)
@@ -207,6 +213,17 @@ def of_parameters(data: DataSet, W: Any, visible: Any, hidden: Any) -> hm.Boltzm
 
 CHOOSING: dict[str, Training] = {RECIPE: recipe, SKLEARN: sklearn, RBMS: rbms, PLAIN: plain}
 CONTESTANTS = (RECIPE, SKLEARN, RBMS, PLAIN, DEFAULTS)
+
+
+def grid(contestant: str) -> tuple[Option, ...]:
+    """Returns the settings that a contestant chooses from: all that it can use."""
+    gradients = (True, False) if contestant in (RECIPE, RBMS) else (False,)
+    return tuple(
+        Option(schedule, rate, centred)
+        for schedule in (LINEAR, CONSTANT)
+        for rate in RATES
+        for centred in gradients
+    )
 
 
 def available() -> list[str]:

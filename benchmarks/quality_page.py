@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality_contestants import CONTESTANTS, DEFAULTS, GRID
+from benchmarks.quality_contestants import CONTESTANTS, DEFAULTS, RATES
 from benchmarks.quality_records import Record, Results
 from benchmarks.quality_sets import SETS
 from benchmarks.race import markdown, number
@@ -14,7 +14,7 @@ from benchmarks.race import markdown, number
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 _COLOURS = dict(zip(CONTESTANTS, ("C0", "C1", "C2", "C3", "C9"), strict=True))
-_RATES = ", ".join(f"{rate:g}" for rate in sorted({option.rate for option in GRID}))
+_RATES = ", ".join(f"{rate:g}" for rate in RATES)
 
 _HEAD = f"""\
 ## Time to quality
@@ -23,16 +23,16 @@ The mean log-likelihood of rows that were held out, over the CPU seconds that tr
 Higher and further to the left is better.
 
 - **Everyone has the same chance.** Batches of 100 rows, 100 chains, one sweep an update. The rates
-  {_RATES} are tried at the first length, constant and falling to 0 by a line; the best settings go on to
-  longer runs, and a longer run starts afresh. The held-out rows choose among settings, for all alike.
+  {_RATES} are tried at the first length, constant and falling to 0 by a line, with the centred
+  gradient too where a library has it; the best settings go on to longer runs, and a longer run starts afresh.
+  The held-out rows choose among settings, for all alike.
 - **Every machine is judged by the same code.** The parameters of a peer become a machine of harmonium, and
   ln Z comes from annealed importance sampling. Bars and brackets are its bounds. A target counts as reached
   by the lower one. Evaluation is not charged; nor is what a process does once, such as loading compiled code.
 - **Each one as its authors have it.** scikit-learn has no schedule: a constant rate is its `fit`, a falling
   one is set between calls of `partial_fit`, which computes in float64. rbms is the body of its training loop,
-  centred as its default is; it scales every gradient to length 1. The plain loop is PCD-1 as one writes it
-  down in torch. "harmonium, recipe" is `centred(pcd())` on `hm.train`; where the rate is constant it averages
-  the parameters. "harmonium, defaults" is `hm.RBM(n_hidden)`, at the one length that it chooses.
+  which scales every gradient to length 1. The plain loop is PCD-1 as one writes it down in torch.
+  "harmonium, recipe" is `pcd()` on `hm.train`; where the rate is constant it averages the parameters. "harmonium, defaults" is `hm.RBM(n_hidden)`, at the one length that it chooses.
 - Times between two lengths are interpolated, linear in the logarithm of the seconds. Every point is one run
   with one seed, on a machine that may be shared.
 
@@ -101,7 +101,7 @@ def _table(found: Results) -> str:
                 *(_time(found, contestant, target) for target in found.targets),
                 f"{best.test:.2f} ({best.low:.2f} to {best.high:.2f})",
                 number(best.seconds),
-                "its own" if option is None else f"{option.schedule}, {option.rate:g}, {best.passes} passes",
+                "its own" if option is None else f"{option}, {best.passes} passes",
             ]
         )
     return markdown(heading, rows)

@@ -22,7 +22,7 @@ class Run:
     Attributes:
         contestant: its name.
         command: the date of the command that made it.
-        schedule, rate: from the grid; None where the library chose.
+        schedule, rate, centred: from the grid; None where the library chose.
         passes, updates: the length of the run; None where the library chose.
         seconds: of CPU time of training.
         test: mean log-likelihood of the rows held out, in nats, by the estimate of ln Z.
@@ -35,6 +35,7 @@ class Run:
     command: str
     schedule: str | None = None
     rate: float | None = None
+    centred: bool | None = None
     passes: int | None = None
     updates: int | None = None
     seconds: float | None = None
@@ -47,9 +48,9 @@ class Run:
     @property
     def option(self) -> Option | None:
         """What it was given from the grid."""
-        if self.schedule is None or self.rate is None:
+        if self.schedule is None or self.rate is None or self.centred is None:
             return None
-        return Option(self.schedule, self.rate)
+        return Option(self.schedule, self.rate, self.centred)
 
 
 @final

@@ -86,7 +86,7 @@ def digits() -> DataSet:
         None,
         tuple(
             Stage(passes, options, 1000)
-            for passes, options in ((20, None), (60, None), (200, 4), (600, 2), (2000, 2))
+            for passes, options in ((20, None), (60, None), (200, 4), (600, 2), (2000, 1))
         ),
         (-18.0, -17.0, -16.5),
         100,

@@ -294,7 +294,7 @@ def test_parameters_of_peers_become_the_machine_that_they_mean() -> None:
 def test_seconds_to_a_target_lie_between_two_lengths() -> None:
     def run(passes: int, seconds: float, low: float) -> quality_records.Run:
         return quality_records.Run(
-            "plain torch", "d", "constant", 0.1, passes, 9, seconds, low + 0.1, low, low + 0.2
+            "plain torch", "d", "constant", 0.1, False, passes, 9, seconds, low + 0.1, low, low + 0.2
         )
 
     found = quality_records.Results("", [], [], [run(1, 1.0, -90.0), run(10, 16.0, -86.0)])
@@ -307,12 +307,12 @@ def test_seconds_to_a_target_lie_between_two_lengths() -> None:
 
 
 def test_the_page_shows_time_to_quality_with_what_was_not_reached() -> None:
-    runs = [quality_records.Run("plain torch", "d", "linear", 0.1, 5, 9, 7.0, -87.5, -87.6, -87.4)]
+    runs = [quality_records.Run("plain torch", "d", "linear", 0.1, False, 5, 9, 7.0, -87.5, -87.6, -87.4)]
     made = quality_records.Record(EPYC, 2, {"d": {"commit": "0000000", "load": 1.0}})
     made.results["mnist"] = quality_records.Results("MNIST", ["a note"], [-88.0, -87.0], runs)
     text = page.text([], [made])
     assert (
-        "| plain torch | ≤ 7.00 | not in 7.00 | -87.50 (-87.60 to -87.40) | 7.00 | linear, 0.1, 5 passes |"
+        "| plain torch | ≤ 7.00 | not in 7.00 | -87.50 (-87.60 to -87.40) | 7.00 | linear 0.1, 5 passes |"
         in text
     )
     assert "(images/quality_mnist.png)" in text
