@@ -19,20 +19,21 @@ _RATES = ", ".join(f"{rate:g}" for rate in RATES)
 _HEAD = f"""\
 ## Time to quality
 
-The mean log-likelihood of rows that were held out, over the CPU seconds that training took on one thread.
-Higher and further to the left is better.
+The mean log-likelihood of rows that were held out, over the CPU seconds of training on one thread. Higher and
+further to the left is better.
 
-- **Everyone has the same chance.** Batches of 100 rows, 100 chains, one sweep an update. The rates
-  {_RATES} are tried at the first length, constant and falling to 0 by a line, with the centred
-  gradient too where a library has it; the best settings go on to longer runs, and a longer run starts afresh.
-  The held-out rows choose among settings, for all alike.
-- **Every machine is judged by the same code.** The parameters of a peer become a machine of harmonium, and
-  ln Z comes from annealed importance sampling. Bars and brackets are its bounds. A target counts as reached
-  by the lower one. Evaluation is not charged; nor is what a process does once, such as loading compiled code.
-- **Each one as its authors have it.** scikit-learn has no schedule: a constant rate is its `fit`, a falling
-  one is set between calls of `partial_fit`, which computes in float64. rbms is the body of its training loop,
-  which scales every gradient to length 1. The plain loop is PCD-1 as one writes it down in torch.
-  "harmonium, recipe" is `pcd()` on `hm.train`; where the rate is constant it averages the parameters. "harmonium, defaults" is `hm.RBM(n_hidden)`, at the one length that it chooses.
+- **Everyone has the same chance.** Batches of 100 rows, 100 chains, one sweep an update. The first length
+  tries the rates {_RATES}, constant and falling linearly to 0, with the centred gradient too where a library
+  has it. The best settings go on to longer runs, which start afresh. The held-out rows choose among settings,
+  for all alike.
+- **Every machine is judged by the same code.** A peer's parameters become a machine of harmonium; ln Z comes
+  from annealed importance sampling (AIS). Bars and brackets are its bounds, and a target is reached where the
+  lower one is. Evaluation is not charged, nor is what a process does once, such as loading compiled code.
+- **Each library as its authors have it.** scikit-learn has no schedule: a constant rate is its `fit`. A falling
+  one is set between calls of `partial_fit`, which computes in float64. rbms runs the body of its own training
+  loop, which scales every gradient to length 1. The plain loop is PCD-1 as one writes it down in torch.
+- **harmonium twice.** "Recipe" is `pcd()` or `centred(pcd())` on `hm.train`, with averaged parameters where the
+  rate is constant. "Defaults" is `hm.RBM(n_hidden)`, at the one length that it chooses.
 - Times between two lengths are interpolated, linear in the logarithm of the seconds. Every point is one run
   with one seed, on a machine that may be shared.
 
