@@ -30,8 +30,9 @@ further to the left is better.
   from annealed importance sampling (AIS). Bars and brackets are its bounds, and a target is reached where the
   lower one is. Evaluation is not charged, nor is what a process does once, such as loading compiled code.
 - **Each library as its authors have it.** scikit-learn has no schedule: a constant rate is its `fit`; a
-  falling one is set between calls of `partial_fit`, which computes in float64. rbms runs the body of its own training
-  loop, which scales every gradient to length 1. The plain loop is PCD-1 as one writes it down in torch.
+  falling one is set between calls of `partial_fit`, which computes in float64. rbms runs the body of its
+  own training loop, which scales every gradient to length 1. The plain loop is PCD-1 as one writes it down
+  in torch.
 - **harmonium twice.** "Recipe" is `pcd()` or `centred(pcd())` on `hm.train`, with averaged parameters where
   the rate is constant. "Defaults" is `hm.RBM(n_hidden)`, at the one length that it chooses.
 - Times between two lengths are interpolated, linear in the logarithm of the seconds. Every point is one run
