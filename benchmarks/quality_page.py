@@ -46,12 +46,19 @@ MNIST and the RNA family are read from the folder `HARMONIUM_DATA`.
 
 def text(found: Sequence[Record]) -> str:
     """Returns the section, empty where nothing was measured."""
-    names = [name for name in SETS if any(name in record.results for record in found)]
-    if not names:
-        return ""
-    return "\n".join(
-        [_HEAD, *(_set(name, [each for each in found if name in each.results]) for name in names)]
-    )
+    shown = _shown(found)
+    return "\n".join([_HEAD, *(_set(name, having) for name, having in shown.items())]) if shown else ""
+
+
+def _shown(found: Sequence[Record]) -> dict[str, list[Record]]:
+    """Returns the records by data set, of each those that are beyond the search for settings."""
+    shown: dict[str, list[Record]] = {}
+    for name in SETS:
+        for record in found:
+            runs = record.results[name].runs if name in record.results else []
+            if len({run.passes for run in runs if run.passes}) > 1:
+                shown.setdefault(name, []).append(record)
+    return shown
 
 
 def image(name: str) -> str:
@@ -122,10 +129,7 @@ def draw(found: Sequence[Record], folder: Path = IMAGES) -> None:
     """Draws the figure of every data set, a panel for each processor."""
     from harmonium.report.plots import new_figure, save_figure
 
-    for name in SETS:
-        having = [record for record in found if name in record.results]
-        if not having:
-            continue
+    for name, having in _shown(found).items():
         figure = new_figure("benchmarks.quality_page.draw", (6.4 * len(having), 4.2))
         for panel, record in zip(figure.subplots(1, len(having), squeeze=False)[0], having, strict=True):
             _draw(panel, record.results[name], _label(record))

@@ -308,13 +308,12 @@ def test_seconds_to_a_target_lie_between_two_lengths() -> None:
 
 def test_the_page_shows_time_to_quality_with_what_was_not_reached() -> None:
     runs = [quality_records.Run("plain torch", "d", "linear", 0.1, False, 5, 9, 7.0, -87.5, -87.6, -87.4)]
+    runs.append(replace(runs[0], passes=1, seconds=1.0, test=-90.0, low=-91.0, high=-89.0))
     made = quality_records.Record(EPYC, 2, {"d": {"commit": "0000000", "load": 1.0}})
-    made.results["mnist"] = quality_records.Results("MNIST", ["a note"], [-88.0, -87.0], runs)
+    made.results["mnist"] = quality_records.Results("MNIST", ["a note"], [-92.0, -88.0, -87.0], runs)
     text = page.text([], [made])
-    assert (
-        "| plain torch | ≤ 7.00 | not in 7.00 | -87.50 (-87.60 to -87.40) | 7.00 | linear 0.1, 5 passes |"
-        in text
-    )
+    best = "≤ 1.00 | 5.57 | not in 7.00 | -87.50 (-87.60 to -87.40)"
+    assert f"| plain torch | {best} | 7.00 | linear 0.1, 5 passes |" in text
     assert "(images/quality_mnist.png)" in text
     assert "- a note" in text
     assert "Time to quality" not in page.text([])
