@@ -18,7 +18,7 @@ from benchmarks.targets import RBMS
 from harmonium.matmul import product
 
 LEARNING_RATE = 0.01
-_HOW_TO_GET_RBMS = "not installed; python -m pip install --no-deps -r benchmarks/requirements.txt"
+HOW_TO_GET_RBMS = "not installed; python -m pip install --no-deps -r benchmarks/requirements.txt"
 
 
 def has_rbms() -> bool:
@@ -30,7 +30,7 @@ def with_missing(table: Table) -> Table:
     """The table with a row for rbms, where it could not take part."""
     if not has_rbms():
         table.rows.append(Row(RBMS))
-        table.notes.append(f"{RBMS}: {_HOW_TO_GET_RBMS}")
+        table.notes.append(f"{RBMS}: {HOW_TO_GET_RBMS}")
     return table
 
 

@@ -21,10 +21,10 @@ import torch
 from threadpoolctl import threadpool_limits
 
 import harmonium as hm
+from benchmarks import peers, system
 from benchmarks import quality_contestants as contestants
 from benchmarks import quality_records as records
 from benchmarks import quality_sets as sets
-from benchmarks import system
 from benchmarks.quality_contestants import Option
 from benchmarks.quality_records import Record, Results, Run
 from benchmarks.quality_sets import DataSet
@@ -54,11 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--limit: expected more than 0, received {chosen.limit:g}")
 
     folder = chosen.results or (Path(tempfile.mkdtemp()) if chosen.quick else records.FOLDER)
-    record = Record(system.processor(), os.cpu_count())
-    if (folder / record.file_name).exists():
-        record = records.read(folder / record.file_name)
+    fresh = Record(system.processor(), os.cpu_count())
+    try:
+        records.kept(folder, fresh)
+    except ValueError as error:
+        parser.error(str(error))
     command = {**system.describe(), "load": system.load()}
-    record.commands[command["date"]] = command
+    taking_part = [each for each in contestants.available() if each in (chosen.contestant or names)]
+    for absent in set(chosen.contestant or names) - set(taking_part):
+        print(f"{absent}: left out; {peers.HOW_TO_GET_RBMS}", flush=True)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -71,17 +75,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 except FileNotFoundError as error:
                     print(f"{name}: left out; {error}", flush=True)
                     continue
-                taking_part = [
-                    each for each in contestants.available() if each in (chosen.contestant or names)
-                ]
-                found = _begun(record, data, taking_part if chosen.again else [])
+                found = _begun(records.kept(folder, fresh), data, taking_part if chosen.again else [])
                 for run in missing(found, data, taking_part, command["date"], chosen.limit):
                     found.runs.append(run)
+                    record = records.kept(folder, fresh)  # with what a command on other data has written
+                    record.results[name] = found
+                    record.commands[command["date"]] = command
                     record.write(folder)
                     print(f"{name}: {_line(run)}", flush=True)
     finally:
         torch.set_num_threads(threads)
-    print(f"kept in {folder / record.file_name}")
+    print(f"kept in {folder / fresh.file_name}")
     if folder.resolve() == records.FOLDER:
         from benchmarks import page
 

@@ -59,7 +59,7 @@ def recipe(data: DataSet, option: Option, passes: int) -> hm.BoltzmannMachine:
     """Trains by PCD-1 from independent columns, and averages the parameters where the rate stays."""
     machine = hm.BoltzmannMachine([data.layer(), hm.Bernoulli(data.hidden)], seed=0)
     X = data.train if data.grey is None else data.grey
-    hm.machine.visible_from_data_(machine, hm.data.Rows.of(data.train))
+    hm.machine.init_visible_biases_(machine, hm.data.Rows.of(data.train))
     rule = hm.rules.pcd(1, chains=BATCH)
     run = hm.train(
         machine,

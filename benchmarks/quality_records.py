@@ -172,6 +172,24 @@ def read(path: Path) -> Record:
     return Record(processor, content["cores"], content["commands"], results)
 
 
+def kept(folder: Path, fresh: Record) -> Record:
+    """Returns the processor's record as it stands in a folder, or the fresh one where there is none.
+
+    Raises:
+        ValueError: the file of that name is another processor's.
+    """
+    path = folder / fresh.file_name
+    if not path.exists():
+        return fresh
+    before = read(path)
+    if before.processor != fresh.processor:
+        raise ValueError(
+            f"results: expected {path.name} to be of {fresh.processor}, received {before.processor}; "
+            "move that file away"
+        )
+    return before
+
+
 def read_all(folder: Path = FOLDER) -> list[Record]:
     """Returns all records, in the order of their names."""
     return [read(path) for path in sorted(folder.glob("quality-*.json"))]

@@ -269,10 +269,24 @@ def test_quality_runs_are_kept_one_by_one_and_a_repeated_command_makes_what_is_m
 
 
 @pytest.mark.slow
-def test_a_run_that_would_take_too_long_is_not_made(tmp_path: Path) -> None:
+def test_a_run_that_would_take_too_long_is_not_made_and_other_data_stay(tmp_path: Path) -> None:
+    before = quality_records.Record(system.processor(), 2, {"d": {"commit": "0000000", "load": 1.0}})
+    before.results["mnist"] = quality_records.Results("MNIST", [], [-88.0], [quality_records.Run("x", "d")])
+    before.write(tmp_path)
     quality.main(["--quick", "--results", str(tmp_path), "--contestant", targets.PLAIN, "--limit", "1e-6"])
     (found,) = quality_records.read_all(tmp_path)
     assert {run.passes for run in found.results["quick"].runs} == {20}  # and not 40
+    assert found.results["mnist"] == before.results["mnist"]
+    assert found.commands["d"] == before.commands["d"]
+
+
+def test_quality_of_another_processor_is_not_overwritten(tmp_path: Path) -> None:
+    before = quality_records.Record(EPYC, 2)
+    before.write(tmp_path)
+    assert quality_records.kept(tmp_path, quality_records.Record(EPYC, 4)).cores == 2
+    other = quality_records.Record(replace(EPYC, flags=(*EPYC.flags, "avx512_bf16")), 2)
+    with pytest.raises(ValueError, match="move that file away"):
+        quality_records.kept(tmp_path, other)
 
 
 def test_parameters_of_peers_become_the_machine_that_they_mean() -> None:
