@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from harmonium import products
-from harmonium.compiled import serving
-from harmonium.products.processor import processor
+from harmonium import matmul
+from harmonium.compiled import dispatch
+from harmonium.matmul import processor
 
 EXAMPLES = ("harmonium info", "harmonium info --json")
 
@@ -20,7 +20,7 @@ _PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-learn", "h5py")
 
 def info() -> dict[str, Any]:
     """Show what harmonium runs on here, and which matrix-multiplication backend it uses."""
-    backend = products.get_backend()
+    backend = matmul.get_backend()
     return {
         "harmonium": version("harmonium"),
         "python": platform.python_version(),
@@ -34,15 +34,15 @@ def info() -> dict[str, Any]:
     }
 
 
-def _notes(backend: products.Backend) -> list[str]:
+def _notes(backend: matmul.Backend) -> list[str]:
     bits = f"states of two values are multiplied by their bits from {backend.bits_from} rows on"
     notes = ["the library multiplies all states" if backend.bits_from is None else bits]
-    if os.environ.get(products.VARIABLE):
-        notes.append(f"{products.VARIABLE} says so; by default {products.Backend.default()}")
-    if serving.COMPILED:
+    if os.environ.get(matmul.VARIABLE):
+        notes.append(f"{matmul.VARIABLE} says so; by default {matmul.Backend.default()}")
+    if dispatch.COMPILED:
         notes.append(
-            f"runs of at least {serving.LEAST_UPDATES} updates of small machines of two layers of two-valued "
-            "units make many in one compiled call; config.json of a run has its engine"
+            f"runs of at least {dispatch.LEAST_UPDATES} updates of small machines of two layers of "
+            "two-valued units make many in one compiled call; config.json of a run has its engine"
         )
     else:
         notes.append(
