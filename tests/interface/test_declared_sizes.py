@@ -23,9 +23,10 @@ from safetensors.torch import save as safetensors_bytes
 from scipy import sparse
 
 import harmonium as hm
+from harmonium import _storage
 from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, read
-from harmonium.machine import rebuild, storage
+from harmonium.machine import rebuild
 
 MEBIBYTE = 1 << 20
 UNIT = 1 if sys.platform == "darwin" else 1024  # of the peak that the system reports, in bytes
@@ -245,7 +246,7 @@ def machine_file(path: Path, header: Any, tensors: dict[str, torch.Tensor] | Non
     tensors = tensors or {name: x.clone() for name, x in machine.state_dict().items()}
     if isinstance(header, dict):
         header = {"format": "harmonium", "version": 1, **header}
-        header["checksum"] = storage.checksum(header, tensors)
+        header["checksum"] = _storage.checksum(header, tensors)
         header = json.dumps(header)
     path.write_bytes(safetensors_bytes(tensors, {"harmonium": header}))
     return path

@@ -81,11 +81,11 @@ def digests(folder: Path) -> dict[str, str | float]:
 def order_of_a_deep_update() -> list[str]:
     """When the products of an edge are made and when they are sent, in one update."""
     seen: list[str] = []
-    send, products_of = dist.all_to_all_single, Statistics.products
+    send, products_of = dist.all_to_all_single, Statistics.product
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dist, "all_to_all_single", lambda *a, **k: seen.append("sent") or send(*a, **k))
         patch.setattr(
-            Statistics, "products", lambda self, edge: seen.append(f"edge {edge}") or products_of(self, edge)
+            Statistics, "product", lambda self, edge: seen.append(f"edge {edge}") or products_of(self, edge)
         )
         trained("mean_field", updates=1)
     return seen

@@ -311,7 +311,7 @@ def test_estimators_and_tasks_take_what_is_registered() -> None:
     rbm = hm.RBM(3, max_updates=5, random_state=0).fit(rows)
     rbm.sample(3, method="noting", sweeps=4)
     assert Noting.sweeps == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match=r"method: expected one of gibbs, .*noting, tempered"):
+    with pytest.raises(ValueError, match=r"method: expected one of .*gibbs, .*noting, tempered"):
         rbm.sample(3, method="other")
     Noting.sweeps.clear()
     rows[0, 0] = np.nan

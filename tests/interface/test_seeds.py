@@ -37,7 +37,7 @@ def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) ->
 STATES = machine().random_states(12, seed=1)
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
-    "joined": lambda **s: list(hm.machine.join_layers([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
+    "join_layers": lambda **s: list(hm.machine.join_layers([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
     "random_states": lambda **s: machine().random_states(7, **s),
     "normal_": lambda **s: filled(hm.machine.normal_, 0.3, **s),
     "orthogonal_": lambda **s: filled(hm.machine.orthogonal_, 0.3, **s),
@@ -45,10 +45,10 @@ CALLS: dict[str, Callable[..., Any]] = {
     "init_from_data_": lambda **s: filled(hm.machine.init_from_data_, hm.data.Rows.of(REAL), **s),
     "run": lambda **s: hm.chains.run(machine(), hm.chains.Gibbs(), ROWS, 3, **s),
     "local_search": lambda **s: hm.chains.local_search(machine(), STATES, **s),
-    "planted": lambda **s: hm.chains.sample_data_from(machine(), 9, sweeps=3, **s),
+    "sample_data_from": lambda **s: hm.chains.sample_data_from(machine(), 9, sweeps=3, **s),
     "meet": lambda **s: hm.coupled.meet(machine(), hm.coupled.Gibbs(), ROWS, **s).times,
     "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
-    "task": lambda **s: torch.rand(
+    "request": lambda **s: torch.rand(
         3, generator=hm.rules.cd().request(machine(), ROWS, weights=None, **s).generator
     ),
     "pseudo_log_likelihood": lambda **s: hm.likelihood.pseudo_log_likelihood(
@@ -60,6 +60,7 @@ CALLS: dict[str, Callable[..., Any]] = {
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)]), ROWS, 0.0, **s
     ),
     "impute": lambda **s: hm.tasks.impute(machine(), ROWS, ROWS > 0, sweeps=3, **s).draws,
+    "sample": lambda **s: hm.tasks.sample(machine(), 9, **s).rows,
     "denoise": lambda **s: hm.tasks.denoise(machine(), ROWS, 0.1, method="gibbs", sweeps=3, **s).mean,
     "predict": lambda **s: hm.tasks.predict(
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Spin(2), hm.Spin(3)], [(0, 2), (1, 2)], [0, 1]),

@@ -545,7 +545,7 @@ def test_rules_refuse_the_state_of_another():
             hm.train(machine, X, rule=rule, rule_state=state, **settings)
 
 
-@pytest.mark.parametrize("setting", [{"coupling": "gibbs"}, {"antithetic": "yes"}], ids=str)
+@pytest.mark.parametrize("setting", [{"pair_kernel": "gibbs"}, {"antithetic": "yes"}], ids=str)
 def test_unbiased_rules_check_their_settings(setting):
     with pytest.raises(TypeError, match=f"{next(iter(setting))}: expected"):
         hm.rules.ucd(**setting)

@@ -121,10 +121,14 @@ class Training:
     run: TrainingRun | None = None
     rise: Rise | None = None
 
-    def budget(self, machine: BoltzmannMachine, rows: int) -> Budget:
-        """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser."""
+    def budget(self, machine: BoltzmannMachine, rows: int, weights: Tensor | None) -> Budget:
+        """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser.
+
+        Whole weights, (rows,), stand for repeated rows, as everywhere.
+        """
         options = self.options
-        updates, rate = self.budgets(options, machine, rows)
+        standing = rows if weights is None else round(float(weights.sum()))
+        updates, rate = self.budgets(options, machine, standing)
         if options.epochs is not None:
             updates = updates_of(options.epochs, rows, options.batch_size)
         if options.max_updates is not None:
@@ -279,7 +283,7 @@ class Training:
             best = options.averaging is None
             callbacks = [EarlyStopping("validation_score", options.n_iter_no_change, restore_best=best)]
         used = len(kept)
-        updates, rate = self.budget(fitted.machine, used)
+        updates, rate = self.budget(fitted.machine, used, None if weights is None else weights[kept])
         if not whole:
             updates = updates_of(1, used, options.batch_size)
             rate = steady_rate(options) if options.learning_rate is None else rate

@@ -199,7 +199,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         judged = ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             seed = fitted.stream("neighbours") % 2**32
-            updates = training.budget(fitted.machine, len(label)).updates
+            updates = training.budget(fitted.machine, len(label), weights).updates
             states[:, fitted.data_width :] = self._guessed(rows, label, weights, updates, seed).to(states)
         rule = rules.hybrid(rule, fitted.machine.visible[:-1], float(share))
         learned = Rows.of(states, fitted.machine.dtype, missing=True)

@@ -112,7 +112,7 @@ def _flat(edge: int | None, sums: Statistics, centre: Sequence[Tensor]) -> Tenso
     """The products of an edge, and with those of the first all else, end to end."""
     tensors = [] if edge else [x for theta in sums.thetas for x in theta] + list(centre)
     if edge is not None:
-        tensors.append(sums.products[edge])
+        tensors.append(sums.product(edge))
     return torch.cat([x.flatten() for x in tensors])
 
 
