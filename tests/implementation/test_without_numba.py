@@ -1,4 +1,4 @@
-"""Without the extra ``fast`` everything works, by eager tensor code alone."""
+"""Without numba, which some platforms lack, everything works, by eager tensor code alone."""
 
 from __future__ import annotations
 

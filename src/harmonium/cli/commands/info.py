@@ -45,7 +45,10 @@ def _notes(backend: matmul.Backend) -> list[str]:
             "two-valued units make many in one compiled call; config.json of a run has its engine"
         )
     else:
-        notes.append("without numba (pip install 'harmonium[fast]') everything works, slower")
+        notes.append(
+            "numba is not installed: everything works, slower; harmonium requires it where it has wheels, and "
+            "elsewhere pip install numba adds it"
+        )
     return notes
 
 
