@@ -120,6 +120,48 @@ def test_what_was_compiled_is_kept(tmp_path):
     assert [(run.stdout, run.stderr) for run in runs] == [("0 1\n", ""), ("1 0\n", "")]
 
 
+LEARNT = """
+import torch
+import harmonium as hm
+torch.set_num_threads(1)
+X = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1).random_states(70, seed=0)[0]
+for rule in (hm.rules.pcd(), hm.rules.centred(hm.rules.cd())):
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1)
+    hm.train(machine, X, rule=rule, updates=200, momentum=0.5, l1=1e-4, weight_decay=1e-3, seed=3)
+    print(machine.couplings[0].weight.tolist())
+small = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1)
+print(hm.rules.ucd(chains=40).gradient(small, X, seed=2).parameters["couplings.0.weight"].tolist())
+real = hm.BoltzmannMachine([hm.Gaussian(6), hm.Spin(9)], seed=1)
+rule = hm.rules.noise_cd(20, kernel=hm.chains.Langevin(step=0.1, adjust=10))
+print(rule.gradient(real, X[:, :6], seed=2).parameters["couplings.0.weight"].tolist())
+"""
+
+
+@pytest.mark.slow
+def test_what_is_kept_gives_the_bits_of_what_was_just_compiled(tmp_path):
+    known = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", LEARNT]
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, timeout=300, env=known) for _ in range(2)
+    )
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert first.stdout == second.stdout != ""
+
+
+NOWHERE = """
+from numba.core import caching
+caching.CacheImpl._locator_classes = []  # as where no folder can be written
+import numpy as np, torch
+from harmonium.compiled import serving
+print(float(serving.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
+"""
+
+
+def test_compiled_code_runs_where_it_cannot_be_kept():
+    done = subprocess.run([sys.executable, "-c", NOWHERE], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1.0\n", "")
+
+
 CHANGED = """
 import numpy as np, torch
 from harmonium.compiled import dispatch

@@ -18,7 +18,7 @@ from harmonium.chains.kernel import Kernel, KernelState
 from harmonium.chains.langevin import GibbsLangevin, Langevin, Relaxation
 from harmonium.compiled.dispatch import SHARES, over, units_of
 from harmonium.compiled.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
-from harmonium.compiled.per_unit import change, draw, log_odds, probabilities, row_of
+from harmonium.compiled.per_unit import change, copy, draw, log_odds, probabilities, row_of
 from harmonium.machine import Hamiltonian, Statistics
 
 
@@ -77,26 +77,15 @@ def _move(kernel: Kernel, state: KernelState) -> Relaxation:
 
 
 @jit
-def _run(first: int, last: int, shares: int, sums: Any, diagnostics: Any, given: Any) -> None:
-    """Runs some of the shares, each into sums of its own."""
-    v, square, h, pairs = sums
-    for share in range(first, last):
-        own = v[share], square[share], h[share], pairs[share], diagnostics[share]
-        _run_share(share, shares, own, *given)
+def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, given: Any) -> None:
+    """Runs some of the shares in place: every ``shares``-th chain, with sums of its own.
 
-
-@jit
-def _run_share(
-    share: int, shares: int, own: Any, J: Any, hidden: Any, linear: Any, precision: Any, v_all: Any,
-    h_all: Any, key: Any, keep: Any, spread: Any, adjusted: Any, collapsed: bool, marginal: bool,
-    burn_in: int, weight: float,
-) -> None:  # fmt: skip
-    """Runs every ``shares``-th chain in place, adding weight · E[S | v] (or S) of its sweeps after burn-in.
-
-    ``hidden`` is bias, gain and lower value of the hidden units. ``keep``, ``spread`` and ``adjusted`` have
-    an entry for each sweep. ``diagnostics`` sums acceptances and squared jumps.
+    They are weight · E[S | v] (or S) of sweeps after burn-in. ``hidden`` is bias, gain and lower value of the
+    hidden units. ``keep``, ``spread`` and ``adjusted`` have an entry for each sweep. ``diagnostics`` sums
+    acceptances and squared jumps.
     """
-    v_sum, square_sum, h_sum, pair_sum, diagnostics = own
+    J, hidden, linear, precision, v_all, h_all, key, keep, spread, adjusted = given[:10]
+    collapsed, marginal, burn_in, weight = given[10:]
     bias, gain, low = hidden
     lean = low / gain
     n0, n1 = J.shape
@@ -108,68 +97,73 @@ def _run_share(
     up, up_new, rare, rare_new = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
     h, h_new, mean, mean_new = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
     h_part, pair_part = row_of(n1), np.empty((n0, n1), np.float32)
-    for chain in range(share, len(v_all), shares):
-        seed(state, key, chain)
-        v[:] = v_all[chain]
-        h[:] = h_all[chain]
-        h_part[:] = 0
-        pair_part[:] = 0
-        _hidden(v, J, bias, gain, low, s, up, rare, mean)
-        for sweep in range(len(keep)):
-            _centre(mean if collapsed else h, J, linear, precision, centre)
-            fill_normal(xi, normal, state)
-            forward = 0.0
-            for i in range(n0):
-                ahead = centre[i] + keep[sweep] * (v[i] - centre[i])
-                proposal[i] = ahead + spread[sweep] * deviation[i] * xi[i]
-                forward += xi[i] * xi[i]
-            _hidden(proposal, J, bias, gain, low, s_new, up_new, rare_new, mean_new)
-            if not collapsed:
-                fill(noise, state)
-                draw(up_new, low, noise, h_new)
-            taken = True
-            if adjusted[sweep]:
-                for j in range(n1):
-                    step[j] = s_new[j] - s[j]
-                log_ratio, backward = change(s, step, rare, terms, factors), 0.0
-                for j in range(n1):
-                    log_ratio += np.float64(lean[j] * step[j])
-                _centre(mean_new if collapsed else h_new, J, linear, precision, there)
+    for share in range(first, last):
+        v_sum, square_sum, diagnostics = sums[0][share], sums[1][share], diagnostics_of[share]
+        h_sum, pair_sum = sums[2][share], sums[3][share]
+        for chain in range(share, len(v_all), shares):
+            seed(state, key, chain)
+            copy(v_all[chain], v)
+            copy(h_all[chain], h)
+            h_part[:] = 0
+            pair_part[:] = 0
+            _hidden(v, J, bias, gain, low, s, up, rare, mean)
+            for sweep in range(len(keep)):
+                _centre(mean if collapsed else h, J, linear, precision, centre)
+                fill_normal(xi, normal, state)
+                forward = 0.0
                 for i in range(n0):
-                    old, new = np.float64(v[i]), np.float64(proposal[i])
-                    back = (old - there[i] - keep[sweep] * (new - there[i])) / (spread[sweep] * deviation[i])
-                    backward += back * back
-                    log_ratio += (new - old) * (linear[i] - 0.5 * precision[i] * (new + old))
-                log_ratio += 0.5 * (forward - backward)
-                fill(decide, state)
-                taken = np.log(uniform(decide, 0)) < log_ratio
-            if taken:
-                diagnostics[0] += 1
-                for i in range(n0):
-                    jump = (proposal[i] - v[i]) / deviation[i]
-                    diagnostics[1] += jump * jump
-                v, proposal, s, s_new, h, h_new = proposal, v, s_new, s, h_new, h
-                up, up_new, rare, rare_new, mean, mean_new = up_new, up, rare_new, rare, mean_new, mean
-            if collapsed and (not marginal or sweep == len(keep) - 1):
-                fill(noise, state)
-                draw(up, low, noise, h)
-            if sweep >= burn_in:
-                seen = mean if marginal else h
-                for j in range(n1):
-                    h_part[j] += seen[j]
-                for i in range(n0):
-                    value = v[i]
-                    v_sum[i] += weight * value
-                    square_sum[i] -= 0.5 * weight * value * value
+                    ahead = centre[i] + keep[sweep] * (v[i] - centre[i])
+                    proposal[i] = ahead + spread[sweep] * deviation[i] * xi[i]
+                    forward += xi[i] * xi[i]
+                _hidden(proposal, J, bias, gain, low, s_new, up_new, rare_new, mean_new)
+                if not collapsed:
+                    fill(noise, state)
+                    draw(up_new, low, noise, h_new)
+                taken = True
+                if adjusted[sweep]:
                     for j in range(n1):
-                        pair_part[i, j] += value * seen[j]
-        for j in range(n1):
-            h_sum[j] += weight * h_part[j]
-        for i in range(n0):
+                        step[j] = s_new[j] - s[j]
+                    log_ratio, backward = change(s, step, rare, terms, factors), 0.0
+                    for j in range(n1):
+                        log_ratio += np.float64(lean[j] * step[j])
+                    _centre(mean_new if collapsed else h_new, J, linear, precision, there)
+                    for i in range(n0):
+                        old, new = np.float64(v[i]), np.float64(proposal[i])
+                        back = (old - there[i] - keep[sweep] * (new - there[i])) / (
+                            spread[sweep] * deviation[i]
+                        )
+                        backward += back * back
+                        log_ratio += (new - old) * (linear[i] - 0.5 * precision[i] * (new + old))
+                    log_ratio += 0.5 * (forward - backward)
+                    fill(decide, state)
+                    taken = np.log(uniform(decide, 0)) < log_ratio
+                if taken:
+                    diagnostics[0] += 1
+                    for i in range(n0):
+                        jump = (proposal[i] - v[i]) / deviation[i]
+                        diagnostics[1] += jump * jump
+                    v, proposal, s, s_new, h, h_new = proposal, v, s_new, s, h_new, h
+                    up, up_new, rare, rare_new, mean, mean_new = up_new, up, rare_new, rare, mean_new, mean
+                if collapsed and (not marginal or sweep == len(keep) - 1):
+                    fill(noise, state)
+                    draw(up, low, noise, h)
+                if sweep >= burn_in:
+                    seen = mean if marginal else h
+                    for j in range(n1):
+                        h_part[j] += seen[j]
+                    for i in range(n0):
+                        value = v[i]
+                        v_sum[i] += weight * value
+                        square_sum[i] -= 0.5 * weight * value * value
+                        for j in range(n1):
+                            pair_part[i, j] += value * seen[j]
             for j in range(n1):
-                pair_sum[i, j] += weight * pair_part[i, j]
-        v_all[chain] = v
-        h_all[chain] = h
+                h_sum[j] += weight * h_part[j]
+            for i in range(n0):
+                for j in range(n1):
+                    pair_sum[i, j] += weight * pair_part[i, j]
+            copy(v, v_all[chain])
+            copy(h, h_all[chain])
 
 
 @jit

@@ -1,4 +1,4 @@
-"""Compiled code for units with two values on a CPU (the extra ``fast``); ``dispatch`` says when it serves."""
+"""Compiled code on a CPU, where numba is installed; ``dispatch`` says when it serves."""
 
 from typing import Final
 

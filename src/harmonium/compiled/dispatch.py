@@ -36,7 +36,7 @@ class Machine(Protocol):
 
 
 COMPILED = find_spec("numba") is not None
-"""True if numba is installed (the extra ``fast``)."""
+"""True if numba is installed, as it is wherever it has wheels."""
 VALUES = frozenset(((0.0, 1.0), (-1.0, 1.0)))
 """The pairs of values of units that compiled code supports."""
 SHARES = 32

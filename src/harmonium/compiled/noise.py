@@ -10,18 +10,33 @@ import numpy as np
 from numba import njit
 
 # Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
-_compile = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, cache=True)
+_OPTIONS: Any = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}, "nogil": True}
 _WRITTEN = crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
 
 def jit(function: Any) -> Any:
-    """A function to be compiled at its first call, and kept until its file or one of this folder changes."""
-    made = _compile(function)
+    """A function to be compiled at its first call, and kept until its file or one of this folder changes.
+
+    Where nothing can be written, neither beside the file nor in the user's cache, it is not kept.
+    """
+    try:
+        made = njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # numba found no folder
+        return njit(**_OPTIONS)(function)
     # By itself numba looks at the function's own file, and not at those of the functions that it calls.
     kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if hasattr(kept, "_source_stamp"):
         kept._source_stamp = kept._source_stamp, _WRITTEN
     return made
+
+
+def inlined(function: Any) -> Any:
+    """A part of one compiled function, compiled within it and not by itself.
+
+    A function of its own is compiled twice, alone and within the other, where sums may be ordered otherwise.
+    The process that compiles uses the first result, and those that load what was kept use the second.
+    """
+    return njit(inline="always", **_OPTIONS)(function)
 
 
 _STEP = np.float32(2.0**-23)

@@ -15,6 +15,7 @@ import numpy as np
 from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream
 from harmonium.compiled.per_unit import (
     add_rows,
+    copy,
     couple_row,
     decay,
     log_product,
@@ -127,7 +128,7 @@ def climb(
             if moved and step >= patience and step % 2:
                 moved = (state != landmark).any()
                 if (step - 1) & (step - 2) == 0:
-                    landmark[:] = state
+                    copy(state, landmark)
             step += 1
         halves[row] = step
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.compiled.noise import fill, jit, room_for, seed, stream
+from harmonium.compiled.noise import fill, inlined, jit, room_for, seed, stream
 from harmonium.compiled.per_unit import add_rows, copy, draw, logistic
 
 
@@ -93,7 +93,7 @@ def run(
     return updates
 
 
-@jit
+@inlined
 def _weigh(row_weights: Any, rows: int, many: int, persistent: bool, weights: Any) -> float:
     """Fills the weights of rows (sum 1) and of chains (sum -1); returns the mean weight of the rows."""
     mean = 1.0
@@ -129,7 +129,7 @@ def _clear(x: Any) -> None:
         x[i] = 0
 
 
-@jit
+@inlined
 def _differentiate(
     states: Any, means: Any, weights: Any, low: Any, which: Any, by: Any, gW: Any, ga: Any, gb: Any
 ) -> None:
@@ -153,7 +153,7 @@ def _differentiate(
         add_rows(gW[i], means, which, by, count, one)
 
 
-@jit
+@inlined
 def _centre(states: Any, means: Any, weights: Any, gW: Any, ga: Any, gb: Any) -> None:
     """Centres the gradient (``centred_pullback``) at the midpoint of the means of rows and chains."""
     offset0, offset1 = np.empty(len(ga), ga.dtype), np.empty(len(gb), gb.dtype)
@@ -174,7 +174,7 @@ def _centre(states: Any, means: Any, weights: Any, gW: Any, ga: Any, gb: Any) ->
             gb[j] -= gW[i, j] * offset0[i]
 
 
-@jit
+@inlined
 def _penalise(W: Any, mean: Any, penalties: Any, gW: Any, ga: Any, gb: Any) -> Any:
     """Brings the gradient to the weight of its batch and adds the penalties; returns its norm."""
     decay, l1 = W.dtype.type(penalties[0]), W.dtype.type(penalties[1])
@@ -193,7 +193,7 @@ def _penalise(W: Any, mean: Any, penalties: Any, gW: Any, ga: Any, gb: Any) -> A
     return np.sqrt(square)
 
 
-@jit
+@inlined
 def _ascend(x: Any, g: Any, buffer: Any, scale: Any, rate: Any, momentum: float) -> None:
     """Moves parameters along a gradient times ``scale``, or along its running sum."""
     if momentum == 0:
