@@ -46,7 +46,7 @@ def _notes(backend: matmul.Backend) -> list[str]:
         )
     else:
         notes.append(
-            "numba is not installed: everything works, slower; harmonium requires it where it has wheels, and "
+            "numba is not installed: everything works, slower; harmonium requires it where it has wheels; "
             "elsewhere pip install numba adds it"
         )
     return notes
