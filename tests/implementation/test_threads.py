@@ -152,8 +152,8 @@ NOWHERE = """
 from numba.core import caching
 caching.CacheImpl._locator_classes = []  # as where no folder can be written
 import numpy as np, torch
-from harmonium.compiled import serving
-print(float(serving.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
+from harmonium.compiled import dispatch
+print(float(dispatch.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
 """
 
 
@@ -184,7 +184,7 @@ def test_what_was_compiled_is_made_anew_when_a_function_that_it_calls_changes(tm
         return float(done.stdout)
 
     assert mean() == mean() == 1.0
-    units = package / "compiled" / "units.py"
+    units = package / "compiled" / "per_unit.py"
     right, wrong = "(large if s >= 0 else small)", "(small if s >= 0 else large)"
     assert units.read_text().count(right) == 1
     units.write_text(units.read_text().replace(right, wrong))
