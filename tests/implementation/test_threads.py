@@ -184,7 +184,7 @@ def test_what_was_compiled_is_made_anew_when_a_function_that_it_calls_changes(tm
         return float(done.stdout)
 
     assert mean() == mean() == 1.0
-    units = package / "compiled" / "units.py"
+    units = package / "compiled" / "per_unit.py"
     right, wrong = "(large if s >= 0 else small)", "(small if s >= 0 else large)"
     assert units.read_text().count(right) == 1
     units.write_text(units.read_text().replace(right, wrong))

@@ -1,4 +1,4 @@
-"""Compiled code on a CPU, where numba is installed; ``dispatch`` says when it is used."""
+"""Compiled code on a CPU, where numba is installed; ``dispatch`` says when it serves."""
 
 from typing import Final
 
