@@ -133,7 +133,7 @@ def test_offsets_of_the_batch_alone_would_be_seen(monkeypatch: pytest.MonkeyPatc
     """As rules take them that do not say that they sample, where nothing is handed on but chains."""
     add = hm.learning.FreeChains.add
     monkeypatch.setattr(
-        hm.learning.FreeChains, "add", lambda self, task: add(self, task)._replace(sampled=False)
+        hm.learning.FreeChains, "add", lambda self, task: add(self, task)._replace(is_plain_mean=False)
     )
     found = directions(hm.rules.centred(hm.rules.pcd(1, chains=ROWS)), (3, 2), 1_500)
     z, limit = largest_z(found, torch.zeros(found.shape[1], dtype=torch.float64))

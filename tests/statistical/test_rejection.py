@@ -25,7 +25,7 @@ def test_the_coupling_is_maximal(
     17 frequencies of 32768 rows in eight cases, each beyond 4.6 standard errors with probability 4e-6: a
     correct program fails with probability 6e-4.
     """
-    monkeypatch.setattr("harmonium._device.behind", lambda device: behind)
+    monkeypatch.setattr("harmonium._device.is_async", lambda device: behind)
     monkeypatch.setattr("harmonium.compiled.dispatch.COMPILED", False)
     law = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0).hamiltonian()
     generator = torch.Generator().manual_seed(5)
@@ -47,7 +47,7 @@ def test_rows_that_wait_for_long_are_finished(monkeypatch: pytest.MonkeyPatch) -
     """A sweep whose first colour was not done in its rounds goes on from there: pairs that met stay met."""
     monkeypatch.setattr("harmonium.coupled.block._ROUNDS", 1)
     monkeypatch.setattr("harmonium.coupled.block._SLOTS", 1)
-    monkeypatch.setattr("harmonium._device.behind", lambda device: True)
+    monkeypatch.setattr("harmonium._device.is_async", lambda device: True)
     monkeypatch.setattr("harmonium.compiled.dispatch.COMPILED", False)
     finished: list[int] = []
     finish = Rejection.finish
