@@ -127,3 +127,25 @@ def test_couplings_with_dependent_entries_take_the_projection_of_every_update(ru
     projected = tied.couplings[0].within(dense["couplings.0.weight"])
     torch.testing.assert_close(found["couplings.0.weight"], projected)
     assert not torch.allclose(projected, dense["couplings.0.weight"])
+
+
+class Spread(Circulant):
+    """Every entry of W the sum of the columns: linear, but applied twice it is another."""
+
+    kind = "test-spread"
+
+    def within(self, values: Tensor) -> Tensor:
+        return values.sum(0).expand_as(values)
+
+
+@pytest.mark.parametrize(
+    ("coupling", "edge", "told"),
+    [(Circulant(), (0, 0), "on and below the diagonal"), (Spread(), (0, 1), "a projection of Spread")],
+    ids=["symmetric in a layer", "no projection"],
+)
+def test_what_is_no_projection_on_the_pattern_is_refused(
+    coupling: hm.couplings.Coupling, edge: tuple[int, int], told: str
+) -> None:
+    """In a layer W + Wᵀ would count every pair twice, and join units to themselves."""
+    with pytest.raises(ValueError, match=f"^within: expected .*{told}"):
+        hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)], edges={(0, 1): hm.Dense()} | {edge: coupling})

@@ -57,7 +57,8 @@ class Coupling(nn.Module, ABC):
         """Makes the weights between two layers.
 
         Raises:
-            ValueError: a pattern that does not fit, or a coupling that joins layers already.
+            ValueError: a pattern that does not fit, a coupling that joins layers already, or a ``within`` of its
+                own that is no projection on the pattern.
         """
         if hasattr(self, "inner"):
             raise ValueError("edges: expected a coupling of its own for every edge, received one twice")
@@ -69,6 +70,23 @@ class Coupling(nn.Module, ABC):
             pattern = upper if pattern is None else (pattern | pattern.t()) & upper
         self._pattern = pattern
         self.weight = nn.Parameter(torch.zeros(below.width, above.width))
+        if type(self).within is not Coupling.within:
+            self._check_within()
+
+    @torch.no_grad()
+    def _check_within(self) -> None:
+        """Refuses an override of ``within`` that changes what it has returned, or leaves the pattern."""
+        if self.weight.is_meta:
+            return
+        generator = torch.Generator(self.weight.device).manual_seed(0)
+        once = self.within(_random.normal(self.weight.shape, generator, self.weight.dtype))
+        outside = Coupling.within(self, once) - once
+        if float(torch.cat((outside, self.within(once) - once)).abs().max()) > 1e-4:
+            where = "on and below the diagonal, as the edge is in a layer, and " if self.inner else ""
+            raise ValueError(
+                f"within: expected a projection of {type(self).__name__}, which leaves alone what it has returned "
+                f"and is 0 {where}outside of the pattern, received another matrix; super().within(values) does that"
+            )
 
     def matrix(self) -> Tensor:
         """Returns W, (width_l, width_m), differentiable in the weights; symmetric for an inner edge."""
