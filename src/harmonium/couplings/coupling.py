@@ -57,8 +57,8 @@ class Coupling(nn.Module, ABC):
         """Makes the weights between two layers.
 
         Raises:
-            ValueError: a pattern that does not fit, a coupling that joins layers already, or a ``within`` of its
-                own that is no projection on the pattern.
+            ValueError: a pattern that does not fit, a coupling that joins layers already, or a ``within`` that
+                is no projection on the pattern.
         """
         if hasattr(self, "inner"):
             raise ValueError("edges: expected a coupling of its own for every edge, received one twice")
@@ -84,8 +84,9 @@ class Coupling(nn.Module, ABC):
         if float(torch.cat((outside, self.within(once) - once)).abs().max()) > 1e-4:
             where = "on and below the diagonal, as the edge is in a layer, and " if self.inner else ""
             raise ValueError(
-                f"within: expected a projection of {type(self).__name__}, which leaves alone what it has returned "
-                f"and is 0 {where}outside of the pattern, received another matrix; super().within(values) does that"
+                f"within: expected a projection of {type(self).__name__}, which leaves alone what it has "
+                f"returned and is 0 {where}outside of the pattern, received another matrix; "
+                "super().within(values) does that"
             )
 
     def matrix(self) -> Tensor:
