@@ -57,7 +57,7 @@ class Coupling(nn.Module, ABC):
         """Makes the weights between two layers.
 
         Raises:
-            ValueError: a pattern that does not fit, a coupling that joins layers already, or a ``within`` that
+            ValueError: a pattern that does not fit, one that joins layers already, or a ``within`` that
                 is no projection on the pattern.
         """
         if hasattr(self, "inner"):
