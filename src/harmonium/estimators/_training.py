@@ -121,7 +121,7 @@ class Training:
     run: TrainingRun | None = None
     rise: Rise | None = None
 
-    def budget(self, machine: BoltzmannMachine, rows: int, weights: Tensor | None) -> Budget:
+    def budget(self, machine: BoltzmannMachine, rows: int, weights: Tensor | None = None) -> Budget:
         """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser.
 
         Whole weights, (rows,), stand for repeated rows, as everywhere.

@@ -53,7 +53,10 @@ class Statistics:
     @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
-        return [self.product(edge) for edge in range(len(self._products))]
+        totals = []
+        for sums in self._products:
+            totals.append(sums.total)
+        return totals
 
     def product(self, edge: int) -> Tensor:
         """Returns the sum for one edge, (width_l, width_m), where the others need not be made yet."""
