@@ -5,6 +5,7 @@ from harmonium.training.batch_source import Stream
 from harmonium.training.callbacks import STOP, Callback, EarlyStopping, Update
 from harmonium.training.correlated import fit_normal, fold
 from harmonium.training.divergence import TrainingDiverged
+from harmonium.training.exact_fit import ExactFit, fit_exact
 from harmonium.training.history import Record
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.pretrain import pretrain
@@ -19,6 +20,7 @@ __all__ = [
     "STOP",
     "Callback",
     "EarlyStopping",
+    "ExactFit",
     "OptimizerFactory",
     "Record",
     "Schedule",
@@ -28,6 +30,7 @@ __all__ = [
     "TrainingRun",
     "Update",
     "callbacks",
+    "fit_exact",
     "fit_normal",
     "fold",
     "pretrain",

@@ -1,0 +1,104 @@
+"""Training by exact gradients ends where held-out rows are told best, and can be made again."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import harmonium as hm
+
+
+def mixed(seed: int) -> hm.BoltzmannMachine:
+    """Two 0/1 columns, a category of three and two real ones, beside three hidden units."""
+    visible = [hm.Bernoulli(2), hm.Categorical(1, 3), hm.Gaussian(2)]
+    return hm.machine.join_layers(visible, [hm.Bernoulli(3)], seed).double()
+
+
+def planted(rows: int) -> tuple[hm.BoltzmannMachine, Tensor]:
+    truth = mixed(1)
+    hm.machine.normal_(truth, 2.5, 5)
+    return truth, hm.tasks.sample(truth, rows, seed=2).rows
+
+
+def mean_score(machine: hm.BoltzmannMachine, v: Tensor) -> float:
+    return float(hm.likelihood.exact_log_likelihood(machine, v).mean())
+
+
+def independent(rows: Tensor) -> hm.BoltzmannMachine:
+    """Columns that nothing joins, at the means of the rows."""
+    made = mixed(3)
+    with torch.no_grad():
+        for coupling in made.couplings:
+            coupling.weight.zero_()
+    hm.machine.init_visible_biases_(made, rows)
+    return made
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+def test_a_planted_machine_is_found(holes: float) -> None:
+    truth, rows = planted(3000)
+    shown = rows[:2000].clone()
+    hole = torch.rand(2000, 2, generator=torch.Generator().manual_seed(3)) < holes
+    shown[:, 5:] = shown[:, 5:].masked_fill(hole, torch.nan)
+    made = independent(shown)
+    alone = mean_score(made, rows[2000:])
+    done = hm.training.fit_exact(made, shown[:1700], validation=shown[1700:], seed=1)
+    assert done.score == pytest.approx(mean_score(made, shown[1700:]), abs=1e-9)
+    assert done.score == max(record["validation_score"] for record in done.history)
+    best = mean_score(truth, rows[2000:])
+    assert best - alone > 0.15  # there is something to learn
+    assert best - mean_score(made, rows[2000:]) < 0.03
+
+
+def test_rates_make_the_same_machine_again() -> None:
+    rows = planted(500)[1]
+    found, again = independent(rows), independent(rows)
+    done = hm.training.fit_exact(found, rows[:400], validation=rows[400:], max_updates=120, seed=4)
+    assert 0 < len(done.rates) <= 120
+    repeated = hm.training.fit_exact(again, rows[:400], rates=done.rates, seed=4)
+    assert repeated.history == [] and repeated.rates == done.rates
+    for one, other in zip(found.parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_which_state_is_called_1_does_not_matter() -> None:
+    """Couplings move while the means of units stay: flipped columns give the flipped machine."""
+    generator = torch.Generator().manual_seed(6)
+    rows = (torch.rand(300, 4, generator=generator) < torch.tensor([0.1, 0.2, 0.5, 0.9])).double()
+    rows[:, 3] = torch.where(rows[:, 0] > 0, rows[:, 0], rows[:, 3])
+    scores = []
+    for v in (rows, 1 - rows):
+        made = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]).double()
+        hm.machine.init_visible_biases_(made, v)
+        sign = 1.0 if v is rows else -1.0
+        made.couplings[0].fill_(torch.zeros(4, 2))
+        with torch.no_grad():
+            drawn = 0.1 * torch.randn(4, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+        with pytest.MonkeyPatch.context() as patch:
+            draw = lambda self, std, noise, W=sign * drawn: self.weight.data.copy_(W)  # noqa: E731
+            patch.setattr(hm.couplings.Coupling, "draw_", draw)
+            hm.training.fit_exact(made, v, rates=[0.05] * 30)
+        scores.append(mean_score(made, v))
+    assert scores[0] == pytest.approx(scores[1], abs=1e-9)
+
+
+def test_correlated_columns_by_their_roots() -> None:
+    generator = torch.Generator().manual_seed(8)
+    base = torch.randn(600, 1, generator=generator).double()
+    rows = torch.cat([base, base + 0.2 * torch.randn(600, 1, generator=generator).double()], 1)
+    mean, covariance = hm.training.fit_normal(rows)
+    root = torch.linalg.cholesky(covariance)
+    made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(2)]).double()
+    columns = torch.linalg.solve_triangular(root, rows.t(), upper=False).t()
+    hm.machine.init_visible_biases_(made, columns)
+    done = hm.training.fit_exact(made, rows[:500], validation=rows[500:], roots={0: root}, seed=1)
+    assert done.score == pytest.approx(mean_score(hm.training.fold(made, {0: root}), rows[500:]), abs=1e-8)
+    normal = torch.distributions.MultivariateNormal(mean, covariance).log_prob(rows[500:]).mean()
+    assert done.score > float(normal) - 0.05
+
+
+def test_there_must_be_rows_to_judge_by_or_rates() -> None:
+    rows = planted(20)[1]
+    with pytest.raises(ValueError, match="validation: expected rows, or else rates"):
+        hm.training.fit_exact(independent(rows), rows)
