@@ -17,7 +17,7 @@ from harmonium.learning.centring import PreviousBatch
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.learning.expectations import ClampedChains, FreeChains
 from harmonium.learning.pullback import Parametrisation, centred_pullback
-from harmonium.machine import BoltzmannMachine, Statistics
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 Bias = Literal["exact", "unbiased", "asymptotic", "biased"]
 
@@ -97,9 +97,9 @@ class Rule:
                 not checked: that would cost a few percent of every update); a state of another machine.
             TypeError: v that is not real numbers, or no seed.
         """
-        if state is not None:
-            self.check_state(machine, state)
         law = Parametrisation(machine)
+        if state is not None:
+            self._check_state(law.hamiltonian(), state)
         v, row_weights, observed = self.checked(machine, v, weights)
         generator = _random.as_generator(seed, machine.device)
         return self.estimate(law, v, state, generator, row_weights, observed)
@@ -254,10 +254,13 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
+        self._check_state(machine.hamiltonian(), state)
+
+    def _check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         earlier, state = PreviousBatch.split_state(state)
-        earlier.check(machine.hamiltonian())
+        earlier.check(hamiltonian)
         if self.generative:
-            self.free.check_state(machine.hamiltonian(), state)
+            self.free.check_state(hamiltonian, state)
         elif state is not None:
             raise ValueError(f"state: expected None, as {self} keeps none, received {type(state).__name__}")
 
