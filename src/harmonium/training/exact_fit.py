@@ -24,7 +24,7 @@ _MEAN, _SQUARE, _TINY = 0.9, 0.98, 1e-8  # of Adam
 
 
 class ExactFit(NamedTuple):
-    """What ``fit_exact`` has come to.
+    """The result of ``fit_exact``.
 
     Attributes:
         score: the best mean ln p of the rows that were held out, in nats; NaN without any.
