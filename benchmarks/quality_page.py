@@ -25,7 +25,8 @@ further to the left is better.
 - **Everyone has the same chance.** Batches of 100 rows, 100 chains, one sweep an update. The first length
   tries the rates {_RATES}, constant and falling linearly to 0, with the centred gradient too where a library
   has it. The best settings go on to longer runs, which start afresh; a run that would take
-  more than `--limit` seconds is left out, whoever makes it. The held-out rows choose among settings, for all alike.
+  more than `--limit` seconds is left out, whoever makes it. The held-out rows choose among settings, for all
+  alike.
 - **Every machine is judged by the same code.** A peer's parameters become a machine of harmonium; ln Z comes
   from annealed importance sampling (AIS). Bars and brackets are its bounds, and a target is reached where the
   lower one is. Evaluation is not charged, nor is what a process does once, such as loading compiled code.
