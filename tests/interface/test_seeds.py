@@ -28,6 +28,12 @@ def filled(fill: Callable[..., None], *arguments: Any, **named: Any) -> list[Ten
     return list(made.parameters())
 
 
+def filled_exactly(**named: Any) -> list[Tensor]:
+    made = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)])
+    hm.training.fit_exact(made, ROWS, rates=[0.05] * 3, **named)
+    return list(made.parameters())
+
+
 def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) -> list[Tensor]:
     made = hm.BoltzmannMachine(layers)
     call(made, ROWS, rule="pcd", updates=3, batch_size=5, progress=False, **named)
@@ -66,6 +72,7 @@ CALLS: dict[str, Callable[..., Any]] = {
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Spin(2), hm.Spin(3)], [(0, 2), (1, 2)], [0, 1]),
         torch.cat((ROWS, torch.ones(12, 2)), 1), 1, "gibbs", sweeps=3, **s,
     ),
+    "fit_exact": lambda **s: filled_exactly(**s),
     "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
     "pretrain": lambda **s: trained(
         hm.training.pretrain, hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3), **s
