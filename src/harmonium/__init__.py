@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         training,
     )
     from harmonium.couplings import Dense, Local, Masked
-    from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
+    from harmonium.estimators import DBM, RBM, RBMClassifier, RBMImputer, RBMOutlier
     from harmonium.layers import (
         Bernoulli,
         Binomial,
@@ -64,6 +64,7 @@ __all__ = [
     "Masked",
     "NaturalGaussian",
     "RBMClassifier",
+    "RBMImputer",
     "RBMOutlier",
     "ReLU",
     "Spin",
@@ -93,7 +94,7 @@ __all__ = [
 # A package is imported when it, or a name that it holds, is first asked for: torch alone takes seconds.
 _HOLDS = {
     "couplings": ("Dense", "Local", "Masked"),
-    "estimators": ("DBM", "RBM", "RBMClassifier", "RBMOutlier"),
+    "estimators": ("DBM", "RBM", "RBMClassifier", "RBMImputer", "RBMOutlier"),
     "layers": (
         *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),
         *("Spin", "StandardisedGaussian", "TruncatedGaussBernoulli", "TruncatedGaussian"),

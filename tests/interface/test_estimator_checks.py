@@ -7,7 +7,7 @@ import torch
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
+from harmonium.estimators import DBM, RBM, RBMClassifier, RBMImputer, RBMOutlier
 
 torch.set_num_threads(1)
 
@@ -25,12 +25,14 @@ EPOCHS = {"check_classifiers_train": 20, "check_classifiers_classes": 20, "check
         RBM(n_hidden=4, epochs=2, **EXACT),
         DBM(n_hidden=(4, 3), epochs=2, **EXACT),
         RBMClassifier(n_hidden=4, epochs=2, learning_rate=0.1),
+        RBMImputer(RBM(n_hidden=4, epochs=2, **EXACT)),
         RBMOutlier(n_hidden=4, epochs=2, **EXACT),
     ]
 )
 def test_scikit_learn_check(estimator, check):
     name = check.func.__name__
-    check(estimator.set_params(epochs=EPOCHS[name]) if name in EPOCHS else estimator)
+    changed = name in EPOCHS and "epochs" in estimator.get_params()
+    check(estimator.set_params(epochs=EPOCHS[name]) if changed else estimator)
 
 
 @pytest.mark.parametrize(

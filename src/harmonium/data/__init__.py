@@ -7,6 +7,7 @@
 """
 
 from harmonium._rows import Rows
+from harmonium.data._frames import build
 from harmonium.data.codec import BINARISE, Codec, Place
 from harmonium.data.codings import Labels
 from harmonium.data.column import Column
@@ -56,6 +57,7 @@ __all__ = [
     "Threshold",
     "bars_and_stripes",
     "bernoulli_binarise",
+    "build",
     "digits",
     "encoder_from_dict",
     "from_bit_planes",

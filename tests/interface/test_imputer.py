@@ -1,0 +1,154 @@
+"""``RBMImputer``: in pipelines, with frames, indicators and several draws."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+import harmonium as hm
+
+pd = pytest.importorskip("pandas")
+
+LEARNER = hm.RBM(4, max_updates=100)
+
+
+def table(rows=80):
+    random = np.random.default_rng(0)
+    first = random.integers(0, 2, rows)
+    return pd.DataFrame(
+        {
+            "size": first + 0.1 * random.standard_normal(rows),
+            "colour": np.where(first, "red", "blue"),
+            "weight": 3 - first + 0.1 * random.standard_normal(rows),
+        },
+        index=np.arange(rows) + 100,
+    )
+
+
+def holed():
+    frame = table()
+    frame.loc[frame.index[::3], "size"] = np.nan
+    frame.loc[frame.index[1::4], "colour"] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hm.RBMImputer(LEARNER, random_state=0).fit(holed())
+
+
+def test_a_frame_comes_back_without_holes_and_else_as_it_was(fitted):
+    given = holed()
+    filled = fitted.transform(given)
+    assert filled.index.equals(given.index)
+    assert filled.dtypes.equals(given.dtypes)
+    assert not filled.isna().any().any()
+    shown = given.notna()
+    assert filled.where(shown).equals(given.where(shown))
+    truth = table()
+    lost = given["colour"].isna()
+    assert (filled["colour"] == truth["colour"])[lost].mean() > 0.9
+
+
+def test_it_is_what_the_estimator_imputes(fitted):
+    assert fitted.transform(holed()).equals(fitted.estimator_.impute(holed(), random_state=0))
+
+
+def test_the_estimator_that_was_given_does_not_change(fitted):
+    assert fitted.estimator is LEARNER
+    assert not LEARNER.__sklearn_is_fitted__()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_indicators_stand_behind_the_columns(fitted, library):
+    frame = holed()
+    if library == "polars":
+        cells = {name: [None if pd.isna(x) else x for x in frame[name]] for name in frame}
+        frame = pytest.importorskip("polars").DataFrame(cells)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        imputer = hm.RBMImputer(LEARNER, add_indicator=True, random_state=0).fit(frame)
+    filled = imputer.transform(frame)
+    expected = ["size", "colour", "weight", "missingindicator_size", "missingindicator_colour"]
+    assert list(filled.columns) == expected == imputer.get_feature_names_out().tolist()
+    lost = holed().isna()
+    np.testing.assert_array_equal(np.asarray(filled["missingindicator_size"]), lost["size"])
+    np.testing.assert_array_equal(np.asarray(filled["missingindicator_colour"]), lost["colour"])
+    whole = imputer.transform(frame[6:7])  # columns are those of fit, whatever these rows lack
+    assert list(whole.columns) == expected
+
+
+def test_indicators_of_an_array():
+    rows = np.array([[0, 0, 1], [1, 1, 0]] * 20, dtype=np.float32)
+    rows[0, 1] = np.nan
+    imputer = hm.RBMImputer(LEARNER, add_indicator=True, random_state=0).fit(rows)
+    filled = imputer.transform(rows)
+    assert filled.dtype == np.float32
+    assert filled.shape == (40, 4)
+    np.testing.assert_array_equal(filled[:, 3], np.isnan(rows[:, 1]))
+    assert imputer.get_feature_names_out().tolist() == ["x0", "x1", "x2", "missingindicator_x1"]
+
+
+def test_set_output(fitted):
+    frames = clone(fitted).set_output(transform="pandas")
+    rows = np.array([[0, 0, 1], [1, 1, 0]] * 20, dtype=float)
+    rows[3, 0] = np.nan
+    filled = frames.fit(rows).transform(rows)
+    assert list(filled.columns) == ["x0", "x1", "x2"]
+    assert not hasattr(frames, "feature_names_in_")
+
+
+def test_draws_differ_where_cells_are_missing_and_nowhere_else(fitted):
+    given = holed()
+    drawn = fitted.imputations(given, 4)
+    assert len(drawn) == 4
+    sizes = np.array([each["size"] for each in drawn])
+    lost = given["size"].isna().to_numpy()
+    assert (sizes.std(0)[lost] > 0).all()
+    assert (sizes.std(0)[~lost] == 0).all()
+    assert fitted.imputations(given, 4)[3].equals(drawn[3])
+
+
+def test_in_a_pipeline_with_cross_validation():
+    random = np.random.default_rng(1)
+    y = random.integers(0, 2, 120)
+    X = y[:, None] + 0.3 * random.standard_normal((120, 3))
+    X[random.random(X.shape) < 0.3] = np.nan
+    X[np.isnan(X).all(1), 0] = 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        steps = make_pipeline(hm.RBMImputer(LEARNER, random_state=0), LogisticRegression())
+        assert cross_val_score(steps, X, y, cv=3).mean() > 0.85
+
+
+def test_pickle(fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.transform(holed()).equals(fitted.transform(holed()))
+
+
+def test_a_refused_table_leaves_the_imputer_as_it_was(fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    bad = holed().assign(weight=np.nan)
+    with pytest.raises(ValueError, match="weight"):
+        again.fit(bad)
+    assert again.transform(holed()).equals(fitted.transform(holed()))
+
+
+def test_other_columns_are_refused(fitted):
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.transform(holed().rename(columns={"size": "length"}))
+
+
+@pytest.mark.parametrize("wrong", [{"value": "best guess"}, {"estimator": hm.RBMClassifier()}])
+def test_parameters_are_checked(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        hm.RBMImputer(**wrong).fit(table())
