@@ -2,22 +2,30 @@
 
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise
+from harmonium.tasks.effective_couplings import (
+    EFFECTIVE_METHODS,
+    EffectiveCouplings,
+    effective_couplings,
+)
 from harmonium.tasks.impute import METHODS, Imputation, by_column, impute, unobserved, visible_means
 from harmonium.tasks.predict import PREDICT_METHODS, predict
 from harmonium.tasks.sample import Sample, sample
 
 __all__ = [
     "DENOISE_METHODS",
+    "EFFECTIVE_METHODS",
     "METHODS",
     "PREDICT_METHODS",
     "Channel",
     "Denoised",
+    "EffectiveCouplings",
     "GaussianChannel",
     "Imputation",
     "Sample",
     "SymmetricChannel",
     "by_column",
     "denoise",
+    "effective_couplings",
     "impute",
     "noise_in_states",
     "predict",
