@@ -79,7 +79,7 @@ def effective_couplings(
         >>> _ = machine.couplings[0].fill_(torch.tensor([[1.0], [1.0], [0.0]]))
         >>> found = hm.tasks.effective_couplings(machine)
         >>> found.pairs[0].round(decimals=3)  # half of ln cosh 2
-        tensor([0.0000, 0.6625, 0.0000], dtype=torch.float64)
+        tensor([0.0000, 0.6630, 0.0000], dtype=torch.float64)
     """
     _checks.one_of(method, "method", EFFECTIVE_METHODS)
     if order not in (2, 3):
