@@ -83,9 +83,32 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         return unpack(path, FORMAT, VERSION)
     except SafetensorError as error:
+        with path.open("rb") as file:
+            known = _OTHERS.get(file.read(4))
+        if known is not None:
+            raise ValueError(
+                f"path: {path} is {known}, not a harmonium file; harmonium.exchange.read or harmonium "
+                "convert reads the machines of other programs"
+            ) from error
         raise ValueError(f"path: {path} is not a harmonium file, or it is damaged ({error})") from error
     except ValueError as error:
         raise ValueError(f"path: {path} is {error}") from error
+
+
+_OTHERS = {
+    b"\x89HDF": "an HDF5 file, as of rbms or RestrictedBoltzmannMachines.jl",
+    b"PK\x03\x04": "a zip archive, as an .npz file",
+    b"J 0 ": "text, as of adabmDCA",
+    b"h 0 ": "text, as of adabmDCA",
+    b"# ha": "text, as of harmonium.exchange.write",
+}
+"""Files that machines come in too, by their first bytes."""
+
+
+def is_machine_file(path: Path) -> bool:
+    """Returns whether a file is a safetensors file, by its beginning."""
+    with path.open("rb") as file:
+        return file.read(10)[8:9] == b"{"
 
 
 def unpack(path: Path, form: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,0 +1,57 @@
+"""``harmonium convert``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from harmonium._settings import From0, Setting
+from harmonium._storage import is_machine_file
+from harmonium.cli import options
+from harmonium.cli.output import check_target
+from harmonium.cli.runs import load_machine
+from harmonium.exchange import Exchanged, Format, read, write
+
+_OWN = ".safetensors"
+
+EXAMPLES = (
+    "harmonium convert rbm.h5 machine.safetensors",
+    "harmonium convert runs/digits machine.npz",
+)
+
+
+def convert(
+    source: Annotated[Path, Setting(metavar="FILE", argument=True)],
+    out: Annotated[Path, Setting(metavar="OUT", argument=True)],
+    form: Annotated[str | None, Setting(Format.registry)] = None,
+    update: From0 | None = None,
+    overwrite: options.Overwrite = False,
+) -> dict[str, Any]:
+    """Convert a machine of another program, or for another program.
+
+    Args:
+        source: a file of rbms, RestrictedBoltzmannMachines.jl or adabmDCA, a machine's file, or a run.
+        out: .safetensors for harmonium, .h5 for rbms, .dat for adabmDCA, .npz, or .txt.
+        form: what FILE is, where that cannot be told.
+        update: of a file with several ages; the last if not given.
+    """
+    suffixes = (_OWN, *(each.suffix for each in Format.registry.values() if "pack" in vars(each)))
+    check_target(out, "out", suffixes, overwrite)
+    if source.is_dir() or (form is None and source.is_file() and is_machine_file(source)):
+        if update is not None or form is not None:
+            raise ValueError("update, form: expected with a file of another program")
+        found = Exchanged(load_machine(source, False)[0], None, "harmonium")
+    else:
+        found = read(source, form=form or "auto", update=update)
+    machine = found.machine
+    if out.suffix.lower() == _OWN:
+        machine.save(out, overwrite=overwrite)
+    else:
+        write(machine, out, chains=found.chains if out.suffix == ".h5" else None, overwrite=overwrite)
+    return {
+        "file": out,
+        "read": found.form,
+        "form": "harmonium" if out.suffix.lower() == _OWN else read(out).form,
+        "layers": [str(layer) for layer in machine.layers],
+        "chains": 0 if found.chains is None else len(found.chains),
+    }

@@ -1,0 +1,96 @@
+"""HDF5 files that may be damaged, or made to harm: nothing outside the file, nothing larger than it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_MOST = 1000  # times the size of the file that its arrays may have, where they are compressed
+
+
+def has_signature(path: Path) -> bool:
+    """Returns whether a file begins as HDF5 does."""
+    with path.open("rb") as file:
+        return file.read(len(SIGNATURE)) == SIGNATURE
+
+
+def import_h5py() -> Any:
+    """Returns h5py; ImportError: it is not there."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError('HDF5 needs h5py: pip install "harmonium[hdf5]"') from error
+    return h5py
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Opens a file to read; ValueError: it is none of HDF5."""
+    h5py = import_h5py()
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise ValueError(f"damaged, or no HDF5 file ({error})") from error
+    with file:
+        yield file
+
+
+def member(group: Any, name: str) -> Any:
+    """Returns what a group holds under a name, or None.
+
+    Raises:
+        ValueError: it is a link, which may lead to another file.
+    """
+    h5py, links, key = import_h5py(), group.id.links, name.encode()
+    if not links.exists(key):
+        return None
+    if links.get_info(key).type != h5py.h5l.TYPE_HARD:
+        raise ValueError(f"{name}: expected data in the file itself, received a link")
+    return group[name]
+
+
+def group_of(group: Any, name: str) -> Any:
+    """Returns a group in a group, or None; ValueError: something else."""
+    found = member(group, name)
+    if found is not None and not isinstance(found, import_h5py().Group):
+        raise ValueError(f"{name}: expected a group")
+    return found
+
+
+def array(group: Any, name: str) -> Tensor:
+    """Returns an array of numbers in float64.
+
+    Raises:
+        ValueError: there is none, it is elsewhere, claims more than the file can hold, or is not finite.
+    """
+    found = member(group, name)
+    if found is None or not isinstance(found, import_h5py().Dataset):
+        raise ValueError(f"{name}: expected an array in the file; it holds {', '.join(group) or 'none'}")
+    if found.external or found.is_virtual or found.shape is None or found.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: expected an array of numbers in the file itself")
+    size = Path(found.file.filename).stat().st_size
+    if 8 * prod(found.shape) > _MOST * size:
+        raise ValueError(f"{name}: expected no more than the file can hold, received shape {found.shape}")
+    values = torch.from_numpy(np.asarray(found[()], dtype=np.float64).copy())
+    if not bool(values.isfinite().all()):
+        raise ValueError(f"{name}: expected finite numbers")
+    return values
+
+
+def text(group: Any, name: str) -> str | None:
+    """Returns a short text, or None."""
+    found = member(group, name)
+    if found is None:
+        return None
+    if not isinstance(found, import_h5py().Dataset) or found.shape != ():
+        raise ValueError(f"{name}: expected a text")
+    value = found[()]
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,146 @@
+"""Text files of adabmDCA: fully visible Potts machines.
+
+A line ``J i j a b value`` is a coupling and ``h i a value`` a field: sites from 0, letters of an alphabet.
+The energy is -Σ h - Σ_{i<j} J, as here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium.couplings import Dense, Masked
+from harmonium.exchange.exchange import Exchanged, Format
+from harmonium.layers import Categorical
+from harmonium.machine import BoltzmannMachine
+
+ALPHABETS = ("-ACDEFGHIKLMNPQRSTVWY", "-ACGU", "-ACGT")
+"""Letters in the order of their states: proteins, RNA and DNA."""
+
+
+@final
+class AdabmDCA(Format):
+    """Text of adabmDCA."""
+
+    form: ClassVar[str] = "adabmdca"
+    suffix: ClassVar[str] = ".dat"
+    program: ClassVar[str] = "text of adabmDCA"
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        with path.open("rb") as file:
+            first = file.readline(200).split()
+        return len(first) in (4, 6) and first[0] in (b"h", b"J")
+
+    @classmethod
+    def read(cls, path: Path, update: int | None) -> Exchanged:
+        if update is not None:
+            raise ValueError(f"update: expected None, as the file has one machine, received {update}")
+        fields, pairs = _parse(path)
+        alphabet = _alphabet_of(fields, pairs)
+        sites = 1 + max((i for i, *_ in fields), default=-1)
+        if not 1 <= sites <= len(fields):
+            raise ValueError(f"expected a field for every site and letter, received {len(fields)}")
+        code, q = {letter: a for a, letter in enumerate(alphabet)}, len(alphabet)
+        h = np.full((sites, q), np.nan)
+        for i, letter, value in fields:
+            if i < 0 or not np.isnan(h[i, code[letter]]):
+                raise ValueError(f"expected every field once, from site 0 on, received h {i} {letter} again")
+            h[i, code[letter]] = value
+        if np.isnan(h).any():
+            site, state = np.argwhere(np.isnan(h))[0].tolist()
+            raise ValueError(
+                f"expected a field for every site and letter, received none for h {site} {alphabet[state]}"
+            )
+        joined = np.zeros((sites, sites), bool)
+        J = np.zeros((sites, q, sites, q))
+        for i, j, first, second, value in pairs:
+            if not (0 <= i < sites and 0 <= j < sites and i != j):
+                raise ValueError(f"expected couplings of two sites below {sites}, received J {i} {j}")
+            joined[i, j] = joined[j, i] = True
+            a, b = code[first], code[second]
+            J[i, a, j, b] = J[j, b, i, a] = value
+        layer = Categorical(sites, q)
+        whole = joined.sum() == sites * (sites - 1)
+        edges: dict[tuple[int, int], Any] = {(0, 0): Dense() if whole else Masked(joined)}
+        machine = BoltzmannMachine([layer], edges if joined.any() else [], [0], seed=None).double()
+        layer.set_finite_(bias=torch.from_numpy(h))
+        if joined.any():
+            machine.couplings[0].fill_(torch.from_numpy(J.reshape(layer.width, layer.width)))
+        machine.metadata["origin"] = {"form": cls.form}
+        machine.metadata["alphabet"] = alphabet
+        return Exchanged(machine, None, cls.form)
+
+    @classmethod
+    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+        layer, count = machine.layers[0], len(machine.layers)
+        if count != 1 or not layer.one_hot:
+            raise ValueError(
+                "machine: expected one layer of categorical visible units for adabmDCA, received "
+                f"{', '.join(map(str, machine.layers))}"
+            )
+        bias: Any = layer.bias
+        sites, q = bias.shape
+        usual = {len(each): each for each in reversed(ALPHABETS)}.get(q)
+        alphabet = machine.metadata.get("alphabet", usual)
+        if not isinstance(alphabet, str) or len(alphabet) != q:
+            raise ValueError(
+                f'machine: expected metadata["alphabet"], a text of {q} letters, received {alphabet!r}'
+            )
+        lines = []
+        if machine.edges:
+            J: Any = machine.hamiltonian().J[0].view(sites, q, sites, q).tolist()
+            pattern = machine.couplings[0].joined
+            joined = None if pattern is None else pattern.view(sites, q, sites, q)[:, 0, :, 0]
+            for i in range(sites):
+                for j in range(i + 1, sites):
+                    if joined is None or joined[i, j]:
+                        lines += [
+                            f"J {i} {j} {alphabet[a]} {alphabet[b]} {J[i][a][j][b]:.17g}"
+                            for a in range(q)
+                            for b in range(q)
+                        ]
+        h: Any = bias.tolist()
+        lines += [f"h {i} {alphabet[a]} {h[i][a]:.17g}" for i in range(sites) for a in range(q)]
+        return ("\n".join(lines) + "\n").encode()
+
+
+_Field = tuple[int, str, float]
+_Pair = tuple[int, int, str, str, float]
+
+
+def _parse(path: Path) -> tuple[list[_Field], list[_Pair]]:
+    fields, pairs = list[_Field](), list[_Pair]()
+    with path.open(encoding="ascii", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            cells = line.split()
+            try:
+                if len(cells) == 4 and cells[0] == "h":
+                    fields.append((int(cells[1]), cells[2], float(cells[3])))
+                elif len(cells) == 6 and cells[0] == "J":
+                    pairs.append((int(cells[1]), int(cells[2]), cells[3], cells[4], float(cells[5])))
+                elif cells:
+                    raise ValueError
+            except ValueError:
+                raise ValueError(
+                    f"line {number}: expected 'h i a value' or 'J i j a b value', received {line[:60]!r}"
+                ) from None
+    return fields, pairs
+
+
+def _alphabet_of(fields: list[_Field], pairs: list[_Pair]) -> str:
+    """Returns the letters in the order of their states: those of a known alphabet, or as they first come."""
+    letters = dict.fromkeys(a for _, a, _ in fields)
+    found = set(letters) | {x for _, _, a, b, _ in pairs for x in (a, b)}
+    if any(len(letter) != 1 for letter in found) or found != set(letters) or len(found) < 2:
+        raise ValueError(
+            f"expected letters that all have fields, at least two, received {sorted(found)[:30]}"
+        )
+    for known in ALPHABETS:
+        if found == set(known):
+            return known
+    return "".join(letters)

@@ -1,0 +1,173 @@
+"""Formats of other programs: what they have in common, and the choice between them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._storage import replace_file
+from harmonium.machine import BoltzmannMachine
+
+
+class Exchanged(NamedTuple):
+    """A machine of another program.
+
+    Attributes:
+        machine: with what the file says of its origin in ``metadata["origin"]``.
+        chains: its persistent chains, (chains, visible_width), as visible states; None: the file has none.
+        form: the name of the format.
+    """
+
+    machine: BoltzmannMachine
+    chains: Tensor | None
+    form: str
+
+
+class Format(ABC):
+    """A format of files. Another one is a subclass in a file of its own that this package imports.
+
+    Attributes:
+        form: its name, for ``read`` and ``write``.
+        suffix: that files usually have.
+        program: whose files they are, in words.
+    """
+
+    form: ClassVar[str]
+    suffix: ClassVar[str]
+    program: ClassVar[str]
+    registry: ClassVar[dict[str, type[Format]]] = {}
+    """Every format by its name."""
+
+    def __init_subclass__(cls) -> None:
+        Format.registry[cls.form] = cls
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, path: Path) -> bool:
+        """Returns whether a file is of this format, by its beginning."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, path: Path, update: int | None) -> Exchanged:
+        """Reads a file; ValueError: damaged, or a machine that harmonium has not."""
+
+    @classmethod
+    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+        """Returns a file's contents.
+
+        Args:
+            machine: to write.
+            chains: visible states, (chains, visible_width), or None.
+
+        Raises:
+            ValueError: a machine that the format has no place for.
+        """
+        raise ValueError(
+            f"form: expected one of {', '.join(writable())}, received {cls.form!r}, which is only read"
+        )
+
+
+def writable() -> list[str]:
+    """Returns the names of the formats that are written."""
+    return [name for name, each in Format.registry.items() if "pack" in vars(each)]
+
+
+def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> Exchanged:
+    """Reads a machine of another program.
+
+    Args:
+        path: the file.
+        form: "rbms" (HDF5, versions 0.5 and 0.6 and older files; Bernoulli and Potts), "rbm.jl" (HDF5 of
+            RestrictedBoltzmannMachines.jl: plain, centred and standardised), "adabmdca" (its text), "npz" and
+            "text" (of ``write``); "auto": by what the file holds.
+        update: age of the machine, in updates, where a file of rbms has several; None: the last.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ImportError: HDF5 without h5py.
+        ValueError: of another format, damaged, or a machine that harmonium has not; the message names the
+            file and what is wrong.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
+        >>> with TemporaryDirectory() as folder:
+        ...     hm.exchange.write(machine, f"{folder}/machine.npz")
+        ...     hm.exchange.read(f"{folder}/machine.npz").machine.layers[0]
+        Bernoulli(3)
+    """
+    path = Path(path)
+    _checks.one_of(form, "form", ("auto", *Format.registry))
+    if not path.is_file():
+        raise FileNotFoundError(f"path: expected a file of another program, found none at {path}")
+    try:
+        chosen = _recognise(path) if form == "auto" else Format.registry[form]
+        with torch.no_grad():
+            return chosen.read(path, update)
+    except ValueError as error:
+        raise ValueError(f"path: {path}: {error}") from error
+    except (KeyError, OSError, RuntimeError, EOFError) as error:  # of the libraries beneath
+        raise ValueError(f"path: {path}: damaged, or no file of {form} ({error})") from error
+
+
+def write(
+    machine: BoltzmannMachine,
+    path: str | Path,
+    *,
+    form: str = "auto",
+    chains: Any = None,
+    overwrite: bool = False,
+) -> None:
+    """Writes a machine for another program.
+
+    Args:
+        machine: that the format has a place for: "rbms" RBMs of Bernoulli hidden units beside Bernoulli or
+            categorical visible ones, "adabmdca" categorical visible units alone, "npz" and "text" any.
+        path: of the file.
+        form: "rbms", "adabmdca", "npz", "text"; "auto": by the suffix: .h5 rbms, .dat adabmdca, .npz, .txt.
+        chains: visible states to go with it, (chains, visible_width); only "rbms" keeps them.
+        overwrite: whether to replace a file that is there.
+
+    Raises:
+        FileExistsError: there is a file, and no ``overwrite``.
+        ImportError: HDF5 without h5py.
+        ValueError: no such format, or one that has no place for the machine.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
+        >>> with TemporaryDirectory() as folder:
+        ...     hm.exchange.write(machine, f"{folder}/machine.txt")
+    """
+    path = Path(path)
+    _checks.one_of(form, "form", ("auto", *writable()))
+    if form == "auto":
+        by_suffix = {Format.registry[name].suffix: name for name in writable()}
+        if path.suffix not in by_suffix:
+            raise ValueError(
+                f"path: expected a name that ends in {', '.join(by_suffix)}, or a form, received {path}"
+            )
+        form = by_suffix[path.suffix]
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+    if chains is not None:
+        chains = _checks.tensor(chains, "chains", machine.dtype, machine.device)
+        machine.check_rows(chains, "chains")
+    with torch.no_grad():
+        contents = Format.registry[form].pack(machine, chains)
+    replace_file(path, contents)
+
+
+def _recognise(path: Path) -> type[Format]:
+    for chosen in Format.registry.values():
+        if chosen.recognises(path):
+            return chosen
+    known = "; ".join(f"{name} ({each.program})" for name, each in Format.registry.items())
+    raise ValueError(f"expected a file of a known format, {known}; harmonium.load reads harmonium's own")

@@ -1,0 +1,166 @@
+"""HDF5 files of RestrictedBoltzmannMachines.jl, format 1.0.0: plain, centred and standardised machines.
+
+Julia's axes come reversed. A layer's parameters are stacked on Julia's first axis: θ of units with states; θ
+and γ of Gaussian and rectified units, with exponent θx - |γ|x²/2; θ₊, θ₋, γ₊, γ₋ of double rectified ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from harmonium.exchange import _hdf5
+from harmonium.exchange.exchange import Exchanged, Format
+from harmonium.layers import Bernoulli, Categorical, DoubleReLU, Gaussian, Layer, ReLU, Spin
+from harmonium.machine import BoltzmannMachine
+
+_VERSION = "rbm_hdf5_file_format_version"
+_KINDS = ("RBM", "CenteredRBM", "StandardizedRBM")
+
+
+@final
+class RBMjl(Format):
+    """Files of RestrictedBoltzmannMachines.jl. They are read alone."""
+
+    form: ClassVar[str] = "rbm.jl"
+    suffix: ClassVar[str] = ".hdf5"
+    program: ClassVar[str] = "HDF5 of RestrictedBoltzmannMachines.jl"
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        if not _hdf5.has_signature(path):
+            return False
+        with _hdf5.opened(path) as file:
+            return _VERSION in file or _VERSION in file.attrs
+
+    @classmethod
+    def read(cls, path: Path, update: int | None) -> Exchanged:
+        if update is not None:
+            raise ValueError(f"update: expected None, as a file of rbm.jl has one machine, received {update}")
+        with _hdf5.opened(path) as file:
+            version, kind = _said(file, _VERSION), _said(file, "rbm_type")
+            if version is None or version.split(".")[0] != "1":
+                raise ValueError(f"{_VERSION}: expected 1, received {version!r}")
+            if kind not in _KINDS:
+                raise ValueError(f"rbm_type: expected one of {', '.join(_KINDS)}, received {kind!r}")
+            (below, visible, theta_v), (above, hidden, theta_h) = (
+                _read_side(file, side) for side in ("visible", "hidden")
+            )
+            W = _hdf5.array(file, "weights")
+            moved = {
+                name: _hdf5.array(file, name)
+                for name in ("offset_v", "offset_h", "scale_v", "scale_h")
+                if name in file
+            }
+        J = _flat_weights(W, visible, hidden)
+        sides = (("v", visible), ("h", hidden))
+        offsets = [_flat(moved.get(f"offset_{s}"), layer, f"offset_{s}", 0.0) for s, layer in sides]
+        scales = [_flat(moved.get(f"scale_{s}"), layer, f"scale_{s}", 1.0) for s, layer in sides]
+        if not all(bool((scale > 0).all()) for scale in scales):
+            raise ValueError("scale_v, scale_h: expected numbers above 0")
+        J = J / scales[0].unsqueeze(1) / scales[1]
+        machine = BoltzmannMachine([visible, hidden], seed=None).double()
+        below.fill(visible, *_shifted(theta_v, -(J @ offsets[1]), below.linear))
+        above.fill(hidden, *_shifted(theta_h, -(J.t() @ offsets[0]), above.linear))
+        for layer, axis in ((visible, 1), (hidden, 0)):
+            if layer.scale is not None:
+                J = J / layer.scale.detach().double().unsqueeze(axis)
+        machine.couplings[0].fill_(J)
+        machine.metadata["origin"] = {"form": cls.form, "rbm_type": kind}
+        return Exchanged(machine, None, cls.form)
+
+
+def _said(file: Any, name: str) -> str | None:
+    """Returns a text that stands in the file or in its attributes."""
+    if name in file.attrs:
+        value = file.attrs[name]
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return _hdf5.text(file, name)
+
+
+def _fill_bias(layer: Layer, bias: Tensor) -> None:
+    layer.set_finite_(bias=bias)
+
+
+def _fill_gaussian(layer: Layer, theta: Tensor, gamma: Tensor) -> None:
+    layer.set_finite_(mean=theta / gamma.abs(), log_variance=-gamma.abs().log())
+
+
+def _fill_relu(layer: Layer, theta: Tensor, gamma: Tensor) -> None:
+    layer.set_finite_(linear=theta, log_quadratic=gamma.abs().log())
+
+
+def _fill_double_relu(layer: Layer, up: Tensor, down: Tensor, gamma_up: Tensor, gamma_down: Tensor) -> None:
+    layer.set_finite_(
+        linear=(up + down) / 2,
+        absolute=(up - down) / 2,
+        log_quadratic_positive=gamma_up.abs().log(),
+        log_quadratic_negative=gamma_down.abs().log(),
+    )
+
+
+class _Kind(NamedTuple):
+    """A kind of layer of the format.
+
+    Attributes:
+        make: the layer here, of so many units.
+        linear: its parameters that a field moves, which come first.
+        parameters: their number.
+        fill: sets the layer's own parameters by them.
+    """
+
+    make: Callable[..., Layer]
+    linear: int
+    parameters: int
+    fill: Callable[..., None]
+
+
+_LAYERS = {
+    "Binary": _Kind(Bernoulli, 1, 1, _fill_bias),
+    "Spin": _Kind(Spin, 1, 1, _fill_bias),
+    "Potts": _Kind(Categorical, 1, 1, _fill_bias),
+    "Gaussian": _Kind(Gaussian, 1, 2, _fill_gaussian),
+    "ReLU": _Kind(ReLU, 1, 2, _fill_relu),
+    "dReLU": _Kind(DoubleReLU, 2, 4, _fill_double_relu),
+}
+
+
+def _read_side(file: Any, side: str) -> tuple[_Kind, Layer, list[Tensor]]:
+    """Returns a layer, and its parameters by unit or, of categorical units, by unit and state."""
+    name, par = _said(file, f"{side}_type"), _hdf5.array(file, f"{side}_par")
+    if name not in _LAYERS:
+        raise ValueError(f"{side}_type: expected one of {', '.join(_LAYERS)}, received {name!r}")
+    kind, states = _LAYERS[name], name == "Potts"
+    shortest = 3 if states else 2
+    if par.dim() < shortest or par.shape[-1] != kind.parameters or 0 in par.shape:
+        raise ValueError(
+            f"{side}_par: expected (…, {kind.parameters}) for {name} units, received {tuple(par.shape)}"
+        )
+    each = [x.reshape(-1, x.shape[-1]) if states else x.flatten() for x in par.unbind(-1)]
+    return kind, kind.make(*each[0].shape), each
+
+
+def _shifted(theta: list[Tensor], field: Tensor, linear: int) -> list[Tensor]:
+    """Returns parameters with a field added to the first ones."""
+    return [x + field.view_as(x) if i < linear else x for i, x in enumerate(theta)]
+
+
+def _flat_weights(W: Tensor, visible: Layer, hidden: Layer) -> Tensor:
+    """Returns couplings, (visible width, hidden width), of an array whose axes come hidden first."""
+    if W.numel() != visible.width * hidden.width:
+        raise ValueError(
+            f"weights: expected {visible.width} x {hidden.width} numbers, received {tuple(W.shape)}"
+        )
+    return W.reshape(hidden.width, visible.width).t()
+
+
+def _flat(x: Tensor | None, layer: Layer, name: str, default: float) -> Tensor:
+    if x is None:
+        return torch.full((layer.width,), default, dtype=torch.float64)
+    if x.numel() != layer.width:
+        raise ValueError(f"{name}: expected {layer.width} numbers, received {tuple(x.shape)}")
+    return x.flatten()

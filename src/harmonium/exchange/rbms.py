@@ -1,0 +1,131 @@
+"""HDF5 files of rbms, versions 0.5 and 0.6 and before: RBMs of Bernoulli hidden units.
+
+Every age is a group ``update_N`` with ``weight_matrix``, ``vbias`` and ``hbias``, in ``params`` or, in older
+files, directly. Bernoulli couplings are (visible, hidden); Potts ones (sites, states, hidden), or in some
+older files (states, sites, hidden).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+from torch import Tensor
+
+from harmonium.exchange import _hdf5
+from harmonium.exchange.exchange import Exchanged, Format
+from harmonium.layers import Bernoulli, Categorical
+from harmonium.machine import BoltzmannMachine
+
+_AGE = re.compile(r"update_(\d{1,15})")
+_CHAINS = 100
+_NAMES = ("weight_matrix", "vbias", "hbias")
+
+
+@final
+class Rbms(Format):
+    """Files of rbms."""
+
+    form: ClassVar[str] = "rbms"
+    suffix: ClassVar[str] = ".h5"
+    program: ClassVar[str] = "HDF5 of rbms"
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        if not _hdf5.has_signature(path):
+            return False
+        with _hdf5.opened(path) as file:
+            return any(map(_AGE.fullmatch, file))
+
+    @classmethod
+    def read(cls, path: Path, update: int | None) -> Exchanged:
+        with _hdf5.opened(path) as file:
+            ages = sorted(int(found[1]) for name in file if (found := _AGE.fullmatch(name)))
+            if not ages or update not in (None, *ages):
+                raise ValueError(
+                    f"update: expected one of {ages[:5]}{'…' if len(ages) > 5 else ''}, received {update}"
+                )
+            age = ages[-1] if update is None else update
+            kind = _hdf5.text(file, "model_type")
+            if kind not in (None, "BBRBM", "PBRBM"):
+                raise ValueError(
+                    f"model_type: expected BBRBM or PBRBM (Bernoulli hidden units), received {kind!r}"
+                )
+            group = _hdf5.group_of(file, f"update_{age}")
+            group = _hdf5.group_of(group, "params") or group
+            W, a, b = (_hdf5.array(group, name) for name in _NAMES)
+            chains = _hdf5.array(file, "parallel_chains") if "parallel_chains" in file else None
+        if W.dim() not in (2, 3) or W.shape[:-1] != a.shape or W.shape[-1:] != b.shape or 0 in W.shape:
+            raise ValueError(
+                "weight_matrix, vbias, hbias: expected shapes (visible, hidden), (visible,), (hidden,), or "
+                f"(sites, states, hidden), …, received {(*map(tuple, (W.shape, a.shape, b.shape)),)}"
+            )
+        if W.dim() == 3:
+            W, a = _sites_first(W, a, chains, kind)
+            visible: Any = Categorical(*a.shape) if a.shape[1] > 1 else None
+            if visible is None:
+                raise ValueError("vbias: expected at least two states")
+        else:
+            visible = Bernoulli(len(a))
+        machine = BoltzmannMachine([visible, Bernoulli(len(b))], seed=None).double()
+        machine.couplings[0].fill_(W.reshape(visible.width, len(b)))
+        machine.layers[0].set_finite_(bias=a)
+        machine.layers[1].set_finite_(bias=b)
+        machine.metadata["origin"] = {"form": cls.form, "update": age}
+        return Exchanged(machine, _states(visible, chains), cls.form)
+
+    @classmethod
+    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+        visible: Any = machine.layers[0]
+        hidden: Any = machine.layers[-1]
+        bits = (0.0, 1.0)
+        known = (visible.one_hot or visible.two_values == bits) and hidden.two_values == bits
+        if not (known and len(machine.layers) == 2 and machine.edges == ((0, 1),)):
+            raise ValueError(
+                "machine: expected Bernoulli or categorical visible units beside a layer of Bernoulli hidden "
+                f"ones for rbms, received {', '.join(map(str, machine.layers))}"
+            )
+        law, potts = machine.hamiltonian(), visible.one_hot
+        W = law.J[0].reshape(*visible.bias.shape, hidden.width)
+        values: dict[str, Any] = dict(zip(_NAMES, (W, visible.bias, hidden.bias), strict=True))
+        if chains is None:
+            chains = machine.random_states(_CHAINS, seed=0)[0]  # the program reads no file without any
+        codes = visible.by_unit(chains).argmax(-1) if potts else chains
+        buffer = io.BytesIO()
+        with _hdf5.import_h5py().File(buffer, "w") as file:
+            file["model_type"] = "PBRBM" if potts else "BBRBM"
+            file["parallel_chains"] = codes.cpu().numpy().astype(np.float32)
+            group = file.create_group("update_1")
+            for name, x in values.items():
+                group[f"params/{name}"] = x.detach().cpu().numpy()
+                group[name] = group[f"params/{name}"]
+            group["time"] = 0.0
+            for name in ("batch_size", "gibbs_steps", "learning_rate", "L1", "L2"):
+                file[f"hyperparameters/{name}"] = 0  # that the program reads; nothing is known of them here
+        return buffer.getvalue()
+
+
+def _sites_first(W: Tensor, a: Tensor, chains: Tensor | None, kind: str | None) -> tuple[Tensor, Tensor]:
+    """Returns couplings and fields with sites before states, whichever way the file has them."""
+    if chains is not None and chains.dim() == 2 and chains.shape[1] in a.shape and a.shape[0] != a.shape[1]:
+        turned = chains.shape[1] == a.shape[1]
+    else:
+        turned = kind is None and a.shape[0] < a.shape[1]  # older files
+    return (W.transpose(0, 1), a.t()) if turned else (W, a)
+
+
+def _states(visible: Any, chains: Tensor | None) -> Tensor | None:
+    """Returns chains as visible states; None where there are none."""
+    if chains is None or chains.numel() == 0:
+        return None
+    if chains.dim() != 2 or chains.shape[1] != visible.n_units:
+        raise ValueError(
+            f"parallel_chains: expected (chains, {visible.n_units}), received {tuple(chains.shape)}"
+        )
+    if not bool(((chains == chains.round()) & (chains >= 0) & (chains < visible.n_states)).all()):
+        raise ValueError(f"parallel_chains: expected states 0 to {visible.n_states - 1}")
+    states: Tensor = visible.from_digits(chains.long()).double()
+    return states

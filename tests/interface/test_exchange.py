@@ -1,0 +1,461 @@
+"""Machines of other programs: read, written, and read back by the programs where they are there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium import exchange
+from harmonium.exchange import Format
+
+h5py = pytest.importorskip("h5py")
+
+
+def drawn(layers, edges=None, visible=None, seed=0):
+    machine = hm.BoltzmannMachine(layers, edges, visible, seed=seed).double()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, x in machine.named_parameters():
+            if "weight" not in name:
+                x.copy_(torch.randn(x.shape, generator=generator, dtype=x.dtype))
+        for coupling in machine.couplings:
+            coupling.draw_(0.5, generator)
+    return machine
+
+
+def rows_of(machine, rows=20):
+    law = machine.hamiltonian()
+    return law.visible_states(machine.random_states(rows, seed=1)).detach()
+
+
+def same(one, other):
+    """Energies of two machines of a visible and a hidden layer."""
+    v = rows_of(one)
+    torch.testing.assert_close(one.free_energy(v), other.free_energy(v), atol=1e-6, rtol=0)
+
+
+def energies(machine, v):
+    return machine.energy(machine.hamiltonian().split(v)).detach()
+
+
+ANY = {
+    "bits": lambda: drawn([hm.Bernoulli(4), hm.Bernoulli(3)]),
+    "real, deep": lambda: drawn([hm.Gaussian(3), hm.Spin(2), hm.Bernoulli(2)]),
+    "potts in a graph": lambda: drawn(
+        [hm.Categorical(3, 4), hm.Bernoulli(2)],
+        {(0, 0): hm.Masked(torch.ones(3, 3)), (0, 1): hm.Dense()},
+        [0],
+    ),
+    "double": lambda: drawn([hm.Categorical(3, 4), hm.DoubleReLU(2)]),
+}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".txt"])
+@pytest.mark.parametrize("name", ANY)
+def test_any_machine_comes_back_bit_for_bit(name, suffix, tmp_path):
+    machine = ANY[name]()
+    machine.metadata["note"] = "ours"
+    exchange.write(machine, tmp_path / f"machine{suffix}")
+    again = exchange.read(tmp_path / f"machine{suffix}").machine
+    assert again.config() == machine.config()
+    assert again.metadata == machine.metadata
+    for name, x in machine.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], x, rtol=0, atol=0)
+
+
+# rbms
+# ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("visible", [lambda: hm.Bernoulli(5), lambda: hm.Categorical(4, 3)])
+def test_rbms_files_come_back_with_their_chains(visible, tmp_path):
+    machine = drawn([visible(), hm.Bernoulli(3)])
+    chains = rows_of(machine)
+    exchange.write(machine, tmp_path / "rbm.h5", chains=chains)
+    found = exchange.read(tmp_path / "rbm.h5")
+    same(machine, found.machine)
+    assert found.form == "rbms"
+    torch.testing.assert_close(found.chains, chains)
+
+
+@pytest.mark.parametrize("visible", [lambda: hm.Bernoulli(5), lambda: hm.Categorical(4, 3)])
+def test_rbms_reads_what_is_written_and_has_the_same_energies(visible, tmp_path):
+    io = pytest.importorskip("rbms.io")
+    machine = drawn([visible(), hm.Bernoulli(3)])
+    v = rows_of(machine)
+    exchange.write(machine, tmp_path / "rbm.h5", chains=v)
+    params, chains, _, _ = io.load_model(str(tmp_path / "rbm.h5"), 1, torch.device("cpu"), torch.float64)
+    layer = machine.layers[0]
+    codes = layer.by_unit(v).argmax(-1) if layer.one_hot else v
+    torch.testing.assert_close(chains["visible"].double(), codes.double())
+    theirs = params.compute_energy_visibles(codes.double())
+    ours = machine.free_energy(v).detach()
+    torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
+    io.save_model(str(tmp_path / "theirs.h5"), params, chains, 7, 0.0)  # and the other way round
+    again = exchange.read(tmp_path / "theirs.h5")
+    assert again.machine.metadata["origin"] == {"form": "rbms", "update": 7}
+    same(machine, again.machine)
+
+
+def write_rbms(path, *, old=False, states_first=False, ages=(3, 20)):
+    random = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        for age in ages:
+            group = file.create_group(f"update_{age}")
+            W, a, b = random.normal(size=(6, 3, 2)), random.normal(size=(6, 3)), random.normal(size=2)
+            W += age
+            named = {"weight_matrix": W, "vbias": a, "hbias": b}
+            for name, x in named.items():
+                if states_first and name != "hbias":
+                    x = x.swapaxes(0, 1)
+                group[name if old else f"params/{name}"] = x
+        if not old:
+            file["model_type"] = b"PBRBM"
+            file["parallel_chains"] = random.integers(0, 3, (5, 6)).astype(np.float32)
+    return a, W
+
+
+@pytest.mark.parametrize("layout", [{}, {"old": True}, {"old": True, "states_first": True}])
+def test_old_and_new_layouts_of_rbms(layout, tmp_path):
+    a, W = write_rbms(tmp_path / "x.h5", **layout)
+    found = exchange.read(tmp_path / "x.h5")
+    layer = found.machine.layers[0]
+    assert (layer.n_units, layer.n_states) == (6, 3)
+    np.testing.assert_allclose(layer.bias.detach().numpy(), a)
+    np.testing.assert_allclose(found.machine.hamiltonian().J[0].detach().numpy(), W.reshape(18, 2))
+    assert (found.chains is None) == bool(layout)
+    assert found.machine.metadata["origin"]["update"] == 20
+    earlier = exchange.read(tmp_path / "x.h5", update=3).machine
+    assert float(earlier.hamiltonian().J[0].mean()) == pytest.approx(3, abs=1)
+
+
+def test_a_published_file_of_rbms():
+    folder = Path(os.environ.get("HARMONIUM_DATA", "../shared/data"))
+    path = folder / "exchange" / "rbms-blume-capel-potts.h5"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    machine = exchange.read(path).machine
+    layer = machine.layers[0]
+    assert (layer.n_units, layer.n_states, machine.layers[1].n_units) == (51, 3, 250)
+    with h5py.File(path) as file:
+        group = file["update_5000000"]
+        W, a, b = (group[name][()] for name in ("weight_matrix", "vbias", "hbias"))
+    codes = np.random.default_rng(0).integers(0, 3, (10, 51))
+    fields = a[codes, np.arange(51)].sum(1)
+    hidden = W[codes, np.arange(51)].sum(1) + b
+    expected = -fields - np.logaddexp(0, hidden).sum(1)
+    ours = machine.free_energy(layer.from_digits(torch.from_numpy(codes)).double()).detach()
+    np.testing.assert_allclose(ours.numpy(), expected, atol=1e-6)
+
+
+# RestrictedBoltzmannMachines.jl
+# ------------------------------------------------------------------------------------------------------
+
+
+def unit_energy(kind, x, par):
+    """Of units x, (rows, n) or one-hot (rows, n, q), as the format defines them."""
+    if kind == "Potts":
+        return -(x * par[..., 0]).sum((1, 2))
+    if kind in ("Binary", "Spin"):
+        return -(x * par[:, 0]).sum(1)
+    if kind == "dReLU":
+        p, n = np.maximum(x, 0), np.minimum(x, 0)
+        half = np.abs(par[:, 2]) / 2 * p**2 + np.abs(par[:, 3]) / 2 * n**2
+        return (half - par[:, 0] * p - par[:, 1] * n).sum(1)
+    return (np.abs(par[:, 1]) / 2 * x**2 - par[:, 0] * x).sum(1)
+
+
+COUNTS = {"Binary": 1, "Spin": 1, "Potts": 1, "Gaussian": 2, "ReLU": 2, "dReLU": 4}
+JULIA = [
+    ("Binary", "Binary"),
+    ("Spin", "Gaussian"),
+    ("Potts", "dReLU"),
+    ("Potts", "ReLU"),
+    ("Gaussian", "Spin"),
+]
+
+
+def draw_units(kind, shape, random):
+    if kind == "Potts":
+        return np.eye(3)[random.integers(0, 3, shape)]
+    if kind == "Binary":
+        return random.integers(0, 2, shape).astype(float)
+    if kind == "Spin":
+        return random.choice([-1.0, 1.0], shape)
+    x = random.normal(size=shape)
+    return np.abs(x) if kind == "ReLU" else x
+
+
+@pytest.mark.parametrize("rbm_type", ["RBM", "CenteredRBM", "StandardizedRBM"])
+@pytest.mark.parametrize(("below", "above"), JULIA)
+def test_files_of_rbm_jl_have_the_energies_of_their_definition(below, above, rbm_type, tmp_path):
+    random = np.random.default_rng(0)
+    n, m = 5, 4
+    size_v = (n, 3) if below == "Potts" else (n,)
+    par_v, par_h = random.normal(size=(*size_v, COUNTS[below])), random.normal(size=(m, COUNTS[above]))
+    w = 0.3 * random.normal(size=(m, *size_v))
+    offset_v, offset_h = random.normal(size=size_v), random.normal(size=m)
+    scale_v, scale_h = random.uniform(0.5, 2, size_v), random.uniform(0.5, 2, m)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["rbm_hdf5_file_format_version"] = "1.0.0"
+        file["rbm_type"], file["visible_type"], file["hidden_type"] = rbm_type, below, above
+        file["weights"], file["visible_par"], file["hidden_par"] = w, par_v, par_h
+        if rbm_type != "RBM":
+            file["offset_v"], file["offset_h"] = offset_v, offset_h
+        if rbm_type == "StandardizedRBM":
+            file["scale_v"], file["scale_h"] = scale_v, scale_h
+    v, h = draw_units(below, (20, n), random), draw_units(above, (20, m), random)
+    x, y = v, h
+    if rbm_type != "RBM":
+        x, y = x - offset_v, y - offset_h
+    if rbm_type == "StandardizedRBM":
+        x, y = x / scale_v, y / scale_h
+    axes = "rvq,hvq,rh->r" if below == "Potts" else "rv,hv,rh->r"
+    expected = unit_energy(below, v, par_v) + unit_energy(above, h, par_h) - np.einsum(axes, x, w, y)
+    found = exchange.read(tmp_path / "x.h5")
+    assert found.form == "rbm.jl"
+    ours = found.machine.energy([torch.from_numpy(v.reshape(20, -1)), torch.from_numpy(h)]).detach().numpy()
+    difference = ours - expected  # a constant is not part of an energy
+    np.testing.assert_allclose(difference, difference[0], atol=1e-6)
+
+
+# adabmDCA
+# ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_text_of_adabmdca(sparse, tmp_path):
+    mask = torch.ones(4, 4)
+    if sparse:
+        mask[0, 2] = mask[2, 0] = 0
+    machine = drawn([hm.Categorical(4, 5)], {(0, 0): hm.Masked(mask) if sparse else hm.Dense()}, [0])
+    exchange.write(machine, tmp_path / "params.dat")
+    lines = (tmp_path / "params.dat").read_text().splitlines()
+    assert sum(line.startswith("J") for line in lines) == (5 if sparse else 6) * 25
+    found = exchange.read(tmp_path / "params.dat")
+    assert found.form == "adabmdca"
+    assert found.machine.metadata["alphabet"] == "-ACGU"
+    v = rows_of(machine)
+    torch.testing.assert_close(energies(found.machine, v), energies(machine, v))
+    assert isinstance(found.machine.couplings[0], hm.Masked if sparse else hm.Dense)
+
+
+def test_energies_of_adabmdca_lines(tmp_path):
+    lines = ["J 0 1 A C 0.5", "J 1 0 G U -2", "h 0 A 1", *(f"h 0 {a} 0" for a in "-CGU")]
+    lines += [f"h 1 {a} {value}" for value, a in enumerate("-ACGU")]
+    (tmp_path / "x.dat").write_text("\n".join(lines))
+    machine = exchange.read(tmp_path / "x.dat").machine
+    code = "-ACGU".index
+    states = torch.tensor([[code("A"), code("C")], [code("U"), code("G")]])
+    v = machine.layers[0].from_digits(states).double()
+    np.testing.assert_allclose(energies(machine, v).numpy(), [-(1 + 2 + 0.5), -(3 - 2)])
+
+
+# scikit-learn and dimod
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_scikit_learn_both_ways():
+    from sklearn.neural_network import BernoulliRBM
+
+    rows = np.random.default_rng(0).integers(0, 2, (30, 4)).astype(float)
+    rbm = BernoulliRBM(3, n_iter=5, random_state=0).fit(rows)
+    machine = exchange.from_sklearn(rbm)
+    ours = machine.free_energy(torch.from_numpy(rows)).detach().numpy()
+    np.testing.assert_allclose(ours, rbm._free_energy(rows), atol=1e-10)
+    again = exchange.to_sklearn(machine)
+    np.testing.assert_allclose(again.transform(rows), rbm.transform(rows))
+    assert again.get_feature_names_out().tolist() == rbm.get_feature_names_out().tolist()
+    assert again.gibbs(rows).shape == rows.shape
+    with pytest.raises(TypeError, match="components_"):
+        exchange.from_sklearn(BernoulliRBM())
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        lambda: drawn([hm.Spin(3), hm.Spin(2)]),
+        lambda: drawn([hm.Bernoulli(3), hm.Spin(2)]),
+        lambda: drawn([hm.Spin(4), hm.Bernoulli(2)], {(0, 0): hm.Dense(), (0, 1): hm.Dense()}, [0]),
+    ],
+)
+def test_dimod_has_the_same_energies_and_its_samples_become_states(machine):
+    dimod = pytest.importorskip("dimod")
+    machine = machine()
+    model = exchange.to_dimod(machine)
+    states = machine.random_states(10, seed=0)
+    samples = [
+        {
+            (l, i): int(x[r, i]) if model.vartype is dimod.SPIN else int(x[r, i] > 0)
+            for l, x in enumerate(states)
+            for i in range(x.shape[1])
+        }
+        for r in range(10)
+    ]
+    ours = machine.energy(states).detach().numpy()
+    np.testing.assert_allclose([model.energy(sample) for sample in samples], ours, atol=1e-10)
+    found = dimod.SampleSet.from_samples_bqm(samples, model)
+    back = exchange.states_from_dimod(machine, found)
+    for x, y in zip(states, back, strict=True):
+        torch.testing.assert_close(x, y)
+    moved = hm.chains.run(machine, hm.chains.Gibbs(), back, 2, seed=0)
+    assert moved[0].shape == states[0].shape
+
+
+@pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
+def test_a_model_of_dimod_becomes_a_machine(vartype):
+    dimod = pytest.importorskip("dimod")
+    model = dimod.BinaryQuadraticModel({"a": 1.0, "b": -0.5, "c": 0.0}, {"ab": 0.7, "bc": -1.2}, 3.0, vartype)
+    machine = exchange.from_dimod(model)
+    assert machine.metadata["variables"] == ["a", "b", "c"]
+    low = -1 if vartype == "SPIN" else 0
+    for state in np.ndindex(2, 2, 2):
+        values = [1 if x else low for x in state]
+        theirs = model.energy(dict(zip("abc", values, strict=True))) - 3.0
+        ours = machine.energy([torch.tensor([values]).double()])
+        assert float(ours) == pytest.approx(theirs)
+
+
+# What is refused
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_every_format_says_its_form_and_is_found_by_its_own_files(tmp_path):
+    assert set(Format.registry) == {"adabmdca", "npz", "rbm.jl", "rbms", "text"}
+    machine = drawn([hm.Categorical(3, 5)], {(0, 0): hm.Dense()}, [0])
+    for form in ("npz", "text", "adabmdca"):
+        exchange.write(machine, tmp_path / form, form=form)
+        assert exchange.read(tmp_path / form).form == form
+
+
+def test_a_file_is_not_replaced_unasked(tmp_path):
+    machine = drawn([hm.Bernoulli(3), hm.Bernoulli(2)])
+    exchange.write(machine, tmp_path / "x.npz")
+    with pytest.raises(FileExistsError, match="overwrite"):
+        exchange.write(machine, tmp_path / "x.npz")
+    exchange.write(machine, tmp_path / "x.npz", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "message"),
+    [
+        (lambda: drawn([hm.Gaussian(3), hm.Bernoulli(2)]), "x.h5", "rbms"),
+        (lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2), hm.Bernoulli(2)]), "x.h5", "rbms"),
+        (lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2)]), "x.dat", "adabmDCA"),
+        (lambda: drawn([hm.Categorical(3, 7)], {(0, 0): hm.Dense()}, [0]), "x.dat", "alphabet"),
+        (lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2)]), "x.xyz", r"\.h5"),
+    ],
+)
+def test_a_machine_without_a_place_is_refused(machine, name, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        exchange.write(machine(), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def hostile_h5(change):
+    def write(path):
+        write_rbms(path)
+        with h5py.File(path, "a") as file:
+            change(file)
+
+    return write
+
+
+def relink(file):
+    del file["update_20/params/vbias"]
+    file["update_20/params/vbias"] = h5py.ExternalLink("/etc/hostname", "/")
+
+
+def claim(file):
+    del file["update_20/params/weight_matrix"]
+    file["update_20/params"].create_dataset(
+        "weight_matrix", shape=(100000, 1000, 1000), chunks=True, compression="gzip"
+    )
+
+
+def infinite(file):
+    file["update_20/params/hbias"][0] = np.inf
+
+
+def retype(file):
+    del file["model_type"]
+    file["model_type"] = "IGRBM"
+
+
+REFUSED = {
+    "nothing": (lambda path: path.write_bytes(b""), "known format"),
+    "noise": (lambda path: path.write_bytes(bytes(range(200))), "known format"),
+    "cut": (lambda path: (write_rbms(path), path.write_bytes(path.read_bytes()[:900])), "damaged"),
+    "a link": (hostile_h5(relink), "link"),
+    "more than it holds": (hostile_h5(claim), "hold"),
+    "infinity": (hostile_h5(infinite), "finite"),
+    "another kind": (hostile_h5(retype), "IGRBM"),
+    "letters": (lambda path: path.write_text("h 0 A 1\nh 0 C x\n"), "line 2"),
+    "no field": (lambda path: path.write_text("h 0 A 1\nh 0 C 1\nh 1 A 1\n"), "h 1 C"),
+    "a site too far": (lambda path: path.write_text("h 0 A 1\nh 9999999 C 1\n"), "every site"),
+    "a coupling of one": (lambda path: path.write_text("h 0 A 1\nh 0 C 1\nJ 0 0 A C 1\n"), "two sites"),
+    "no JSON": (lambda path: path.write_text("# harmonium machine {\n"), "JSON"),
+    "numbers": (
+        lambda path: path.write_text('# harmonium machine {"layers": []}\nlayers.0.bias 3 1 2\n'),
+        "line 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_damaged_is_refused_by_name(name, tmp_path):
+    write, message = REFUSED[name]
+    path = tmp_path / "given"
+    write(path)
+    with pytest.raises(ValueError, match=message) as caught:
+        exchange.read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_an_age_that_is_not_there(tmp_path):
+    write_rbms(tmp_path / "x.h5")
+    with pytest.raises(ValueError, match=r"update: expected one of \[3, 20\], received 4"):
+        exchange.read(tmp_path / "x.h5", update=4)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="none"):
+        exchange.read(tmp_path / "none")
+
+
+# The command
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_convert_there_and_back(cli, tmp_path):
+    machine = drawn([hm.Bernoulli(4), hm.Bernoulli(3)])
+    machine.save(tmp_path / "machine.safetensors")
+    cli.succeed("convert", tmp_path / "machine.safetensors", tmp_path / "rbm.h5")
+    cli.succeed("convert", tmp_path / "rbm.h5", tmp_path / "again.safetensors")
+    same(machine, hm.load(tmp_path / "again.safetensors"))
+    result = cli.succeed("convert", tmp_path / "rbm.h5", tmp_path / "x.npz", "--json").json
+    assert (result["read"], result["form"]) == ("rbms", "npz")
+
+
+def test_convert_takes_an_age_and_replaces_nothing_unasked(cli, tmp_path):
+    write_rbms(tmp_path / "x.h5")
+    cli.succeed("convert", tmp_path / "x.h5", tmp_path / "y.safetensors", "--update", 3)
+    assert hm.load(tmp_path / "y.safetensors").metadata["origin"]["update"] == 3
+    assert "--overwrite" in cli.refuse("convert", tmp_path / "x.h5", tmp_path / "y.safetensors")
+
+
+def test_convert_takes_the_machine_of_a_run(cli, tmp_path):
+    cli.train("bars-and-stripes", tmp_path / "run")
+    cli.succeed("convert", tmp_path / "run", tmp_path / "x.h5")
+    same(hm.load(tmp_path / "run").double(), exchange.read(tmp_path / "x.h5").machine)
+
+
+def test_load_says_what_reads_a_file_of_another_program(tmp_path):
+    write_rbms(tmp_path / "x.h5")
+    with pytest.raises(ValueError, match=r"rbms.*harmonium\.exchange\.read"):
+        hm.load(tmp_path / "x.h5")
