@@ -5,15 +5,15 @@
     python experiments/tables.py --part draws --tables penguins --seeds 0
     python experiments/tables.py --arms RBM IterativeImputer
 
-Ten tables come with packages (`pip install palmerpenguins statsmodels vega_datasets`); a table whose package is
-not there is left out, with a word, and so is miceforest. Every arm sees the same rows, the same holes and the
-same splits, and is at its defaults. Nobody chose a setting by these tables.
+Ten tables come with packages (`pip install palmerpenguins statsmodels vega_datasets`); a table whose package
+is not there is left out, with a word, and so is miceforest. Every arm sees the same rows, holes and splits, and
+is at its defaults.
 
 - ``holes``: 10 or 30 % of the cells are lost, each by itself or in blocks. Root mean square error of numbers
   over the deviation of their column; share of labels that are right; coverage of 90 % intervals of draws.
 - ``labels``: a third of the rows is held out; log loss and accuracy, with and without 20 % of the cells.
-- ``draws``: as many rows are drawn as there were; a forest learns from them, and from the real rows, and is asked
-  for the label of real rows that were held out. Shares of values far outside of what was seen, and of copies.
+- ``draws``: as many rows are drawn as there were; a forest learns from them, and from the real rows, and
+  tells the label of rows that were held out. Shares of values far outside of what was seen, and of copies.
 - ``outliers``: in a twentieth of the rows a third of the cells comes from other rows. Area under the curve.
 
 Every result is a line of --out as soon as it is there; a repeated command makes those that are missing.
@@ -246,7 +246,8 @@ def draws(table: pd.DataFrame, label: str | None, seed: int) -> Any:
         copies = [
             sum(tuple(row) in seen for row in x.round(6).to_numpy().tolist()) / len(x) for x in (rows, test)
         ]
-        return {"accuracy": told(rows), "outside": float(far.to_numpy().mean()), "copies": copies[0], "copies_held_out": copies[1]}  # fmt: skip
+        shares = {"copies": copies[0], "copies_held_out": copies[1]}
+        return {"accuracy": told(rows), "outside": float(far.to_numpy().mean()), **shares}
 
     yield {"arm": "RBM"}, by_machine
     yield {"arm": "real rows"}, lambda: {"accuracy": told(train)}

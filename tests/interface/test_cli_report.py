@@ -34,9 +34,20 @@ from .command_line import TINY, CommandLine
 QUICK = ("--sweeps", "5", "--temperatures", "10", "--mixing-steps", "200", "--threads", "1")
 BARS = "bars-and-stripes"
 SECTIONS = [
-    *("verdict", "curves", "likelihood", "mixing", "equilibrium", "samples", "filters", "activity"),
+    *(
+        "verdict",
+        "curves",
+        "likelihood",
+        "learned",
+        "mixing",
+        "equilibrium",
+        "samples",
+        "filters",
+        "activity",
+    ),
     *("columns", "landscape", "completion", "denoising", "settings"),
 ]
+IMAGES_HAVE_NO = {"columns", "learned"}
 TABLE_HAS_NO = {"completion", "denoising"}  # beside it the tiny machine has no mean field that settles
 VOID = {"meta", "img", "line", "polyline", "polygon"}  # polyline and polygon close themselves
 
@@ -111,17 +122,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-NEEDS_DATA = {"equilibrium", "activity", "columns", "landscape", "completion", "denoising"}
+NEEDS_DATA = {"learned", "equilibrium", "activity", "columns", "landscape", "completion", "denoising"}
 
 
 @pytest.mark.parametrize(
     ("name", "absent"),
     [
-        ("ucd", {"columns"}),
-        ("gaussian", {"columns"}),
-        ("deep", {"columns"}),
-        ("modes", {"columns"}),
-        ("planes", {"columns"}),
+        ("ucd", IMAGES_HAVE_NO),
+        ("gaussian", IMAGES_HAVE_NO),
+        ("deep", IMAGES_HAVE_NO),
+        ("modes", IMAGES_HAVE_NO),
+        ("planes", IMAGES_HAVE_NO),
         ("table", TABLE_HAS_NO),
         ("labels", TABLE_HAS_NO | {"landscape"}),
         ("ising.safetensors", {"curves"} | NEEDS_DATA),

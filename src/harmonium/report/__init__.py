@@ -1,8 +1,10 @@
 """Reports: image grids, plots, the quality of samples and the one-page summary of a run."""
 
+from harmonium.report.baselines import Baselines, score_baselines
 from harmonium.report.columns import compare_columns
 from harmonium.report.images import image_grid, image_panels, write_png
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
+from harmonium.report.links import Link, compare_links, compare_marginals
 from harmonium.report.moments import MomentErrors, moment_errors
 from harmonium.report.plots import learning_curve, mixing_curve, plane
 from harmonium.report.resampling import Resampling, resampling
@@ -18,14 +20,18 @@ from harmonium.report.sample_quality import (
 from harmonium.report.summary import write_summary
 
 __all__ = [
+    "Baselines",
     "ClassifierFeatures",
     "KernelDistance",
+    "Link",
     "MomentErrors",
     "Neighbours",
     "Resampling",
     "basin_map",
     "class_coverage",
     "compare_columns",
+    "compare_links",
+    "compare_marginals",
     "embedding",
     "frechet_distance",
     "free_energy_bands",
@@ -38,6 +44,7 @@ __all__ = [
     "nearest_neighbours",
     "plane",
     "resampling",
+    "score_baselines",
     "solution_maps",
     "write_png",
     "write_summary",

@@ -23,6 +23,7 @@ from harmonium.cli.scores import estimate, evaluate_rows, spread, whole
 from harmonium.data import Codec, DataSet, Rows
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
+from harmonium.report.page.learned import fill_learned
 from harmonium.report.page.parts import Grid, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, Subject
@@ -81,7 +82,7 @@ def report(
         machine.visible_width - coding.label_width,
         shape,
         [name for name in names or () if coding.label is None or name != coding.label.name],
-        dataset.name if dataset is not None else "",
+        _name_of(dataset, rows),
         None if rows is None else spread(rows, _ROWS).to(machine.device),
         lacking,
         None if training is None else spread(training, _ROWS).to(machine.device),
@@ -99,9 +100,11 @@ def report(
     facts["date"] = record.date
     parts = [first, drawn]
     met: dict[str, Any] = {}  # by pairs of chains, without which annealing is not judged
+    scores: dict[str, float] = {}  # the mean ln p of rows, in nats of the states
     for id, title, fill in (
         ("mixing", "Mixing", partial(_mixing, met, most=mixing_steps)),
-        ("likelihood", "Likelihood", partial(_likelihood, facts, coding, temperatures, met)),
+        ("likelihood", "Likelihood", partial(_likelihood, facts, coding, temperatures, met, scores)),
+        ("learned", "Was it learned?", partial(fill_learned, scores)),
         ("equilibrium", "Equilibrium", partial(_equilibrium, most=mixing_steps)),
         *SECTIONS,
     ):
@@ -112,7 +115,7 @@ def report(
             except ValueError as error:
                 part.absent = f"Left out: {error}"
         parts.append(part)
-    parts[2:4] = parts[3:1:-1]  # the likelihood stands before what it rests on
+    parts[2:5] = [parts[3], parts[4], parts[2]]  # the likelihood stands before what it rests on
     first.remarks += [remark for part in parts[2:] for remark in part.remarks]
     parts.append(_settings(records))
     title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
@@ -132,18 +135,30 @@ def _rows(coding: Codec, source: str | None) -> tuple[Rows | None, DataSet | Non
     except (ValueError, OSError, ImportError) as error:
         if source is not None:
             raise
+        if isinstance(error, _NoWholeRow):
+            return None, None, f"This needs rows that lack no cell: {error}."
         lacking = f"This needs the training data, which are not at hand ({error}); --data FILE gives some."
         return None, None, lacking
 
 
+def _name_of(dataset: DataSet | None, rows: Rows | None) -> str:
+    """Names the rows, with how many of the data they are where some lack a cell."""
+    if dataset is None or rows is None or len(rows) == dataset.samples.shape[0]:
+        return "" if dataset is None else dataset.name
+    return f"{dataset.name} ({len(rows)} of its {dataset.samples.shape[0]} rows, which lack no cell)"
+
+
 def _whole(coding: Codec, dataset: DataSet) -> Rows:
     """The rows without missing cells."""
-    rows = whole(rows_of(coding, dataset, missing=True))
+    every = rows_of(coding, dataset, missing=True)
+    rows = whole(every)
     if rows is None:
-        raise ValueError(
-            f"{dataset.name}: expected at least one row with a label and no missing cell, received none"
-        )
+        raise _NoWholeRow(f"{dataset.name} has {len(every)} rows, and each of them lacks a label or a cell")
     return rows
+
+
+class _NoWholeRow(ValueError):
+    """Every row lacks something."""
 
 
 def _likelihood(
@@ -151,6 +166,7 @@ def _likelihood(
     coding: Codec,
     temperatures: int,
     met: dict[str, Any],
+    scores: dict[str, float],
     section: Section,
     subject: Subject,
 ) -> None:
@@ -166,6 +182,8 @@ def _likelihood(
             "data": subject.data,
             **evaluate_rows(coding, rows, log_partition, subject.seed, notes),
         }
+        if row.get("log_likelihood") is not None and not verdict.unmixed(table, met or None):
+            scores["mean"] = row["log_likelihood"] - float(coding.log_slopes(subject.given).mean())
         what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
         facts |= {what: value} if (value := verdict.likelihood(row, table, met or None)) else {}
     if verdict.unmixed(table, met or None):

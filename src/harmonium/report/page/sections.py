@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator, permutation
-from harmonium.data import BitPlanes, Encoder, Table, missing_half
+from harmonium.data import BitPlanes, Encoder, Sheet, Table, missing_half, sheet_of
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
 from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
@@ -90,6 +90,13 @@ class Subject:
     def decode(self, v: Tensor) -> NDArray[Any]:
         """Returns rows in the units of the data, without their label."""
         return np.asarray(self.encoder.decode(v[:, : self.width].cpu().numpy()))
+
+    def cells(self, v: Tensor) -> Sheet:
+        """Returns rows in the units of the data, column by column, without their label."""
+        if isinstance(self.encoder, Table):
+            return self.encoder.sheet(v[:, : self.width].cpu().numpy())
+        values = self.decode(v)
+        return sheet_of(values, self.names or [f"column {i}" for i in range(values.shape[1])])
 
     def estimate(self, mean: Tensor, state: Tensor) -> NDArray[Any]:
         """Returns means decoded; of bit-planes, whose means are no grey levels, the states."""
@@ -240,12 +247,7 @@ def fill_columns(section: Section, subject: Subject) -> None:
 
 def _read_cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
     """Returns rows in the units of the data, by column."""
-    if isinstance(subject.encoder, Table):
-        sheet = subject.encoder.sheet(v[:, : subject.width].cpu().numpy())
-        return {str(column.name): column.values for column in sheet.columns}
-    values = subject.decode(v)
-    names = subject.names or [f"column {i}" for i in range(values.shape[1])]
-    return dict(zip(names, values.T, strict=True))
+    return {str(column.name): column.values for column in subject.cells(v).columns}
 
 
 def _make_table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:

@@ -117,6 +117,9 @@ def likelihood_remarks(
         gap = upper - table["lower"]
         level = sound if gap < _GAP else "caution"
         text = f"Two bounds enclose ln Z within {gap:.2g} nats."
+        if not table["lower"] <= table.get("value", upper) <= upper:
+            level = "caution"
+            text = f"Two bounds of ln Z are {gap:.2g} nats apart, and the estimate lies outside of them."
         if gap < 0:
             level, text = "caution", "The bounds of ln Z cross: by chance, or as chains have not mixed."
         remarks.append(Remark(level, text))

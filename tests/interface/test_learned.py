@@ -1,0 +1,135 @@
+"""Was a table learned: links, marginals and simple laws beside a machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.report import Baselines, Link, compare_links, compare_marginals, score_baselines
+from harmonium.report.page.learned import gain_remark, link_remark, marginal_remark
+from harmonium.report.page.verdict import likelihood_remarks
+
+from .command_line import TINY, CommandLine
+
+pd = pytest.importorskip("pandas")
+
+
+def table(rows=2000, seed=0):
+    random = np.random.default_rng(seed)
+    first = random.integers(0, 3, rows)
+    return pd.DataFrame(
+        {
+            "label": np.array(["a", "b", "c"])[first],
+            "same": np.array(["x", "y", "z"])[first],
+            "number": first + 0.5 * random.standard_normal(rows),
+            "other": random.standard_normal(rows),
+        }
+    )
+
+
+def test_links_are_known_correlations():
+    frame = table()
+    found = {(x.first, x.second): x for x in compare_links(frame, frame)}
+    assert found["label", "same"].real == pytest.approx(1)
+    pearson = abs(frame["number"].corr(frame["other"]))
+    assert found["number", "other"].real == pytest.approx(pearson)
+    means = frame.groupby("label")["number"].transform("mean")
+    assert found["label", "number"].real == pytest.approx(means.std() / frame["number"].std())
+    assert all(x.real == x.sampled for x in found.values())
+    assert [x.real for x in compare_links(frame, frame)] == sorted(
+        (x.real for x in found.values()), reverse=True
+    )
+
+
+def test_links_that_samples_lack_are_seen_and_missing_cells_left_out():
+    frame = table()
+    shuffled = frame.assign(same=frame["same"].sample(frac=1, random_state=1).to_numpy())
+    shuffled.loc[::3, "number"] = np.nan
+    found = {(x.first, x.second): x for x in compare_links(frame, shuffled)}
+    assert found["label", "same"].sampled < 0.1
+    assert found["label", "number"].sampled > 0.8
+    remark = link_remark(compare_links(frame, shuffled))
+    assert remark.level == "caution"
+    assert "label and same: 1.00" in remark.text
+    assert link_remark(compare_links(frame, frame)).level == "good"
+
+
+def test_marginals_are_known_distances():
+    frame = table()
+    other = frame.assign(label="a", number=frame["number"] + 100)
+    found = compare_marginals(frame, other)
+    assert found["number"] == 1
+    assert found["label"] == pytest.approx((frame["label"] != "a").mean())
+    assert found["other"] == 0
+    assert "number (1.00)" in marginal_remark(found).text
+    assert marginal_remark({"number": 0.01}).level == "good"
+
+
+def test_other_columns_are_refused():
+    with pytest.raises(ValueError, match="'other'"):
+        compare_links(table(), table().drop(columns="other"))
+
+
+def test_baselines_are_the_laws_of_their_definition():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(500, 3, generator=generator, dtype=torch.float64)
+    rows[:, 1] += rows[:, 0]
+    rows[:, 2] = (rows[:, 2] > 0.5).double()
+    machine = hm.BoltzmannMachine(
+        [hm.Gaussian(2), hm.Bernoulli(1), hm.Bernoulli(4)], edges=[(0, 2), (1, 2)], visible=[0, 1]
+    )
+    found = score_baselines(machine, rows, rows)
+    real, bit = rows[:, :2], rows[:, 2]
+    alone = torch.distributions.Normal(real.mean(0), real.std(0, correction=0)).log_prob(real).sum(1).mean()
+    p = bit.mean()
+    bits = p * p.log() + (1 - p) * (1 - p).log()
+    assert found.independent == pytest.approx(float(alone + bits), abs=5e-3)
+    covariance = torch.cov(real.t(), correction=0)
+    joined = torch.distributions.MultivariateNormal(real.mean(0), covariance).log_prob(real).mean()
+    assert found.gaussian == pytest.approx(float(joined + bits), abs=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("score", "gaussian", "level"),
+    [(-5.0, None, "good"), (-11.0, None, "caution"), (-9.5, -8.0, "caution"), (-8.5, -8.0, "good")],
+)
+def test_the_gain_is_judged(score, gaussian, level):
+    assert gain_remark(score, Baselines(-10.0, gaussian)).level == level
+
+
+def test_no_strong_link_is_said():
+    assert link_remark([Link("a", "b", 0.1, 0.0)]).level == "note"
+
+
+def test_an_estimate_outside_of_its_bounds_is_said():
+    numbers = {"method": "ais", "value": 3.0, "lower": 1.0, "upper": 2.0, "ess": 90.0, "chains": 100}
+    texts = [remark.text for remark in likelihood_remarks(numbers, None)]
+    assert any("outside" in text for text in texts)
+    assert not any("enclose" in text for text in texts)
+
+
+def test_a_page_says_how_many_rows_it_is_made_from_and_what_was_learned(cli: CommandLine, tmp_path):
+    frame = table(200)
+    frame.loc[frame.index[:50], "number"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    cli.succeed("train", tmp_path / "t.csv", tmp_path / "run", *TINY)
+    quick = ("--sweeps", 5, "--temperatures", 10, "--mixing-steps", 50, "--threads", 1)
+    cli.succeed("report", tmp_path / "run", *quick)
+    text = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "150 of its 200 rows" in text
+    assert "than independent columns" in text
+    assert "strong links of the data" in text
+
+
+def test_a_table_without_a_whole_row_is_not_called_missing(cli: CommandLine, tmp_path):
+    frame = table(60)
+    frame.loc[frame.index[::2], "number"] = np.nan
+    frame.loc[frame.index[1::2], "other"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    cli.succeed("train", tmp_path / "t.csv", tmp_path / "run", *TINY)
+    cli.succeed("report", tmp_path / "run", "--sweeps", 5, "--temperatures", 10, "--mixing-steps", 50)
+    text = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "each of them lacks" in text
+    assert "not at hand" not in text
