@@ -6,8 +6,8 @@
     python experiments/tables.py --arms RBM IterativeImputer
 
 Ten tables come with packages (`pip install palmerpenguins statsmodels vega_datasets`); a table whose package
-is not there is left out, with a word, and so is miceforest. Every arm sees the same rows, holes and splits, and
-is at its defaults.
+is not there is left out, with a word, and so is miceforest. Every arm sees the same rows, holes and splits,
+and is at its defaults.
 
 - ``holes``: 10 or 30 % of the cells are lost, each by itself or in blocks. Root mean square error of numbers
   over the deviation of their column; share of labels that are right; coverage of 90 % intervals of draws.
