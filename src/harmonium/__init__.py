@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         machine,
         meanfield,
         report,
+        sequences,
         tasks,
         training,
     )
@@ -88,6 +89,7 @@ __all__ = [
     "meanfield",
     "report",
     "rules",
+    "sequences",
     "tasks",
     "train",
     "training",

@@ -77,6 +77,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "pretrain": lambda **s: trained(
         hm.training.pretrain, hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3), **s
     ),
+    "split_by_similarity": lambda **s: hm.sequences.split_by_similarity(
+        torch.arange(400).view(40, 10) % 97, 0.5, **s
+    )[1],
     "missing_at_random": lambda **s: hm.data.missing_at_random(9, 9, 0.5, **s),
     "missing_rectangles": lambda **s: hm.data.missing_rectangles(9, (9, 9), (2, 2), **s),
     "bernoulli_binarise": lambda **s: hm.data.bernoulli_binarise(torch.full((9, 9), 0.5), **s),

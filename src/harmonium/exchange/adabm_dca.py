@@ -17,9 +17,7 @@ from harmonium.couplings import Dense, Masked
 from harmonium.exchange.exchange import Exchanged, Format
 from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine
-
-ALPHABETS = ("-ACDEFGHIKLMNPQRSTVWY", "-ACGU", "-ACGT")
-"""Letters in the order of their states: proteins, RNA and DNA."""
+from harmonium.sequences import ALPHABETS
 
 
 @final
@@ -85,7 +83,7 @@ class AdabmDCA(Format):
             )
         bias: Any = layer.bias
         sites, q = bias.shape
-        usual = {len(each): each for each in reversed(ALPHABETS)}.get(q)
+        usual = {len(each): each for each in reversed(ALPHABETS.values())}.get(q)
         alphabet = machine.metadata.get("alphabet", usual)
         if not isinstance(alphabet, str) or len(alphabet) != q:
             raise ValueError(
@@ -140,7 +138,7 @@ def _alphabet_of(fields: list[_Field], pairs: list[_Pair]) -> str:
         raise ValueError(
             f"expected letters that all have fields, at least two, received {sorted(found)[:30]}"
         )
-    for known in ALPHABETS:
+    for known in ALPHABETS.values():
         if found == set(known):
             return known
     return "".join(letters)

@@ -7,6 +7,7 @@ from harmonium import _device
 from harmonium._upgrade import refuse_gone
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
+from harmonium.machine.gauge import to_zero_sum_
 from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States
 from harmonium.machine.in_turn import draw_in_turn, layers_in_turn
@@ -50,6 +51,7 @@ __all__ = [
     "normal_",
     "orthogonal_",
     "rebuild",
+    "to_zero_sum_",
     "visible_for",
     "visible_layers",
 ]

@@ -1,6 +1,7 @@
 """Tasks: what a trained machine is used for."""
 
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
+from harmonium.tasks.contacts import contacts, mutations
 from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise
 from harmonium.tasks.effective_couplings import (
     EFFECTIVE_METHODS,
@@ -24,9 +25,11 @@ __all__ = [
     "Sample",
     "SymmetricChannel",
     "by_column",
+    "contacts",
     "denoise",
     "effective_couplings",
     "impute",
+    "mutations",
     "noise_in_states",
     "predict",
     "sample",

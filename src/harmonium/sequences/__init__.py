@@ -1,0 +1,20 @@
+"""Sequences: aligned proteins, RNA and DNA, and how much each of them counts.
+
+- :func:`read_fasta` and :func:`write_fasta` go between files and an :class:`Alignment` of codes.
+- :func:`similarity_weights` weighs sequences by how many are like them; :func:`split_by_similarity` holds
+  some out that are like none of the others.
+- ``tasks.contacts`` and ``tasks.mutations`` read a machine that has learned them.
+"""
+
+from harmonium.sequences.alphabet import ALPHABETS
+from harmonium.sequences.fasta import Alignment, read_fasta, write_fasta
+from harmonium.sequences.similarity import similarity_weights, split_by_similarity
+
+__all__ = [
+    "ALPHABETS",
+    "Alignment",
+    "read_fasta",
+    "similarity_weights",
+    "split_by_similarity",
+    "write_fasta",
+]

@@ -1,0 +1,205 @@
+"""FASTA and aligned text, plain or compressed, to codes and back."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harmonium import _checks
+from harmonium._storage import replace_file
+from harmonium.sequences.alphabet import find_alphabet
+
+_LINE = 80  # letters of a line that is written
+_MOST = 1 << 33  # bytes of an unpacked file
+MISSING = -1
+"""The code of a letter that is not observed."""
+
+
+class Alignment(NamedTuple):
+    """Sequences of one length.
+
+    Attributes:
+        codes: (sequences, sites), int8: places of the letters in the alphabet, -1 where not observed.
+        names: of the sequences, what follows ">"; empty texts where the file has none.
+        alphabet: the letters in the order of their codes.
+    """
+
+    codes: NDArray[np.int8]
+    names: list[str]
+    alphabet: str
+
+
+def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
+    """Reads an alignment: FASTA, or a sequence a line without names; ``.gz`` too.
+
+    Small letters and dots beside capital ones are insertions (A2M, A3M), and left out. Blanks are, too.
+
+    Args:
+        path: of the file.
+        alphabet: "protein", "rna", "dna", or letters in an order of your own; "auto": by the letters.
+        unknown: letters such as X or N, which stand for several: "gap", "missing" (code -1, so that a machine
+            sums over them) or "error".
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no sequences, sequences of different lengths, or letters outside of the alphabet; the
+            message names file and line.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> import harmonium as hm
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = open(f"{folder}/x.fasta", "w").write(">one\\nAC-G\\n>two\\nACaUG\\n")
+        ...     hm.sequences.read_fasta(f"{folder}/x.fasta").codes.tolist()
+        [[1, 2, 0, 3], [1, 2, 4, 3]]
+    """
+    path = Path(path)
+    _checks.one_of(unknown, "unknown", ("gap", "missing", "error"))
+    if not path.is_file():
+        raise FileNotFoundError(f"path: expected a file of sequences, found none at {path}")
+    try:
+        return _read(_text_of(path), alphabet, unknown)
+    except ValueError as error:
+        raise ValueError(f"path: {path}: {error}") from error
+
+
+def write_fasta(
+    path: str | Path,
+    codes: Any,
+    alphabet: str,
+    names: Sequence[str] | None = None,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Writes codes as FASTA.
+
+    Args:
+        path: of the file; one that ends in .gz is compressed.
+        codes: (sequences, sites), places in the alphabet; -1 is written as X, or N of RNA and DNA.
+        alphabet: letters in the order of their codes, or "protein", "rna", "dna".
+        names: of the sequences; None: 1, 2, …
+        overwrite: whether to replace a file that is there.
+
+    Raises:
+        FileExistsError: there is a file, and no ``overwrite``.
+        ValueError: codes that have no letter, or names that do not fit.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> import harmonium as hm
+        >>> with TemporaryDirectory() as folder:
+        ...     hm.sequences.write_fasta(f"{folder}/x.fasta", [[1, 0], [2, 3]], "rna")
+        ...     print(open(f"{folder}/x.fasta").read())
+        >1
+        A-
+        >2
+        CG
+        <BLANKLINE>
+    """
+    path, values = Path(path), np.asarray(codes)
+    letters, others = find_alphabet(alphabet, alphabet)
+    if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "iuf":
+        raise ValueError(
+            f"codes: expected (sequences, sites) of numbers, received {values.dtype}{values.shape}"
+        )
+    if not ((values == np.round(values)) & (values >= MISSING) & (values < len(letters))).all():
+        raise ValueError(f"codes: expected -1 to {len(letters) - 1}, the places of {letters!r}")
+    given = [str(i + 1) for i in range(len(values))] if names is None else list(names)
+    if len(given) != len(values) or any("\n" in name for name in given):
+        raise ValueError(f"names: expected {len(values)} of one line each, received {len(given)}")
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+    table = np.frombuffer((letters + ("N" if "N" in others else "X")).encode("ascii"), np.uint8)
+    rows = table[values.astype(np.int64)]
+    lines = []
+    for name, row in zip(given, rows, strict=True):
+        text = row.tobytes().decode("ascii")
+        lines += [f">{name}", *(text[i : i + _LINE] for i in range(0, len(text), _LINE))]
+    contents = ("\n".join(lines) + "\n").encode()
+    replace_file(path, gzip.compress(contents, mtime=0) if path.suffix == ".gz" else contents)
+
+
+def _text_of(path: Path) -> str:
+    """Returns the content of a file; ValueError: it is damaged, too large, or no text."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(_MOST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"damaged, or not compressed by gzip ({error})") from error
+    if len(content) > _MOST:
+        raise ValueError(f"expected at most {_MOST} bytes of text")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"expected text, received byte {content[error.start]} at {error.start}") from error
+
+
+def _read(text: str, alphabet: str, unknown: str) -> Alignment:
+    names, sequences, places = _parse(io.StringIO(text))
+    letters = {letter for sequence in sequences for letter in set(sequence)}
+    capitals = any(letter.isupper() for letter in letters)
+    if capitals and any(letter.islower() or letter == "." for letter in letters):
+        drop = str.maketrans(
+            "", "", "".join(letter for letter in letters if letter.islower() or letter == ".")
+        )
+        sequences = [sequence.translate(drop) for sequence in sequences]
+    elif not capitals and alphabet in ("auto", "protein", "rna", "dna"):
+        sequences = [sequence.upper() for sequence in sequences]
+    letters = {letter for sequence in sequences for letter in set(sequence)}
+    known, others = find_alphabet(alphabet, letters)
+    widths = [len(sequence) for sequence in sequences]
+    for i, width in enumerate(widths):
+        if width != widths[0] or width == 0:
+            raise ValueError(
+                f"line {places[i]}: expected {widths[0] or 'some'} letters as in the first one, received "
+                f"{width} in {names[i] or sequences[i][:20]!r}; align them first"
+            )
+    code = {letter: i for i, letter in enumerate(known)}
+    if unknown != "error":
+        code = {letter: 0 if unknown == "gap" else MISSING for letter in others} | code
+    for i, sequence in enumerate(sequences):
+        if wrong := set(sequence) - code.keys():
+            raise ValueError(
+                f"line {places[i]}: expected letters of {known!r}, received {min(wrong)!r} in "
+                f"{names[i] or sequence[:20]!r}"
+            )
+    table = np.zeros(max(map(ord, code)) + 1, np.int8)
+    for letter, number in code.items():
+        table[ord(letter)] = number
+    points = np.frombuffer("".join(sequences).encode("utf-32-le"), np.uint32)
+    return Alignment(table[points].reshape(len(sequences), -1), names, known)
+
+
+def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[int]]:
+    """Returns names, sequences, and the lines that these begin at."""
+    names, parts, places = list[str](), list[list[str]](), list[int]()
+    plain = None  # whether the file is a sequence a line
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text:
+            continue
+        plain = not text.startswith(">") if plain is None else plain
+        if text.startswith(">"):
+            if plain:
+                raise ValueError(
+                    f"line {number}: expected a sequence, as on the lines before, received {text[:40]!r}"
+                )
+            names.append(text[1:].strip())
+            parts.append([])
+            places.append(number)
+            continue
+        if plain:
+            names.append("")
+            parts.append([])
+            places.append(number)
+        parts[-1].append("".join(text.split()))
+    if not parts:
+        raise ValueError("expected sequences, received none")
+    return names, ["".join(each) for each in parts], places

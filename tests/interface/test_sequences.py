@@ -1,0 +1,252 @@
+"""Sequences: files of them, weights, splits, contacts and mutations."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.compiled import dispatch
+from harmonium.likelihood import exact_log_likelihood
+from harmonium.sequences import (
+    ALPHABETS,
+    read_fasta,
+    similarity_weights,
+    split_by_similarity,
+    write_fasta,
+)
+from harmonium.tasks import contacts, mutations
+
+DATA = Path(os.environ.get("HARMONIUM_DATA", "../shared/data"))
+
+
+def wrote(path, text):
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+# Files
+# ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x.fasta", "x.fasta.gz"])
+def test_names_lines_and_blanks(name, tmp_path):
+    text = ">first one\nACD\nEF\n\n>second\n-C D-\nF\n"
+    found = read_fasta(wrote(tmp_path / name, text))
+    assert found.names == ["first one", "second"]
+    assert found.alphabet == ALPHABETS["protein"]
+    assert ["".join(found.alphabet[c] for c in row) for row in found.codes] == ["ACDEF", "-CD-F"]
+
+
+def test_a_sequence_a_line(tmp_path):
+    found = read_fasta(wrote(tmp_path / "x.txt", "ACGU\n\n-CGU\n"))
+    assert found.codes.tolist() == [[1, 2, 3, 4], [0, 2, 3, 4]]
+    assert found.names == ["", ""]
+
+
+def test_insertions_are_left_out_and_small_letters_alone_are_letters(tmp_path):
+    found = read_fasta(wrote(tmp_path / "a.a3m", ">a\nAC.gGU\n>b\nA-..GU\n"))
+    assert found.codes.tolist() == [[1, 2, 3, 4], [1, 0, 3, 4]]
+    found = read_fasta(wrote(tmp_path / "b.fa", ">a\nacgu\n>b\na-gu\n"))
+    assert found.codes.tolist() == [[1, 2, 3, 4], [1, 0, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("letters", "kind"), [("ACGU-N", "rna"), ("ACGT-R", "dna"), ("ACDEFGHIKLXZ", "protein")]
+)
+def test_the_alphabet_follows_from_the_letters(letters, kind, tmp_path):
+    assert read_fasta(wrote(tmp_path / "x.fa", f">a\n{letters}\n")).alphabet == ALPHABETS[kind]
+
+
+def test_unknown_letters(tmp_path):
+    path = wrote(tmp_path / "x.fa", ">a\nACXDE\n")
+    assert read_fasta(path).codes.tolist() == [[1, 2, 0, 3, 4]]
+    assert read_fasta(path, unknown="missing").codes.tolist() == [[1, 2, -1, 3, 4]]
+    with pytest.raises(ValueError, match=r"line 1: .*'X' in 'a'"):
+        read_fasta(path, unknown="error")
+
+
+def test_an_alphabet_of_ones_own(tmp_path):
+    found = read_fasta(wrote(tmp_path / "x.fa", ">a\n0110\n"), alphabet="01")
+    assert found.codes.tolist() == [[0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize("name", ["x.fasta", "x.fasta.gz"])
+def test_what_is_written_comes_back(name, tmp_path):
+    codes = np.random.default_rng(0).integers(-1, 21, (7, 200))
+    names = [f"s{i} of seven" for i in range(7)]
+    write_fasta(tmp_path / name, codes, "protein", names)
+    found = read_fasta(tmp_path / name, unknown="missing")
+    np.testing.assert_array_equal(found.codes, codes)
+    assert found.names == names
+    with pytest.raises(FileExistsError, match="overwrite"):
+        write_fasta(tmp_path / name, codes, "protein")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "none"),
+        (">a\n>b\nAC\n", "line 1: expected some"),
+        (">a\nACG\n>b\nAC\n", "line 3: expected 3 letters .* received 2 in 'b'"),
+        (">a\nAC1\n", "alphabet"),
+        ("ACG\n>b\nACG\n", "line 2"),
+        ("\xff\x00", "alphabet"),
+    ],
+)
+def test_files_that_are_no_alignment_are_refused_by_line(text, message, tmp_path):
+    path = wrote(tmp_path / "x.fa", text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_fasta(path)
+    assert str(path) in str(caught.value)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    path = tmp_path / "x.fa.gz"
+    path.write_bytes(gzip.compress(b">a\nACGU\n" * 100)[:-20])
+    with pytest.raises(ValueError, match="damaged"):
+        read_fasta(path)
+    path = tmp_path / "x.fa"
+    path.write_bytes(b">a\n\xff\xfe\n")
+    with pytest.raises(ValueError, match="text"):
+        read_fasta(path)
+    with pytest.raises(FileNotFoundError, match="none at"):
+        read_fasta(tmp_path / "y.fa")
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"), [([[0, 9]], "-1 to 4"), ([[0.5, 1]], "-1 to 4"), ([0, 1], "sequences, sites")]
+)
+def test_codes_without_a_letter_are_not_written(codes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        write_fasta(tmp_path / "x.fa", codes, "rna")
+    assert not (tmp_path / "x.fa").exists()
+
+
+# Weights and splits
+# ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[True, False], ids=["compiled", "plain"])
+def compiled(request, monkeypatch):
+    monkeypatch.setattr(dispatch, "COMPILED", request.param and dispatch.COMPILED)
+
+
+def family(rows=300, sites=40, seed=0):
+    random = np.random.default_rng(seed)
+    parents = random.integers(0, 21, (20, sites))
+    codes = parents[random.integers(0, 20, rows)]
+    changed = random.random(codes.shape) < random.uniform(0, 0.3, (rows, 1))
+    return np.where(changed, random.integers(0, 21, codes.shape), codes)
+
+
+@pytest.mark.parametrize("threshold", [0.8, 0.9, 1.0, 0.5])
+def test_weights_equal_a_count_of_all_pairs(compiled, threshold):
+    codes = family()
+    alike = (codes[:, None] == codes[None]).mean(-1) >= threshold - 1e-12
+    found = similarity_weights(codes, threshold)
+    np.testing.assert_allclose(found.numpy(), 1 / alike.sum(1), atol=1e-12)
+
+
+def test_effective_numbers_of_a_published_split():
+    path = DATA / "rf00379" / "split.npz"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    with np.load(path) as split:
+        assert float(similarity_weights(split["train"]).sum()) == pytest.approx(1108.9, abs=0.05)
+        assert float(similarity_weights(split["validation"]).sum()) == pytest.approx(429.5, abs=0.05)
+
+
+def test_a_split_keeps_what_is_alike_together(compiled):
+    codes = family()
+    kept, held = split_by_similarity(codes, 0.3, 0.7, seed=1)
+    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(len(codes)))
+    assert 0.15 * len(codes) < len(held) <= 0.3 * len(codes)
+    between = (codes[kept.numpy()][:, None] == codes[held.numpy()][None]).mean(-1)
+    assert between.max() < 0.7
+    assert [x.tolist() for x in split_by_similarity(codes, 0.3, 0.7, seed=1)] == [
+        kept.tolist(),
+        held.tolist(),
+    ]
+
+
+def test_one_cluster_cannot_be_split():
+    with pytest.raises(ValueError, match="clusters"):
+        split_by_similarity([[1, 2, 3]] * 10)
+
+
+@pytest.mark.parametrize("codes", [[1, 2], [[0.5, 1]], [[300, 1]], [["a", "b"]]])
+def test_other_codes_are_refused(codes):
+    with pytest.raises(ValueError, match="codes"):
+        similarity_weights(codes)
+
+
+# Contacts and mutations
+# ------------------------------------------------------------------------------------------------------
+
+
+def potts(hidden=False):
+    layers = [hm.Categorical(5, 3), *([hm.Bernoulli(3)] if hidden else [])]
+    edges = {(0, 0): hm.Dense(), **({(0, 1): hm.Dense()} if hidden else {})}
+    machine = hm.BoltzmannMachine(layers, edges, [0]).double()
+    generator = torch.Generator().manual_seed(0)
+    for coupling in machine.couplings:
+        coupling.draw_(1.0, generator)
+    with torch.no_grad():
+        machine.layers[0].bias.normal_(generator=generator)
+    return machine
+
+
+def test_contacts_are_corrected_norms_of_zero_sum_blocks():
+    machine = potts()
+    J = machine.hamiltonian().J[0].detach().view(5, 3, 5, 3)
+    J = J - J.mean(1, keepdim=True) - J.mean(3, keepdim=True) + J.mean((1, 3), keepdim=True)
+    norms = J[:, 1:, :, 1:].square().sum((1, 3)).sqrt()
+    torch.testing.assert_close(contacts(machine, correct=False), norms)
+    each = norms.sum(1) / 4
+    expected = (norms - each[:, None] * each / each.mean()).fill_diagonal_(0)
+    torch.testing.assert_close(contacts(machine), expected)
+    whole = J.square().sum((1, 3)).sqrt()
+    torch.testing.assert_close(contacts(machine, gap=None, correct=False), whole)
+
+
+def test_contacts_do_not_depend_on_the_gauge():
+    machine = potts(hidden=True)
+    before = contacts(machine)
+    hm.machine.to_zero_sum_(machine)
+    torch.testing.assert_close(contacts(machine), before)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_mutations_are_differences_of_log_probabilities(hidden):
+    machine = potts(hidden)
+    wild = [0, 2, 1, 0, 1]
+    found = mutations(machine, wild)
+    layer = machine.layers[0]
+
+    def log_p(codes):
+        return float(exact_log_likelihood(machine, layer.from_digits(torch.tensor([codes])).double()))
+
+    for site in range(5):
+        for state in range(3):
+            mutant = [*wild[:site], state, *wild[site + 1 :]]
+            assert float(found[site, state]) == pytest.approx(log_p(mutant) - log_p(wild), abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: contacts(hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])), "categorical"),
+        (lambda: contacts(potts(), gap=3), "gap"),
+        (lambda: mutations(potts(), [0, 1]), "sequence"),
+        (lambda: mutations(potts(), [0, 1, 2, 3, 0]), "states 0 to 2"),
+    ],
+)
+def test_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
