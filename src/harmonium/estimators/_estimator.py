@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -142,7 +143,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         if not hidden:
             raise ValueError("machine: expected hidden layers, received a machine without any")
         n_hidden: Any = tuple(layer.n_units for layer in hidden)
-        if isinstance(cls.n_hidden, int):
+        if not isinstance(cls.n_hidden, Sequence):
             if len(hidden) > 1:
                 raise ValueError(
                     f"machine: expected one hidden layer for {cls.__name__}, received {len(hidden)}; "
@@ -205,7 +206,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         self,
         X: Any,
         *,
-        method: str = "gibbs",
+        method: str = "auto",
         value: str = "mode",
         draws: int = 5,
         sweeps: int = 100,
@@ -249,7 +250,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         X: Any,
         draws: int = 5,
         *,
-        method: str = "gibbs",
+        method: str = "auto",
         sweeps: int = 100,
         random_state: Any = None,
     ) -> list[Any]:

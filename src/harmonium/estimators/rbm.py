@@ -17,8 +17,8 @@ from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import posterior_means
 from harmonium.estimators._options import COUNT, FROM_0, option
 from harmonium.estimators._training import Training
+from harmonium.likelihood import visible_means_given
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks import visible_means
 
 
 @final
@@ -109,7 +109,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         feature_names_in_: their names, where the data had names.
     """
 
-    n_hidden: int = option(100, COUNT)
+    n_hidden: int | None = option(None, COUNT, None)
     _: KW_ONLY
     learning_rate: float | None = option(None, FROM_0, None)
 
@@ -126,8 +126,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     def transform(self, X: Any) -> Any:
         """Returns the hidden units' means given every row, E[h | v].
 
-        Of a row with missing cells by naive mean field over these and the hidden units, which is no longer
-        exact; ``transform(impute(X))`` is the other way.
+        Of a row with missing cells too where there are at most 12 hidden units, as their states are summed.
+        With more units such a row's means are found by naive mean field, which is no longer exact.
 
         Args:
             X: (rows, columns), a frame, dense or sparse.
@@ -206,4 +206,4 @@ def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _visible_means(machine: BoltzmannMachine, h: Tensor) -> Tensor:
-    return visible_means(machine.hamiltonian(), [h] * len(machine.layers))
+    return visible_means_given(machine.hamiltonian(), h)

@@ -74,6 +74,11 @@ class Given(ABC):
     layers: tuple[int, ...]
     row_bytes: int
 
+    @property
+    @abstractmethod
+    def means(self) -> Tensor:
+        """E of the layers beside every hidden state, (states, width)."""
+
     @abstractmethod
     def rows(self, x: Tensor) -> GivenRows:
         """Returns rows, (rows, width), beside the hidden states."""
@@ -96,6 +101,10 @@ class IndependentUnits(Given):
         self.layer: Layer = law.layers[l]
         self.theta: Theta = law.thetas[l]
         self.field = law.field(l, states, law.graph.hidden)
+
+    @property
+    def means(self) -> Tensor:
+        return self.moments.mean
 
     @cached_property
     def log_partition(self) -> Tensor:
@@ -233,6 +242,10 @@ class JoinedGaussians(Given):
     def field(self) -> Tensor:
         """Γᵀφ of every hidden state, (states, width)."""
         return self.phi @ self.gamma
+
+    @property
+    def means(self) -> Tensor:
+        return torch.cholesky_solve(self.field.t(), torch.linalg.cholesky(self.precision)).t()
 
     @cached_property
     def squares(self) -> Tensor:

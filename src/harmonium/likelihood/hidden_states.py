@@ -37,6 +37,42 @@ def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[i
     )
 
 
+@torch.no_grad()
+def visible_means_given(law: Hamiltonian, hidden: Tensor) -> Tensor:
+    """Returns E of the visible layers given values of the hidden ones, (rows, visible_width).
+
+    Args:
+        law: visible layers that no edge joins, or Gaussian ones that edges join.
+        hidden: states or means of the hidden layers side by side, (rows, columns).
+
+    Raises:
+        ValueError: edges that join other visible layers.
+    """
+    joined = sorted(_find_joined(law.graph))
+    if not all(law.layers[l].gaussian for l in joined):
+        raise ValueError(f"machine: expected edges among Gaussian layers alone, received them for {joined}")
+    states = [hidden] * len(law.layers)
+    for l, place in zip(law.graph.hidden, _places(law, law.graph.hidden), strict=True):
+        states[l] = hidden[:, place]
+    for part in _list_parts(law, hidden, states, {}):
+        for l, place in zip(part.layers, _places(law, part.layers), strict=True):
+            states[l] = part.means[:, place].to(hidden)
+    return law.visible_states(states)
+
+
+def _list_parts(
+    law: Hamiltonian, hidden: Tensor, states: Sequence[Tensor], roots: Mapping[int, Tensor]
+) -> list[Given]:
+    """Returns the visible layers in groups that are independent beside rows of hidden states."""
+    joined = _find_joined(law.graph) | roots.keys()
+    return [
+        JoinedGaussians(law, group, hidden, roots)
+        if joined.issuperset(group)
+        else IndependentUnits(law, group[0], hidden, states)
+        for group in joined_layers(law.graph)
+    ]
+
+
 def _find_joined(graph: Graph) -> set[int]:
     """Returns the visible layers with an edge to a visible layer, or to themselves."""
     return {l for edge in graph.edges for l in edge if set(edge) <= set(graph.visible)}
@@ -95,13 +131,7 @@ class HiddenStates:
         self.log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
             self.log_weights = self.log_weights + law.log_weight(m, states[m]).double()
-        joined = _find_joined(graph) | roots.keys()
-        self.parts: list[Given] = [
-            JoinedGaussians(law, group, self.states, roots)
-            if joined.issuperset(group)
-            else IndependentUnits(law, group[0], self.states, states)
-            for group in joined_layers(graph)
-        ]
+        self.parts = _list_parts(law, self.states, states, roots)
 
     @classmethod
     def of(cls, machine: BoltzmannMachine) -> HiddenStates:
