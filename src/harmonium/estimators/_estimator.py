@@ -18,8 +18,9 @@ from harmonium.data import Encoder, Identity, Table, encoder_from_dict
 from harmonium.estimators import _columns, _files
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._intake import Array, validated
+from harmonium.estimators._kept_rows import some_rows
 from harmonium.estimators._options import Options
-from harmonium.estimators._training import Training, some_rows
+from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tasks import unobserved

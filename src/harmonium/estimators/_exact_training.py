@@ -17,7 +17,7 @@ from harmonium.data import Encoder, Table
 from harmonium.layers import Gaussian, Layer
 from harmonium.likelihood import HiddenStates
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.training import ExactFit, fit_exact, fit_normal, fold
+from harmonium.training import ExactFit, fit_exact, fit_normal, fit_residuals, fold
 
 FEW, MANY = 8, 100  # hidden units by default: where training is exact, and elsewhere
 _MOST = 12  # that are summed out
@@ -32,8 +32,10 @@ _CHAINS = (
 
 _HELD_OUT = 7  # one row in so many
 _RIDGES = (1e-3, 1e-2, 1e-1)  # of the covariance of joined columns
-_MANY_ROWS = 1000  # of which the first ridge serves
-_NORMAL_ROWS = 5000  # at most that a covariance with missing cells is found from
+_MANY_ROWS = 800  # of which the first ridge serves, and one round
+_SOME_ROWS = 5000  # at most that a covariance is found from
+_ROUNDS = 2  # of covariances given the hidden units
+_RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each way to learn the columns
 _LAST, _LAST_RATE = 25, 0.015  # updates on all rows, and their rate
 
 
@@ -51,11 +53,35 @@ class Trained(NamedTuple):
     updates: int
 
 
+class _Way(NamedTuple):
+    """A way to learn real columns.
+
+    Attributes:
+        joined: layers whose columns are joined.
+        ridge: of their covariances.
+        covariances: in place of those of the rows; empty: those of the rows.
+    """
+
+    joined: list[int]
+    ridge: float
+    covariances: dict[int, Tensor]
+
+
 class _Start(NamedTuple):
     """A machine whose hidden units are joined to nothing, and the roots of its joined columns."""
 
     machine: BoltzmannMachine
     roots: dict[int, Tensor]
+
+
+class _Attempt(NamedTuple):
+    """A machine that rows have been held out from, and how it came about."""
+
+    way: _Way
+    start: _Start
+    made: BoltzmannMachine
+    done: ExactFit
+    updates: int
 
 
 def trains_exactly(options: Any, encoder: Encoder, layers: list[Layer], rows: int) -> bool:
@@ -82,8 +108,8 @@ def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, 
     """Trains a new machine by exact gradients, with its real columns joined where that is better.
 
     A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows have their say:
-    the machine begins once more where they would have it begin, and goes the same way, with a few updates.
-    Couplings have a standard normal prior.
+    the machine is moved by as much as its start moves, and a few more updates follow. Couplings have a
+    standard normal prior.
 
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.
@@ -91,44 +117,82 @@ def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, 
         weights: of the rows, (rows,), above 0; None: all count alike.
         seed: of the rows that are held out, and of the couplings.
     """
-    generator = as_generator(seed)
-    order = _random.permutation(len(v), generator)
+    order = _random.permutation(len(v), as_generator(seed))
     held = max(1, len(v) // _HELD_OUT)
     out, kept = order[:held].sort().values, order[held:].sort().values
-    shares = [None if weights is None else weights[index] for index in (kept, out)]
-    shown, asked = v[kept.to(v.device)], v[out.to(v.device)]
-    joined = [] if len(kept) < 2 else _find_joined(machine, shown)
-    ridge = _choose_ridge(machine, joined, shown, asked, *shares) if joined else 0.0
-    best: tuple[_Start, ExactFit, BoltzmannMachine] | None = None
-    for layers in (joined, []) if joined else ([],):
-        start = _begin(machine, shown, shares[0], layers, ridge)
-        made = deepcopy(start.machine)
+    rows, share = v[kept.to(v.device)], None if weights is None else weights[kept]
+    asked, each = v[out.to(v.device)], None if weights is None else weights[out]
+
+    def attempt(way: _Way, rival: _Attempt | None = None) -> _Attempt:
+        start = _begin(machine, rows, share, way)
+        made, decay = deepcopy(start.machine), 1 / _count(rows, share)
+        if way.covariances:
+            assert rival is not None
+            made = _change_roots(rival.made, rival.start.roots, start.roots)
         done = fit_exact(
             made,
-            shown,
-            shares[0],
+            rows,
+            share,
             validation=asked,
-            validation_weights=shares[1],
+            validation_weights=each,
             roots=start.roots,
-            weight_decay=1 / _count(shown, shares[0]),
-            to_beat=-inf if best is None else best[1].score,
+            learning_rate=_RATE,
+            max_updates=_UPDATES,
+            weight_decay=decay,
+            initial_std=None if way.covariances else 0.1,
+            to_beat=-inf if rival is None else rival.done.score,
             seed=seed,
         )
-        if best is None or done.score > best[1].score:
-            best = start, done, made
-    assert best is not None
-    start, done, made = best
-    begun = _begin(machine, v, weights, list(start.roots), ridge)
-    for p, now, before in zip(
-        made.parameters(), begun.machine.parameters(), start.machine.parameters(), strict=True
-    ):
-        p += now - before
-    last = [_LAST_RATE] * min(_LAST, len(done.rates))
-    decay = 1 / _count(v, weights)
-    fit_exact(made, v, weights, roots=begun.roots, rates=last, weight_decay=decay, initial_std=None, seed=seed)
-    if begun.roots:
-        made = fold(made, begun.roots).to(dtype=machine.dtype)
-    return Trained(made, done.history, len(done.rates) + len(last))
+        earlier = rival.updates if way.covariances and rival is not None else 0
+        return _Attempt(way, start, made, done, earlier + len(done.rates))
+
+    joined, single = _find_joined(machine, rows), _Way([], 0.0, {})
+    if joined:
+        ridge = _choose_ridge(machine, joined, rows, asked, share, each)
+        first = attempt(_Way(joined, ridge, {}))
+        best = max(first, attempt(single, first), key=_score)
+        some, few = _read_some(rows, share)
+        for _ in range(_ROUNDS if len(v) < _MANY_ROWS else 1):
+            roots = {l: torch.eye(machine.layers[l].width).to(v) for l in joined} | best.start.roots
+            covariances = fit_residuals(best.made, some, few, roots=roots, ridge=ridge)
+            again = attempt(_Way(joined, ridge, covariances), best)
+            if again.done.score < best.done.score:
+                break
+            best = again
+    else:
+        best = attempt(single)
+    made, last = best.made, [_LAST_RATE] * min(_LAST, best.updates)
+    start, decay = _begin(machine, v, weights, best.way), 1 / _count(v, weights)
+    starts = zip(start.machine.parameters(), best.start.machine.parameters(), strict=True)
+    for p, (now, before) in zip(made.parameters(), starts, strict=True):
+        p.add_(now - before)
+    fit_exact(
+        made, v, weights, roots=start.roots, rates=last, weight_decay=decay, initial_std=None, seed=seed
+    )
+    if start.roots:
+        made = fold(made, start.roots).to(dtype=machine.dtype)
+    return Trained(made, best.done.history, best.updates + len(last))
+
+
+def _change_roots(
+    machine: BoltzmannMachine, before: dict[int, Tensor], after: dict[int, Tensor]
+) -> BoltzmannMachine:
+    """Returns the machine of other columns u with the same means of x given hidden units, and variances 1."""
+    made = deepcopy(machine)
+    for l, root in after.items():
+        turn = torch.linalg.inv(root.double())
+        turn = (turn @ before[l].double() if l in before else turn).to(root)
+        layer = made.layers[l]
+        assert isinstance(layer, Gaussian)
+        layer.fit_((turn @ layer.mean, one := torch.ones_like(layer.mean)), one)
+        for (low, _), coupling in zip(made.edges, made.couplings, strict=True):
+            if low == l:
+                coupling.fill_(turn @ coupling.weight)
+    return made
+
+
+def _score(attempt: _Attempt) -> float:
+    return attempt.done.score
 
 
 def _count(v: Tensor, weights: Tensor | None) -> float:
@@ -146,26 +210,34 @@ def _find_joined(machine: BoltzmannMachine, v: Tensor) -> list[int]:
     return found
 
 
-def _begin(
-    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, joined: list[int], ridge: float
-) -> _Start:
+def _begin(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, way: _Way) -> _Start:
     """Returns the machine of rows whose hidden units are joined to nothing."""
     made, roots = deepcopy(machine), dict[int, Tensor]()
     init_visible_biases_(made, v, weights)
-    for l in joined:
-        made.layers[l], roots[l] = _fit_normal(made.split(v)[l], weights, ridge)
+    for l in way.joined:
+        x = made.split(v)[l]
+        roots[l] = _fit_units(made.layers[l], x, weights, way.ridge, way.covariances.get(l))
     return _Start(made, roots)
 
 
-def _fit_normal(x: Tensor, weights: Tensor | None, ridge: float) -> tuple[Gaussian, Tensor]:
-    """Returns units u without links, and R, so that the columns x = R u have the Gaussian of the rows."""
-    if bool(x.isnan().any()):
-        x, weights = x[:_NORMAL_ROWS], None if weights is None else weights[:_NORMAL_ROWS]
-    mean, covariance = fit_normal(x, weights, ridge=ridge, rounds=30, tolerance=1e-3)
-    root = torch.linalg.cholesky(covariance)
-    units, one = Gaussian(len(mean)).to(x), torch.ones_like(mean)
-    units.fit_((torch.linalg.solve_triangular(root, mean.unsqueeze(1), upper=False)[:, 0], one), one)
-    return units, root.to(x)
+def _fit_units(
+    units: Layer, x: Tensor, weights: Tensor | None, ridge: float, covariance: Tensor | None = None
+) -> Tensor:
+    """Fits units u of columns x = R u; returns R, a root of the covariance. None: of that of the rows."""
+    mean, whole = fit_normal(*_read_some(x, weights), ridge=ridge, rounds=30, tolerance=1e-3)
+    root = torch.linalg.cholesky(whole if covariance is None else covariance)
+    back = torch.linalg.inv(root)
+    variance = (back @ whole @ back.t()).diagonal()
+    units.fit_((back @ mean, variance), variance)
+    found: Tensor = root.to(x)
+    return found
+
+
+def _read_some(x: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Returns as many rows as a covariance is found from where cells are missing."""
+    if len(x) <= _SOME_ROWS:
+        return x, weights
+    return x[:_SOME_ROWS], None if weights is None else weights[:_SOME_ROWS]
 
 
 def _choose_ridge(
@@ -183,7 +255,9 @@ def _choose_ridge(
     for ridge in _RIDGES:
         score = 0.0
         for l in joined:
-            units, root = _fit_normal(machine.split(shown)[l], weights, ridge)
+            x = machine.split(shown)[l]
+            units = Gaussian(x.shape[1]).to(x)
+            root = _fit_units(units, x, weights, ridge)
             alone = BoltzmannMachine([units], edges=[]).double().hamiltonian()
             each = HiddenStates(alone, {0: root}).log_likelihood(machine.split(asked)[l].double())
             score += float(each.mean() if shares is None else shares.to(each) @ each / shares.sum())

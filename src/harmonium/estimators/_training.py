@@ -22,7 +22,8 @@ from harmonium.data import Codec, Rows, bernoulli_binarise
 from harmonium.estimators._budget import Budget, Budgets, steady_rate, updates_of
 from harmonium.estimators._exact_training import FEW, MANY, train_exactly, trains_exactly
 from harmonium.estimators._fitted import Fitted
-from harmonium.estimators._intake import Array, fit_codec, taken
+from harmonium.estimators._intake import fit_codec
+from harmonium.estimators._kept_rows import rows_to_keep
 from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, Rise, RowScore
 from harmonium.layers import Layer
@@ -41,7 +42,6 @@ from harmonium.training.batch_source import check_rows
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
 _STD = 0.03  # of the first couplings
 _SCORED = 256  # training rows whose score tells whether a machine still learns
-_ROWS_KEPT = 1000
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 
 
@@ -231,8 +231,8 @@ class Training:
         if any(set(edge) <= set(earlier.machine.visible) for edge in edges):
             raise ValueError(
                 "machine_: expected one whose columns hidden units alone join, received one with joined "
-                f"columns (edges {[*edges]}), which fit has trained without chains; fit with warm_start=False "
-                "begins anew"
+                f"columns (edges {[*edges]}), which fit has trained without chains; fit with "
+                "warm_start=False begins anew"
             )
         for name, received in structure.items():
             expected = earlier.settings.get(name, received)
@@ -327,10 +327,10 @@ class Training:
             **validation,
             **options._train_settings(),
         )
-        rows = scored_states(torch.from_numpy(_rows_to_keep(fitted, count, weights)))
+        rows = scored_states(torch.from_numpy(rows_to_keep(fitted, count, weights)))
         if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
-            rows = rows[_rows_to_keep(fitted, len(rows), None)]
+            rows = rows[rows_to_keep(fitted, len(rows), None)]
         records = [{**record, "step": record["step"] + fitted.n_updates} for record in run.history]
         return replace(
             fitted,
@@ -350,10 +350,8 @@ class Training:
         v = states.all().to(machine.device, machine.dtype)
         done = train_exactly(machine, v, weights, fitted.stream("train"))
         done.machine.metadata = machine.metadata
-        rows = v[torch.from_numpy(_rows_to_keep(fitted, len(v), weights)).to(v.device)]
-        return replace(
-            fitted, machine=done.machine, history=done.history, n_updates=done.updates, rows=rows
-        )
+        rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
+        return replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates, rows=rows)
 
     def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
         """Draws the rows to validate on: returns their indices, and those of the rows to train on."""
@@ -389,21 +387,3 @@ def _redraw(data_width: int, rows: Tensor, generator: torch.Generator) -> Tensor
     levels, label = rows[:, :data_width], rows[:, data_width:]
     bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
     return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
-
-
-def some_rows(fitted: Fitted, X: Any) -> Tensor:
-    """Returns up to 1,000 of validated rows as visible states."""
-    chosen = taken(X, _rows_to_keep(fitted, X.shape[0], None))
-    return fitted.visible(chosen).to(fitted.machine.dtype)
-
-
-def _rows_to_keep(fitted: Fitted, count: int, weights: Tensor | None) -> Array:
-    """Draws the indices of up to 1,000 of so many rows, by their weights where there are any."""
-    generator = as_generator(fitted.stream("rows kept", fitted.n_updates))
-    index = _random.permutation(count, generator)[:_ROWS_KEPT]
-    if weights is not None:
-        ends = weights.cumsum(0)
-        places = _random.uniform((len(index),), generator, torch.float64) * ends[-1]
-        index = torch.searchsorted(ends, places).clamp(max=count - 1)
-    kept: Array = index.sort().values.numpy()
-    return kept

@@ -252,15 +252,16 @@ class JoinedGaussians(Given):
         """φ ⊗ φ of every hidden state, (states, columns²)."""
         return (self.phi.unsqueeze(2) * self.phi.unsqueeze(1)).flatten(1)
 
-    def rows(self, x: Tensor) -> _JoinedRows:
-        return _JoinedRows(self, x)
+    def rows(self, x: Tensor) -> JoinedRows:
+        return JoinedRows(self, x)
 
 
 @final
-class _JoinedRows(GivenRows):
+class JoinedRows(GivenRows):
     """Rows as x = seen + response φ + noise of a covariance, these two alike for rows that lack the same."""
 
     def __init__(self, table: JoinedGaussians, x: Tensor) -> None:
+        self.layers = table.layers
         self._table, K = table, table.precision
         self._lacks = x.isnan()
         patterns, self._which = _find_patterns(self._lacks)

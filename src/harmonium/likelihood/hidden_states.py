@@ -13,7 +13,13 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.layers import Layer, Moments
-from harmonium.likelihood.given_hidden import Given, IndependentUnits, JoinedGaussians, joined_layers
+from harmonium.likelihood.given_hidden import (
+    Given,
+    IndependentUnits,
+    JoinedGaussians,
+    JoinedRows,
+    joined_layers,
+)
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
 
 MAX_STATES = 4096
@@ -263,6 +269,25 @@ class Posterior:
         if not isinstance(part, IndependentUnits) or not part.layer.discrete:
             raise ValueError(f"layer: expected discrete units, received {self._table.law.layers[layer]}")
         return self.probabilities @ part.probabilities(unit)
+
+    @torch.no_grad()
+    def sum_squares(self, layer: int, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns sums over rows of weight times E of products, for a Gaussian layer that edges join.
+
+        Args:
+            layer: joined to no layer but itself.
+            weight: (rows,).
+
+        Returns:
+            Sums of φ ⊗ φ, x ⊗ φ and x ⊗ x, float64, with φ the hidden columns behind a 1, and states x.
+        """
+        part = next(part for part in self._parts if isinstance(part, JoinedRows) and part.layers == (layer,))
+        p = self.probabilities * weight.to(self.probabilities).unsqueeze(1)
+        sums, of_states = part.sum(p), p.double().sum(0).unsqueeze(1)
+        phi = torch.cat([torch.ones_like(of_states), self._table.states.double()], 1)
+        assert sums.squared is not None
+        crossed = torch.cat([sums.statistics[0][0].unsqueeze(1), sums.crossed], 1)
+        return (phi * of_states).t() @ phi, crossed, sums.squared
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, draws: int = 1) -> Tensor:
