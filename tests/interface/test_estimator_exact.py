@@ -167,6 +167,7 @@ def test_scores_are_the_enumerated_ones(rbm) -> None:
     assert rbm.log_partition_.standard_error == 0
 
 
+@torch.no_grad()
 def test_hidden_means_given_holes_are_slopes_of_the_likelihood(rbm) -> None:
     """E[h | what a row shows] is the derivative of ln Σ exp(-E) by the bias of h."""
     machine, v = rbm._fitted.double(), states_of(rbm, HOLED[:20])
@@ -176,7 +177,7 @@ def test_hidden_means_given_holes_are_slopes_of_the_likelihood(rbm) -> None:
         ends = []
         for move in (step, -2 * step, step):
             bias[j] += move
-            ends.append(hm.likelihood.log_weight_of(machine.hamiltonian(), v))
+            ends.append(hm.likelihood.log_weight_of(machine.hamiltonian(), v).detach())
         expected[:, j] = (ends[0] - ends[1]) / (2 * step)
     np.testing.assert_allclose(rbm.transform(HOLED[:20]), expected, atol=1e-7)
 

@@ -104,6 +104,7 @@ class DensityEstimator(BoltzmannEstimator):
 
         The first call, like ``fit``, chooses the visible units and the encoder from its rows; name
         ``visible`` where one batch may not show it. The learning rate is constant, and nothing is held out.
+        It trains by chains, and refuses a machine whose real columns ``fit`` has joined.
 
         Args:
             X: (rows, columns), as in ``fit``.
