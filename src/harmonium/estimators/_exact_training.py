@@ -178,16 +178,17 @@ def _change_roots(
     machine: BoltzmannMachine, before: dict[int, Tensor], after: dict[int, Tensor]
 ) -> BoltzmannMachine:
     """Returns the machine of other columns u with the same means of x given hidden units, and variances 1."""
-    made = deepcopy(machine)
+    made, law = deepcopy(machine), machine.hamiltonian()
     for l, root in after.items():
         turn = torch.linalg.inv(root.double())
         turn = (turn @ before[l].double() if l in before else turn).to(root)
-        layer = made.layers[l]
-        assert isinstance(layer, Gaussian)
-        layer.fit_((turn @ layer.mean, one := torch.ones_like(layer.mean)), one)
-        for (low, _), coupling in zip(made.edges, made.couplings, strict=True):
+        (linear, curvature), units = law.thetas[l], made.layers[l]
+        one = torch.ones_like(linear)
+        units.fit_((turn @ (linear / curvature), one), one)
+        for (low, _), coupling, J in zip(made.edges, made.couplings, law.J, strict=True):
             if low == l:
-                coupling.fill_(turn @ coupling.weight)
+                moved = turn @ (J / curvature.unsqueeze(1))
+                coupling.fill_(moved if units.scale is None else moved / units.scale.unsqueeze(1))
     return made
 
 
