@@ -111,3 +111,24 @@ def test_roots_that_do_not_fit_are_refused() -> None:
             HiddenStates(machine.hamiltonian(), roots)
     with pytest.raises(ValueError, match="roots: expected some of visible Gaussian layers"):
         hm.training.fold(made("joined columns"), {0: torch.eye(4)})
+
+
+def test_residuals_are_those_of_a_regression_on_the_hidden_units() -> None:
+    """Against weighted least squares over every row beside every hidden state, by p(h | row)."""
+    generator = torch.Generator().manual_seed(3)
+    rows = torch.randn(40, 3, generator=generator).double() @ torch.randn(3, 3, generator=generator).double()
+    machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)], seed=1).double()
+    hm.machine.normal_(machine, 1.0, 2)
+    root = torch.linalg.cholesky(hm.training.fit_normal(rows)[1])
+    weights = torch.arange(1.0, 41.0).double()
+    found = hm.training.fit_residuals(machine, rows, weights, roots={0: root}, ridge=0.0)[0]
+    table = hm.likelihood.HiddenStates(machine.hamiltonian(), {0: root})
+    p = (table.posterior(rows).probabilities * weights.unsqueeze(1) / weights.sum()).flatten()
+    x, h = rows.repeat_interleave(4, 0), table.states.repeat(40, 1)
+    phi = torch.cat([torch.ones(160, 1).double(), h], 1)
+    solution = torch.linalg.lstsq(phi * p.sqrt().unsqueeze(1), x * p.sqrt().unsqueeze(1)).solution
+    left = x - phi @ solution
+    torch.testing.assert_close(found, left.t() @ (left * p.unsqueeze(1)), rtol=1e-4, atol=1e-4)
+    holed = rows.masked_fill(torch.rand(40, 3, generator=generator) < 0.2, torch.nan)
+    some = hm.training.fit_residuals(machine, holed, roots={0: root})[0]
+    assert bool((torch.linalg.eigvalsh(some) > 0).all())

@@ -104,6 +104,7 @@ class DensityEstimator(BoltzmannEstimator):
 
         The first call, like ``fit``, chooses the visible units and the encoder from its rows; name
         ``visible`` where one batch may not show it. The learning rate is constant, and nothing is held out.
+        It trains by chains, and refuses a machine whose real columns ``fit`` has joined.
 
         Args:
             X: (rows, columns), as in ``fit``.
@@ -132,7 +133,7 @@ class DensityEstimator(BoltzmannEstimator):
             rows = learner._rows_to_learn(X, again=earlier is not None)
             index, weights = counted(weights_of(sample_weight, rows.shape[0]))
             rows = taken(rows, index)
-            fitted, states = training.prepare(rows, weights, earlier)
+            fitted, states = training.prepare(rows, weights, earlier, whole=whole)
             learner._fitted = training.learn(fitted, states, weights, rule, whole=whole)
             training.end()
             training.calibrate(rows, weights)
@@ -191,7 +192,7 @@ class DensityEstimator(BoltzmannEstimator):
         n_samples: int = 1,
         *,
         given: Any = None,
-        method: str = "gibbs",
+        method: str = "auto",
         sweeps: int = 1000,
         random_state: Any = None,
     ) -> Any:
@@ -205,13 +206,13 @@ class DensityEstimator(BoltzmannEstimator):
             given: cells that are held while the others are drawn given them: a frame, or a mapping from
                 columns (their numbers where there are no names) to one cell for all rows or one for each, or
                 an array (rows, columns). What it lacks, and what is missing in it, is drawn. None: nothing.
-            method: "exact": independent rows from the exact law, for machines that
-                ``likelihood.HiddenStates`` takes; "auto": "exact" for these, and else "gibbs". "gibbs":
-                chains, which follow the machine's law as far as ``sweeps`` sweeps have mixed
-                them. "tempered": the same by parallel tempering, ten replicas a chain. "local_mode": the
-                local mode that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which
-                do not follow the law. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of
-                the whole state. Other kernels by their names in ``chains.Kernel.registry``.
+            method: "exact": independent rows from the exact law, for machines of at most 12 hidden units
+                (``likelihood.HiddenStates``); "auto": "exact" for these, and else "gibbs". "gibbs": chains,
+                which follow the machine's law as far as ``sweeps`` sweeps have mixed them. "tempered": the
+                same by parallel tempering, ten replicas a chain. "local_mode": the local mode that a search
+                from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which do not follow the law.
+                "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of the whole state. Other
+                kernels by their names in ``chains.Kernel.registry``.
             sweeps: of every chain, at least 0; not read for "local_mode".
             random_state: int, ``RandomState``, or None for that of the estimator.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -17,8 +18,9 @@ from harmonium.data import Encoder, Identity, Table, encoder_from_dict
 from harmonium.estimators import _columns, _files
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._intake import Array, validated
+from harmonium.estimators._kept_rows import some_rows
 from harmonium.estimators._options import Options
-from harmonium.estimators._training import Training, some_rows
+from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tasks import unobserved
@@ -142,7 +144,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         if not hidden:
             raise ValueError("machine: expected hidden layers, received a machine without any")
         n_hidden: Any = tuple(layer.n_units for layer in hidden)
-        if isinstance(cls.n_hidden, int):
+        if not isinstance(cls.n_hidden, Sequence):
             if len(hidden) > 1:
                 raise ValueError(
                     f"machine: expected one hidden layer for {cls.__name__}, received {len(hidden)}; "
@@ -205,7 +207,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         self,
         X: Any,
         *,
-        method: str = "gibbs",
+        method: str = "auto",
         value: str = "mode",
         draws: int = 5,
         sweeps: int = 100,
@@ -249,7 +251,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         X: Any,
         draws: int = 5,
         *,
-        method: str = "gibbs",
+        method: str = "auto",
         sweeps: int = 100,
         random_state: Any = None,
     ) -> list[Any]:

@@ -49,7 +49,7 @@ def put_around(estimator: Any, machine: BoltzmannMachine, encoder: Encoder, labe
     if len(names) == estimator.n_features_in_ and all(isinstance(name, str) for name in names):
         estimator.feature_names_in_ = np.array(names, dtype=object)
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
-    settings = structure_of(estimator)
+    settings = structure_of(estimator, machine)
     generative = machine.metadata.get("objective") != "discriminative"
     estimator._fitted = Fitted(
         machine, encoder, seed, estimator.n_features_in_, width, settings, generative=generative

@@ -28,7 +28,14 @@ from harmonium.estimators._intake import (
 )
 from harmonium.estimators._progress import Progress
 from harmonium.layers import Layer
-from harmonium.likelihood import LogPartition, ais, exact_log_partition, log2_states
+from harmonium.likelihood import (
+    HiddenStates,
+    LogPartition,
+    ais,
+    exact_log_partition,
+    has_hidden_states,
+    log2_states,
+)
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
 from harmonium.tasks import impute, sample, unobserved
@@ -209,9 +216,10 @@ class Fitted:
 
 @torch.no_grad()
 def posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
-    """Returns the means of all hidden layers given rows, side by side, by naive mean field.
+    """Returns the means of all hidden layers given rows, side by side.
 
-    Exact where nothing is missing and hidden layers are not joined.
+    By a sum over their states where ``HiddenStates`` takes the machine, else by naive mean field, which is
+    exact where nothing is missing and hidden layers are not joined.
 
     Args:
         machine: on any graph.
@@ -220,6 +228,9 @@ def posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     Returns:
         (rows, widths of the hidden layers).
     """
+    if has_hidden_states(machine.graph, machine.layers):
+        table = HiddenStates(machine.hamiltonian())
+        return torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v)])
     means = naive(machine, v, v, tolerance=_TOLERANCE).means
     return torch.cat([means[l] for l in machine.hidden], -1)
 

@@ -20,8 +20,10 @@ from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.data import Codec, Rows, bernoulli_binarise
 from harmonium.estimators._budget import Budget, Budgets, steady_rate, updates_of
+from harmonium.estimators._exact_training import FEW, MANY, train_exactly, trains_exactly
 from harmonium.estimators._fitted import Fitted
-from harmonium.estimators._intake import Array, fit_codec, taken
+from harmonium.estimators._intake import fit_codec
+from harmonium.estimators._kept_rows import rows_to_keep
 from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, Rise, RowScore
 from harmonium.layers import Layer
@@ -40,7 +42,6 @@ from harmonium.training.batch_source import check_rows
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
 _STD = 0.03  # of the first couplings
 _SCORED = 256  # training rows whose score tells whether a machine still learns
-_ROWS_KEPT = 1000
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 
 
@@ -74,9 +75,11 @@ def sizes_of(n_hidden: Any) -> list[int]:
     return [int(size) for size in sizes]
 
 
-def structure_of(options: Any) -> dict[str, Any]:
+def structure_of(options: Any, machine: BoltzmannMachine) -> dict[str, Any]:
     """Returns the parameters that are read where a machine begins, and by which it stays."""
-    return {name: getattr(options, name) for name in _STRUCTURE} | {"n_hidden": sizes_of(options.n_hidden)}
+    chosen = options.n_hidden
+    sizes = [machine.layers[l].n_units for l in machine.hidden] if chosen is None else sizes_of(chosen)
+    return {name: getattr(options, name) for name in _STRUCTURE} | {"n_hidden": sizes}
 
 
 def start_at_random(
@@ -110,6 +113,7 @@ class Training:
         start: sets the parameters of a new machine, given its visible states of the data.
         pretrain: pretrains a new machine on all rows as visible states, before all layers are trained.
         calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
+        exact: whether the machine that is to be trained needs no chains; ``prepare`` decides.
     """
 
     options: Any
@@ -120,6 +124,7 @@ class Training:
     calibrate: Callable[[Any, Tensor | None], None] = do_nothing
     run: TrainingRun | None = None
     rise: Rise | None = None
+    exact: bool = False
 
     def budget(self, machine: BoltzmannMachine, rows: int, weights: Tensor | None = None) -> Budget:
         """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser.
@@ -161,6 +166,8 @@ class Training:
         weights: Tensor | None,
         earlier: Fitted | None,
         label: tuple[Layer, Tensor] | None = None,
+        *,
+        whole: bool = True,
     ) -> tuple[Fitted, Rows]:
         """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
 
@@ -169,6 +176,7 @@ class Training:
             weights: of the rows, or None.
             earlier: goes on in a copy; None: a new machine, started at the rows and pretrained.
             label: the visible layer of a label, and its states of all rows; None: there is none.
+            whole: for ``fit``; a new machine may then be one that needs no chains.
 
         Returns:
             The machine, and visible states, or the intensities that states are drawn from.
@@ -177,29 +185,33 @@ class Training:
             ValueError: rows that the units do not take, or parameters other than those of ``earlier`` that
                 would not be read.
         """
-        fitted = self._begin(X, weights, label) if earlier is None else self._go_on(earlier)
+        fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier)
         labels, dtype = None if label is None else label[1], fitted.machine.dtype
         codec = Codec(fitted.encoder, fitted.data_layers)
         states = codec.rows(X, dtype, None if labels is None else labels.numpy(), shown="data")
-        if earlier is None:
+        if earlier is None and not self.exact:
             generator = as_generator(fitted.stream("couplings"), fitted.machine.device)
             self.start(self.options, fitted.machine, states, weights, generator)
             self.pretrain(fitted, states, weights)
-        else:
+        elif earlier is not None:
             check_rows(fitted.machine, states, "X")
         if self.options.binarise == "sample":
             levels = _beside(Rows.of(X, dtype, missing=True).all(), labels)
             states = Rows.of(levels, dtype, missing=True)
         return fitted, states
 
-    def _begin(self, X: Any, weights: Tensor | None, label: tuple[Layer, Tensor] | None) -> Fitted:
+    def _begin(
+        self, X: Any, weights: Tensor | None, label: tuple[Layer, Tensor] | None, whole: bool
+    ) -> Fitted:
         """Makes a new machine, whose parameters are still to be set."""
         options = self.options
         codec = fit_codec(X, options.visible, options.unknown, options.binarise, weights)
         visible, encoder = [*codec.layers], codec.encoder
         data_width = sum(layer.width for layer in visible)
         visible += [] if label is None else [label[0]]
-        hidden = hidden_for(options.hidden, sizes_of(options.n_hidden), options.hidden_states)
+        self.exact = whole and label is None and trains_exactly(options, encoder, visible, X.shape[0])
+        chosen = (FEW if self.exact else MANY) if options.n_hidden is None else options.n_hidden
+        hidden = hidden_for(options.hidden, sizes_of(chosen), options.hidden_states)
         for below, above in [*((layer, hidden[0]) for layer in visible), *pairwise(hidden)]:
             if not (below.bounded or above.bounded):  # such a machine may have no normaliser
                 raise ValueError(
@@ -211,11 +223,17 @@ class Training:
         dtype = torch.float64 if double or options.dtype == "float64" else torch.float32
         machine = join_layers(visible, hidden).to(dtype=dtype)
         machine.metadata["encoder"] = encoder.to_dict()
-        return Fitted(machine, encoder, seed, X.shape[1], data_width, structure_of(options))
+        return Fitted(machine, encoder, seed, X.shape[1], data_width, structure_of(options, machine))
 
     def _go_on(self, earlier: Fitted) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with."""
-        structure = structure_of(self.options)
+        structure, edges = structure_of(self.options, earlier.machine), earlier.machine.edges
+        if any(set(edge) <= set(earlier.machine.visible) for edge in edges):
+            raise ValueError(
+                "machine_: expected one whose columns hidden units alone join, received one with joined "
+                f"columns (edges {[*edges]}), which fit has trained without chains; fit with "
+                "warm_start=False begins anew"
+            )
         for name, received in structure.items():
             expected = earlier.settings.get(name, received)
             if received != expected:
@@ -248,6 +266,8 @@ class Training:
             judged: rows that ``row_score`` takes, (rows,) bool; None: all.
             whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
         """
+        if self.exact:
+            return self._learn_exactly(fitted, states, weights)
         options = self.options
         earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
@@ -307,10 +327,10 @@ class Training:
             **validation,
             **options._train_settings(),
         )
-        rows = scored_states(torch.from_numpy(_rows_to_keep(fitted, count, weights)))
+        rows = scored_states(torch.from_numpy(rows_to_keep(fitted, count, weights)))
         if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
-            rows = rows[_rows_to_keep(fitted, len(rows), None)]
+            rows = rows[rows_to_keep(fitted, len(rows), None)]
         records = [{**record, "step": record["step"] + fitted.n_updates} for record in run.history]
         return replace(
             fitted,
@@ -323,6 +343,15 @@ class Training:
             numbers={},
             log_partition=None,
         )
+
+    def _learn_exactly(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> Fitted:
+        """Trains a new machine without chains."""
+        machine = fitted.machine.to(device=self.options.device)
+        v = states.all().to(machine.device, machine.dtype)
+        done = train_exactly(machine, v, weights, fitted.stream("train"))
+        done.machine.metadata = machine.metadata
+        rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
+        return replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates, rows=rows)
 
     def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
         """Draws the rows to validate on: returns their indices, and those of the rows to train on."""
@@ -341,7 +370,8 @@ class Training:
 
     def end(self) -> None:
         """Raises where a signal cut the training short, and warns where the machine was still learning."""
-        assert self.run is not None
+        if self.run is None:  # without chains
+            return
         self.run.whole()
         if self.rise is not None and self.run.status == "completed":
             self.rise.warn(type(self.options).__name__, self.run.updates)
@@ -357,21 +387,3 @@ def _redraw(data_width: int, rows: Tensor, generator: torch.Generator) -> Tensor
     levels, label = rows[:, :data_width], rows[:, data_width:]
     bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
     return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
-
-
-def some_rows(fitted: Fitted, X: Any) -> Tensor:
-    """Returns up to 1,000 of validated rows as visible states."""
-    chosen = taken(X, _rows_to_keep(fitted, X.shape[0], None))
-    return fitted.visible(chosen).to(fitted.machine.dtype)
-
-
-def _rows_to_keep(fitted: Fitted, count: int, weights: Tensor | None) -> Array:
-    """Draws the indices of up to 1,000 of so many rows, by their weights where there are any."""
-    generator = as_generator(fitted.stream("rows kept", fitted.n_updates))
-    index = _random.permutation(count, generator)[:_ROWS_KEPT]
-    if weights is not None:
-        ends = weights.cumsum(0)
-        places = _random.uniform((len(index),), generator, torch.float64) * ends[-1]
-        index = torch.searchsorted(ends, places).clamp(max=count - 1)
-    kept: Array = index.sort().values.numpy()
-    return kept

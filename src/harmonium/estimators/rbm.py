@@ -17,8 +17,8 @@ from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import posterior_means
 from harmonium.estimators._options import COUNT, FROM_0, option
 from harmonium.estimators._training import Training
+from harmonium.likelihood import visible_means_given
 from harmonium.machine import BoltzmannMachine
-from harmonium.tasks import visible_means
 
 
 @final
@@ -31,7 +31,13 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     on the machine itself.
 
     Args:
-        n_hidden: hidden units, at least 1.
+        n_hidden: hidden units, at least 1. None: 8 for a table that is trained without chains, and else 100.
+            Without chains ``fit`` trains a table, also an array of real numbers, of at most 100 visible
+            columns, or 40 where all are of one kind, with None or at most 12 hidden units, and with every
+            parameter from ``hidden_states`` to ``warm_start``, ``hidden`` and ``binarise`` at its default.
+            Its gradients are exact, and the rows that it holds out, a seventh, tell where training ends, and
+            whether real columns are joined by couplings of their own (``training.fit_exact``, ``fold``).
+            Any other value of these parameters asks for chains.
         visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, Spin where every
             value is -1 or +1, else Gaussian on standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and
             +1, or 0 and 1; "categorical" integers 0..q-1; "binomial" counts; "gaussian" any numbers; see
@@ -103,13 +109,14 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         encoder_: turns data into states of the machine and back; fixed by ``fit`` or the first
             ``partial_fit``.
         history_: records of the training, dicts with step, seconds, learning rate, gradient norm and the
-            rule's diagnostics.
+            rule's diagnostics; without chains with step, learning rate and ``validation_score``, the mean
+            ln p of the rows held out.
         n_updates_: updates made.
         n_features_in_: columns of the data.
         feature_names_in_: their names, where the data had names.
     """
 
-    n_hidden: int = option(100, COUNT)
+    n_hidden: int | None = option(None, COUNT, None)
     _: KW_ONLY
     learning_rate: float | None = option(None, FROM_0, None)
 
@@ -126,8 +133,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     def transform(self, X: Any) -> Any:
         """Returns the hidden units' means given every row, E[h | v].
 
-        Of a row with missing cells by naive mean field over these and the hidden units, which is no longer
-        exact; ``transform(impute(X))`` is the other way.
+        Of a row with missing cells too where there are at most 12 hidden units, as their states are summed.
+        With more units such a row's means are found by naive mean field, which is no longer exact.
 
         Args:
             X: (rows, columns), a frame, dense or sparse.
@@ -206,4 +213,4 @@ def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _visible_means(machine: BoltzmannMachine, h: Tensor) -> Tensor:
-    return visible_means(machine.hamiltonian(), [h] * len(machine.layers))
+    return visible_means_given(machine.hamiltonian(), h)

@@ -13,7 +13,12 @@ from harmonium.likelihood.exact import (
     log2_states_of,
     log_weight_of,
 )
-from harmonium.likelihood.hidden_states import HiddenStates, Posterior, has_hidden_states
+from harmonium.likelihood.hidden_states import (
+    HiddenStates,
+    Posterior,
+    has_hidden_states,
+    visible_means_given,
+)
 from harmonium.likelihood.likelihood import (
     annealed_bound,
     log_likelihood,
@@ -57,4 +62,5 @@ __all__ = [
     "tap_log_likelihood",
     "tap_log_partition",
     "variational_bound",
+    "visible_means_given",
 ]

@@ -19,6 +19,8 @@ from harmonium import _device, _random
 from harmonium.layers import Layer, Moments, Theta
 from harmonium.machine import Graph, Hamiltonian
 
+_BITS = 52  # of a whole number that float64 holds
+
 
 class Sums(NamedTuple):
     """Weighted sums over rows and hidden states, for the layers of a ``Given`` side by side.
@@ -72,6 +74,11 @@ class Given(ABC):
     layers: tuple[int, ...]
     row_bytes: int
 
+    @property
+    @abstractmethod
+    def means(self) -> Tensor:
+        """E of the layers beside every hidden state, (states, width)."""
+
     @abstractmethod
     def rows(self, x: Tensor) -> GivenRows:
         """Returns rows, (rows, width), beside the hidden states."""
@@ -94,6 +101,10 @@ class IndependentUnits(Given):
         self.layer: Layer = law.layers[l]
         self.theta: Theta = law.thetas[l]
         self.field = law.field(l, states, law.graph.hidden)
+
+    @property
+    def means(self) -> Tensor:
+        return self.moments.mean
 
     @cached_property
     def log_partition(self) -> Tensor:
@@ -141,17 +152,17 @@ class _IndependentRows(GivenRows):
 
     def sum(self, weights: Tensor) -> Sums:
         table, each = self._table, weights.sum(1)
-        by_state = weights.t() @ self._x
+        by_state = self._x.t() @ weights  # (width, states): five times as fast as its transpose
         seen = table.layer.statistics(self._x)
         if self._missing is None:
-            return Sums([tuple(each @ t for t in seen)], by_state.t() @ table.hidden, None)
-        lacking = weights.t() @ self._missing.to(weights.dtype)
-        by_state += lacking * table.moments.mean
+            return Sums([tuple(each @ t for t in seen)], by_state @ table.hidden, None)
+        lacking = self._missing.t().to(weights.dtype) @ weights
+        by_state += lacking * table.moments.mean.t()
         statistics = tuple(
-            each @ t.masked_fill(self._missing, 0.0) + (lacking * expected).sum(0)
+            each @ t.masked_fill(self._missing, 0.0) + (lacking * expected.t()).sum(1)
             for t, expected in zip(seen, table.statistics, strict=True)
         )
-        return Sums([statistics], by_state.t() @ table.hidden, None)
+        return Sums([statistics], by_state @ table.hidden, None)
 
     def moments(self, p: Tensor) -> Moments:
         if self._missing is None:
@@ -232,23 +243,28 @@ class JoinedGaussians(Given):
         """Γᵀφ of every hidden state, (states, width)."""
         return self.phi @ self.gamma
 
+    @property
+    def means(self) -> Tensor:
+        return torch.cholesky_solve(self.field.t(), torch.linalg.cholesky(self.precision)).t()
+
     @cached_property
     def squares(self) -> Tensor:
         """φ ⊗ φ of every hidden state, (states, columns²)."""
         return (self.phi.unsqueeze(2) * self.phi.unsqueeze(1)).flatten(1)
 
-    def rows(self, x: Tensor) -> _JoinedRows:
-        return _JoinedRows(self, x)
+    def rows(self, x: Tensor) -> JoinedRows:
+        return JoinedRows(self, x)
 
 
 @final
-class _JoinedRows(GivenRows):
+class JoinedRows(GivenRows):
     """Rows as x = seen + response φ + noise of a covariance, these two alike for rows that lack the same."""
 
     def __init__(self, table: JoinedGaussians, x: Tensor) -> None:
+        self.layers = table.layers
         self._table, K = table, table.precision
         self._lacks = x.isnan()
-        patterns, self._which = torch.unique(self._lacks, dim=0, return_inverse=True)
+        patterns, self._which = _find_patterns(self._lacks)
         lacking = patterns.double()
         self._counts = lacking.sum(1)
         both = lacking.unsqueeze(2) * lacking.unsqueeze(1)
@@ -320,6 +336,20 @@ def _slices(widths: Sequence[int], start: int = 0) -> list[slice]:
         places.append(slice(start, start + width))
         start += width
     return places
+
+
+def _find_patterns(marks: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the different rows of booleans, (rows, columns), and for every row which of them it is."""
+    pieces = torch.split(marks.double(), _BITS, 1)  # as whole numbers, sorted far sooner than rows
+    codes = torch.stack([piece @ torch.exp2(torch.arange(piece.shape[1]).to(piece)) for piece in pieces], 1)
+    if codes.shape[1] == 1:
+        found, which = torch.unique(codes[:, 0], return_inverse=True)
+    else:
+        found, which = torch.unique(codes, dim=0, return_inverse=True)
+    first = which.new_full((len(found),), len(marks)).scatter_reduce(
+        0, which, torch.arange(len(marks), device=marks.device), "amin"
+    )
+    return marks[first], which
 
 
 def joined_layers(graph: Graph) -> list[tuple[int, ...]]:

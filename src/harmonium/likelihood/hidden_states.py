@@ -13,7 +13,13 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.layers import Layer, Moments
-from harmonium.likelihood.given_hidden import Given, IndependentUnits, JoinedGaussians, joined_layers
+from harmonium.likelihood.given_hidden import (
+    Given,
+    IndependentUnits,
+    JoinedGaussians,
+    JoinedRows,
+    joined_layers,
+)
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
 
 MAX_STATES = 4096
@@ -35,6 +41,42 @@ def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[i
     return all(l in graph.visible and layers[l].gaussian for l in joined) and (
         not joined or sum(layer.width for layer in hidden) <= MAX_JOINED_COLUMNS
     )
+
+
+@torch.no_grad()
+def visible_means_given(law: Hamiltonian, hidden: Tensor) -> Tensor:
+    """Returns E of the visible layers given values of the hidden ones, (rows, visible_width).
+
+    Args:
+        law: visible layers that no edge joins, or Gaussian ones that edges join.
+        hidden: states or means of the hidden layers side by side, (rows, columns).
+
+    Raises:
+        ValueError: edges that join other visible layers.
+    """
+    joined = sorted(_find_joined(law.graph))
+    if not all(law.layers[l].gaussian for l in joined):
+        raise ValueError(f"machine: expected edges among Gaussian layers alone, received them for {joined}")
+    states = [hidden] * len(law.layers)
+    for l, place in zip(law.graph.hidden, _places(law, law.graph.hidden), strict=True):
+        states[l] = hidden[:, place]
+    for part in _list_parts(law, hidden, states, {}):
+        for l, place in zip(part.layers, _places(law, part.layers), strict=True):
+            states[l] = part.means[:, place].to(hidden)
+    return law.visible_states(states)
+
+
+def _list_parts(
+    law: Hamiltonian, hidden: Tensor, states: Sequence[Tensor], roots: Mapping[int, Tensor]
+) -> list[Given]:
+    """Returns the visible layers in groups that are independent beside rows of hidden states."""
+    joined = _find_joined(law.graph) | roots.keys()
+    return [
+        JoinedGaussians(law, group, hidden, roots)
+        if joined.issuperset(group)
+        else IndependentUnits(law, group[0], hidden, states)
+        for group in joined_layers(law.graph)
+    ]
 
 
 def _find_joined(graph: Graph) -> set[int]:
@@ -95,13 +137,7 @@ class HiddenStates:
         self.log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
             self.log_weights = self.log_weights + law.log_weight(m, states[m]).double()
-        joined = _find_joined(graph) | roots.keys()
-        self.parts: list[Given] = [
-            JoinedGaussians(law, group, self.states, roots)
-            if joined.issuperset(group)
-            else IndependentUnits(law, group[0], self.states, states)
-            for group in joined_layers(graph)
-        ]
+        self.parts = _list_parts(law, self.states, states, roots)
 
     @classmethod
     def of(cls, machine: BoltzmannMachine) -> HiddenStates:
@@ -233,6 +269,25 @@ class Posterior:
         if not isinstance(part, IndependentUnits) or not part.layer.discrete:
             raise ValueError(f"layer: expected discrete units, received {self._table.law.layers[layer]}")
         return self.probabilities @ part.probabilities(unit)
+
+    @torch.no_grad()
+    def sum_squares(self, layer: int, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns sums over rows of weight times E of products, for a Gaussian layer that edges join.
+
+        Args:
+            layer: joined to no layer but itself.
+            weight: (rows,).
+
+        Returns:
+            Sums of φ ⊗ φ, x ⊗ φ and x ⊗ x, float64, with φ the hidden columns behind a 1, and states x.
+        """
+        part = next(part for part in self._parts if isinstance(part, JoinedRows) and part.layers == (layer,))
+        p = self.probabilities * weight.to(self.probabilities).unsqueeze(1)
+        sums, of_states = part.sum(p), p.double().sum(0).unsqueeze(1)
+        phi = torch.cat([torch.ones_like(of_states), self._table.states.double()], 1)
+        assert sums.squared is not None
+        crossed = torch.cat([sums.statistics[0][0].unsqueeze(1), sums.crossed], 1)
+        return (phi * of_states).t() @ phi, crossed, sums.squared
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, draws: int = 1) -> Tensor:

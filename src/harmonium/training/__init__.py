@@ -3,7 +3,7 @@
 from harmonium.training import callbacks
 from harmonium.training.batch_source import Stream
 from harmonium.training.callbacks import STOP, Callback, EarlyStopping, Update
-from harmonium.training.correlated import fit_normal, fold
+from harmonium.training.correlated import fit_normal, fit_residuals, fold
 from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.exact_fit import ExactFit, fit_exact
 from harmonium.training.history import Record
@@ -32,6 +32,7 @@ __all__ = [
     "callbacks",
     "fit_exact",
     "fit_normal",
+    "fit_residuals",
     "fold",
     "pretrain",
     "train",

@@ -20,6 +20,7 @@ from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.machine import BoltzmannMachine
 
 _ROWS = 1024  # at a time
+_TINY = 1e-6
 
 
 @torch.no_grad()
@@ -80,6 +81,50 @@ def fit_normal(
             break
         before = score
     return mean, covariance
+
+
+@torch.no_grad()
+def fit_residuals(
+    machine: BoltzmannMachine,
+    X: Numbers,
+    weights: Tensor | None = None,
+    *,
+    roots: Mapping[int, Tensor],
+    ridge: float = 1e-3,
+) -> dict[int, Tensor]:
+    """Fits covariances of real columns given the hidden units: what a regression on these leaves over.
+
+    Roots of them are better than those of the whole covariance where hidden units stand for groups of rows,
+    within which columns go together in another way than across.
+
+    Args:
+        machine: of columns u; it is not changed.
+        X: visible states of the columns x = R u, (rows, visible_width), NaN where missing.
+        weights: of the rows, (rows,), at least 0; None: all count alike.
+        roots: R of visible Gaussian layers without edges to visible layers, (width_l, width_l); see ``fold``.
+        ridge: added to each covariance, times the variance left of every column, at least 0.
+
+    Returns:
+        For every layer with a root the covariance, (width_l, width_l), in float64.
+
+    Raises:
+        ValueError: layers that roots do not fit.
+    """
+    table = HiddenStates.of(fold(machine, roots))
+    v = _checks.tensor(X, "X", torch.float64, machine.device)
+    given = _checks.weights(weights, "weights", len(v))
+    each = v.new_ones(len(v)) if given is None else given.to(v)
+    found = {}
+    for l in roots:
+        sums: list[Tensor] = []
+        for place, posterior in table.blocks(v):
+            parts = posterior.sum_squares(l, each[place] / each.sum())
+            sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else [*parts]
+        hidden, crossed, squared = sums
+        tiny = _TINY * torch.eye(len(hidden)).to(hidden)  # of a unit that is nearly always in one state
+        left = squared - crossed @ torch.linalg.solve(hidden + tiny, crossed.t())
+        found[l] = left + ridge * torch.diag(left.diagonal())
+    return found
 
 
 @torch.no_grad()

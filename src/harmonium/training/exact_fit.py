@@ -15,11 +15,11 @@ from harmonium.learning import Parametrisation, exact_gradient
 from harmonium.likelihood import HiddenStates
 from harmonium.machine import BoltzmannMachine
 
-_BATCH = 4096  # rows of an update at most
+_BATCH = 2048  # rows of an update at most
 _EVERY = 10  # updates between two looks at the rows that are held out
-_PATIENCE = 4  # looks without a gain of _GAIN nats a row, after which the rate falls
-_GAIN = 1e-3
-_FALLS = (1.0, 0.3)  # of the rate
+_GAIN = 2e-3  # nats a row
+_FALLS = ((1.0, 3), (0.3, 2))  # of the rate, each with the looks without a gain of _GAIN after which it ends
+_TREND = 4  # looks, whose gain once more has to reach a score that is to be beaten
 _MEAN, _SQUARE, _TINY = 0.9, 0.98, 1e-8  # of Adam
 
 
@@ -107,15 +107,16 @@ def fit_exact(
     roots: Mapping[int, Tensor] | None = None,
     rates: Sequence[float] | None = None,
     learning_rate: float = 0.05,
-    max_updates: int = 500,
+    max_updates: int = 200,
     weight_decay: float = 3e-4,
-    initial_std: float = 0.1,
+    initial_std: float | None = 0.1,
+    to_beat: float = -inf,
     seed: int | torch.Generator = 0,
 ) -> ExactFit:
     """Trains a machine in place by exact gradients and Adam, from small couplings that are drawn.
 
     The machine's biases are those of columns that nothing joins, as ``init_visible_biases_`` finds them.
-    Beyond 4,096 rows every update reads 4,096 of them, and judges no more.
+    Beyond 2,048 rows every update reads 2,048 of them, and judges no more.
 
     Args:
         machine: a visible side without edges of its own beside hidden layers that ``HiddenStates`` takes.
@@ -129,7 +130,8 @@ def fit_exact(
         learning_rate: the first one, above 0.
         max_updates: at least 1.
         weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row.
-        initial_std: of the couplings, above 0.
+        initial_std: of the couplings, above 0; None: training goes on from those of the machine.
+        to_beat: a score of another fit; this one ends where it does not seem to reach it.
         seed: of couplings and of the rows of every update.
 
     Raises:
@@ -149,13 +151,13 @@ def fit_exact(
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
     generator = _random.as_generator(seed, machine.device)
     at = _Coordinates(machine, v, roots)
-    start = at.read()
-    for coupling in machine.couplings:
-        coupling.draw_(initial_std, generator)
-    drawn = {f"couplings.{n}.weight": c.weight for n, c in enumerate(machine.couplings)}
-    sizes = [shape.numel() for shape in at.shapes]
-    parts = zip(at.names, torch.split(start, sizes), strict=True)
-    x = torch.cat([drawn[name].flatten() if name in drawn else part for name, part in parts])
+    x = at.read()
+    if initial_std is not None:
+        for coupling in machine.couplings:
+            coupling.draw_(initial_std, generator)
+        drawn = {f"couplings.{n}.weight": c.weight for n, c in enumerate(machine.couplings)}
+        parts = zip(at.names, torch.split(x, [shape.numel() for shape in at.shapes]), strict=True)
+        x = torch.cat([drawn[name].flatten() if name in drawn else part for name, part in parts])
     state = (x, torch.zeros_like(x), torch.zeros_like(x), 0)
 
     def step(state: tuple[Tensor, Tensor, Tensor, int], rate: float) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -185,11 +187,11 @@ def fit_exact(
     made, count = list[float](), 0
     best, score, kept = state, judge(), 0
     history: list[dict[str, Any]] = [{"step": 0, "validation_score": score}]
-    for factor in _FALLS:
+    for factor, patience in _FALLS:
         state, since, bar = best, 0, score
         at.write_(state[0])
         del made[kept:]
-        while since < _PATIENCE and count < max_updates:
+        while since < patience and count < max_updates and not _is_beaten(history, to_beat):
             for _ in range(min(_EVERY, max_updates - count)):
                 state = step(state, factor * learning_rate)
                 made.append(factor * learning_rate)
@@ -202,6 +204,14 @@ def fit_exact(
                 best, score, kept = state, now, len(made)
     at.write_(best[0])
     return ExactFit(score, made[:kept], history)
+
+
+def _is_beaten(history: list[dict[str, Any]], to_beat: float) -> bool:
+    """Returns whether the last looks, gaining as much once more, would not reach a score."""
+    if len(history) <= _TREND:
+        return False
+    before, now = (history[i]["validation_score"] for i in (-1 - _TREND, -1))
+    return bool(2 * now - before < to_beat)
 
 
 def _some(v: Tensor, weights: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:

@@ -1,0 +1,268 @@
+"""Training of tables without chains: columns by themselves or joined, as rows that are held out decide."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import fields
+from math import inf
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _random
+from harmonium._random import as_generator
+from harmonium.data import Encoder, Table
+from harmonium.layers import Gaussian, Layer
+from harmonium.likelihood import HiddenStates
+from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.training import ExactFit, fit_exact, fit_normal, fit_residuals, fold
+
+FEW, MANY = 8, 100  # hidden units by default: where training is exact, and elsewhere
+_MOST = 12  # that are summed out
+_WIDEST, _OF_ONE_KIND = 100, 40  # visible columns at most; of one kind they may be pixels
+_JOINED = 40  # real columns at most
+_CHAINS = (
+    *("rule", "sweeps", "n_chains", "batch_size", "epochs", "max_updates", "centred", "learning_rate"),
+    *("optimizer", "schedule", "clip_norm", "weight_decay", "averaging", "initial_std", "early_stopping"),
+    *("validation_fraction", "n_iter_no_change", "warm_start", "hidden", "hidden_states", "binarise"),
+)
+"""Parameters of training by chains: one that is not at its default asks for them."""
+
+_HELD_OUT = 7  # one row in so many
+_RIDGES = (1e-3, 1e-2, 1e-1)  # of the covariance of joined columns
+_MANY_ROWS = 800  # of which the first ridge serves, and one round
+_SOME_ROWS = 5000  # at most that a covariance is found from
+_ROUNDS = 2  # of covariances given the hidden units
+_RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each way to learn the columns
+_LAST, _LAST_RATE = 25, 0.015  # updates on all rows, and their rate
+
+
+class Trained(NamedTuple):
+    """A machine that was trained without chains.
+
+    Attributes:
+        machine: of the columns themselves, in the dtype of the one that was to be trained.
+        history: a record of every look at the rows that were held out.
+        updates: that the machine comes from.
+    """
+
+    machine: BoltzmannMachine
+    history: list[dict[str, Any]]
+    updates: int
+
+
+class _Way(NamedTuple):
+    """A way to learn real columns.
+
+    Attributes:
+        joined: layers whose columns are joined.
+        ridge: of their covariances.
+        covariances: in place of those of the rows; empty: those of the rows.
+    """
+
+    joined: list[int]
+    ridge: float
+    covariances: dict[int, Tensor]
+
+
+class _Start(NamedTuple):
+    """A machine whose hidden units are joined to nothing, and the roots of its joined columns."""
+
+    machine: BoltzmannMachine
+    roots: dict[int, Tensor]
+
+
+class _Attempt(NamedTuple):
+    """A machine that rows have been held out from, and how it came about."""
+
+    way: _Way
+    start: _Start
+    made: BoltzmannMachine
+    done: ExactFit
+    updates: int
+
+
+def trains_exactly(options: Any, encoder: Encoder, layers: list[Layer], rows: int) -> bool:
+    """Returns whether ``fit`` trains without chains: a table of few columns, and no option of chains.
+
+    Args:
+        options: the estimator.
+        encoder: of the rows.
+        layers: the visible layers.
+        rows: their number; one can be held out.
+    """
+    width = sum(layer.width for layer in layers)
+    table = isinstance(encoder, Table) or all(layer.gaussian for layer in layers)
+    size, most = options.n_hidden, _OF_ONE_KIND if len(layers) == 1 else _WIDEST
+    few = size is None or (isinstance(size, Integral) and size <= _MOST)
+    plain = {known.name: known.default for known in fields(options)}
+    return (
+        table and few and width <= most and rows > 1 and all(getattr(options, x) == plain[x] for x in _CHAINS)
+    )
+
+
+@torch.no_grad()
+def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int) -> Trained:
+    """Trains a new machine by exact gradients, with its real columns joined where that is better.
+
+    A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows have their say:
+    the machine is moved by as much as its start moves, and a few more updates follow. Couplings have a
+    standard normal prior.
+
+    Args:
+        machine: one hidden layer joined to all visible ones; it is not changed.
+        v: visible states, (rows, visible_width), NaN where missing; at least two rows.
+        weights: of the rows, (rows,), above 0; None: all count alike.
+        seed: of the rows that are held out, and of the couplings.
+    """
+    order = _random.permutation(len(v), as_generator(seed))
+    held = max(1, len(v) // _HELD_OUT)
+    out, kept = order[:held].sort().values, order[held:].sort().values
+    rows, share = v[kept.to(v.device)], None if weights is None else weights[kept]
+    asked, each = v[out.to(v.device)], None if weights is None else weights[out]
+
+    def attempt(way: _Way, rival: _Attempt | None = None) -> _Attempt:
+        start = _begin(machine, rows, share, way)
+        made, decay = deepcopy(start.machine), 1 / _count(rows, share)
+        if way.covariances:
+            assert rival is not None
+            made = _change_roots(rival.made, rival.start.roots, start.roots)
+        done = fit_exact(
+            made,
+            rows,
+            share,
+            validation=asked,
+            validation_weights=each,
+            roots=start.roots,
+            learning_rate=_RATE,
+            max_updates=_UPDATES,
+            weight_decay=decay,
+            initial_std=None if way.covariances else 0.1,
+            to_beat=-inf if rival is None else rival.done.score,
+            seed=seed,
+        )
+        earlier = rival.updates if way.covariances and rival is not None else 0
+        return _Attempt(way, start, made, done, earlier + len(done.rates))
+
+    joined, single = _find_joined(machine, rows), _Way([], 0.0, {})
+    if joined:
+        ridge = _choose_ridge(machine, joined, rows, asked, share, each)
+        first = attempt(_Way(joined, ridge, {}))
+        best = max(first, attempt(single, first), key=_score)
+        some, few = _read_some(rows, share)
+        for _ in range(_ROUNDS if len(v) < _MANY_ROWS else 1):
+            roots = {l: torch.eye(machine.layers[l].width).to(v) for l in joined} | best.start.roots
+            covariances = fit_residuals(best.made, some, few, roots=roots, ridge=ridge)
+            again = attempt(_Way(joined, ridge, covariances), best)
+            if again.done.score < best.done.score:
+                break
+            best = again
+    else:
+        best = attempt(single)
+    made, last = best.made, [_LAST_RATE] * min(_LAST, best.updates)
+    start, decay = _begin(machine, v, weights, best.way), 1 / _count(v, weights)
+    starts = zip(start.machine.parameters(), best.start.machine.parameters(), strict=True)
+    for p, (now, before) in zip(made.parameters(), starts, strict=True):
+        p.add_(now - before)
+    fit_exact(
+        made, v, weights, roots=start.roots, rates=last, weight_decay=decay, initial_std=None, seed=seed
+    )
+    if start.roots:
+        made = fold(made, start.roots).to(dtype=machine.dtype)
+    return Trained(made, best.done.history, best.updates + len(last))
+
+
+def _change_roots(
+    machine: BoltzmannMachine, before: dict[int, Tensor], after: dict[int, Tensor]
+) -> BoltzmannMachine:
+    """Returns the machine of other columns u with the same means of x given hidden units, and variances 1."""
+    made, law = deepcopy(machine), machine.hamiltonian()
+    for l, root in after.items():
+        turn = torch.linalg.inv(root.double())
+        turn = (turn @ before[l].double() if l in before else turn).to(root)
+        (linear, curvature), units = law.thetas[l], made.layers[l]
+        one = torch.ones_like(linear)
+        units.fit_((turn @ (linear / curvature), one), one)
+        for (low, _), coupling, J in zip(made.edges, made.couplings, law.J, strict=True):
+            if low == l:
+                moved = turn @ (J / curvature.unsqueeze(1))
+                coupling.fill_(moved if units.scale is None else moved / units.scale.unsqueeze(1))
+    return made
+
+
+def _score(attempt: _Attempt) -> float:
+    return attempt.done.score
+
+
+def _count(v: Tensor, weights: Tensor | None) -> float:
+    """Returns the number of rows that these rows stand for."""
+    return len(v) if weights is None else float(weights.sum())
+
+
+def _find_joined(machine: BoltzmannMachine, v: Tensor) -> list[int]:
+    """Returns the layers of real columns that may be joined: each varies among the rows."""
+    found = []
+    for l, x in machine.split(v).items():
+        low, high = x.nan_to_num(nan=inf).amin(0), x.nan_to_num(nan=-inf).amax(0)
+        if machine.layers[l].gaussian and 1 < x.shape[1] <= _JOINED and bool((low < high).all()):
+            found.append(l)
+    return found
+
+
+def _begin(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, way: _Way) -> _Start:
+    """Returns the machine of rows whose hidden units are joined to nothing."""
+    made, roots = deepcopy(machine), dict[int, Tensor]()
+    init_visible_biases_(made, v, weights)
+    for l in way.joined:
+        x = made.split(v)[l]
+        roots[l] = _fit_units(made.layers[l], x, weights, way.ridge, way.covariances.get(l))
+    return _Start(made, roots)
+
+
+def _fit_units(
+    units: Layer, x: Tensor, weights: Tensor | None, ridge: float, covariance: Tensor | None = None
+) -> Tensor:
+    """Fits units u of columns x = R u; returns R, a root of the covariance. None: of that of the rows."""
+    mean, whole = fit_normal(*_read_some(x, weights), ridge=ridge, rounds=30, tolerance=1e-3)
+    root = torch.linalg.cholesky(whole if covariance is None else covariance)
+    back = torch.linalg.inv(root)
+    variance = (back @ whole @ back.t()).diagonal()
+    units.fit_((back @ mean, variance), variance)
+    found: Tensor = root.to(x)
+    return found
+
+
+def _read_some(x: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Returns as many rows as a covariance is found from where cells are missing."""
+    if len(x) <= _SOME_ROWS:
+        return x, weights
+    return x[:_SOME_ROWS], None if weights is None else weights[:_SOME_ROWS]
+
+
+def _choose_ridge(
+    machine: BoltzmannMachine,
+    joined: list[int],
+    shown: Tensor,
+    asked: Tensor,
+    weights: Tensor | None,
+    shares: Tensor | None,
+) -> float:
+    """Returns the ridge whose Gaussian tells the rows that were held out best; the least of many rows."""
+    if len(shown) >= _MANY_ROWS:
+        return _RIDGES[0]
+    scores = list[float]()
+    for ridge in _RIDGES:
+        score = 0.0
+        for l in joined:
+            x = machine.split(shown)[l]
+            units = Gaussian(x.shape[1]).to(x)
+            root = _fit_units(units, x, weights, ridge)
+            alone = BoltzmannMachine([units], edges=[]).double().hamiltonian()
+            each = HiddenStates(alone, {0: root}).log_likelihood(machine.split(asked)[l].double())
+            score += float(each.mean() if shares is None else shares.to(each) @ each / shares.sum())
+        if scores and score < scores[-1]:
+            break
+        scores.append(score)
+    return _RIDGES[len(scores) - 1]

@@ -1,0 +1,224 @@
+"""Estimators on tables train without chains by default, and everything they answer is exact."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.estimators import RBM
+from harmonium.likelihood import HiddenStates, exact_log_likelihood
+
+pandas = pytest.importorskip("pandas")
+torch.set_num_threads(1)
+
+ROWS = 160
+RANDOM = np.random.default_rng(0)
+GROUP = RANDOM.integers(0, 3, ROWS)
+HEIGHT = RANDOM.normal(size=ROWS)
+FRAME = pandas.DataFrame(
+    {
+        "height": 170 + 10 * HEIGHT,
+        "weight": 70 + 9 * HEIGHT + RANDOM.normal(size=ROWS),
+        "member": RANDOM.random(ROWS) < 0.1 + 0.4 * GROUP,
+        "city": np.array(["Ulm", "Rom", "Bern"])[GROUP],
+        "country": np.array(["D", "I", "CH"])[GROUP],
+    }
+)
+GAPS = np.random.default_rng(1).random(FRAME.shape) < 0.2
+GAPS[GAPS.all(1), 0] = False
+HOLED = FRAME.mask(GAPS)
+REAL = RANDOM.normal(size=(120, 3)) @ RANDOM.normal(size=(3, 3))
+BITS = np.repeat(np.eye(4), 20, 0)
+
+
+def states_of(rbm: RBM, rows: pandas.DataFrame) -> torch.Tensor:
+    return rbm._fitted.visible(rbm._validated(rows))
+
+
+@pytest.fixture(scope="module")
+def rbm() -> RBM:
+    return RBM(random_state=0).fit(HOLED)
+
+
+# Which route
+# --------------------------------------------------------------------------------
+
+
+def is_exact(estimator: RBM) -> bool:
+    return "validation_score" in estimator.history_[0] and estimator._fitted.progress is None
+
+
+@pytest.mark.parametrize("X", [FRAME, HOLED, REAL, pandas.DataFrame(BITS.astype(bool))])
+def test_tables_get_few_hidden_units_and_no_chains(X) -> None:
+    made = RBM(random_state=0).fit(X)
+    assert made.machine_.layers[-1].n_units == 8 and is_exact(made)
+    assert made.transform(X).shape == (len(X), 8) and made.get_feature_names_out()[-1] == "rbm7"
+
+
+def test_images_keep_chains_and_a_hundred_units() -> None:
+    made = RBM(random_state=0).fit(BITS)
+    assert made.machine_.layers[-1].n_units == 100 and not is_exact(made)
+    wide = RBM(random_state=0, max_updates=2)
+    assert wide.fit(REAL).machine_.layers[-1].n_units == 100  # an option is given
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"epochs": 1},
+        {"max_updates": 2},
+        {"learning_rate": 0.1, "max_updates": 2},
+        {"rule": "cd", "max_updates": 2},
+        {"early_stopping": True, "epochs": 1},
+        {"warm_start": True, "epochs": 1},
+        {"hidden": "spin", "epochs": 1},
+        {"n_hidden": 13, "epochs": 1},
+    ],
+)
+def test_an_option_of_training_asks_for_chains(option) -> None:
+    made = RBM(random_state=0, **option).fit(FRAME)
+    assert not is_exact(made) and made.machine_.layers[-1].n_units == option.get("n_hidden", 100)
+
+
+def test_few_hidden_units_may_be_asked_for() -> None:
+    made = RBM(3, random_state=0).fit(FRAME)
+    assert is_exact(made) and made.machine_.layers[-1].n_units == 3
+
+
+def test_partial_fit_begins_with_chains() -> None:
+    made = RBM(random_state=0).partial_fit(FRAME)
+    assert not is_exact(made) and made.machine_.layers[-1].n_units == 100
+
+
+def test_a_machine_with_joined_columns_does_not_go_on(rbm) -> None:
+    assert (0, 0) in rbm.machine_.edges
+    with pytest.raises(ValueError, match=r"joined columns .* fit with warm_start=False"):
+        pickle.loads(pickle.dumps(rbm)).partial_fit(FRAME)
+    again = pickle.loads(pickle.dumps(rbm)).set_params(warm_start=True)
+    with pytest.raises(ValueError, match=r"joined columns .* fit with warm_start=False"):
+        again.fit(FRAME)
+    assert again.machine_.config() == rbm.machine_.config()
+
+
+def test_a_machine_of_single_columns_goes_on() -> None:
+    made = RBM(random_state=0).fit(FRAME[["member", "city", "country"]])
+    before = made.n_updates_
+    made.partial_fit(FRAME[["member", "city", "country"]])
+    assert made.n_updates_ == before + 2 and made.machine_.layers[-1].n_units == 8
+
+
+# What it learns
+# --------------------------------------------------------------------------------
+
+
+def test_links_between_columns_of_all_kinds_are_learned(rbm) -> None:
+    full = rbm.impute(HOLED)
+    city = GAPS[:, 3] & ~GAPS[:, 4]
+    assert (full["city"][city] == FRAME["city"][city]).mean() > 0.95
+    weight = GAPS[:, 1] & ~GAPS[:, 0]
+    error = (full["weight"] - FRAME["weight"])[weight]
+    assert error.std() < 1.6 < 0.3 * FRAME["weight"].std()  # 1 is the noise
+    rows = rbm.sample(500, random_state=0)
+    assert np.corrcoef(rows["height"], rows["weight"])[0, 1] > 0.97
+    assert (rows["city"].map({"Ulm": "D", "Rom": "I", "Bern": "CH"}) == rows["country"]).mean() > 0.8
+
+
+def test_the_same_seed_gives_the_same_bits(rbm) -> None:
+    again = RBM(random_state=0).fit(HOLED)
+    for one, other in zip(rbm.machine_.parameters(), again.machine_.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_whole_weights_stand_for_repeated_rows() -> None:
+    """The rows held out differ, so that the same is learned, and not the same bits."""
+    twice = pandas.concat([HOLED, HOLED[:80]], ignore_index=True)
+    weighted = RBM(random_state=0).fit(HOLED, sample_weight=np.r_[np.full(80, 2), np.ones(80)])
+    assert weighted.score(HOLED) == pytest.approx(RBM(random_state=0).fit(twice).score(HOLED), abs=0.4)
+    masked = RBM(random_state=0).fit(HOLED, sample_weight=np.r_[np.zeros(40), np.ones(120)])
+    alone = RBM(random_state=0).fit(HOLED[40:])
+    assert masked.score(HOLED[40:]) == alone.score(HOLED[40:])
+
+
+@pytest.mark.parametrize("rows", [2, 3, 8, 30])
+def test_few_rows_are_enough(rows) -> None:
+    made = RBM(random_state=0).fit(FRAME[:rows])
+    assert np.isfinite(made.score(FRAME[:rows])) and not made.impute(HOLED[:rows]).isna().any().any()
+
+
+def test_columns_that_do_not_vary_join_nothing() -> None:
+    X = np.c_[REAL, np.full(len(REAL), 3.0)]
+    X[1:, 3] = np.where(np.arange(len(X) - 1) < 1, 4.0, 3.0)
+    made = RBM(random_state=0, visible="gaussian").fit(X)
+    assert np.isfinite(made.score(X))
+
+
+# Exact answers
+# --------------------------------------------------------------------------------
+
+
+def test_scores_are_the_enumerated_ones(rbm) -> None:
+    slopes = np.where(HOLED.isna(), 0.0, rbm.encoder_.log_slopes(5)).sum(1)
+    expected = exact_log_likelihood(rbm._fitted.double(), states_of(rbm, HOLED)).numpy() + slopes
+    np.testing.assert_allclose(rbm.score_samples(HOLED), expected, atol=1e-8)
+    assert rbm.log_partition_.standard_error == 0
+
+
+@torch.no_grad()
+def test_hidden_means_given_holes_are_slopes_of_the_likelihood(rbm) -> None:
+    """E[h | what a row shows] is the derivative of ln Σ exp(-E) by the bias of h."""
+    machine, v = rbm._fitted.double(), states_of(rbm, HOLED[:20])
+    bias, step = machine.layers[-1].bias.detach(), 1e-4
+    expected = torch.empty(20, 8, dtype=torch.float64)
+    for j in range(8):
+        ends = []
+        for move in (step, -2 * step, step):
+            bias[j] += move
+            ends.append(hm.likelihood.log_weight_of(machine.hamiltonian(), v).detach())
+        expected[:, j] = (ends[0] - ends[1]) / (2 * step)
+    np.testing.assert_allclose(rbm.transform(HOLED[:20]), expected, atol=1e-7)
+
+
+def test_visible_means_given_hidden_values_are_conditional(rbm) -> None:
+    """Against draws of the columns given one hidden state, and with the joined columns by their precision."""
+    machine = rbm._fitted.double()
+    h = torch.tensor([[0.0, 1.0] * 4, [1.0, 1.0, 0.0, 0.0] * 2], dtype=torch.float64)
+    table = HiddenStates.of(machine)
+    nothing = table.posterior(table.nothing_seen(1))
+    expected = []
+    for row in h:
+        place = int((table.states == row).all(1).nonzero())
+        p = torch.zeros(1, 256, dtype=torch.float64)
+        p[0, place] = 1.0
+        expected.append(torch.cat([part.moments(p).mean for part in nothing._parts], 1))
+    shown = rbm.inverse_transform(h.numpy())
+    means = rbm.encoder_.decode(torch.cat(expected))
+    pandas.testing.assert_frame_equal(shown, means)
+    assert list(rbm.reconstruct(HOLED)) == list(FRAME)
+
+
+def test_imputation_and_draws_take_the_exact_law_by_default(rbm) -> None:
+    exact = rbm.impute(HOLED, method="exact", random_state=0)
+    pandas.testing.assert_frame_equal(rbm.impute(HOLED, random_state=0), exact)
+    several = rbm.imputations(HOLED, 2, random_state=0)
+    pandas.testing.assert_frame_equal(
+        several[1], rbm.imputations(HOLED, 2, method="exact", random_state=0)[1]
+    )
+    drawn = rbm.sample(5, random_state=0)
+    pandas.testing.assert_frame_equal(drawn, rbm.sample(5, method="exact", random_state=0))
+    held = rbm.sample(300, given={"city": "Rom"}, random_state=0)
+    assert set(held["city"]) == {"Rom"} and (held["country"] == "I").mean() > 0.8
+
+
+def test_files_and_pickles_keep_joined_columns(rbm, tmp_path) -> None:
+    rbm.save(tmp_path / "rbm")
+    imputed = rbm.impute(HOLED, random_state=1)
+    for other in (RBM.load(tmp_path / "rbm"), pickle.loads(pickle.dumps(rbm))):
+        np.testing.assert_allclose(other.score_samples(HOLED), rbm.score_samples(HOLED), atol=1e-10)
+        pandas.testing.assert_frame_equal(other.impute(HOLED, random_state=1), imputed)
+    assert RBM.load(tmp_path / "rbm").n_hidden in (None, 8)
+    around = RBM.from_machine(rbm.machine_)
+    assert around.n_hidden == 8 and around.transform(FRAME).shape == (ROWS, 8)
