@@ -2,6 +2,7 @@
 pseudo-likelihood, and how well hidden cells are told."""
 
 from harmonium.likelihood.ais import ais
+from harmonium.likelihood.bennett import BennettRatio, bennett_ratio
 from harmonium.likelihood.exact import (
     MAX_LOG2_STATES,
     add_exact_expectation,
@@ -14,6 +15,7 @@ from harmonium.likelihood.exact import (
     log_weight_of,
 )
 from harmonium.likelihood.hidden_states import HiddenStates, Posterior, has_hidden_states
+from harmonium.likelihood.ladder import LadderPartition, ladder
 from harmonium.likelihood.likelihood import (
     annealed_bound,
     log_likelihood,
@@ -31,7 +33,9 @@ from harmonium.likelihood.quadrature import (
 
 __all__ = [
     "MAX_LOG2_STATES",
+    "BennettRatio",
     "HiddenStates",
+    "LadderPartition",
     "LogPartition",
     "Mixture",
     "Posterior",
@@ -40,11 +44,13 @@ __all__ = [
     "add_quadrature_expectation",
     "ais",
     "annealed_bound",
+    "bennett_ratio",
     "conditional_log_likelihood",
     "exact_log_likelihood",
     "exact_log_partition",
     "few_states",
     "has_hidden_states",
+    "ladder",
     "log2_states",
     "log2_states_of",
     "log_likelihood",
