@@ -10,7 +10,14 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import require_alike
 from harmonium.chains import Gibbs, KernelState, Ladder, check_chains, run_kernel
-from harmonium.chains.rungs import as_rung, climb, draw_bottom, law_of, log_partition_of_bottom, require_bottom
+from harmonium.chains.rungs import (
+    as_rung,
+    climb,
+    draw_bottom,
+    law_of,
+    log_partition_of_bottom,
+    require_bottom,
+)
 from harmonium.chains.spacing import space_rungs
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import begin
@@ -19,6 +26,7 @@ from harmonium.likelihood import bennett_ratio
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 
 _FIRST_GAPS = 0.5  # acceptance on the way from independent units to the machine of the start
+_SOON = 0.3  # acceptance in the first update after a freeze, below which a step was too long
 _PATIENCE = 30  # rejections in a row
 _DICT = ("chains", "sweeps", "own")
 
@@ -34,8 +42,8 @@ class LadderChains(Expectation):
     - at least ``freeze``: they exchange, and the chains take their sweeps;
     - below it: the machine is frozen. Its chains are brought to equilibrium with the samples of the last
       frozen one, then new samples are taken, and ln Z is found by Bennett's ratio;
-    - below 0.1, or below ``freeze`` in the first update after a freeze, or with weights of an effective
-      sample size below 0.1: the step was too long. Parameters, chains and reservoir go back to the frozen
+    - below 0.1, or below 0.3 in the first update after a freeze, or with weights of an effective sample
+      size below 0.1: the step was too long. Parameters, chains and reservoir go back to the frozen
       machine's, learning rates are halved for good, the optimiser forgets its momenta. After 30 rejections in
       a row the run is stopped, with the cause.
 
@@ -103,7 +111,7 @@ class LadderChains(Expectation):
         rate = float((weights * offered.gain.clamp(max=0).exp()).sum())
         seen = {"acceptance": rate, "sample_size": size, "frozen": 0.0}
         sweeps = state["sweeps"] + self.sweeps
-        least = self.freeze if own["since"] == 0 else LEAST
+        least = min(self.freeze, _SOON) if own["since"] == 0 else LEAST
         if not (size >= LEAST and rate >= least):  # also where they are no numbers
             cause = f"acceptance {rate:.3g} and effective sample size {size:.3g} after a step"
             return self._reject(law, own, sweeps, cause, generator), seen
@@ -117,8 +125,9 @@ class LadderChains(Expectation):
         fields = {l: moved.fields[l] for l in law.graph.summed}
         own["energies"] = law.free_energy(moved.states, law.graph.summed, fields)
         own["reservoir"] = reservoir._asdict()
+        if own["since"] >= 0:  # a step has been taken, and it was not too long
+            own["rejections"] = 0
         own["since"] += 1
-        own["rejections"] = 0
         return {"chains": list(moved.states), "sweeps": sweeps, "own": own}, seen
 
     def _reject(
@@ -132,14 +141,16 @@ class LadderChains(Expectation):
         own |= {
             "reservoir": own["samples"],
             "energies": drawn.energies,
-            "since": 0,
+            "since": -1,  # the next update finds the machine as it was frozen
             "rejections": own["rejections"] + 1,
             "rate": own["rate"] / 2,
             "restart": 1,
             "cause": cause,
         }
         if own["rejections"] >= _PATIENCE:
-            own["stop"] = f"{_PATIENCE} steps in a row have led out of reach of equilibrium; the last: {cause}"
+            own["stop"] = (
+                f"{_PATIENCE} steps in a row have led out of reach of equilibrium; the last: {cause}"
+            )
         return {"chains": drawn.whole(rung, generator), "sweeps": sweeps, "own": own}
 
     def _freeze(
@@ -210,8 +221,8 @@ class LadderChains(Expectation):
             frozen = self._freeze(each, own, chains, parameters or {}, generator)
             if frozen is None:
                 raise ValueError(
-                    f"machine: expected one that chains from independent units reach; received {own['cause']} "
-                    f"on the way, at rung {len(own['rungs'])} of {len(laws)}. Begin with weaker couplings"
+                    "machine: expected one that chains from independent units reach; received "
+                    f"{own['cause']} on the way, at rung {len(own['rungs'])} of {len(laws)}. Begin with weaker couplings"
                 )
             chains = frozen
         return {"chains": chains, "sweeps": 0, "own": own}
@@ -220,7 +231,9 @@ class LadderChains(Expectation):
         if state is None:
             return
         if not isinstance(state, dict) or set(state) != set(_DICT) or not isinstance(state["own"], dict):
-            raise ValueError(f"state: expected what ptt keeps, a dict of {', '.join(_DICT)}, received another")
+            raise ValueError(
+                f"state: expected what ptt keeps, a dict of {', '.join(_DICT)}, received another"
+            )
         check_chains(hamiltonian, state["chains"])
         _checks.positive_int(state["sweeps"], "state['sweeps']", minimum=0)
         own, kept = state["own"], hamiltonian.graph.kept

@@ -118,7 +118,9 @@ class OneByOne(Updates):
         scale = self.scale(state.step) * control.rate
         if control.restart is not None:
             self.climber.restart([control.restart[name] for name in self.law.parameters])
-            return self._made(Made(self.climber.learning_rate * scale, 0.0, diagnostics, None, control.stop), kept)
+            return self._made(
+                Made(self.climber.learning_rate * scale, 0.0, diagnostics, None, control.stop), kept
+            )
         weight = 1.0 if each is None else float(each.mean())
         gradients = find_direction(
             self.law.parameters, parameters, weight, settings.weight_decay, settings.l1
