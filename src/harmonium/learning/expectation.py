@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 
 
 class StepControl(NamedTuple):
-    """What an expectation asks of the optimiser's next step.
+    """Changes that an expectation asks for in the next step of the optimiser.
 
     Attributes:
         rate: factor of all learning rates.

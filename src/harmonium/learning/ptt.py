@@ -20,8 +20,9 @@ from harmonium.chains.rungs import (
 )
 from harmonium.chains.spacing import space_rungs
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
-from harmonium.learning.expectations import begin
+from harmonium.learning.expectations import ClampedChains, begin
 from harmonium.learning.freezing import LEAST, Exchange, Population, equilibrate
+from harmonium.learning.rule import Rule
 from harmonium.likelihood import bennett_ratio
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 
@@ -222,7 +223,8 @@ class LadderChains(Expectation):
             if frozen is None:
                 raise ValueError(
                     "machine: expected one that chains from independent units reach; received "
-                    f"{own['cause']} on the way, at rung {len(own['rungs'])} of {len(laws)}. Begin with weaker couplings"
+                    f"{own['cause']} on the way, at rung {len(own['rungs'])} of {len(laws)}. Begin with "
+                    "weaker couplings"
                 )
             chains = frozen
         return {"chains": chains, "sweeps": 0, "own": own}
@@ -299,3 +301,36 @@ def ladder_of(machine: BoltzmannMachine, state: Any, *, seed: int | torch.Genera
         frozen = law_of(law, rung)
         below.append(Population.of(frozen, kept).whole(frozen, generator))
     return Ladder().begin(law, state["chains"], own["rungs"], below, generator)
+
+
+def ptt(
+    k: int = 1,
+    chains: int | None = None,
+    *,
+    freeze: float = 0.3,
+    samples: int = 10,
+    max_rungs: int = 200,
+) -> Rule:
+    """Equilibrium training: chains that exchange with samples of the machine as it last was frozen.
+
+    Parallel trajectory tempering along the training (Béreux et al. 2026; FORMULAS §8). The chains stay in
+    the law of the machine although they take few sweeps, so that rates can be high that lead persistent
+    chains astray; the frozen machines have ln Z, and are a ladder for samples (``learning.ladder_of``).
+    ``learning.LadderChains`` has the rule by which a machine is frozen or a step is taken back.
+
+    Args:
+        k: Gibbs sweeps of every update, at least 1.
+        chains: how many; None is as many as the first batch has rows. The samples are only as good as their
+            number: some hundreds serve.
+        freeze: acceptance below which the machine is frozen, in (0.1, 1); a higher one makes more rungs.
+        samples: of a frozen machine, as a multiple of the chains.
+        max_rungs: frozen machines, after which the run is stopped with a warning.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> hm.rules.ptt(chains=500).bias
+        'asymptotic'
+    """
+    free = LadderChains(k, chains=chains, freeze=freeze, samples=samples, max_rungs=max_rungs)
+    name = f"ptt({k}, chains={chains}, freeze={free.freeze:g}, samples={samples}, max_rungs={max_rungs})"
+    return Rule(name, ClampedChains(k), free, "asymptotic")

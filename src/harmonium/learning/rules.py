@@ -19,7 +19,7 @@ from harmonium.learning.discriminative import conditional, hybrid
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature, Start
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
-from harmonium.learning.ptt import LadderChains
+from harmonium.learning.ptt import ptt
 from harmonium.learning.rule import Rule
 from harmonium.meanfield import AdaTAP, Plefka
 
@@ -113,39 +113,6 @@ def pcd(k: int = 1, chains: int | None = None, *, kernel: Kernel | None = None) 
     name = f"pcd({k}, chains={chains}" + (f", kernel={kernel!r})" if kernel else ")")
     free = FreeChains(kernel, k, chains=chains)
     return Rule(name, ClampedChains(k), free, "asymptotic" if free.kernel.invariant else "biased")
-
-
-def ptt(
-    k: int = 1,
-    chains: int | None = None,
-    *,
-    freeze: float = 0.3,
-    samples: int = 10,
-    max_rungs: int = 200,
-) -> Rule:
-    """Equilibrium training: chains that exchange with samples of the machine as it last was frozen.
-
-    Parallel trajectory tempering along the training (Béreux et al. 2026; FORMULAS §8). The chains stay in
-    the law of the machine although they take few sweeps, so that rates can be high that lead persistent
-    chains astray; the frozen machines have ln Z, and are a ladder for samples (``learning.ladder_of``).
-    ``learning.LadderChains`` has the rule by which a machine is frozen or a step is taken back.
-
-    Args:
-        k: Gibbs sweeps of every update, at least 1.
-        chains: how many; None is as many as the first batch has rows. The samples are only as good as their
-            number: some hundreds serve.
-        freeze: acceptance below which the machine is frozen, in (0.1, 1); a higher one makes more rungs.
-        samples: of a frozen machine, as a multiple of the chains.
-        max_rungs: frozen machines, after which the run is stopped with a warning.
-
-    Examples:
-        >>> import harmonium as hm
-        >>> hm.rules.ptt(chains=500).bias
-        'asymptotic'
-    """
-    free = LadderChains(k, chains=chains, freeze=freeze, samples=samples, max_rungs=max_rungs)
-    name = f"ptt({k}, chains={chains}, freeze={free.freeze:g}, samples={samples}, max_rungs={max_rungs})"
-    return Rule(name, ClampedChains(k), free, "asymptotic")
 
 
 def tempered_pcd(k: int = 1, chains: int | None = None, *, replicas: int = 10) -> Rule:
