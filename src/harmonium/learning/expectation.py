@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -183,6 +183,9 @@ class Expectation(ABC):
 
     All estimates of a gradient differ only in this (docs/design.md). It holds settings only.
     """
+
+    controls: ClassVar[bool] = False
+    """True if ``control`` may ask for anything."""
 
     @abstractmethod
     def add(self, request: ExpectationRequest) -> Outcome:

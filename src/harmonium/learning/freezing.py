@@ -58,7 +58,8 @@ class Exchange(NamedTuple):
     """An offer of chains of a law and members of the population of a rung to change places.
 
     Attributes:
-        rows: the members, (chains,).
+        rows: of the members in the population, (chains,).
+        members: the members.
         gain: log of the ratio of probabilities after and before, (chains,).
         energies: free energies under the law, of the chains and of the members, each (chains,).
         fields: under the law, of the chains and of the members, by layer (chains, width_l).
@@ -66,6 +67,7 @@ class Exchange(NamedTuple):
     """
 
     rows: Tensor
+    members: Population
     gain: Tensor
     energies: tuple[Tensor, Tensor]
     fields: tuple[dict[int, Tensor], dict[int, Tensor]]
@@ -88,7 +90,7 @@ class Exchange(NamedTuple):
         x = law.free_energy(chains, summed, fields[0])
         y = law.free_energy(members.states, summed, fields[1])
         under = rung.free_energy(chains, summed, fields_of(rung, chains))
-        return cls(rows, (x - under) - (y - members.energies), (x, y), fields, under)
+        return cls(rows, members, (x - under) - (y - members.energies), (x, y), fields, under)
 
     def accept(
         self, law: Hamiltonian, chains: Sequence[Tensor], reservoir: Population, generator: torch.Generator
@@ -99,7 +101,7 @@ class Exchange(NamedTuple):
             The chains, for each layer (chains, width_l), and the reservoir.
         """
         swap = _random.accept(self.gain, generator)
-        chosen, members = swap.unsqueeze(-1), reservoir.take(self.rows)
+        chosen, members = swap.unsqueeze(-1), self.members
         moved, given = list(chains), list(members.states)
         for l in law.graph.kept:
             moved[l] = torch.where(chosen, members.states[l], chains[l])

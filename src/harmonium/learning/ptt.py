@@ -58,6 +58,8 @@ class LadderChains(Expectation):
         max_rungs: frozen machines, after which the run is stopped.
     """
 
+    controls = True
+
     def __init__(
         self,
         sweeps: int = 1,

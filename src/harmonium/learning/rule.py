@@ -133,7 +133,8 @@ class Rule:
             parameters=law.parameters,
         )  # fmt: skip
         centre, diagnostics, kept = self.add(request, state)
-        control = self.free.control(kept) if self.generative else StepControl()
+        asks = self.free.controls and self.generative
+        control = self.free.control(PreviousBatch.split_state(kept)[1]) if asks else StepControl()
         return Estimate(self.direction(law, sums, centre), diagnostics, kept, control)
 
     def request(

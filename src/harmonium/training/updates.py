@@ -116,30 +116,25 @@ class OneByOne(Updates):
             parameters, diagnostics, kept, *asked = self._estimate(v, each)
         control = asked[0] if asked else StepControl()
         scale = self.scale(state.step) * control.rate
+        made = Made(self.climber.learning_rate * scale, 0.0, diagnostics, None, control.stop)
         if control.restart is not None:
             self.climber.restart([control.restart[name] for name in self.law.parameters])
-            return self._made(
-                Made(self.climber.learning_rate * scale, 0.0, diagnostics, None, control.stop), kept
+        else:
+            weight = 1.0 if each is None else float(each.mean())
+            gradients = find_direction(
+                self.law.parameters, parameters, weight, settings.weight_decay, settings.l1
             )
-        weight = 1.0 if each is None else float(each.mean())
-        gradients = find_direction(
-            self.law.parameters, parameters, weight, settings.weight_decay, settings.l1
-        )
-        norm = global_norm(gradients)
-        made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
-        problem = self.monitor.check_gradients(gradients, norm, diagnostics)
-        if problem:
-            return made._replace(problem=problem)
-        if settings.clip_norm is not None and norm > settings.clip_norm:
-            gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
-        self.climber.step(gradients, scale)
-        return self._made(made, kept)
-
-    def _made(self, made: Made, kept: Any) -> Made:
-        """Counts an update."""
-        self.state.step += 1
-        self.state.rule_state = kept
-        self.state.history.add(made.norm, made.diagnostics)
+            norm = global_norm(gradients)
+            made = made._replace(norm=norm)
+            problem = self.monitor.check_gradients(gradients, norm, diagnostics)
+            if problem:
+                return made._replace(problem=problem)
+            if settings.clip_norm is not None and norm > settings.clip_norm:
+                gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
+            self.climber.step(gradients, scale)
+        state.step += 1
+        state.rule_state = kept
+        state.history.add(made.norm, diagnostics)
         return made
 
     def _estimate(self, v: Tensor, weights: Tensor | None) -> Estimate:
