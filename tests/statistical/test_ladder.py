@@ -262,6 +262,30 @@ def test_too_many_rungs_are_refused() -> None:
         hm.chains.run(made, Ladder(max_rungs=1), made.random_states(5, seed=0), 1, seed=0)
 
 
+def test_gaps_that_are_too_wide_are_halved() -> None:
+    """From a foot alone, whose exchanges with the machine fail, to rungs that carry states to the top."""
+    made = spins_in_two_modes()
+    law, generator = made.hamiltonian(), torch.Generator().manual_seed(0)
+    foot = [x * (x.dim() == 1) for x in as_rung(made)]
+    with torch.no_grad():
+        kernel = Ladder([foot])
+        state = kernel.init(law, [torch.ones(200, 10)] * 2, generator)
+        with pytest.raises(ValueError, match="at least 2 rounds"):
+            hm.chains.halve(made, state)
+        numbers = [1]
+        for _ in range(6):
+            state = hm.chains.run(made, kernel, state, 40, seed=generator)
+            if float(traffic(state).acceptance.min()) >= 0.3:
+                break
+            state = hm.chains.halve(made, state, 0.3, seed=generator)
+            numbers.append(len(state.own["rungs"]))
+        assert numbers[0] < numbers[-1] < 12 and float(traffic(state).acceptance.min()) >= 0.3
+        found = hm.likelihood.ladder(made, state=state, rounds=100, seed=1)
+        with pytest.raises(ValueError, match=r"max_rungs: halving makes \d+ rungs"):
+            hm.chains.halve(made, state, 1.0, max_rungs=2)
+    assert abs(found.value - float(hm.likelihood.exact_log_partition(made))) < 4 * found.standard_error
+
+
 def test_flat_order_is_that_of_the_statistics() -> None:
     made = graph_machine()
     law, states = made.hamiltonian(), made.random_states(9, seed=0)

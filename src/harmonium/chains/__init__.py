@@ -4,7 +4,7 @@ from harmonium._upgrade import refuse_gone
 from harmonium.chains.convergence import Convergence, Diagnosis, convergence, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
-from harmonium.chains.ladder import Ladder, Traffic, traffic
+from harmonium.chains.ladder import Ladder, Traffic, halve, traffic
 from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
@@ -39,6 +39,7 @@ __all__ = [
     "diagnose",
     "fill_hidden",
     "fill_hidden_state",
+    "halve",
     "initial_states",
     "local_search",
     "run",

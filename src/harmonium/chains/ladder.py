@@ -16,10 +16,12 @@ from harmonium.chains.rungs import (
     Rung,
     as_rung,
     climb,
+    climb_from,
     complete,
     draw_bottom,
     fields_of,
     law_of,
+    mix,
     require_bottom,
 )
 from harmonium.chains.spacing import space_rungs
@@ -66,9 +68,8 @@ class Ladder(Kernel):
     ``rules.ptt`` adds rungs.
 
     Args:
-        rungs: machines below the top from rung 0 on, at least one; ``chains.between`` and
-            ``chains.halve`` make such lists. None: ``init`` makes them for its law, with
-            ``space_rungs``.
+        rungs: machines below the top from rung 0 on, at least one. None: ``init`` makes them along the
+            couplings of its law. ``chains.halve`` adds some where exchanges fail.
         kernel: moves the states of every rung but the first; Gibbs by default.
         sweeps: of the inner kernel in a round, at least 1.
         acceptance: of exchanges, which decides how many rungs are made, in (0, 1).
@@ -310,3 +311,51 @@ def traffic(state: KernelState) -> Traffic:
         int(state.own["climbs"]) / (chains * max(state.sweeps, 1)),
         1 / (2 + 2 * float(((1 - acceptance) / acceptance).sum())) if bool((acceptance > 0).all()) else 0.0,
     )
+
+
+@torch.no_grad()
+def halve(
+    machine: BoltzmannMachine,
+    state: KernelState,
+    least: float = 0.15,
+    *,
+    kernel: Ladder | None = None,
+    max_rungs: int = 200,
+    seed: int | torch.Generator = 0,
+) -> KernelState:
+    """Puts the mean of two neighbours, in natural parameters, where their exchanges succeed too rarely.
+
+    States of the new rungs are those of the rung below after some sweeps; counts begin anew. Where the
+    acceptance is far below ``least`` one call does not do: run some rounds and call again.
+
+    Args:
+        machine: at the top.
+        state: of a ``Ladder`` after at least 2 rounds, for each layer (chains, width_l).
+        least: acceptance below which a gap is halved, in (0, 1).
+        kernel: the ladder that goes on; None: ``Ladder()``.
+        max_rungs: most rungs below the machine.
+        seed: an int or a generator.
+
+    Returns:
+        Chains at the old and the new rungs, for each layer (chains, width_l).
+
+    Raises:
+        ValueError: more than ``max_rungs``, or exchanges that have not been offered yet.
+    """
+    least = _checks.real(least, "least", 0.0, 1.0)
+    law, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
+    kernel = Ladder() if kernel is None else kernel
+    kernel.check(law, state)
+    seen = traffic(state).acceptance
+    if state.sweeps < 2:
+        raise ValueError(f"state: expected one after at least 2 rounds, received {state.sweeps}")
+    old, rungs, below = state.own["rungs"], list[Rung](), list[States]()
+    for r, (rung, x) in enumerate(zip(old, state.own["states"], strict=True)):
+        rungs.append(rung)
+        below.append(x)
+        if float(seen[r]) < least:
+            rungs.append(mix(rung, old[r + 1] if r + 1 < len(old) else as_rung(law), 0.5))
+            below.append(climb_from(law_of(law, rungs[-1]), x, generator))
+    if len(rungs) > max_rungs:
+        raise ValueError(f"max_rungs: halving makes {len(rungs)} rungs of {len(old)}, more than {max_rungs}")
+    return kernel.begin(law, state.states, rungs, below, generator)

@@ -131,11 +131,16 @@ def climb(laws: Sequence[Hamiltonian], chains: int, generator: torch.Generator) 
     """
     states = [draw_bottom(laws[0], chains, generator)]
     for law in laws[1:]:
-        moved = KernelState(complete(law, states[-1], fields_of(law, states[-1]), generator), 0)
-        for _ in range(_CLIMB_SWEEPS):
-            moved, _ = Gibbs().step(law, moved, generator)
-        states.append(list(moved.states))
+        states.append(climb_from(law, states[-1], generator))
     return states
+
+
+def climb_from(law: Hamiltonian, states: States, generator: torch.Generator) -> States:
+    """Returns states of another rung, for each layer (chains, width_l), after some sweeps of a law."""
+    moved = KernelState(complete(law, states, fields_of(law, states), generator), 0)
+    for _ in range(_CLIMB_SWEEPS):
+        moved, _ = Gibbs().step(law, moved, generator)
+    return list(moved.states)
 
 
 def log_partition_of_bottom(law: Hamiltonian) -> float:
