@@ -472,3 +472,14 @@ def test_a_table_with_real_columns_has_a_density(cli: CommandLine, tmp_path: Pat
     np.save(tmp_path / "rows.npy", np.float32([[0, 1, 0.5, -2], [1, 1, 0.1, 0.3]]))
     answer = cli.succeed("evaluate", tmp_path / "m.safetensors", tmp_path / "rows.npy", "--json").json
     assert "log_likelihood: a density in the units of the data" in answer["notes"]
+
+
+def test_ln_z_by_a_ladder(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
+    """From data at the top, beside what enumeration has."""
+    arguments = ("evaluate", saved[0], BARS, "--json")
+    exact = cli.succeed(*arguments, "--method", "exact").json["log_partition"]
+    table = cli.succeed(*arguments, "--method", "ladder", "--chains", 50).json["log_partition"]
+    assert table["method"] == "ladder" and table["base"] == BARS and table["vouched"]
+    assert abs(table["value"] - exact["value"]) < max(5 * table["standard_error"], 0.01)
+    assert table["lower"] < table["value"] < table["upper"] and table["rungs"] >= 2
+    assert table["renewed"] > 0.99 and table["doubts"] == []

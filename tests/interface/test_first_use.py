@@ -111,7 +111,8 @@ def test_rules_complete_to_recipes_only() -> None:
         name
         for name, value in vars(hm.rules).items()
         if isfunction(value)
-        and value.__module__ in (hm.rules.__name__, "harmonium.learning.discriminative")
+        and value.__module__
+        in (hm.rules.__name__, "harmonium.learning.discriminative", "harmonium.learning.ptt")
         and not name.startswith("_")
     }
     assert set(dir(hm.rules)) == made - {"from_options", "options"}

@@ -251,7 +251,14 @@ def test_a_diagnostic_may_not_have_the_name_of_a_column() -> None:
 
 
 def test_every_kernel_of_the_package_is_registered_and_needs_no_arguments() -> None:
-    assert Kernel.registry.keys() == {"gibbs", "metropolis", "langevin", "gibbs-langevin", "tempered"}
+    assert Kernel.registry.keys() == {
+        "gibbs",
+        "metropolis",
+        "langevin",
+        "gibbs-langevin",
+        "ladder",
+        "tempered",
+    }
     for kind, kernel in Kernel.registry.items():
         assert kernel.kind == kind and isinstance(kernel(), kernel)
     exported = {getattr(hm.chains, name) for name in hm.chains.__all__}

@@ -4,6 +4,7 @@ from harmonium._upgrade import refuse_gone
 from harmonium.chains.convergence import Convergence, Diagnosis, convergence, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
+from harmonium.chains.ladder import Ladder, Traffic, halve, traffic
 from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
@@ -27,21 +28,25 @@ __all__ = [
     "Info",
     "Kernel",
     "KernelState",
+    "Ladder",
     "Langevin",
     "Metropolis",
     "Observer",
     "Tempering",
+    "Traffic",
     "check_chains",
     "convergence",
     "diagnose",
     "fill_hidden",
     "fill_hidden_state",
+    "halve",
     "initial_states",
     "local_search",
     "run",
     "run_kernel",
     "sample_data_from",
     "search",
+    "traffic",
 ]
 
 __getattr__ = refuse_gone(__name__)

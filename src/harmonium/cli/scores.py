@@ -19,6 +19,7 @@ from harmonium.likelihood import (
     ais,
     exact_log_likelihood,
     exact_log_partition,
+    ladder,
     log2_states,
     log2_states_of,
     log_likelihood,
@@ -65,8 +66,27 @@ def estimate(
         with working("enumerating states for ln Z"):
             log_partition = LogPartition.exact(exact_log_partition(machine))
         table = {"method": "exact", "value": log_partition.value, "standard_error": 0.0}
+        return log_partition, table, notes
+    visible = None if base_rows is None else spread(base_rows, BASE_ROWS).to(machine.device)
+    if method == "ladder":
+        climbing = working(f"running {chains} chains on a ladder for ln Z")
+        with climbing, warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always", RuntimeWarning)
+            found = ladder(machine, data=visible, chains=chains, seed=seed)
+        notes += [str(doubt.message) for doubt in doubts]
+        log_partition, seen = found.log_partition, found.traffic
+        table = {
+            "method": "ladder",
+            **log_partition._asdict(),
+            "chains": chains,
+            "rungs": len(found.values),
+            "overlap": float(found.overlaps.min()),
+            "renewed": seen.renewed,
+            "round_trips": seen.round_trips,
+            "integrated": float(found.integrated[-1]),
+            "base": base or "noise",
+        }
     else:
-        visible = None if base_rows is None else spread(base_rows, BASE_ROWS).to(machine.device)
         annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
         with annealing, warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always", RuntimeWarning)

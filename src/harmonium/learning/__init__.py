@@ -6,10 +6,11 @@ from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import label_rate
 from harmonium.learning.exact_gradient import exact_gradient
-from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
+from harmonium.learning.ptt import LadderChains, ladder_of
 from harmonium.learning.pullback import Parametrisation, centred_pullback, pullback
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.learning.sharded import Sharded
@@ -23,6 +24,7 @@ __all__ = [
     "Expectation",
     "ExpectationRequest",
     "FreeChains",
+    "LadderChains",
     "LocalModes",
     "MeanField",
     "Outcome",
@@ -30,9 +32,11 @@ __all__ = [
     "Quadrature",
     "Rule",
     "Sharded",
+    "StepControl",
     "centred_pullback",
     "exact_gradient",
     "label_rate",
+    "ladder_of",
     "pullback",
     "rules",
 ]

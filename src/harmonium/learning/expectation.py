@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -37,6 +37,21 @@ class Outcome(NamedTuple):
     initial_means: Sequence[Tensor] | None = None
 
 
+class StepControl(NamedTuple):
+    """Changes that an expectation asks for in the next step of the optimiser.
+
+    Attributes:
+        rate: factor of all learning rates.
+        restart: learnable parameters by name, in their shapes, to go back to in place of a step; the
+            optimiser then forgets its momenta. None: a step.
+        stop: why the run should end; None: it goes on.
+    """
+
+    rate: float = 1.0
+    restart: Mapping[str, Tensor] | None = None
+    stop: str | None = None
+
+
 @refuse_gone_members
 @final
 @dataclass(frozen=True)
@@ -54,6 +69,8 @@ class ExpectationRequest:
         fields: of hidden layers given v, where one side of a gradient has made them for the other.
         observed: whether all of v is; None: not known yet, to be looked at where it matters.
         shards: of which this request is one; ``weight`` has its share of the rows. None: it is all.
+        parameters: the learnable parameters by name, for what may ask to go back to them (``control``); None
+            where they are not known.
     """
 
     hamiltonian: Hamiltonian
@@ -66,6 +83,7 @@ class ExpectationRequest:
     fields: dict[int, Tensor] = field(default_factory=dict)
     shards: Shards | None = None
     observed: bool | None = None
+    parameters: Mapping[str, Tensor] | None = None
 
     def chains_of_this_shard(self, number: int | None, name: str) -> int:
         """Returns the number of this shard's chains; None: one a row.
@@ -157,15 +175,25 @@ class ExpectationRequest:
         return Outcome(None, {})
 
 
+_STEADY = StepControl()
+
+
 class Expectation(ABC):
     """An estimate of E[S], of the free machine or of the machine with its visible layers clamped to data.
 
     All estimates of a gradient differ only in this (docs/design.md). It holds settings only.
     """
 
+    controls: ClassVar[bool] = False
+    """True if ``control`` may ask for anything."""
+
     @abstractmethod
     def add(self, request: ExpectationRequest) -> Outcome:
         """Adds what the request asks for, as well as this expectation can."""
+
+    def control(self, state: Any) -> StepControl:
+        """Returns what is asked of the step after ``add`` has returned a state: as a rule, nothing."""
+        return _STEADY
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:  # noqa: B027
         """Refuses a state, read from a file, that ``add`` could not have returned for this machine.

@@ -14,7 +14,7 @@ from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
 from harmonium._upgrade import refuse_gone_members
 from harmonium.learning.centring import PreviousBatch
-from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains, FreeChains
 from harmonium.learning.pullback import Parametrisation, centred_pullback
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
@@ -30,11 +30,13 @@ class Estimate(NamedTuple):
             batch (ascent direction), in the parameter's shape.
         diagnostics: numbers about the estimate.
         state: what to hand to the next call; None where the rule keeps nothing.
+        control: what the rule asks of the step.
     """
 
     parameters: dict[str, Tensor]
     diagnostics: dict[str, float]
     state: Any
+    control: StepControl = StepControl()
 
 
 @refuse_gone_members
@@ -127,10 +129,13 @@ class Rule:
         hamiltonian = law.hamiltonian()
         sums = Statistics(hamiltonian)
         request = ExpectationRequest(
-            hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed
-        )
+            hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed,
+            parameters=law.parameters,
+        )  # fmt: skip
         centre, diagnostics, kept = self.add(request, state)
-        return Estimate(self.direction(law, sums, centre), diagnostics, kept)
+        asks = self.free.controls and self.generative
+        control = self.free.control(PreviousBatch.split_state(kept)[1]) if asks else StepControl()
+        return Estimate(self.direction(law, sums, centre), diagnostics, kept, control)
 
     def request(
         self,

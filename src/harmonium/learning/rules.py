@@ -19,6 +19,7 @@ from harmonium.learning.discriminative import conditional, hybrid
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature, Start
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
+from harmonium.learning.ptt import ptt
 from harmonium.learning.rule import Rule
 from harmonium.meanfield import AdaTAP, Plefka
 
@@ -34,6 +35,7 @@ __all__ = [
     "noise_cd",
     "pcd",
     "pseudo_likelihood",
+    "ptt",
     "quadrature",
     "tap",
     "tempered_pcd",
@@ -337,7 +339,7 @@ def centred(rule: Rule) -> Rule:
 
 
 _GENERAL: tuple[Callable[..., Rule], ...] = (
-    exact, cd, pcd, tempered_pcd, noise_cd, ucd, ucd_lmi, mean_field_pcd, mean_field, tap, adatap,
+    exact, cd, pcd, ptt, tempered_pcd, noise_cd, ucd, ucd_lmi, mean_field_pcd, mean_field, tap, adatap,
 )  # fmt: skip
 RECIPES = {recipe.__name__: recipe for recipe in _GENERAL}
 """Recipes for machines of any units by name, for estimators and the command line."""

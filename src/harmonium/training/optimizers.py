@@ -109,6 +109,13 @@ class Ascent:
         for parameter in self._parameters:
             parameter.grad = None
 
+    def restart(self, parameters: Iterable[Tensor]) -> None:
+        """Puts other values, of their shapes, in the place of the parameters, and forgets all momenta."""
+        with torch.no_grad():
+            for own, values in zip(self._parameters, parameters, strict=True):
+                own.copy_(values)
+        self.optimizer.state.clear()
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that a checkpoint keeps: that of the torch optimiser."""
         state: dict[str, Any] = self.optimizer.state_dict()

@@ -296,7 +296,7 @@ def train(
             saved_at = time.perf_counter()
             state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
             while state.step < total and not state.stopped and not halted:
-                rate, norm, diagnostics, problem = maker.make(quiet)
+                rate, norm, diagnostics, problem, cause = maker.make(quiet)
                 if problem:
                     require_sound(problem)
                 if average:
@@ -307,12 +307,15 @@ def train(
                     require_sound(monitor.check_machine(state.step))
                 evaluating, recording = due(state.step)
                 values = record(evaluating) if recording else {}
+                if cause:
+                    _checks.warn(f"rule: stopped after {state.step} updates: {cause}", RuntimeWarning)
                 if callbacks:
                     epoch = feed.epoch(state.step)
                     update = Update(state.step, total, epoch, machine, rate, norm, diagnostics, values)
                     state.stopped = any([callback(update) is STOP for callback in callbacks])
-                    if state.stopped and not recording:
-                        record(bool(evaluate.metrics))
+                state.stopped = state.stopped or cause is not None
+                if state.stopped and not recording:
+                    record(bool(evaluate.metrics))
                 if display:
                     display(state.step, {**state.metrics, "gradient_norm": norm})
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, final
 from torch import Tensor
 
 from harmonium import _device, _random, matmul
-from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
+from harmonium.learning import Estimate, Parametrisation, Rule, Sharded, StepControl
 from harmonium.training.batch_source import check_batch
 from harmonium.training.divergence import DivergenceMonitor, Problem
 from harmonium.training.optimizers import Ascent, find_direction, global_norm
@@ -30,12 +30,14 @@ class Made(NamedTuple):
         norm: of its gradient, with decay terms, before clipping.
         diagnostics: of the rule.
         problem: why it was refused; None if it was made.
+        stop: why the rule asks to end the run; None where it does not.
     """
 
     rate: float
     norm: float
     diagnostics: Mapping[str, float]
     problem: Problem | None
+    stop: str | None = None
 
 
 @dataclass
@@ -111,23 +113,28 @@ class OneByOne(Updates):
             state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
         rounds = settings.precision != "float32"
         with matmul.precision(settings.precision) if rounds else nullcontext():
-            parameters, diagnostics, kept = self._estimate(v, each)
-        weight = 1.0 if each is None else float(each.mean())
-        gradients = find_direction(
-            self.law.parameters, parameters, weight, settings.weight_decay, settings.l1
-        )
-        norm = global_norm(gradients)
-        scale = self.scale(state.step)
-        made = Made(self.climber.learning_rate * scale, norm, diagnostics, None)
-        problem = self.monitor.check_gradients(gradients, norm, diagnostics)
-        if problem:
-            return made._replace(problem=problem)
-        if settings.clip_norm is not None and norm > settings.clip_norm:
-            gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
-        self.climber.step(gradients, scale)
+            parameters, diagnostics, kept, *asked = self._estimate(v, each)
+        control = asked[0] if asked else StepControl()
+        scale = self.scale(state.step) * control.rate
+        made = Made(self.climber.learning_rate * scale, 0.0, diagnostics, None, control.stop)
+        if control.restart is not None:
+            self.climber.restart([control.restart[name] for name in self.law.parameters])
+        else:
+            weight = 1.0 if each is None else float(each.mean())
+            gradients = find_direction(
+                self.law.parameters, parameters, weight, settings.weight_decay, settings.l1
+            )
+            norm = global_norm(gradients)
+            made = made._replace(norm=norm)
+            problem = self.monitor.check_gradients(gradients, norm, diagnostics)
+            if problem:
+                return made._replace(problem=problem)
+            if settings.clip_norm is not None and norm > settings.clip_norm:
+                gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
+            self.climber.step(gradients, scale)
         state.step += 1
         state.rule_state = kept
-        state.history.add(norm, diagnostics)
+        state.history.add(made.norm, diagnostics)
         return made
 
     def _estimate(self, v: Tensor, weights: Tensor | None) -> Estimate:

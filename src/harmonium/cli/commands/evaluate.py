@@ -34,7 +34,7 @@ def evaluate(
     data: Annotated[
         list[str] | None, Setting(metavar="[DATA]...", argument=True, complete=options.complete_data)
     ] = None,
-    method: Literal["auto", "exact", "ais"] = "auto",
+    method: Literal["auto", "exact", "ais", "ladder"] = "auto",
     chains: int = 100,
     temperatures: int = 1000,
     reverse: bool = True,
@@ -54,11 +54,11 @@ def evaluate(
 
     Args:
         data: data to evaluate, such as a training and a test set.
-        method: for ln Z: auto (exact where that takes seconds), exact, or ais.
-        chains: annealing runs of AIS.
+        method: for ln Z: auto (exact where that takes seconds), exact, ais, or ladder.
+        chains: annealing runs of AIS, or chains of a ladder.
         temperatures: temperatures of AIS.
         reverse: bound ln Z from above by reverse annealing too.
-        base: for the base of AIS, best the training set; else the first DATA.
+        base: for the base of AIS and the top of a ladder, best the training set; else the first DATA.
         with_tap: also ln Z and log-likelihoods by TAP, from rows of the base.
         with_mixing: do chains from noise mix, and did training keep to equilibrium?
         mixing_steps: sweeps after which --mixing gives a pair of chains up.

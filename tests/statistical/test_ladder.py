@@ -1,0 +1,294 @@
+"""Ladders: exchanges keep the law of every rung, carry states between modes, and count what they do.
+
+Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons, unless it says another.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+import harmonium as hm
+from harmonium.chains import KernelState, Ladder, Metropolis, traffic
+from harmonium.chains.rungs import as_rung, law_of, mix
+from harmonium.machine import Hamiltonian
+
+from .support import FAILURE_RATE, all_states, exact_states, exact_statistics, flat, machine
+
+ROWS, ROUNDS = 20_000, 5
+
+
+def spins_in_two_modes() -> hm.BoltzmannMachine:
+    """A ferromagnet in a weak field: 0.6457 of its law points up."""
+    made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
+    with torch.no_grad():
+        made.couplings[0].weight.fill_(0.6)
+        for layer in made.layers:
+            layer.bias.fill_(0.015)
+    return made
+
+
+def share_up(states: list[Tensor]) -> Tensor:
+    sums = states[0].sum(1)
+    return ((sums > 0).double() + (sums == 0).double() / 2).mean()
+
+
+def graph_machine() -> hm.BoltzmannMachine:
+    made = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Spin(3), hm.Spin(2)], edges=[(0, 0), (0, 1), (1, 2)])
+    hm.machine.normal_(made, 0.7, seed=3)
+    return made.double()
+
+
+SIX = {
+    "binary": lambda: machine("bernoulli-spin"),
+    "spins": lambda: machine("spin-bernoulli-categorical", seed=1),
+    "potts": lambda: machine("categorical-bernoulli"),
+    "gaussian": lambda: machine("gaussian-bernoulli"),
+    "deep": lambda: machine("gaussian-spin-gaussian"),
+    "graph": graph_machine,
+}
+
+
+def made_of(law: Hamiltonian) -> hm.BoltzmannMachine:
+    """Something with the law that ``exact_states`` asks for."""
+
+    class Made:
+        layers = law.layers
+
+        def hamiltonian(self) -> Hamiltonian:
+            return law
+
+    return Made()  # type: ignore[return-value]
+
+
+def draw(law: Hamiltonian, rows: int, generator: torch.Generator) -> list[Tensor]:
+    """Independent draws from a law, by enumeration."""
+    if not law.graph.inner:
+        return exact_states(made_of(law), rows, generator)
+    grids = [all_states(layer) for layer in law.layers]
+    index = torch.tensor(list(product(*(range(len(grid)) for grid in grids))))
+    states = [grid[column] for grid, column in zip(grids, index.T, strict=True)]
+    drawn = torch.multinomial((-law.energy(states)).softmax(0), rows, replacement=True, generator=generator)
+    return [x[drawn] for x in states]
+
+
+def statistics_of(law: Hamiltonian, states: list[Tensor]) -> Tensor:
+    """S(x) of every row, in the order of ``flat``."""
+    parts = [t for layer, x in zip(law.layers, states, strict=True) for t in layer.statistics(x)]
+    for l, m in law.graph.edges:
+        pair = (states[l].unsqueeze(-1) * states[m].unsqueeze(-2)).flatten(1)
+        parts.append(pair / 2 if l == m else pair)
+    return torch.cat(parts, 1)
+
+
+def largest_z(law: Hamiltonian, states: list[Tensor]) -> float:
+    """The largest |z| of mean statistics against enumeration."""
+    samples, expected = statistics_of(law, states), exact_statistics(law)
+    error = samples.std(0) / len(samples) ** 0.5
+    moving = error > 1e-12
+    if law.graph.inner:  # units beside themselves count for nothing
+        moving &= expected != 0
+    return float(((samples.mean(0) - expected).abs()[moving] / error[moving]).max())
+
+
+def limit(law: Hamiltonian, laws: int) -> float:
+    comparisons = laws * len(exact_statistics(law))
+    return float(stats.norm.isf(FAILURE_RATE / (2 * comparisons)))
+
+
+@torch.no_grad()
+def drift(made: hm.BoltzmannMachine, kernel: Ladder, seed: int = 1) -> tuple[float, float]:
+    """The largest |z| of any rung after rounds from exact draws at all of them, and its limit."""
+    generator = torch.Generator().manual_seed(seed)
+    law, top = made.hamiltonian(), as_rung(made)
+    foot = [x * (x.dim() == 1) for x in top]
+    rungs = [mix(foot, top, t) for t in (0.0, 0.4, 0.75)]
+    laws = [law_of(law, rung) for rung in rungs]
+    below = [draw(each, ROWS, generator) for each in laws]
+    state = kernel.begin(law, draw(law, ROWS, generator), rungs, below, generator)
+    start = max(largest_z(each, x) for each, x in zip([*laws, law], [*below, state.states], strict=True))
+    assert start < limit(law, 4)
+    for _ in range(ROUNDS):
+        state, _ = kernel.step(law, state, generator)
+    kernel.check(law, state)
+    ends = [*state.own["states"], state.states]
+    assert bool((traffic(state).acceptance > 0.05).all())
+    return max(largest_z(each, x) for each, x in zip([*laws, law], ends, strict=True)), limit(law, 4)
+
+
+@pytest.mark.parametrize("name", SIX)
+def test_every_rung_keeps_its_law(name: str) -> None:
+    z, most = drift(SIX[name](), Ladder())
+    assert z < most
+
+
+def test_with_another_kernel_and_more_sweeps() -> None:
+    z, most = drift(SIX["deep"](), Ladder(kernel=Metropolis(), sweeps=2))
+    assert z < most
+
+
+@pytest.mark.parametrize("name", ["binary", "potts", "gaussian", "graph"])
+def test_a_wrong_exchange_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with the sign of the other direction."""
+    accept = hm._random.accept
+    monkeypatch.setattr("harmonium.chains.ladder._random.accept", lambda gain, noise: accept(-gain, noise))
+    z, most = drift(SIX[name](), Ladder())
+    assert z > most
+
+
+@pytest.mark.parametrize("name", ["binary", "potts", "gaussian"])
+def test_layers_that_keep_the_states_of_another_rung_are_caught(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "harmonium.chains.ladder.complete", lambda law, states, fields, generator: list(states)
+    )
+    z, most = drift(SIX[name](), Ladder())
+    assert z > most
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_chains_cross_between_two_modes(seed: int) -> None:
+    """All states of all rungs start up. |z| < 4 fails with probability 6e-5 a seed."""
+    made, chains = spins_in_two_modes(), 500
+    law, generator = made.hamiltonian(), torch.Generator().manual_seed(seed)
+    grid = all_states(made.layers[0]).float()
+    with torch.no_grad():
+        probability = (-law.free_energy([grid, grid], law.graph.summed)).softmax(0)
+        truth = float((probability * ((grid.sum(1) > 0).double() + (grid.sum(1) == 0).double() / 2)).sum())
+        up = [torch.ones(chains, 10)] * 2
+        kernel = Ladder()
+        state = kernel.init(law, up, generator)
+        state.own["states"] = [up for _ in state.own["states"]]
+        state = hm.chains.run(made, kernel, state, 100, seed=generator)
+    assert truth == pytest.approx(0.6457, abs=1e-4)
+    error = (truth * (1 - truth) / chains) ** 0.5
+    assert abs(float(share_up(state.states)) - truth) < 4 * error
+    stuck = hm.chains.run(made, hm.chains.Gibbs(), up, 100, seed=generator)
+    assert float(share_up(stuck)) > 0.98
+    seen = traffic(state)
+    assert seen.renewed > 0.9 and 0.2 < seen.round_trips / seen.expected < 1.5
+
+
+def test_held_units_stay_and_the_rest_follows_the_conditional_law() -> None:
+    made = machine("bernoulli-spin")
+    law, generator = made.hamiltonian(), torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        exact = exact_states(made, 8 * ROWS, generator)
+        kept = (exact[0][:, 0] == 1) & (exact[0][:, 1] == 0)
+        reference = statistics_of(law, [x[kept] for x in exact])
+        clamp = torch.full((ROWS, 4), torch.nan, dtype=torch.float64)
+        clamp[:, 0], clamp[:, 1] = 1, 0
+        states = hm.chains.run(
+            made, Ladder(), made.random_states(ROWS, seed=generator), 30, clamp, seed=generator
+        )
+    assert bool((states[0][:, 0] == 1).all() and (states[0][:, 1] == 0).all())
+    drawn = statistics_of(law, states)
+    error = (drawn.var(0) / len(drawn) + reference.var(0) / len(reference)).sqrt()
+    moving = error > 1e-12
+    z = (drawn.mean(0) - reference.mean(0)).abs()[moving] / error[moving]
+    assert float(z.max()) < stats.norm.isf(FAILURE_RATE / (2 * len(z)))
+
+
+def test_runs_of_any_lengths_are_one_run() -> None:
+    made, kernel = spins_in_two_modes(), Ladder(acceptance=0.4)
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(0)
+        state = kernel.init(made.hamiltonian(), made.random_states(7, seed=0), generator)
+        noise = generator.get_state()
+        whole = hm.chains.run(made, kernel, state, 5, seed=generator)
+        generator.set_state(noise)
+        parts = hm.chains.run(made, kernel, state, 2, seed=generator)
+        parts = hm.chains.run(made, kernel, parts, 3, seed=generator)
+    assert all(map(torch.equal, whole.states, parts.states))
+    assert torch.equal(whole.own["births"], parts.own["births"])
+    assert traffic(whole).round_trips == traffic(parts).round_trips
+
+
+def test_ages_count_rounds_since_rung_0() -> None:
+    made, kernel = spins_in_two_modes(), Ladder()
+    with torch.no_grad():
+        law, generator = made.hamiltonian(), torch.Generator().manual_seed(1)
+        state = kernel.init(law, made.random_states(50, seed=0), generator)
+        assert traffic(state).renewed == 0
+        for number in range(1, 40):
+            state, info = kernel.step(law, state, generator)
+            ages = traffic(state).ages
+            assert int(ages.min()) >= 0 and int(ages.max()) <= number
+    assert traffic(state).renewed == pytest.approx(float(info["renewed"]))
+    assert traffic(state).renewed > 0.5 and int(ages[0].min()) == 0
+
+
+@pytest.mark.parametrize(
+    ("rungs", "message"),
+    [
+        ([], r"rungs: expected at least one"),
+        ([spins_in_two_modes()], r"rungs\[0\]: expected a machine whose couplings are all 0"),
+        (
+            [hm.BoltzmannMachine([hm.Spin(3), hm.Spin(2)], seed=None), graph_machine()],
+            r"rungs\[1\]: expected",
+        ),
+        ("no", r"rungs\[0\]: expected a BoltzmannMachine"),
+    ],
+    ids=["none", "coupled", "graphs", "text"],
+)
+def test_rungs_that_make_no_ladder_are_refused(rungs: object, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        Ladder(rungs)  # type: ignore[arg-type]
+
+
+def test_a_state_that_a_ladder_did_not_return_is_refused() -> None:
+    made, kernel = spins_in_two_modes(), Ladder()
+    with torch.no_grad():
+        state = kernel.init(made.hamiltonian(), made.random_states(5, seed=0), torch.Generator())
+    for change, message in [
+        (None, "expected what a Ladder keeps"),
+        ({"births": state.own["births"][:1]}, r"\['births'\]: expected torch.int64 of shape"),
+        ({"states": [[x * 0.5 for x in state.states]] * len(state.own["rungs"])}, r"expected values in"),
+        ({"rungs": [as_rung(made)]}, r"couplings are all 0"),
+    ]:
+        own = None if change is None else {**state.own, **change}
+        with pytest.raises(ValueError, match=message):
+            hm.chains.run(made, kernel, KernelState(state.states, 0, own), 1, seed=0)
+
+
+def test_too_many_rungs_are_refused() -> None:
+    made = spins_in_two_modes()
+    with pytest.raises(ValueError, match=r"max_rungs: 1 rungs lead .* of the way"):
+        hm.chains.run(made, Ladder(max_rungs=1), made.random_states(5, seed=0), 1, seed=0)
+
+
+def test_gaps_that_are_too_wide_are_halved() -> None:
+    """From a foot alone, whose exchanges with the machine fail, to rungs that carry states to the top."""
+    made = spins_in_two_modes()
+    law, generator = made.hamiltonian(), torch.Generator().manual_seed(0)
+    foot = [x * (x.dim() == 1) for x in as_rung(made)]
+    with torch.no_grad():
+        kernel = Ladder([foot])
+        state = kernel.init(law, [torch.ones(200, 10)] * 2, generator)
+        with pytest.raises(ValueError, match="at least 2 rounds"):
+            hm.chains.halve(made, state)
+        numbers = [1]
+        for _ in range(6):
+            state = hm.chains.run(made, kernel, state, 40, seed=generator)
+            if float(traffic(state).acceptance.min()) >= 0.3:
+                break
+            state = hm.chains.halve(made, state, 0.3, seed=generator)
+            numbers.append(len(state.own["rungs"]))
+        assert numbers[0] < numbers[-1] < 12 and float(traffic(state).acceptance.min()) >= 0.3
+        found = hm.likelihood.ladder(made, state=state, rounds=100, seed=1)
+        with pytest.raises(ValueError, match=r"max_rungs: halving makes \d+ rungs"):
+            hm.chains.halve(made, state, 1.0, max_rungs=2)
+    assert abs(found.value - float(hm.likelihood.exact_log_partition(made))) < 4 * found.standard_error
+
+
+def test_flat_order_is_that_of_the_statistics() -> None:
+    made = graph_machine()
+    law, states = made.hamiltonian(), made.random_states(9, seed=0)
+    total = hm.machine.Statistics(law)
+    total.add(law, states, 1.0)
+    torch.testing.assert_close(flat(total), statistics_of(law, states).sum(0).detach())
