@@ -52,8 +52,6 @@ MISTAKES = {
     "tabs": (["data", "tabs.csv"], ["tabs.csv", "separated by commas", r"if '\t' separates", ".tsv"]),
     "decimal commas": (["data", "commas.csv"], ["line 2", "if ';' separates its cells", "decimal=','"]),
     "a spreadsheet": (["train", "book.xlsx", "new"], ["book.xlsx", "saved as .csv"]),
-    "names of rows": (["train", "names.csv", "new"], ["names.csv", "'who'", "drop the column"]),
-    "an empty column": (["train", "blank.csv", "new"], ["'y'", "every cell is missing", "drop it"]),
     "no such label": ([*TRAIN, "--label", "town"], ["--label: ", "'age', 'city', 'score'", "'town'"]),
     "a real label": (
         [*TRAIN, "--label", "score"],
