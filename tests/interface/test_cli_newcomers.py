@@ -18,8 +18,6 @@ FILES = {
     "tabs.csv": "a\tb\n1\t2\n",
     "book.xlsx": "not a table",
     "one_class.csv": "x,y\n1.5,u\n2,u\n3.5,\n",
-    "names.csv": "who,x\n" + "".join(f"n{i},{i / 2}\n" for i in range(40)),
-    "blank.csv": "x,y\n1.5,\n2.5,\n",
     "fewer.csv": "age,city\n31,Ulm\n",
     "kinds.toml": 'agee = "gaussian"\n',
     "bell.toml": 'age = "normal"\n',

@@ -110,6 +110,7 @@ def test_a_table_is_described(cli: CommandLine, table: Path, tmp_path: Path) -> 
         "column": "city",
         "kind": "categorical",
         "missing": 1,
+        "values": "'Bern', 'Rom', 'Ulm'",
     }
     mixed = write(
         tmp_path / "mixed.csv", [["yes", "1.5", "a"], ["no", "2.5", "b"], ["no", "3.5", "c"]] * 9, "xyz"

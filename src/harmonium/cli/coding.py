@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import LABELS, Cells, Codec, Column, DataSet, Rows, Table, blank_rows, read
+from harmonium.data import LABELS, Cells, Codec, Column, DataSet, Rows, Sheet, Table, blank_rows, read
 from harmonium.data.sheet import of_whole_numbers
-from harmonium.data.table import states_of_cells
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import check_batch
 
@@ -291,7 +290,7 @@ def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None
         try:
             place = codec.unit_of(name.strip())
             cell = _cell(place.column, value.strip())
-            encoded = states_of_cells([place.column], [cell])
+            encoded = Table((place.column,), unknown="error").encode(Sheet((cell,)))
         except ValueError as error:
             reason = str(error).partition(" at row 0")[0].removeprefix("column: ").removeprefix("X: ")
             raise ValueError(f"given: {reason}") from error

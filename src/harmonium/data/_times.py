@@ -12,7 +12,7 @@ import numpy as np
 
 from harmonium.data.transforms import Array
 
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1)
 _DAY = 86_400_000_000
@@ -46,6 +46,8 @@ _BACK: dict[str, Callable[[float], Any]] = {
     "text date": lambda x: _from_date(x).isoformat(),
     "text datetime": lambda x: _from_datetime(x).isoformat(" "),
     "text datetimeT": lambda x: _from_datetime(x).isoformat(),
+    "text datetime UTC": lambda x: _from_datetime(x).replace(tzinfo=UTC).isoformat(" "),
+    "text datetimeT UTC": lambda x: _from_datetime(x).replace(tzinfo=UTC).isoformat(),
 }
 FORMS = tuple(_BACK)
 """The forms in which cells hold a date or a time."""
@@ -70,9 +72,10 @@ def form_of(values: Sequence[Any]) -> str | None:
 
 def _form(value: Any) -> str | None:
     if isinstance(value, str):
-        if not _ISO.fullmatch(value) or _parsed(value) is None:
+        if not _ISO.fullmatch(value) or (moment := _parsed(value)) is None:
             return None
-        return "text date" if len(value) == 10 else f"text datetime{value[10].strip()}"
+        zone = "" if moment.tzinfo is None else " UTC"
+        return "text date" if len(value) == 10 else f"text datetime{value[10].strip()}{zone}"
     if isinstance(value, datetime):
         return "datetime" if value.tzinfo is None else "datetime UTC"
     kinds: dict[str, type] = {"date": date, "time": time, "duration": timedelta}
@@ -98,7 +101,7 @@ def _number(value: Any, form: str) -> float:
     if isinstance(value, datetime):
         if days:
             return float(value.toordinal())
-        if "datetime" not in form or (value.tzinfo is None) == (form == "datetime UTC"):
+        if "datetime" not in form or (value.tzinfo is None) == form.endswith(" UTC"):
             return math.nan
         return _to_datetime(value)
     if isinstance(value, date):

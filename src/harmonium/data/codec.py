@@ -261,31 +261,24 @@ class Codec:
         names = ", ".join(repr(str(each.name)) for each in known)
         raise ValueError(f"column: expected one of {names}, received {column!r}")
 
-    def log_slopes(self, states: Tensor) -> Tensor:
-        """Returns ln |slope| of the encoder, summed over what each row shows, (rows,) float64.
+    def log_slopes(self, states: Tensor, units: Tensor | None = None) -> Tensor:
+        """Returns ln |slope| of the encoder, summed over units of each row, (rows,) float64.
 
-        It makes densities of states, (rows, width), those of data; it is 0 for probabilities.
+        It makes densities of states, (rows, width), those of data; it is 0 for probabilities. ``units``,
+        (rows, units) bool, are of the data without the label; None: what each row shows.
         """
-        parts = zip(torch.split(states, [layer.width for layer in self.layers], 1), self.layers, strict=True)
-        seen = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
-        return self.sum_log_slopes(seen[:, : seen.shape[1] - (self.label is not None)], states)
-
-    def sum_log_slopes(self, units: Tensor, states: Tensor) -> Tensor:
-        """Returns ln |slope| of the encoder, summed over the marked units of each row, (rows,) float64.
-
-        Args:
-            units: (rows, units) bool, of the data without the label.
-            states: (rows, width), by which the slope is known that a curve has there.
-        """
+        if units is None:
+            parts = zip(torch.split(states, [x.width for x in self.layers], 1), self.layers, strict=True)
+            units = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
+            units = units[:, : units.shape[1] - (self.label is not None)]
         if not self.density:
             return units.new_zeros(len(units), dtype=torch.float64)
         if isinstance(self.encoder, Table):
-            own = states[:, : self.encoder.width].double()
-            slopes = torch.from_numpy(self.encoder.log_slopes_at(own.cpu().numpy())).to(units.device)
+            own = states[:, : self.encoder.width].double().cpu().numpy()
+            slopes = torch.from_numpy(self.encoder.log_slopes_at(own))
         else:
-            each = self.encoder.log_slopes(units.shape[1])
-            slopes = torch.tensor(each, dtype=torch.float64, device=units.device)
-        return torch.where(units, slopes, 0.0).sum(1)
+            slopes = torch.tensor(self.encoder.log_slopes(units.shape[1]), dtype=torch.float64, device="cpu")
+        return torch.where(units, slopes.to(units.device), 0.0).sum(1)
 
     # From rows to states
 

@@ -55,6 +55,7 @@ class Coding(ABC):
 
     def log_slopes(self, states: Array) -> Array:
         """ln |slope| of ``encode`` where it makes these states (rows, width): (rows,), NaN for NaN."""
+        assert self.log_slope is not None
         return np.where(np.isnan(states[:, 0]), np.nan, self.log_slope)
 
     def to_dict(self) -> dict[str, Any]:

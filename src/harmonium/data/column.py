@@ -15,6 +15,7 @@ from harmonium import _checks
 from harmonium.data._times import FORMS, form_of, from_numbers, step_of, to_numbers
 from harmonium.data.codings import (
     Coding,
+    Grouped,
     Labels,
     Levels,
     Numbered,
@@ -231,6 +232,22 @@ class Column:
         limits = np.iinfo(name)
         largest = limits.max if limits.bits < 64 else np.nextafter(float(limits.max), 0)
         return np.clip(np.round(cells), limits.min, largest)
+
+    def holds(self, cells: Cells) -> str:
+        """Describes what the column holds and how it is coded, in a few words.
+
+        Args:
+            cells: of this column, at least one that is not missing.
+        """
+        if isinstance(self.coding, Labels) and self.form is None:
+            if isinstance(self.coding, Grouped):
+                return f"{len(self.coding.values) - 1} labels, and {len(self.coding.rare)} rare ones as one"
+            return few(self.coding.values)
+        seen = cells.values[~cells.missing]
+        written: Any = "{:.4g}".format if cells.numeric and self.step is None else shown
+        ends = (str(end) if self.form else written(end) for end in (seen.min(), seen.max()))
+        curve = {"Logarithm": ", by the logarithm", "Quantiles": ", by quantiles"}
+        return " to ".join(ends) + curve.get(type(self.coding).__name__, "")
 
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types."""

@@ -74,7 +74,7 @@ def why_left_out(cells: Cells) -> str | None:
     return f"{len(values)} different texts in {rows} rows"
 
 
-def without_unit(sheet: Sheet, kinds: str | Mapping[Any, Any] | None) -> dict[Any, str]:
+def without_unit(sheet: Sheet, kinds: str | Mapping[Any, Any] | None = None) -> dict[Any, str]:
     """Returns the columns that get no unit, and why: ``IGNORE`` for those whose kind says so.
 
     Args:

@@ -154,7 +154,7 @@ class Fitted:
 
     def log_slopes(self, given: Tensor, v: Tensor) -> Tensor:
         """Returns ln |slope| of the encoder at states v, summed over the given units of each row."""
-        return Codec(self.encoder, self.data_layers).sum_log_slopes(given, v)
+        return Codec(self.encoder, self.data_layers).log_slopes(v, given)
 
     # What is computed with it
     # ----------------------------------------------------------------------------
