@@ -17,6 +17,7 @@ from harmonium.data.transforms import Array
 
 TRANSFORMS = ("none", "log", "quantile")
 _DISTINCT = 10  # values at least, to choose a transform by
+_BEYOND = 0.01  # of draws at most, beyond the range of the cells
 _KNOT = 0.6  # deviations between two points of a normal column
 _PIECES = 10  # of what is not zero
 
@@ -281,28 +282,29 @@ def fit_real(cells: Cells, weights: Array | float = 1.0, *, transform: str | Non
         cells: of the column, numbers.
         weights: of the cells; all alike.
         transform: one of ``TRANSFORMS``; "auto": the likeliest of them as a normal column, with the penalty
-            of the Bayesian information criterion; None: "none", which takes off the mean and divides by the
-            deviation.
+            of the Bayesian information criterion, among those that hardly leave the range of the cells; None:
+            "none", which takes off the mean and divides by the deviation.
     """
     makers = {"none": Affine.standardised, "log": Logarithm.fit, "quantile": Quantiles.normal}
     chosen = _checks.one_of(transform or "none", "transform", ("auto", *TRANSFORMS))
     if chosen != "auto":
         return makers[chosen](cells, weights)
     seen, each = numbers_of(cells), weights_of(cells, weights)
-    straight: Coding = Affine.standardised(cells, weights)
+    best: Coding = Affine.standardised(cells, weights)
     if len(np.unique(seen)) < _DISTINCT:
-        return straight
+        return best
     rows = len(seen) if each is None else float(each.sum())
     penalty = 0.5 * math.log(rows) / rows
-    best, most = straight, _log_density(straight, cells, each)
-    for name in TRANSFORMS[1:]:
+    most = -math.inf
+    for name in TRANSFORMS:
         try:
             coding = makers[name](cells, weights)
         except ValueError:  # numbers of which it takes no logarithm
             continue
-        more = len(coding.points) - 2 if isinstance(coding, Quantiles) else 1
+        points = len(coding.points) if isinstance(coding, Quantiles) else 0
+        more = points - 2 if points else float(name != "none")
         score = _log_density(coding, cells, each) - more * penalty
-        if score > most:
+        if score > most and (points or _share_beyond(coding, seen) <= _BEYOND + 2 / rows):
             best, most = coding, score
     return best
 
@@ -327,6 +329,14 @@ def _log_density(coding: Coding, cells: Cells, weights: Array | None) -> float:
     """Returns the mean ln p of a column whose states are taken for standard normal."""
     states = coding.encode(cells)[~cells.missing]
     return float(np.average(coding.log_slopes(states) - 0.5 * states[:, 0] ** 2, weights=weights))
+
+
+def _share_beyond(coding: Coding, seen: Array) -> float:
+    """Returns how much of a normal column lies beyond the range of the cells by 5 % of it."""
+    margin = 0.05 * (seen.max() - seen.min())
+    ends = Cells("", np.array([seen.min() - margin, seen.max() + margin]), "float64")
+    low, high = torch.special.ndtr(torch.from_numpy(coding.encode(ends)[:, 0])).tolist()
+    return 1 - high + (0.0 if math.isnan(low) else low)
 
 
 def _levels(seen: Array, weights: Array | None) -> tuple[Array, Array]:
