@@ -229,7 +229,10 @@ def test_few_whole_numbers_know_their_order_and_take_what_lies_between() -> None
     np.testing.assert_array_equal(column.decode(np.array([[0.0], [3.4], [6.0]])), [1, 4, 7])
     spaced = Column.fit(cells_of([-50.0, 0, 100, 150] * 10))
     assert spaced.coding.n_states == 5 and spaced.decode(np.array([[2.2]])).tolist() == [50]
-    assert Column.fit(cells_of([0.0, 1, 5000] * 10)).kind == "categorical"
+    ranks = Column.fit(cells_of([0.5, 1, 5000] * 10))
+    assert ranks.kind == "binomial" and ranks.encode(cells_of([5000.0, 0.5]))[:, 0].tolist() == [2, 0]
+    assert ranks.decode(np.array([[1.2], [1.6]])).tolist() == [1, 5000]
+    assert np.isnan(ranks.encode(cells_of([2.0]))).all()
     asked = Column.fit(cells_of([1.0, 2, 3] * 10), {"kind": "binomial", "largest": 9})
     assert asked.coding.n_states == 10 and asked.encode(cells_of([0.0]))[0, 0] == 0
 

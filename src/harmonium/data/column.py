@@ -24,6 +24,7 @@ from harmonium.data.codings import (
     coding_from_dict,
     few,
     fit_one_hot,
+    numbers_of,
     shown,
     values_of,
 )
@@ -76,10 +77,36 @@ def as_states(values: tuple[Any, ...], states: tuple[float, ...]) -> Levels:
     return Pair(values, states[0]) if states[1:] == (1.0,) else Numbered(values, states)
 
 
+def fit_counts(
+    cells: Cells,
+    *,
+    largest: int | None = None,
+    lowest: int | None = None,
+    step: int | None = None,
+    values: Sequence[float] | None = None,
+) -> Coding:
+    """Returns the coding of a column for units that count: of steps, or of the ranks of ``values``.
+
+    Args:
+        cells: of the column, numbers.
+        largest: number; None: the largest that is there.
+        lowest: number; None: 0.
+        step: between two numbers; None: 1.
+        values: all numbers, each one step above the one before; None: all from ``lowest`` to ``largest``.
+
+    Raises:
+        ValueError: numbers that are none of these.
+    """
+    if values is None:
+        return Counts.fit(cells, largest=largest, lowest=lowest, step=step)
+    numbers_of(cells)
+    return Numbered(tuple(sorted(all_of(cells, values))), tuple(map(float, range(len(values)))))
+
+
 CODINGS: dict[str, Callable[..., Coding]] = {
     "states": fit_states,
     "one-hot": fit_one_hot,
-    "counts": Counts.fit,
+    "counts": fit_counts,
     "standardised": fit_real,
     "scaled": Affine.scaled,
     "interval": Affine.interval,
@@ -151,7 +178,7 @@ class Column:
         Args:
             cells: at least one that is not missing.
             kind: of its unit; None chooses: Bernoulli for at most two values; Categorical for other text,
-                booleans and categories; Binomial for few repeated whole numbers; for other numbers, dates and
+                booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
                 times Gaussian by the likeliest of ``TRANSFORMS``, or with many exact zeros among positive
                 ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
                 ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``.
@@ -276,11 +303,12 @@ def _choose(cells: Cells) -> tuple[str, dict[str, Any]]:
     if len(values) <= 2:
         return "bernoulli", {}
     if cells.numeric:
-        whole = all(x == round(x) for x in values)
-        if len(values) <= _FEW and rows >= _REPEATED * len(values) and whole:
-            spaced = Counts.spaced(values)
-            states = (values[-1] - values[0]) / spaced["step"] + 1
-            return ("binomial", spaced) if states <= _STATES else ("categorical", {})
+        if len(values) <= _FEW and rows >= _REPEATED * len(values):
+            if all(x == round(x) for x in values):
+                spaced = Counts.spaced(values)
+                if (values[-1] - values[0]) / spaced["step"] < _STATES:
+                    return "binomial", spaced
+            return "binomial", {"values": values}
         zeros = float((cells.values == 0).sum()) / rows
         if values[0] == 0 and zeros >= _ZEROS and len(values) > MANY_TEXTS:
             return "truncated_gauss_bernoulli", {"transform": "quantile"}

@@ -336,7 +336,7 @@ def _share_beyond(coding: Coding, seen: Array) -> float:
     margin = 0.05 * (seen.max() - seen.min())
     ends = Cells("", np.array([seen.min() - margin, seen.max() + margin]), "float64")
     low, high = torch.special.ndtr(torch.from_numpy(coding.encode(ends)[:, 0])).tolist()
-    return 1 - high + (0.0 if math.isnan(low) else low)
+    return float(1 - high + (0.0 if math.isnan(low) else low))
 
 
 def _levels(seen: Array, weights: Array | None) -> tuple[Array, Array]:

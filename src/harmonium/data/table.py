@@ -97,7 +97,7 @@ class Table(Encoder):
         """Looks at each column of a table.
 
         Without a kind a column of two values is Bernoulli; of text and categories Categorical; of few
-        repeated whole numbers (at most 10, each in five rows on average) Binomial; of other numbers, dates
+        repeated numbers (at most 10, each in five rows on average) Binomial; of other numbers, dates
         and times Gaussian, or with many exact zeros truncated Gauss-Bernoulli (``Column.fit``). Columns of
         one value or none, of row numbers, and of text that hardly repeats are left out, with a warning that
         names them all.
