@@ -116,7 +116,7 @@ def test_a_table_is_described(cli: CommandLine, table: Path, tmp_path: Path) -> 
         tmp_path / "mixed.csv", [["yes", "1.5", "a"], ["no", "2.5", "b"], ["no", "3.5", "c"]] * 9, "xyz"
     )
     kinds = [column["kind"] for column in cli.succeed("data", mixed, "--json").json["table"]]
-    assert kinds == ["bernoulli", "gaussian", "categorical"]
+    assert kinds == ["bernoulli", "binomial", "categorical"]
     assert "table" in str(found) and "city" in cli.succeed("data", table).stdout
     assert "expected numbers in column 'city'" in cli.refuse("data", table, "--out", tmp_path / "x.npy")
 

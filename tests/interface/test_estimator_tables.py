@@ -269,7 +269,7 @@ def test_objects_that_are_numbers_are_numbers():
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
-        (FRAME[["age"]].assign(age=None), ValueError, "expected a row to learn from, all of row 0"),
+        (FRAME[["age"]].assign(age=None), ValueError, "expected a column to learn from, received .age"),
         (FRAME.mask(FRAME["age"] > 0), ValueError, r"expected a (row|column) to learn from"),
         (FRAME["age"], ValueError, r"received a Series; \.to_frame\(\) makes it a table"),
         (FRAME.assign(name=[*map(str, range(ROWS - 1)), "?"]), ValueError, "'name'.*most are numbers.*'\\?'"),

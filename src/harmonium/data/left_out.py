@@ -133,7 +133,7 @@ def blank_rows(X: Any, encoder: Any = None, kinds: Any = None) -> Array:
     """
     if isinstance(X, Sheet):
         out = [x.name for x in encoder.left_out] if encoder is not None else without_unit(X, kinds)
-        blank: Array = np.all([cells.missing for cells in X.columns if cells.name not in out], axis=0)
-        return blank
+        holes = [cells.missing for cells in X.columns if cells.name not in out]
+        return np.all(holes, axis=0) if holes else np.zeros(len(X), dtype=bool)
     plain = isinstance(X, np.ndarray) and X.dtype.kind == "f"
     return np.isnan(X).all(1) if plain else np.zeros(X.shape[0], dtype=bool)
