@@ -93,8 +93,8 @@ def predict(
         cells = Cells(column, place.column.decode(best), place.column.dtype, place.column.categories)
     columns = [cells]
     if with_probabilities:
-        states = np.arange(shown.shape[1], dtype=np.float64)[:, None]
-        possible = np.array(own.values) if isinstance(own, Labels) else own.decode(states).astype(int)
+        each = np.arange(shown.shape[1], dtype=np.float64)[:, None]
+        possible = np.array(own.values) if isinstance(own, Labels) else own.decode(each).astype(int)
         names = texts(Cells(column, possible, place.column.dtype))
         columns += [Cells(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
     write_rows(out, Sheet(tuple(columns), TEXT), None, None)
