@@ -89,7 +89,7 @@ def test_scores_of_what_a_row_shows(trees) -> None:
     machine = trees._fitted.double()
     v = torch.from_numpy(trees.encoder_.encode(HOLED))
     blank = torch.full((ROWS, 3), torch.nan, dtype=torch.float64)
-    slopes = np.where(HOLED.isna(), 0.0, trees.encoder_.log_slopes(3)).sum(1)
+    slopes = np.nansum(trees.encoder_.log_slopes_at(v.numpy()), 1)
     weights = log_weight_of(machine.hamiltonian(), torch.cat([v, blank], 1)).detach().numpy()
     expected = weights + slopes - trees.log_partition_.value
     np.testing.assert_allclose(trees.score_samples(HOLED), expected, atol=1e-9)
@@ -108,11 +108,17 @@ def test_real_cells_beside_many_hidden_units_are_drawn_or_refused() -> None:
 
 def test_new_categories_and_blank_rows(trees) -> None:
     new = FRAME.iloc[:2].assign(soil=["clay", "moss"])
+    strict = small(unknown="error", epochs=2).fit(FRAME, LABEL)
     with pytest.raises(ValueError, match=r"column 'soil': expected one of 'chalk', 'clay', 'sand'.*'moss'"):
-        trees.predict(new)
-    lenient = small(unknown="missing", epochs=2).fit(FRAME, LABEL)
-    same = lenient.predict_proba(new.assign(soil=["clay", None]))
-    np.testing.assert_array_equal(lenient.predict_proba(new), same)
+        strict.predict(new)
+    same = trees.predict_proba(new.assign(soil=["clay", None]))
+    with pytest.warns(UserWarning, match="taken as missing: 'moss' in column 'soil'"):
+        np.testing.assert_array_equal(trees.predict_proba(new), same)
+    blank = np.repeat(np.arange(ROWS)[:, None] == 1, 3, 1)
+    with pytest.warns(
+        UserWarning, match=rf"nothing is learned from 1 of {ROWS} rows, the first of them row 1"
+    ):
+        small(epochs=2).fit(FRAME.mask(blank), LABEL)
     with pytest.raises(ValueError, match="all of row 1 is missing"):
         trees.predict(FRAME.iloc[:3].mask(np.repeat([[False], [True], [False]], 3, 1)))
 

@@ -18,8 +18,6 @@ FILES = {
     "tabs.csv": "a\tb\n1\t2\n",
     "book.xlsx": "not a table",
     "one_class.csv": "x,y\n1.5,u\n2,u\n3.5,\n",
-    "names.csv": "who,x\n" + "".join(f"n{i},{i / 2}\n" for i in range(40)),
-    "blank.csv": "x,y\n1.5,\n2.5,\n",
     "fewer.csv": "age,city\n31,Ulm\n",
     "kinds.toml": 'agee = "gaussian"\n',
     "bell.toml": 'age = "normal"\n',
@@ -52,8 +50,6 @@ MISTAKES = {
     "tabs": (["data", "tabs.csv"], ["tabs.csv", "separated by commas", r"if '\t' separates", ".tsv"]),
     "decimal commas": (["data", "commas.csv"], ["line 2", "if ';' separates its cells", "decimal=','"]),
     "a spreadsheet": (["train", "book.xlsx", "new"], ["book.xlsx", "saved as .csv"]),
-    "names of rows": (["train", "names.csv", "new"], ["names.csv", "'who'", "drop the column"]),
-    "an empty column": (["train", "blank.csv", "new"], ["'y'", "every cell is missing", "drop it"]),
     "no such label": ([*TRAIN, "--label", "town"], ["--label: ", "'age', 'city', 'score'", "'town'"]),
     "a real label": (
         [*TRAIN, "--label", "score"],

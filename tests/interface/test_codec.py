@@ -179,7 +179,7 @@ def test_states_of_blank_rows_are_refused_where_asked() -> None:
 def test_a_wrong_cell_is_named_by_its_row_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harmonium._rows._CHUNK", 30)
     table = pandas.DataFrame({"a": ["x", "y"] * 50, "b": np.arange(100.0)})
-    codec = Codec.fit(table)
+    codec = Codec.fit(table, kinds={"b": "gaussian"}, unknown="error")
     table.loc[77, "a"] = "z"
     with pytest.raises(
         ValueError, match="column 'a': expected one of 'x', 'y' as in fit, received 'z' at row 77"

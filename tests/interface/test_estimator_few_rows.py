@@ -147,8 +147,9 @@ def test_whole_numbers_that_float64_does_not_keep_are_refused(dtype) -> None:
 @pytest.mark.parametrize("dtype", ["Int64", "UInt8"])
 def test_whole_numbers_that_are_all_missing(dtype: str) -> None:
     empty = pd.Series([pd.NA] * 60, dtype=dtype)
-    with pytest.raises(ValueError, match="every cell is missing"):
-        hm.RBM(**SMALL).fit(FRAME.assign(number=empty))
+    with pytest.warns(UserWarning, match=r"nothing is learned from columns 'number' \(empty\)"):
+        blank = hm.RBM(**SMALL).fit(FRAME.assign(number=empty)).impute(FRAME.assign(number=empty))
+    assert blank["number"].isna().all() and blank["number"].dtype == dtype
     known = FRAME.assign(number=pd.Series([1, 2, 3] * 20, dtype=dtype))
     full = hm.RBM(**SMALL).fit(known).impute(known.assign(number=empty))
     assert full["number"].isin([1, 2, 3]).all() and full["number"].dtype == dtype

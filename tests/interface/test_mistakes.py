@@ -42,15 +42,15 @@ MISTAKES = {
         r"X: expected numbers in column 0, received 'a'",
     ),
     "names of rows as a category": (
-        lambda: rbm().fit(np.array([[f"row {i}", i % 3] for i in range(40)], dtype=object)),
-        r"X: column 0: expected text that repeats, received 40 different ones.*drop the column",
+        lambda: rbm().fit(np.array([[f"row {i}"] for i in range(40)], dtype=object)),
+        r"X: expected a column to learn from, received 0 \(40 different texts in 40 rows\); a kind for",
     ),
     "a column without values": (
         lambda: rbm().fit(np.where(np.arange(4) == 2, np.nan, BITS)),
         r"X: expected at least one value in every column, all of column 2 is missing.*drop it",
     ),
     "a row without values": (
-        lambda: rbm().fit(np.where(np.arange(12)[:, None] == 5, np.nan, BITS)),
+        lambda: rbm().fit(BITS).transform(np.where(np.arange(12)[:, None] == 5, np.nan, BITS)),
         r"X: expected at least one value in every row, all of row 5 is missing.*drop such rows",
     ),
     "grey levels for bits": (
@@ -90,7 +90,7 @@ MISTAKES = {
         r"X has 3 features, but RBM is expecting 4 features",
     ),
     "a category that is new": (
-        lambda: rbm().fit(TABLE).transform(np.array([["c", 1]], object)),
+        lambda: rbm(unknown="error").fit(TABLE).transform(np.array([["c", 1]], object)),
         r"X: column 0: expected one of 'a', 'b' as in fit, received 'c' at row 0.*unknown=.",
     ),
     "a column that is not there": (

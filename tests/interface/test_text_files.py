@@ -243,9 +243,10 @@ def test_rows_without_any_cell_are_not_scored_nor_learned_from(cli: CommandLine,
         "blank.csv: expected at least one value in every row, all of row 60 is missing (NaN); drop such rows"
     )
     assert said in cli.refuse("evaluate", run, blank)
-    assert said in cli.refuse("train", blank, tmp_path / "other")
-    assert said in cli.refuse("train", blank, tmp_path / "other", "--from", run)
-    assert said in cli.refuse("train", whole, tmp_path / "other", "--validation", blank)
+    for place, more in (("other", ("--hidden", 3)), ("another", ("--from", run))):
+        answer = cli.succeed("train", blank, tmp_path / place, "--updates", 5, *more)
+        assert "blank.csv: nothing is learned from 60 of 120 rows, the first of them row 60" in answer.stderr
+    assert said in cli.refuse("train", whole, tmp_path / "other", "--validation", blank, "--overwrite")
     done = cli.succeed("impute", run, blank, "--out", tmp_path / "full.csv", "--sweeps", 2, "--json").json
     assert done["rows"] == 120 and json.dumps(rows_of(tmp_path / "full.csv")).count('""') == 0
 

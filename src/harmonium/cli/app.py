@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: note(f"warning: {message}")
+        warnings.showwarning = lambda said, *_: note(f"warning: {_in_options(str(said), arguments)}")
         try:
             return int(app(args=arguments, prog_name="harmonium", standalone_mode=False, obj=arguments) or 0)
         except _UsageError as error:
@@ -178,6 +178,7 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
         "overwrite=True": "--overwrite",
         "resume=True": "--resume",
         'unknown="missing"': "--unknown missing",
+        'unknown="error"': "--unknown refuse",
     }
     for word, flag in words.items():
         text = text.replace(word, flag)

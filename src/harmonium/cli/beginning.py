@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from harmonium._random import as_generator
-from harmonium.cli.coding import check_width, codec_of, naming, read_for
+from harmonium.cli.coding import check_width, codec_of, learnable, naming, read_for
 from harmonium.cli.options import unknown_of
 from harmonium.cli.runs import load_machine
 from harmonium.cli.settings import TrainSettings
@@ -44,7 +44,7 @@ class Beginning:
             tabular: see ``Codec.fit``.
 
         Raises:
-            ValueError: data that do not suit the rest, or a row without any cell; the message names them.
+            ValueError: data that do not suit the rest, or no row with any cell; the message names them.
         """
         data, label, seed, std = str(settings.data), settings.label, settings.seed, settings.initial_std
         dataset = read(data, labels_apart=label is None)
@@ -54,6 +54,8 @@ class Beginning:
         width = sum(layer.width for layer in codec.layers)
         if labels is not None:
             codec = codec.with_label(labels)
+        with naming(dataset.name):
+            rest, labels = learnable(rest, labels, codec)
         machine = join_layers(codec.layers, settings.hidden_layers(width), seed)
         generator = as_generator(seed)
         with naming(dataset.name):
@@ -72,14 +74,15 @@ class Beginning:
 
         Raises:
             FileNotFoundError: no such run.
-            ValueError: data that do not suit the machine, or a row without any cell; the message names them.
+            ValueError: data that do not suit the machine, or no row with any cell; the message names them.
         """
         data = str(settings.data)
         machine, _ = load_machine(Path(str(settings.from_run)), averaged=False)
         coding = codec_of(machine, unknown_of(settings.unknown))
         dataset = read_for(coding, data)
         with naming(dataset.name):
-            X = coding.rows(dataset, machine.dtype, shown="anything")
+            rest, labels = learnable(*coding.apart(dataset), coding)
+            X = coding.rows(rest, machine.dtype, labels, shown="anything")
             check_width(coding, X.width)
             check_rows(machine, X, "X")
         about = _description(dataset, data)
@@ -110,7 +113,7 @@ def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any], ta
             kinds,
             binarise=settings.binarise,
             seed=settings.seed,
-            unknown=unknown_of(settings.unknown) or "error",
+            unknown=unknown_of(settings.unknown) or "missing",
             tabular=tabular,
             missing=False,
         )

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium.data import LABELS, Cells, Codec, Column, DataSet, Rows, Table, read
+from harmonium import _checks
+from harmonium.data import LABELS, Cells, Codec, Column, DataSet, Rows, Sheet, Table, blank_rows, read
 from harmonium.data.sheet import of_whole_numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import check_batch
@@ -101,7 +102,7 @@ def read_for(codec: Codec, source: str, *, lacking: str | None = None) -> DataSe
     """
     known = {name.lower() for name in codec.names or ()}
     columns = [*(codec.encoder.columns if isinstance(codec.encoder, Table) else ()), codec.label]
-    labels = {str(each.name): each.coding.values for each in columns if each is not None}
+    labels = {str(each.name): each.coding.values for each in columns if each is not None and not each.form}
     text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
     dataset = read(source, labels_apart=not known & set(LABELS)).with_text(text)
     if codec.names is None or dataset.names is None:
@@ -196,6 +197,28 @@ def units_of(codec: Codec, columns: Tensor, rest: DataSet) -> Tensor:
     return units if codec.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
 
 
+def learnable(rest: DataSet, labels: Cells | None, codec: Codec) -> tuple[DataSet, Cells | None]:
+    """Returns the rows in memory that have a cell or a label, and their labels; a warning tells of others.
+
+    Rows in a file that are blank are refused where they are read.
+    """
+    if rest.samples.dtype.kind == "O" or isinstance(codec.encoder, Table):
+        X: Any = rest.sheet()
+    else:
+        X = rest.samples if type(rest.samples) is np.ndarray else np.empty((rest.samples.shape[0], 0), int)
+    blank = blank_rows(X, codec.encoder)
+    blank &= True if labels is None else labels.missing
+    if not blank.any() or blank.all():
+        return rest, labels
+    _checks.warn(
+        f"{rest.name}: nothing is learned from {blank.sum()} of {len(blank)} rows, the first of them row "
+        f"{int(blank.argmax())}, as every cell is missing"
+    )
+    own = None if rest.labels is None else rest.labels[~blank]
+    kept = replace(rest, samples=rest.samples[~blank], labels=own, texts=None)
+    return kept, None if labels is None else replace(labels, values=labels.values[~blank], texts=None)
+
+
 def holes(X: NDArray[Any]) -> NDArray[np.bool_]:
     """Marks the missing entries, as booleans of the shape of X: NaN, or None among objects."""
     if X.dtype.kind == "O":
@@ -266,7 +289,8 @@ def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None
             raise ValueError(f"given: expected COLUMN=VALUE such as city=Rom, received {each!r}")
         try:
             place = codec.unit_of(name.strip())
-            encoded = place.column.encode(_cell(place.column, value.strip()), "error")
+            cell = _cell(place.column, value.strip())
+            encoded = Table((place.column,), unknown="error").encode(Sheet((cell,)))
         except ValueError as error:
             reason = str(error).partition(" at row 0")[0].removeprefix("column: ").removeprefix("X: ")
             raise ValueError(f"given: {reason}") from error

@@ -18,6 +18,10 @@ from rich.text import Text
 _WIDTH_OFF_A_TERMINAL = 160
 
 
+class Listing(list[dict[str, Any]]):
+    """Mappings of the same names that ``show`` prints a line each, below their names."""
+
+
 class Unfinished(Exception):
     """Ends a command that was cut short; its result so far is shown all the same.
 
@@ -51,7 +55,8 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
 
     Args:
         result: strings, numbers, None, lists of strings; mappings of them; and lists of such mappings, each
-            shown as a table with a column for every mapping. Its ``notes`` are shown last, a line each.
+            shown as a table with a column for every mapping, or of a ``Listing`` a line. Its ``notes`` are
+            shown last, a line each.
         as_json: which of the two. Numbers that JSON cannot hold become null.
     """
     if as_json:
@@ -74,6 +79,10 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
             scalars.add_row(*_row(name, [value]))
     console.print(scalars)
     for columns in tables:
+        if isinstance(columns, Listing):
+            console.print()
+            console.print(_lines(columns))
+            continue
         table = Table.grid(padding=(0, 2))
         for name in columns[0]:
             table.add_row(*_row(name, [column.get(name) for column in columns]))
@@ -99,6 +108,16 @@ def check_target(path: Path, name: str, suffixes: Sequence[str], overwrite: bool
         raise FileExistsError(f"{name}: {path} exists; --overwrite replaces it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{name}: expected an existing folder, there is no {path.parent}")
+
+
+def _lines(listing: Listing) -> Table:
+    """Returns a line for every mapping; what is too long for its place goes on below."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in listing[0]:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for each in listing:
+        table.add_row(*(Text(_text(value)) for value in each.values()))
+    return table
 
 
 def _row(name: str, values: Sequence[Any]) -> list[Text]:

@@ -33,8 +33,8 @@ class Source(Checked):
         data: a file, a folder of images, or a built-in name.
         run_dir: folder for the run.
         from_run: begin with the machine of another run, and its settings where no others are given.
-        unknown: what later cells are taken as that a column has no state for: refuse (if not given) or
-            missing.
+        unknown: what later cells are taken as that a column has no state for: missing (if not given), with a
+            warning, or refuse.
     """
 
     PANEL: ClassVar[str] = "Machine"

@@ -10,7 +10,7 @@ from harmonium._rows import Rows
 from harmonium.data._frames import build
 from harmonium.data.codec import BINARISE, Codec, Place
 from harmonium.data.codings import Labels
-from harmonium.data.column import Column
+from harmonium.data.column import Column, name_of
 from harmonium.data.dataset import LABELS, DataSet
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
@@ -24,6 +24,7 @@ from harmonium.data.encoders import (
     Threshold,
 )
 from harmonium.data.files import BUILT_IN, read
+from harmonium.data.left_out import IGNORE, blank_rows, without_unit
 from harmonium.data.missing import SIDES, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.sheet import Cells, Sheet, is_sheet, sheet_of
 from harmonium.data.table import UNKNOWN, Table
@@ -34,6 +35,7 @@ from harmonium.data.units import visible_for, visible_layers
 __all__ = [
     "BINARISE",
     "BUILT_IN",
+    "IGNORE",
     "LABELS",
     "SIDES",
     "UNKNOWN",
@@ -57,6 +59,7 @@ __all__ = [
     "Threshold",
     "bars_and_stripes",
     "bernoulli_binarise",
+    "blank_rows",
     "build",
     "digits",
     "encoder_from_dict",
@@ -67,10 +70,12 @@ __all__ = [
     "missing_at_random",
     "missing_half",
     "missing_rectangles",
+    "name_of",
     "read",
     "sheet_of",
     "threshold",
     "to_bit_planes",
     "visible_for",
     "visible_layers",
+    "without_unit",
 ]

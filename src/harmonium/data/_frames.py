@@ -49,7 +49,7 @@ def _array(sheet: Sheet) -> Any:
 
 
 def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
-    dtype = _IN_PANDAS.get(column.dtype, column.dtype)
+    dtype = _IN_PANDAS.get(column.dtype.partition("(")[0], column.dtype)
     if dtype == "category":
         known = None if column.categories is None else list(column.categories)
         values = pandas.Categorical(list(column.values), categories=known, ordered=column.ordered)
@@ -74,7 +74,10 @@ def series_of(narwhals: Any, column: Cells, library: str) -> Any:
         None if hole else value for hole, value in zip(column.missing, column.values.tolist(), strict=True)
     ]
     name = {"str": "String", "bool": "Boolean"}.get(column.dtype, column.dtype.capitalize())
-    kind: Any = getattr(narwhals, name.replace("Uint", "UInt"), None)
+    kind: Any = getattr(narwhals, name.partition("(")[0].replace("Uint", "UInt"), None)
+    if column.dtype.startswith(("Datetime(", "Duration(")):
+        unit, zone = (re.search(f"{x}='([^']+)'", column.dtype) for x in ("time_unit", "time_zone"))
+        kind = kind(*(found[1] for found in (unit, zone) if found))
     if column.categories is not None and all(isinstance(value, str) for value in column.categories):
         kind = narwhals.Enum(list(column.categories))
     elif kind is narwhals.Object or _broken(column):
@@ -87,7 +90,10 @@ def series_of(narwhals: Any, column: Cells, library: str) -> Any:
     return narwhals.new_series(str(column.name), values, kind, backend=library)
 
 
-_IN_PANDAS = {"String": "str", "Boolean": "bool", "Categorical": "category", "Enum": "category"}
+_IN_PANDAS = {
+    **{"String": "str", "Boolean": "bool", "Categorical": "category", "Enum": "category"},
+    **{"Date": "object", "Time": "object", "Datetime": "datetime64[us]", "Duration": "timedelta64[us]"},
+}
 """The names in pandas of types that have other names in files and other libraries."""
 _WITHOUT_MISSING = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 
@@ -106,7 +112,10 @@ def _read(path: Path, form: str) -> tuple[Any, None, tuple[str, ...], dict[str, 
     frame = frame.select([name for name in frame.columns if not _INDEX.fullmatch(name)])
     sheet = sheet_of(frame.to_native())
     names = tuple(str(cells.name) for cells in sheet.columns)
-    dtypes = (str(frame[name].dtype).partition("(")[0] for name in frame.columns)
+    dtypes = (
+        str(x.dtype) if x.dtype.is_temporal() else str(x.dtype).partition("(")[0]
+        for x in frame.iter_columns()
+    )
     types = {
         name: ColumnType(dtype, cells.categories, cells.ordered)
         for name, dtype, cells in zip(names, dtypes, sheet.columns, strict=True)

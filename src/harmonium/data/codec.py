@@ -13,13 +13,14 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._fetch import Index, is_sparse
 from harmonium._rows import Rows
-from harmonium.data.codings import Affine, Coding
+from harmonium.data.codings import Coding
 from harmonium.data.column import Column, as_states, states_of
 from harmonium.data.dataset import DataSet, dense
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import BernoulliBinarise, BitPlanes, Compose, Identity, Standardise, Threshold
+from harmonium.data.number_codings import Affine
 from harmonium.data.sheet import Cells, Sheet, is_sheet, sheet_of
-from harmonium.data.table import Group, Table
+from harmonium.data.table import Group, Table, states_of_cells
 from harmonium.data.transforms import Array
 from harmonium.data.units import encoder_of_bits, fit_units, layer_of, visible_layers
 from harmonium.layers import Layer
@@ -77,7 +78,7 @@ class Codec:
         *,
         binarise: str = "none",
         seed: int = 0,
-        unknown: str = "error",
+        unknown: str = "missing",
         weights: Tensor | None = None,
         tabular: bool = True,
         missing: bool = True,
@@ -260,25 +261,24 @@ class Codec:
         names = ", ".join(repr(str(each.name)) for each in known)
         raise ValueError(f"column: expected one of {names}, received {column!r}")
 
-    def log_slopes(self, states: Tensor) -> Tensor:
-        """Returns ln |slope| of the encoder, summed over what each row shows, (rows,) float64.
+    def log_slopes(self, states: Tensor, units: Tensor | None = None) -> Tensor:
+        """Returns ln |slope| of the encoder, summed over units of each row, (rows,) float64.
 
-        It makes densities of states, (rows, width), those of data; it is 0 for probabilities.
+        It makes densities of states, (rows, width), those of data; it is 0 for probabilities. ``units``,
+        (rows, units) bool, are of the data without the label; None: what each row shows.
         """
-        parts = zip(torch.split(states, [layer.width for layer in self.layers], 1), self.layers, strict=True)
-        seen = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
-        return self.sum_log_slopes(seen[:, : seen.shape[1] - (self.label is not None)])
-
-    def sum_log_slopes(self, units: Tensor) -> Tensor:
-        """Returns ln |slope| of the encoder, summed over the marked units of each row, (rows,) float64.
-
-        Args:
-            units: (rows, units) bool, of the data without the label.
-        """
+        if units is None:
+            parts = zip(torch.split(states, [x.width for x in self.layers], 1), self.layers, strict=True)
+            units = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
+            units = units[:, : units.shape[1] - (self.label is not None)]
         if not self.density:
             return units.new_zeros(len(units), dtype=torch.float64)
-        slopes = self.encoder.log_slopes(units.shape[1])
-        return units.double() @ torch.tensor(slopes, dtype=torch.float64, device=units.device)
+        if isinstance(self.encoder, Table):
+            own = states[:, : self.encoder.width].double().cpu().numpy()
+            slopes = torch.from_numpy(self.encoder.log_slopes_at(own))
+        else:
+            slopes = torch.tensor(self.encoder.log_slopes(units.shape[1]), dtype=torch.float64, device="cpu")
+        return torch.where(units, slopes.to(units.device), 0.0).sum(1)
 
     # From rows to states
 
@@ -353,7 +353,7 @@ class Codec:
             return np.asarray(labels)
         assert self.label is not None
         unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
-        return self.label.encode(labels, unknown)
+        return states_of_cells([self.label], [labels], unknown)
 
     # And back
 
@@ -389,8 +389,8 @@ class Codec:
         if cells is not None and labels is not None:
             labels = cells.filled(labels.values)
         if isinstance(self.encoder, Table):
-            hidden = rest.samples.astype(object)
-            hidden[absent] = None
+            hidden, own = rest.samples.astype(object), self.encoder.order(rest.sheet())
+            hidden[:, own] = np.where(absent[:, own], None, hidden[:, own])
             return self.encoder.filled(replace(rest, samples=hidden).sheet(), data), labels
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data.sheet import LONG, Cells
+from harmonium.data.sheet import Cells
 from harmonium.data.transforms import Array
 
 
@@ -22,8 +23,8 @@ class Coding(ABC):
     """Every coding by name."""
     values: tuple[Any, ...] = ()
     """The labels of the states, in their order; empty where states are numbers."""
-    log_slope: float = 0.0
-    """ln |slope| where states are real."""
+    log_slope: float | None = 0.0
+    """ln |slope| where states are real; None: it is another one at every state (``log_slopes``)."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -52,6 +53,11 @@ class Coding(ABC):
     def decode(self, states: Array) -> Array:
         """Cells (rows,) from states or means (rows, width), missing where NaN."""
 
+    def log_slopes(self, states: Array) -> Array:
+        """ln |slope| of ``encode`` where it makes these states (rows, width): (rows,), NaN for NaN."""
+        assert self.log_slope is not None
+        return np.where(np.isnan(states[:, 0]), np.nan, self.log_slope)
+
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types, for :func:`coding_from_dict`."""
         values = asdict(self)  # type: ignore[call-overload]
@@ -77,6 +83,11 @@ class Labels(Coding):
             raise ValueError("values: expected at least one, received none")
         for value in self.values:
             _checks.instance(value, "values", str | float | int, "text, numbers and booleans")
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """All labels, of which a state may have several."""
+        return self.values
 
     @property
     def expected(self) -> str:
@@ -170,14 +181,8 @@ class Numbered(Levels):
         return self.states
 
 
-@final
-@dataclass(frozen=True)
-class OneOf(Labels):
+class OneHotLabels(Labels, ABC):
     """Values as one-hot states."""
-
-    @classmethod
-    def fit(cls, cells: Cells, *, values: Sequence[Any] | None = None) -> Self:
-        return cls(all_of(cells, values))
 
     @property
     def n_states(self) -> int:
@@ -201,126 +206,84 @@ class OneOf(Labels):
 
 @final
 @dataclass(frozen=True)
-class Counts(Coding):
-    """Whole numbers from 0 as they are.
-
-    Args:
-        largest: at least 1.
-    """
-
-    largest: int
-
-    def __post_init__(self) -> None:
-        if _checks.positive_int(self.largest, "largest") >= LONG:
-            raise ValueError(f"largest: expected a whole number below 2^53, received {self.largest}")
-
-    @classmethod
-    def fit(cls, cells: Cells, *, largest: int | None = None) -> Self:
-        seen = numbers_of(cells)
-        wrong = seen[(seen < 0) | (seen != np.round(seen))]
-        if len(wrong):
-            raise ValueError(f"expected counts from 0, received {wrong[0]:g}")
-        most = max(1, int(seen.max()))
-        if largest is not None and largest < most:
-            raise ValueError(f"largest: expected at least {most}, which is there, received {largest}")
-        return cls(most if largest is None else largest)
-
-    @property
-    def n_states(self) -> int:
-        return self.largest + 1
-
-    @property
-    def expected(self) -> str:
-        return f"a count from 0 to {self.largest} as in fit"
-
-    def encode(self, cells: Cells) -> Array:
-        x = as_numbers(cells)
-        return np.where((x >= 0) & (x <= self.largest) & (np.round(x) == x), x, np.nan)[:, None]
-
-    def decode(self, states: Array) -> Array:
-        return states[:, 0]
+class OneOf(OneHotLabels):
+    """Each value as a state of its own."""
 
 
 @final
 @dataclass(frozen=True)
-class Affine(Coding):
-    """``(x - offset) / scale``, within bounds.
+class Grouped(OneHotLabels):
+    """Common values as states of their own, and rare ones as one, the last.
+
+    A new value is a rare one. A state of rare ones comes back as one of them: over the rows of a call each
+    as often as it was seen.
 
     Args:
-        offset: finite.
-        scale: finite and positive.
-        low: of the states; None: no bound.
-        high: of the states; None: no bound.
+        values: the common ones, and what the last state is called.
+        rare: the others, at least one.
+        counts: how often each of these was seen, above 0.
     """
 
-    offset: float
-    scale: float
-    low: float | None = None
-    high: float | None = None
+    rare: tuple[Any, ...] = ()
+    counts: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        _checks.real(self.offset, "offset")
-        if _checks.real(self.scale, "scale") <= 0:
-            raise ValueError(f"scale: expected a positive number, received {self.scale}")
-
-    @classmethod
-    def standardised(cls, cells: Cells, weights: Array | float = 1.0) -> Self:
-        seen, each = numbers_of(cells), _of_cells(weights, cells)
-        mean = np.average(seen, weights=each)
-        return cls(float(mean), float(np.sqrt(np.average((seen - mean) ** 2, weights=each))) or 1.0)
-
-    @classmethod
-    def scaled(cls, cells: Cells, weights: Array | float = 1.0) -> Self:
-        seen = numbers_of(cells)
-        if seen.min() < 0:
-            raise ValueError(f"expected numbers from 0, received {seen.min():g}")
-        return cls(0.0, float(np.sqrt(np.average(seen**2, weights=_of_cells(weights, cells)))) or 1.0, 0.0)
-
-    @classmethod
-    def unmoved(cls, cells: Cells) -> Self:
-        """Numbers in [0, 1] as they are."""
-        seen = numbers_of(cells)
-        if seen.min() < 0 or seen.max() > 1:
-            raise ValueError(f"expected numbers in [0, 1], received {seen.min():g} to {seen.max():g}")
-        return cls(0.0, 1.0, 0.0, 1.0)
-
-    @classmethod
-    def interval(cls, cells: Cells, *, low: float | None = None, high: float | None = None) -> Self:
-        """From ``low`` to ``high``; without either, numbers in [0, 1] as they are, others by their range."""
-        seen = numbers_of(cells)
-        first, last = float(seen.min()), float(seen.max())
-        if low is None and high is None and first >= 0 and last <= 1:
-            return cls(0.0, 1.0, 0.0, 1.0)
-        bottom = first if low is None else _checks.real(low, "low")
-        top = last if high is None else _checks.real(high, "high")
-        if bottom > first or top < last:
-            raise ValueError(
-                f"low, high: expected an interval around {first:g} to {last:g}, which are there, "
-                f"received {bottom:g} to {top:g}"
-            )
-        return cls(bottom, (top - bottom) or 1.0, 0.0, 1.0)
+        super().__post_init__()
+        object.__setattr__(self, "rare", tuple(self.rare))
+        object.__setattr__(self, "counts", tuple(_checks.real(x, "counts", 0.0) for x in self.counts))
+        if not self.rare or len(self.rare) != len(self.counts) or not sum(self.counts):
+            raise ValueError("rare, counts: expected as many values as counts, at least one")
 
     @property
-    def log_slope(self) -> float:  # type: ignore[override]
-        return -math.log(self.scale)
+    def labels(self) -> tuple[Any, ...]:
+        return (*self.values[:-1], *self.rare)
 
-    @property
-    def expected(self) -> str:
-        if self.high is not None:
-            return f"a number in [{self.offset:g}, {self.offset + self.scale:g}] as in fit"
-        return "a number" if self.low is None else "a number from 0"
+    def indices(self, cells: Cells) -> Array:
+        index = super().indices(cells)
+        strange = np.isnan(index) | (index == len(self.values) - 1)
+        return np.where(strange & ~cells.missing, len(self.values) - 1, index)
 
-    def encode(self, cells: Cells) -> Array:
-        x = (as_numbers(cells) - self.offset) / self.scale
-        low, high = (b if b is not None else s * math.inf for b, s in ((self.low, -1), (self.high, 1)))
-        return np.where((x >= low) & (x <= high), x, np.nan)[:, None]
+    def cells(self, indices: Array, hole: Array) -> Array:
+        found = super().cells(indices, hole).astype(object)
+        rare = np.flatnonzero((indices == len(self.values) - 1) & ~hole)
+        levels = (0.5 + np.arange(len(rare)) * _GOLDEN) % 1  # which fill [0, 1] evenly
+        ends = np.cumsum(self.counts)
+        places = np.searchsorted(ends, levels * ends[-1]).clip(max=len(self.rare) - 1)
+        for row, place in zip(rare, places, strict=True):
+            found[row] = self.rare[place]
+        return found
 
-    def decode(self, states: Array) -> Array:
-        x: Array = states[:, 0] * self.scale + self.offset
-        return x
+
+def fit_one_hot(
+    cells: Cells, *, values: Sequence[Any] | None = None, rare: int | None = None
+) -> OneHotLabels:
+    """Returns the coding of labels by one-hot states.
+
+    Args:
+        cells: of the column.
+        values: all labels, in their order; None: those that are there, or that the column's type names.
+        rare: labels of fewer cells than these become one state, and all beyond the ``_MOST`` commonest; None:
+            each has its own.
+    """
+    every = all_of(cells, values)
+    if rare is None:
+        return OneOf(every)
+    _checks.positive_int(rare, "rare")
+    seen = cells.values[~cells.missing].tolist()
+    number = Counter(seen)
+    limit = max(rare, sorted(number.values())[-_MOST] if len(number) > _MOST else 0)
+    common = tuple(value for value in every if number[value] >= limit and value != OTHERS)[:_MOST]
+    others = tuple(value for value in every if value not in common and number[value])
+    if len(others) < 2 or not all(isinstance(value, str) for value in every):
+        return OneOf(every)
+    return Grouped((*common, OTHERS), others, tuple(float(number[value]) for value in others))
 
 
 _BOOLEANS: dict[Any, bool] = {"False": False, "True": True}
+_GOLDEN = (5**0.5 - 1) / 2
+_MOST = 50  # labels that have a state of their own where there are rare ones
+OTHERS = "other"
+"""The name of a state that stands for several rare labels."""
 
 
 def coding_from_dict(description: dict[str, Any]) -> Coding:
@@ -369,7 +332,7 @@ def numbers_of(cells: Cells) -> Array:
     return seen
 
 
-def _of_cells(weights: Array | float, cells: Cells) -> Array | None:
+def weights_of(cells: Cells, weights: Array | float) -> Array | None:
     """Of the cells that are not missing; None: all count alike."""
     return weights[~cells.missing] if isinstance(weights, np.ndarray) else None
 

@@ -12,21 +12,23 @@ from typing import Any, Self
 import numpy as np
 
 from harmonium import _checks
+from harmonium.data._times import FORMS, form_of, from_numbers, step_of, to_numbers
 from harmonium.data.codings import (
-    Affine,
     Coding,
-    Counts,
+    Grouped,
     Labels,
     Levels,
     Numbered,
-    OneOf,
     Pair,
     all_of,
     coding_from_dict,
     few,
+    fit_one_hot,
+    numbers_of,
     shown,
     values_of,
 )
+from harmonium.data.number_codings import Affine, Counts, fit_fractions, fit_real
 from harmonium.data.sheet import Cells
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
@@ -34,7 +36,11 @@ from harmonium.layers import Layer
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _FEW = 10  # different whole numbers at most, and rows for each at least _REPEATED, to be taken for labels
 _REPEATED = 5
-_TEXTS = 20  # more different texts than these, in more than half of the rows, are names and no categories
+_STATES = 4 * _FEW  # of a unit for few whole numbers at most, the steps between them included
+MANY_TEXTS = 20  # more different texts than these, in more than half of the rows, are names and no categories
+_RARE = 5  # cells that a label beyond as many texts has to have, for a state of its own
+_ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
+_ZEROS = 0.1  # share of exact zeros among real numbers that a unit of its own is for
 
 
 def fit_states(cells: Cells, states: tuple[float, ...], *, values: Sequence[Any] | None = None) -> Levels:
@@ -71,14 +77,40 @@ def as_states(values: tuple[Any, ...], states: tuple[float, ...]) -> Levels:
     return Pair(values, states[0]) if states[1:] == (1.0,) else Numbered(values, states)
 
 
+def fit_counts(
+    cells: Cells,
+    *,
+    largest: int | None = None,
+    lowest: int | None = None,
+    step: int | None = None,
+    values: Sequence[float] | None = None,
+) -> Coding:
+    """Returns the coding of a column for units that count: of steps, or of the ranks of ``values``.
+
+    Args:
+        cells: of the column, numbers.
+        largest: number; None: the largest that is there.
+        lowest: number; None: 0.
+        step: between two numbers; None: 1.
+        values: all numbers, each one step above the one before; None: all from ``lowest`` to ``largest``.
+
+    Raises:
+        ValueError: numbers that are none of these.
+    """
+    if values is None:
+        return Counts.fit(cells, largest=largest, lowest=lowest, step=step)
+    numbers_of(cells)
+    return Numbered(tuple(sorted(all_of(cells, values))), tuple(map(float, range(len(values)))))
+
+
 CODINGS: dict[str, Callable[..., Coding]] = {
     "states": fit_states,
-    "one-hot": OneOf.fit,
-    "counts": Counts.fit,
-    "standardised": Affine.standardised,
+    "one-hot": fit_one_hot,
+    "counts": fit_counts,
+    "standardised": fit_real,
     "scaled": Affine.scaled,
     "interval": Affine.interval,
-    "fractions": Affine.unmoved,
+    "fractions": fit_fractions,
 }
 """Makes the coding of a column from its cells, by the name that a kind of unit has in ``Layer.coding``."""
 
@@ -116,6 +148,8 @@ class Column:
         coding: between cells and states.
         declared: whether the column's type names the values.
         ordered: whether their order means something.
+        form: of dates and times, which the coding has as numbers; None: there are none.
+        step: all numbers are multiples of it, and those of samples are rounded to one; None: they are real.
     """
 
     name: str | int
@@ -124,12 +158,16 @@ class Column:
     coding: Coding
     declared: bool = False
     ordered: bool = False
+    form: str | None = None
+    step: float | None = None
 
     def __post_init__(self) -> None:
         _checks.instance(self.name, "name", str | int, "text or an int")
         _checks.instance(self.dtype, "dtype", str, "text")
         _checks.one_of(self.kind, "kind", Layer.registry)
         _checks.instance(self.coding, "coding", Coding, "a Coding")
+        if self.form is not None:
+            _checks.one_of(self.form, "form", FORMS)
 
     @classmethod
     def fit(
@@ -139,14 +177,15 @@ class Column:
 
         Args:
             cells: at least one that is not missing.
-            kind: of its unit; None chooses: Bernoulli for at most two values, Categorical for other text,
-                booleans, categories and few repeated whole numbers, else Gaussian. Or the ``kind`` with what
-                is known beyond the cells: all ``values`` of labels, the ``largest`` count, ``low``, ``high``.
+            kind: of its unit; None chooses: Bernoulli for at most two values; Categorical for other text,
+                booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
+                times Gaussian by the likeliest of ``TRANSFORMS``, or with many exact zeros among positive
+                ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
+                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``.
             weights: of the cells, above 0, where means and deviations are taken. None: all count alike.
 
         Raises:
-            ValueError: no cell, cells that the kind does not take, or texts that are names of rows; the
-                message names the column.
+            ValueError: no cell, or cells that the kind does not take; the message names the column.
         """
         where = f"X: column {cells.name!r}"
         if cells.missing.all():
@@ -154,68 +193,93 @@ class Column:
         options: dict[str, Any] = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
         asked = options.pop("kind", None)
         asked = None if asked == "auto" else asked
+        plain = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
+        form = None if plain else time_form_of(cells)
+        numbers = _in_numbers(cells, form)
         try:
-            chosen = asked or _kind(cells)
+            chosen, found = (asked, {}) if asked else _choose(numbers)
             known = options_of(_checks.one_of(chosen, "kind", Layer.registry))
             for option in options.keys() - set(known):
                 takes = f"among {', '.join(known)}" if known else "none"
                 raise ValueError(f"expected options {takes}, received {option}={options[option]!r}")
+            options = {**found, **options}
             make = coding_for(chosen)
             if weights is not None and "weights" in signature(make).parameters:
                 options["weights"] = weights
-            coding = make(cells, **options)
+            coding = make(numbers, **options)
         except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
-        name = cells.name if isinstance(cells.name, str) else _number(cells.name)
-        return cls(name, cells.dtype, chosen, coding, cells.categories is not None, cells.ordered)
+        seen = numbers.values[~numbers.missing]
+        whole = not isinstance(coding, Labels) and (form is not None or len(seen) >= _ROUNDED)
+        step = step_of(seen, form) if whole else None
+        declared = cells.categories is not None
+        return cls(name_of(cells), cells.dtype, chosen, coding, declared, cells.ordered, form, step)
 
     @property
     def categories(self) -> tuple[Any, ...] | None:
         """The values that the column's type names, if it does."""
-        return self.coding.values if self.declared else None
+        return self.coding.labels if self.declared and isinstance(self.coding, Labels) else None
 
-    def encode(self, cells: Cells, unknown: str, first: int = 0) -> Array:
-        """(rows, width) float64, NaN in the whole of a row's unit where the cell is missing.
+    def encode(self, cells: Cells) -> Array:
+        """(rows, width) float64, NaN in the whole of a unit where the cell is missing or has no state."""
+        return self.coding.encode(_in_numbers(cells, self.form))
+
+    def complain(self, cells: Cells, row: int, first: int) -> str:
+        """Says what was expected of a cell that has no state, with what to do about it.
 
         Args:
             cells: of this column.
-            unknown: "error" or "missing", what a cell that the unit has no state for is taken as.
-            first: number of the first row, for the message.
-
-        Raises:
-            ValueError: such a cell with "error"; the message names the column, the value and the row.
+            row: of the cell.
+            first: number of the first row.
         """
-        states = self.coding.encode(cells)
-        wrong = np.isnan(states[:, 0]) & ~cells.missing
-        if wrong.any() and unknown == "error":
-            row = int(wrong.argmax())
-            received = cells.values[row : row + 1].tolist()[0]
-            counts = isinstance(self.coding, Labels) and all(
-                type(x) is float and x >= 0 and x.is_integer() for x in (*self.coding.values, received)
-            )
-            other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
-            raise ValueError(
-                f"X: column {self.name!r}: expected {self.coding.expected}, received {shown(received)} "
-                f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
-            )
-        return states
+        received = cells.values[row : row + 1].tolist()[0]
+        counts = isinstance(self.coding, Labels) and all(
+            type(x) is float and x >= 0 and x.is_integer() for x in (*self.coding.values, received)
+        )
+        other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
+        expected = f"dates and times, {self.form}" if self.form else self.coding.expected
+        return (
+            f"X: column {self.name!r}: expected {expected}, received {shown(received)} "
+            f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
+        )
 
-    def decode(self, states: Array) -> Array:
-        """Returns cells (rows,) from states or means; counts, and numbers of whole types, rounded."""
+    def decode(self, states: Array, *, rounded: bool = True) -> Array:
+        """Returns cells (rows,) from states or means; counts, and what was whole in training, rounded."""
         cells = self.coding.decode(states)
-        if isinstance(self.coding, Counts):
-            cells = np.round(cells)
+        if rounded and isinstance(self.coding, Counts):
+            cells = self.coding.decode(np.round(states))
+        if rounded and self.step is not None:
+            cells = np.round(cells / self.step) * self.step + 0.0
+        if self.form is not None:
+            return from_numbers(cells, self.form)
         name = self.dtype.lower().partition("[")[0]
-        if cells.dtype.kind != "f" or name not in _WHOLE:
+        if not rounded or cells.dtype.kind != "f" or name not in _WHOLE:
             return cells
         limits = np.iinfo(name)
         largest = limits.max if limits.bits < 64 else np.nextafter(float(limits.max), 0)
         return np.clip(np.round(cells), limits.min, largest)
 
+    def holds(self, cells: Cells) -> str:
+        """Describes what the column holds and how it is coded, in a few words.
+
+        Args:
+            cells: of this column, at least one that is not missing.
+        """
+        if isinstance(self.coding, Labels) and self.form is None:
+            if isinstance(self.coding, Grouped):
+                return f"{len(self.coding.values) - 1} labels, and {len(self.coding.rare)} rare ones as one"
+            return few(self.coding.values)
+        seen = cells.values[~cells.missing]
+        written: Any = "{:.4g}".format if cells.numeric and self.step is None else shown
+        ends = (str(end) if self.form else written(end) for end in (seen.min(), seen.max()))
+        curve = {"Logarithm": ", by the logarithm", "Quantiles": ", by quantiles"}
+        return " to ".join(ends) + curve.get(type(self.coding).__name__, "")
+
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {**vars(self), "coding": self.coding.to_dict()}
+        known = {name: x for name, x in vars(self).items() if x is not None}
+        return {**known, "coding": self.coding.to_dict()}
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
@@ -228,34 +292,61 @@ class Column:
         return cls(coding=coding_from_dict(values.pop("coding", {})), **values)
 
 
-def _kind(cells: Cells) -> str:
+def name_of(cells: Cells) -> str | int:
+    """Returns the name of a column, or its number."""
+    return cells.name if isinstance(cells.name, str) else _number(cells.name)
+
+
+def _choose(cells: Cells) -> tuple[str, dict[str, Any]]:
+    """Returns the kind of unit for a column, and options of its coding."""
     values, rows = values_of(cells), int((~cells.missing).sum())
     if len(values) <= 2:
-        return "bernoulli"
+        return "bernoulli", {}
     if cells.numeric:
-        few_repeated = len(values) <= _FEW and rows >= _REPEATED * len(values)
-        return "categorical" if few_repeated and all(x == round(x) for x in values) else "gaussian"
+        if len(values) <= _FEW and rows >= _REPEATED * len(values):
+            if all(x == round(x) for x in values):
+                spaced = Counts.spaced(values)
+                if (values[-1] - values[0]) / spaced["step"] < _STATES:
+                    return "binomial", spaced
+            return "binomial", {"values": values}
+        zeros = float((cells.values == 0).sum()) / rows
+        if values[0] == 0 and zeros >= _ZEROS and len(values) > MANY_TEXTS:
+            return "truncated_gauss_bernoulli", {"transform": "quantile"}
+        return "gaussian", {"transform": "auto"}
     if cells.categories is None and len(values) > _FEW:
-        stray = [value for value in values if not _is_number(value)]
-        mostly_numbers, names = 2 * len(stray) < len(values), len(values) > max(_TEXTS, rows / 2)
-        remedy = (
-            'drop the column if they name rows, or ask for "categorical" (kinds, on the command line --kinds)'
-        )
-        if mostly_numbers:
+        stray = strays_of(values)
+        if 2 * len(stray) < len(values):
             remedy = "most are numbers; turn the column into numbers" + (
                 f" with missing cells where it says {stray[0]!r}" if stray else ""
             )
-        if names:
-            raise ValueError(
-                f"expected text that repeats, received {len(values)} different ones in {rows} rows, "
-                f"{few(values)}; {remedy}"
-            )
-        if mostly_numbers and (stray or any("," in str(value) for value in values)):  # else they are codes
-            _checks.warn(
-                f"column {cells.name!r}: {len(values)} different texts, {few(values)}, are taken for "
-                f'categories; {remedy}, or ask for "categorical"'
-            )
-    return "categorical"
+            if len(values) > max(MANY_TEXTS, rows / 2):
+                raise ValueError(
+                    f"expected text that repeats, received {len(values)} different ones in {rows} rows, "
+                    f"{few(values)}; {remedy}"
+                )
+            if stray or any("," in str(value) for value in values):  # else they are codes
+                _checks.warn(
+                    f"column {cells.name!r}: {len(values)} different texts, {few(values)}, are taken for "
+                    f'categories; {remedy}, or ask for "categorical"'
+                )
+    return "categorical", {"rare": _RARE} if len(values) > MANY_TEXTS and cells.categories is None else {}
+
+
+def strays_of(values: tuple[Any, ...]) -> list[Any]:
+    """Lists those values that are no numbers."""
+    return [value for value in values if not _is_number(value)]
+
+
+def time_form_of(cells: Cells) -> str | None:
+    """Returns the form of the dates or times in a column (``_times.form_of``); None: there are none."""
+    return None if cells.numeric or cells.categories else form_of(cells.values[~cells.missing].tolist())
+
+
+def _in_numbers(cells: Cells, form: str | None) -> Cells:
+    """Returns the cells of a column of dates or times as numbers."""
+    if form is None or cells.numeric:
+        return cells
+    return Cells(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
 
 
 def _is_number(value: Any) -> bool:

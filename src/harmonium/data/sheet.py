@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from harmonium.data._cell_text import has_codes, is_number, whole_numbers
+from harmonium.data._times import form_of, is_time
 from harmonium.data.transforms import Array
 
 NUMPY = "numpy"
@@ -31,8 +32,8 @@ class Cells:
 
     Attributes:
         name: of the column, or its number where there are no names.
-        values: (rows,), float64 with NaN where a cell is missing; or objects (text, booleans, whole numbers
-            that are labels) with None there.
+        values: (rows,), float64 with NaN where a cell is missing; or objects (text, booleans, dates, times,
+            whole numbers that are labels) with None there.
         dtype: what the column's own library calls its type.
         categories: all that it may hold, in their order, where its type says so.
         ordered: whether their order means something.
@@ -162,7 +163,7 @@ def sheet_of(X: Any, names: Sequence[Hashable] | None = None) -> Sheet:
         names: of the columns of an array; None: their numbers.
 
     Raises:
-        TypeError: something else, or cells that are neither numbers, text nor booleans.
+        TypeError: something else, or cells that are neither numbers, text, booleans, dates nor times.
         ValueError: no rows, no columns, not two-dimensional, two columns of one name, or infinity.
     """
     if isinstance(X, Sheet):
@@ -227,10 +228,10 @@ def _from_frame(X: Any) -> Sheet:
                 refuse_long(name, [known.min(), known.max()] if len(known) else [])
             columns.append(_number(name, series.to_numpy(), own))
             continue
-        if dtype.is_temporal() or dtype.is_nested():
+        if dtype.is_nested():
             raise TypeError(
-                f"X: expected numbers, text or booleans in column {name!r}, received {own}; drop it, or "
-                "turn it into numbers such as days since a date"
+                f"X: expected numbers, text, booleans, dates or times in column {name!r}, received {own}; "
+                "drop it, or turn it into numbers"
             )
         if native is not None and own == "category":
             kind = X[name].cat
@@ -240,7 +241,7 @@ def _from_frame(X: Any) -> Sheet:
             )
             continue
         categories = tuple(dtype.categories) if dtype == nw.Enum else None
-        own = own.partition("(")[0]
+        own = own if dtype.is_temporal() else own.partition("(")[0]
         text = dtype in (nw.Categorical, nw.Enum) or categories is not None
         columns.append(replace(cells_of(name, series.to_list(), own, objects=text), categories=categories))
     return Sheet(tuple(columns), library, getattr(X, "index", None) if native is not None else None)
@@ -260,7 +261,7 @@ def cells_of(
         objects: whether numbers are labels.
 
     Raises:
-        TypeError: cells of another type; the message names the column and the value.
+        TypeError: cells of another type, or dates and times of several; the message names the column.
     """
     plain = [_plain(value, name) for value in values]
     seen = [value for value in plain if value is not None]
@@ -271,6 +272,8 @@ def cells_of(
     if not objects and seen and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in seen):
         refuse_long(name, [v for v in seen if isinstance(v, int)])
         return _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
+    if any(map(is_time, seen)) and form_of(seen) is None:
+        raise TypeError(f"X: expected dates or times of one kind in column {name!r}, received several")
     array = np.empty(len(plain), dtype=object)
     array[:] = plain
     return Cells(name, array, dtype)
@@ -305,16 +308,18 @@ def _plain(value: Any, name: Hashable) -> Any:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, np.generic):
+        if value.dtype.kind in "mM":
+            value = value.astype(f"{value.dtype.kind}8[us]")
         value = value.item()
     if isinstance(value, str):
         return str(value) if value.strip() else None
-    if isinstance(value, (bool, int)):
+    if isinstance(value, (bool, int)) or is_time(value):
         return value
     if isinstance(value, numbers.Real):
         value = float(value)
         return None if value != value else value
     raise TypeError(
-        f"X: expected numbers, text or booleans in column {name!r}, received {value!r} "
+        f"X: expected numbers, text, booleans, dates or times in column {name!r}, received {value!r} "
         f"({type(value).__name__}); an argument must be a string or a real number in every cell, and "
         ".astype(str) makes text of a pandas column"
     )

@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, Self, TypeVar, final
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium.data._frames import build
+from harmonium.data.codings import shown
 from harmonium.data.column import Column
 from harmonium.data.encoder import Encoder
+from harmonium.data.left_out import IGNORE, LeftOut, chosen_kinds, few_names, without_unit
 from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, cells_of, sheet_of
 from harmonium.data.transforms import Array
-from harmonium.layers import Layer
 
 UNKNOWN = ("error", "missing")
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
@@ -50,13 +51,15 @@ class Table(Encoder):
     with :meth:`fit`.
 
     Args:
-        columns: at least one, of different names, in the order of their units.
+        columns: those with a unit, at least one, of different names, in the order of their units.
         library: what ``decode`` makes: a frame of "pandas", "polars" or another library that narwhals knows,
             or with "numpy" an array.
-        unknown: what a cell that its column has no state for is taken as in ``encode``: "error" refuses it by
-            name and value, "missing" takes it as missing. Such are new categories, and numbers beyond the
-            range of counts and of units in an interval.
-        places: of these columns in the table, from 0; None: as they are.
+        unknown: what a cell that its column has no state for is taken as in ``encode``: "missing" takes it as
+            missing, with a warning, "error" refuses it by name and value. Such are new categories, and
+            numbers beyond the range of counts and of units in an interval.
+        places: of these columns, and then of those left out, in the table, from 0; None: as they are.
+        left_out: the columns without a unit. Nothing is learned of them or read from them, and a table may
+            lack them. Given cells stay as they are; others come back as the column's only value, or missing.
 
     Raises:
         TypeError, ValueError: something else.
@@ -64,21 +67,22 @@ class Table(Encoder):
 
     columns: tuple[Column, ...]
     library: str = NUMPY
-    unknown: str = "error"
+    unknown: str = "missing"
     places: tuple[int, ...] | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    ADDED: ClassVar[dict[str, Any]] = {"left_out": ()}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
-        places = range(len(self.columns)) if self.places is None else self.places
-        object.__setattr__(self, "places", tuple(places))
-        if sorted(self.places or ()) != list(range(len(self.columns))):
-            raise ValueError(
-                f"places: expected 0 to {len(self.columns) - 1} once each, received {self.places}"
-            )
+        object.__setattr__(self, "left_out", tuple(self.left_out))
+        count = len(self.columns) + len(self.left_out)
+        object.__setattr__(self, "places", tuple(range(count) if self.places is None else self.places))
+        if sorted(self.places or ()) != list(range(count)):
+            raise ValueError(f"places: expected 0 to {count - 1} once each, received {self.places}")
         _checks.one_of(self.unknown, "unknown", UNKNOWN)
         if not self.columns or not all(isinstance(column, Column) for column in self.columns):
             raise TypeError("columns: expected at least one Column, received something else")
-        if len(set(self.names)) < len(self.columns):
+        if len(set(self.names)) < count:
             raise ValueError(f"columns: expected different names, received {list(self.names)}")
 
     @classmethod
@@ -87,57 +91,57 @@ class Table(Encoder):
         X: Any,
         kinds: str | Mapping[Any, str | Mapping[str, Any]] | None = None,
         *,
-        unknown: str = "error",
+        unknown: str = "missing",
         weights: Any = None,
     ) -> Table:
         """Looks at each column of a table.
 
-        Without a kind a column of at most two values is Bernoulli; of text, categories or few repeated whole
-        numbers (at most 10, each in five rows on average) Categorical; of other numbers Gaussian, on
-        standardised values.
+        Without a kind a column of two values is Bernoulli; of text and categories Categorical; of few
+        repeated numbers (at most 10, each in five rows on average) Binomial; of other numbers, dates
+        and times Gaussian, or with many exact zeros truncated Gauss-Bernoulli (``Column.fit``). Columns of
+        one value or none, of row numbers, and of text that hardly repeats are left out, with a warning that
+        names them all.
 
         Args:
             X: a data frame of pandas, polars or whatever narwhals knows, or an array (rows, columns) of
                 numbers, objects or text; None, NaN, pandas.NA, NaT and empty text are missing cells.
             kinds: of the columns, by name (by number in an array), for those that are not to be chosen; or
                 one for all: "bernoulli", "spin", "categorical", "gaussian" or another real kind, "binomial"
-                for counts, "truncated_gaussian" for numbers in an interval. With what is known beyond the
-                cells: {"kind": "categorical", "values": [...]}, {"kind": "binomial", "largest": 20},
-                {"kind": "truncated_gaussian", "low": 0, "high": 100}.
+                for counts, "truncated_gaussian" for numbers in an interval; "ignore" leaves the column out.
+                With what is known beyond the cells: {"kind": "categorical", "values": [...]}, {"kind":
+                "binomial", "largest": 20}, {"kind": "truncated_gaussian", "low": 0, "high": 100}, {"kind":
+                "gaussian", "transform": "log"}.
             unknown: see ``Table``.
             weights: of the rows, (rows,), at least 0 and not all 0, for means and deviations; rows of
                 weight 0 are not looked at. None: all count alike.
 
         Raises:
-            TypeError: not a table, or cells that are neither numbers, text nor booleans.
-            ValueError: a column without values or with others than its kind takes; kinds of columns that are
-                not there; weights that do not fit.
+            TypeError: not a table, or cells that are neither numbers, text, booleans, dates nor times.
+            ValueError: no column to learn from, or one with other values than its kind takes; kinds of
+                columns that are not there; weights that do not fit.
         """
         sheet = sheet_of(X)
         checked = _checks.weights(weights, "weights", len(sheet))
         each = None if checked is None else checked.numpy()
         if each is not None:
             sheet, each = sheet.take(each.nonzero()[0]), each[each > 0]
-        names = [cells.name for cells in sheet.columns]
-        if isinstance(kinds, Mapping):
-            if all(isinstance(name, int) for name in names):  # which files of kinds write as text
-                own = {str(name): name for name in names}
-                kinds = {own.get(name, name): kind for name, kind in kinds.items()}
-            for name in kinds:
-                if name not in names:
-                    raise ValueError(f"kinds: expected columns among {_list(names)}, received {name!r}")
-        chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
-        known = ("auto", *Layer.registry)
-        for name, given in chosen.items():
-            kind = given.get("kind", "auto") if isinstance(given, Mapping) else given
-            if kind not in known:
-                raise ValueError(
-                    f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind!r}"
-                )
-        columns = [Column.fit(cells, chosen.get(cells.name), each) for cells in sheet.columns]
-        looks = [(column.kind, column.coding.n_states) for column in columns]
-        places = sorted(range(len(columns)), key=lambda place: looks.index(looks[place]))
-        return cls(tuple(columns[place] for place in places), sheet.library, unknown, tuple(places))
+        chosen = chosen_kinds(sheet, kinds)
+        reasons = without_unit(sheet, kinds)
+        said = [f"{name!r} ({reason})" for name, reason in reasons.items() if reason != IGNORE]
+        remedy = f'a kind for a column (visible, --kinds) makes a unit of it, "{IGNORE}" needs no warning'
+        if len(reasons) == len(sheet.columns):
+            raise ValueError(
+                f"X: expected a column to learn from, received {', '.join(said) or 'none'}; {remedy}"
+            )
+        if said:
+            _checks.warn(f"X: nothing is learned from columns {', '.join(said)}; {remedy}")
+        left_out = tuple(LeftOut.of(cells) for cells in sheet.columns if cells.name in reasons)
+        learned = [j for j, cells in enumerate(sheet.columns) if cells.name not in reasons]
+        columns = {j: Column.fit(c := sheet.columns[j], chosen.get(c.name), each) for j in learned}
+        looks = [(column.kind, column.coding.n_states) for column in columns.values()]
+        order = sorted(learned, key=lambda j: looks.index((columns[j].kind, columns[j].coding.n_states)))
+        places = (*order, *(j for j in range(len(sheet.columns)) if j not in columns))
+        return cls(tuple(columns[j] for j in order), sheet.library, unknown, places, left_out)
 
     def in_frames(self) -> Table:
         """Returns a table that decodes to frames, if its rows came from a text file with names.
@@ -153,12 +157,18 @@ class Table(Encoder):
     @property
     def names(self) -> tuple[str | int, ...]:
         """Of the columns as the table has them; their numbers where they have no names."""
-        return tuple(column.name for column in self._in_table(self.columns))
+        return tuple(each.name for each in self._in_table(self._every))
 
     @property
     def kinds(self) -> dict[str | int, str]:
-        """Of the columns, by name."""
-        return {column.name: column.kind for column in self._in_table(self.columns)}
+        """Of the columns, by name; ``IGNORE`` of those left out."""
+        every = self._in_table(self._every)
+        return {each.name: each.kind if isinstance(each, Column) else IGNORE for each in every}
+
+    @property
+    def _every(self) -> list[Column | LeftOut]:
+        """The columns, and behind them those left out, as ``places`` counts them."""
+        return [*self.columns, *self.left_out]
 
     @property
     def groups(self) -> list[Group]:
@@ -187,8 +197,7 @@ class Table(Encoder):
         Raises:
             ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
         """
-        cells = self._matched(sheet_of(X))
-        return np.hstack([c.encode(x, self.unknown, first) for c, x in zip(self.columns, cells, strict=True)])
+        return states_of_cells(self.columns, self._matched(sheet_of(X)), self.unknown, first)
 
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.
@@ -207,8 +216,9 @@ class Table(Encoder):
     def sheet(self, X: Any) -> Sheet:
         """``decode`` without the frame: the columns of cells."""
         decoded = zip(self.columns, self._decoded(X), strict=True)
-        cells = (Cells(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded)
-        return Sheet(tuple(self._in_table(list(cells))), self.library)
+        cells = [Cells(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded]
+        cells += [each.cells(len(X)) for each in self.left_out]
+        return Sheet(tuple(self._in_table(cells)), self.library)
 
     def given(self, cells: Mapping[Any, Any]) -> Sheet:
         """Rows of which some columns are given, and the cells of the others are missing.
@@ -222,7 +232,7 @@ class Table(Encoder):
         for name in cells:
             if name not in self.names:
                 raise ValueError(
-                    f"given: expected columns among {_list(list(self.names))}, received {name!r}"
+                    f"given: expected columns among {few_names(list(self.names))}, received {name!r}"
                 )
         listed = {
             name: [x] if isinstance(x, (str, bytes)) or np.ndim(x) == 0 else list(x)
@@ -236,7 +246,7 @@ class Table(Encoder):
                 f"{wrong[0]!r}"
             )
         columns = []
-        for column in self.columns:
+        for column in self._every:
             x = listed.get(column.name, [None])
             columns.append(cells_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
         return Sheet(tuple(self._in_table(columns)), self.library)
@@ -258,9 +268,15 @@ class Table(Encoder):
     def filled(self, X: Any, states: Any) -> Sheet:
         """``fill`` without the frame: the columns of cells."""
         sheet = sheet_of(X)
-        filled = {}
+        filled = {cells.name: cells for cells in sheet.columns}
+        assert self.places is not None
+        by_name = NUMPY not in (self.library, sheet.library)
+        for each, place in zip(self.left_out, self.places[len(self.columns) :], strict=True):
+            name = each.name if by_name else sheet.columns[place].name
+            if each.constant is not None and name in filled:
+                filled[name] = filled[name].filled(each.cells(len(sheet)).values)
         for column, cells, new in zip(self.columns, self._matched(sheet), self._decoded(states), strict=True):
-            lost = np.isnan(column.encode(cells, "missing")).any(1) & ~cells.missing
+            lost = np.isnan(column.encode(cells)).any(1) & ~cells.missing
             values = cells.values.copy()
             values[lost] = np.nan if cells.numeric else None
             full = Cells(cells.name, values, cells.dtype, column.categories, column.ordered, cells.texts)
@@ -272,17 +288,30 @@ class Table(Encoder):
     def log_slopes(self, width: int) -> tuple[float, ...]:
         if width != len(self.columns):
             raise ValueError(f"width: expected {len(self.columns)}, received {width}")
-        return tuple(column.coding.log_slope for column in self.columns)
+        found = [column.coding.log_slope for column in self.columns]
+        for column, slope in zip(self.columns, found, strict=True):
+            if slope is None:
+                raise ValueError(
+                    f"X: expected columns of one slope each, column {column.name!r} is coded along a curve; "
+                    'log_slopes_at(states) has its slopes, and "gaussian" for it (visible, --kinds) a line'
+                )
+        return tuple(slope for slope in found if slope is not None)
+
+    def log_slopes_at(self, states: Array) -> Array:
+        """ln |slope| of every column at states (rows, width): (rows, columns), NaN where one is missing."""
+        parts = zip(self.columns, self._split(states), strict=True)
+        return np.column_stack([column.coding.log_slopes(part) for column, part in parts])
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
         columns = tuple(Column.from_dict(column) for column in values["columns"])
-        return cls(columns, str(values["library"]), values["unknown"], tuple(values["places"]))
+        left_out = tuple(LeftOut(**each) for each in values["left_out"])
+        return cls(columns, str(values["library"]), values["unknown"], tuple(values["places"]), left_out)
 
     def _in_table(self, columns: Sequence[_T]) -> list[_T]:
-        """Something of every column, in the order of the table."""
+        """Something of every column, or of those with a unit, in the order of the table."""
         assert self.places is not None
-        return [x for _, x in sorted(zip(self.places, columns, strict=True), key=itemgetter(0))]
+        return [x for _, x in sorted(zip(self.places, columns, strict=False), key=itemgetter(0))]
 
     def order(self, sheet: Sheet) -> list[int]:
         """Finds the column of each unit in a sheet: by name where both have names, else by number.
@@ -292,16 +321,16 @@ class Table(Encoder):
         """
         names = [cells.name for cells in sheet.columns]
         if NUMPY in (self.library, sheet.library):
-            if len(names) != len(self.columns):
-                raise ValueError(f"X: expected {len(self.columns)} columns, received {len(names)}")
             assert self.places is not None
-            return list(self.places)
-        lacking = [name for name in self.names if name not in names]
+            if len(names) != len(self.places):
+                raise ValueError(f"X: expected {len(self.places)} columns, received {len(names)}")
+            return list(self.places[: len(self.columns)])
+        lacking = [column.name for column in self._in_table(self.columns) if column.name not in names]
         more = [name for name in names if name not in self.names]
         if lacking or more:
-            complaint = f"lacks {_list(lacking)}" if lacking else f"has {_list(more)} beside them"
+            complaint = f"lacks {few_names(lacking)}" if lacking else f"has {few_names(more)} beside them"
             raise ValueError(
-                f"X: expected columns {_list(list(self.names))} as in fit; the frame {complaint}"
+                f"X: expected columns {few_names(list(self.names))} as in fit; the frame {complaint}"
             )
         return [names.index(column.name) for column in self.columns]
 
@@ -310,14 +339,35 @@ class Table(Encoder):
         return [sheet.columns[place] for place in self.order(sheet)]
 
     def _decoded(self, X: Any) -> list[Array]:
+        return [column.decode(part) for column, part in zip(self.columns, self._split(X), strict=True)]
+
+    def _split(self, X: Any) -> list[Array]:
+        """The states of each column."""
         x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
         _checks.numeric(x, "X")
         if x.ndim != 2 or x.shape[1] != self.width:
             raise ValueError(f"X: expected (rows, {self.width}) states, received shape {tuple(x.shape)}")
         ends = np.cumsum([column.coding.width for column in self.columns])[:-1]
-        parts = np.split(np.asarray(x, dtype=np.float64), ends, axis=1)
-        return [column.decode(part) for column, part in zip(self.columns, parts, strict=True)]
+        return np.split(np.asarray(x, dtype=np.float64), ends, axis=1)
 
 
-def _list(names: list[Any]) -> str:
-    return ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")
+def states_of_cells(
+    columns: Sequence[Column], given: Sequence[Cells], unknown: str = "error", first: int = 0
+) -> Array:
+    """Returns the cells of columns as states, (rows, width); ``unknown`` and ``first`` as for a ``Table``."""
+    parts, strange = [], []
+    for column, cells in zip(columns, given, strict=True):
+        states = column.encode(cells)
+        wrong = np.isnan(states[:, 0]) & ~cells.missing
+        if wrong.any():
+            row = int(wrong.argmax())
+            if unknown == "error":
+                raise ValueError(column.complain(cells, row, first))
+            strange.append(f"{shown(cells.values[row])} in column {column.name!r}")
+        parts.append(states)
+    if strange:
+        _checks.warn(
+            f"X: cells that nothing in training was like are taken as missing: {', '.join(strange)}; "
+            'unknown="error" refuses them'
+        )
+    return np.hstack(parts)

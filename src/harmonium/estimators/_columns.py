@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,19 @@ def column_number(estimator: Any, column: Any, name: str) -> int:
     return names.index(column)
 
 
+def count_learned(fitted: Fitted) -> int:
+    """Returns the number of columns that are learned: all but those that a table leaves out."""
+    encoder = fitted.encoder
+    return len(encoder.columns) if isinstance(encoder, Table) else fitted.n_features
+
+
 def rows_around(estimator: Any, X: Any, column: Any) -> Any:
     """Returns validated rows, of which a frame may lack the column."""
     table = estimator.encoder_
     if isinstance(table, Table) and is_sheet(X):
         sheet = sheet_of(X)
-        if {cells.name for cells in sheet.columns} == set(table.names) - {column}:
+        lacking = set(table.names) - {cells.name for cells in sheet.columns}
+        if column in lacking <= {column, *(each.name for each in table.left_out)}:
             return table.given(_by_name(sheet))
     return estimator._validated(X, sparse=False)
 
@@ -63,7 +71,11 @@ def rows_given(estimator: Any, given: Any, times: int) -> Any:
     """
     table = estimator.encoder_
     if isinstance(table, Table) and (isinstance(given, Mapping) or is_sheet(given)):
+        if isinstance(given, Mapping):
+            for name in given.keys() & {each.name for each in table.left_out}:
+                raise ValueError(f"given: expected columns that are learned, received {name!r}, left out")
         X: Any = table.given(given if isinstance(given, Mapping) else _by_name(sheet_of(given)))
+        replace(table, unknown="error").encode(X)
     elif isinstance(given, Mapping):
         listed = {column_number(estimator, j, "given"): np.atleast_1d(x) for j, x in given.items()}
         X = np.full((max(map(len, listed.values()), default=1), estimator.n_features_in_), np.nan)
@@ -129,7 +141,7 @@ def predict_column(
         states = done.mean[:, hole].to(v)
     if known is not None:
         coded = states.cpu().numpy()
-        told: Array = known.coding.decode(coded) if number else known.decode(coded)
+        told: Array = known.decode(coded, rounded=not number)
         return told
     rows = fitted.decode(v.masked_scatter(hole.expand_as(v), states))
     return rows[:, j]  # type: ignore[no-any-return]
@@ -147,11 +159,10 @@ def columns_given(estimator: Any, given: Iterable[Any]) -> set[int]:
         raise TypeError(f"given: expected a list of columns, whose cells X has, received a {received}")
     listed = [given] if isinstance(given, str) else list(given)
     chosen = {column_number(estimator, column, "given") for column in listed}
-    if not 0 < len(chosen) < estimator.n_features_in_:
+    columns = count_learned(estimator._fitted)
+    if not 0 < len(chosen) < columns:
         received = "none" if not chosen else "all of them"
-        raise ValueError(
-            f"given: expected some of the {estimator.n_features_in_} columns but not all, received {received}"
-        )
+        raise ValueError(f"given: expected some of the {columns} columns but not all, received {received}")
     return chosen
 
 
@@ -163,7 +174,8 @@ def conditional_scores(fitted: Fitted, v: Tensor, chosen: set[int]) -> Tensor:
     """
     machine = fitted.double()
     # A column has one unit, or one in each of the planes that follow each other.
-    rest = torch.tensor([j % fitted.n_features not in chosen for j in range(fitted.ends[-1])], device="cpu")
+    columns = count_learned(fitted)
+    rest = torch.tensor([j % columns not in chosen for j in range(fitted.ends[-1])], device="cpu")
     hole = by_column(machine, rest.unsqueeze(0), 1).to(v.device)
     hamiltonian = machine.hamiltonian()
     try:
@@ -175,7 +187,7 @@ def conditional_scores(fitted: Fitted, v: Tensor, chosen: set[int]) -> Tensor:
             "ln p(rest | given) is exact; give all but a few discrete columns, or draw the rest with "
             "sample(given=…)"
         ) from error
-    return scores + fitted.log_slopes(~unobserved(machine, v) & rest.to(v.device))
+    return scores + fitted.log_slopes(~unobserved(machine, v) & rest.to(v.device), v)
 
 
 @torch.no_grad()

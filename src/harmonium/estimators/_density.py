@@ -52,7 +52,7 @@ def log_density(fitted: Fitted, machine: BoltzmannMachine, v: Tensor, constant: 
         constant: ln Z.
     """
     scores = log_likelihood if machine.graph.independent else variational_bound
-    return scores(machine, v, constant) + fitted.log_slopes(~unobserved(machine, v))
+    return scores(machine, v, constant) + fitted.log_slopes(~unobserved(machine, v), v)
 
 
 class DensityEstimator(BoltzmannEstimator):
@@ -131,7 +131,7 @@ class DensityEstimator(BoltzmannEstimator):
             training: Training = learner._training()
             rule, earlier = training.rule(), self._fitted if again else None
             rows = learner._rows_to_learn(X, again=earlier is not None)
-            index, weights = counted(weights_of(sample_weight, rows.shape[0]))
+            index, weights = counted(weights_of(sample_weight, rows.shape[0]), rows, learner, earlier)
             rows = taken(rows, index)
             fitted, states = training.prepare(rows, weights, earlier, whole=whole)
             learner._fitted = training.learn(fitted, states, weights, rule, whole=whole)

@@ -374,7 +374,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         _checks.one_of(method, "method", ("auto", "exact", "gibbs"))
         fitted.require_density("predict_column")
         j = _columns.column_number(self, column, "column")
-        if fitted.ends[-1] != fitted.n_features:
+        if fitted.ends[-1] != _columns.count_learned(fitted):
             raise ValueError(
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes; impute(X) and sample(given=...) take it"

@@ -159,9 +159,9 @@ class Fitted:
         """Returns validated rows with their missing cells taken from visible states or means."""
         return filled(X, v[:, : self.data_width], self.encoder)
 
-    def log_slopes(self, given: Tensor) -> Tensor:
-        """Returns ln |slope| of the encoder, summed over the given units (rows, units) of each row."""
-        return Codec(self.encoder, self.data_layers).sum_log_slopes(given)
+    def log_slopes(self, given: Tensor, v: Tensor) -> Tensor:
+        """Returns ln |slope| of the encoder at states v, summed over the given units of each row."""
+        return Codec(self.encoder, self.data_layers).log_slopes(v, given)
 
     # What is computed with it
     # ----------------------------------------------------------------------------

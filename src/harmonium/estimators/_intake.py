@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import is_sparse
-from harmonium.data import Codec, DataSet, Encoder, Sheet, Table, is_sheet, sheet_of
+from harmonium.data import Codec, DataSet, Encoder, Sheet, Table, blank_rows, is_sheet, sheet_of
 from harmonium.data.sheet import differ_in_kind
 from harmonium.data.transforms import full_intensity
 from harmonium.layers import Layer
@@ -90,12 +91,42 @@ def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
     return _checks.weights(sample_weight, "sample_weight", rows)
 
 
-def counted(weights: Tensor | None) -> tuple[NDArray[Any] | slice, Tensor | None]:
-    """Selects the rows with a weight above 0: returns their index or a slice of all, and their weights."""
-    if weights is None or bool(weights.all()):
+def counted(
+    weights: Tensor | None, X: Any, estimator: Any, earlier: Any = None
+) -> tuple[NDArray[Any] | slice, Tensor | None]:
+    """Selects the rows to learn from: those with a weight above 0 and a cell that is not missing.
+
+    Args:
+        weights: of the rows, or None.
+        X: validated rows, of which some may be blank: a warning tells them.
+        estimator: whose ``visible`` says what columns are learned,
+        earlier: or the machine that goes on, see ``Fitted``.
+
+    Returns:
+        Their index, or a slice of all, and their weights.
+
+    Raises:
+        ValueError: every such row is blank.
+    """
+    chosen = np.ones(X.shape[0], dtype=bool) if weights is None else (weights > 0).numpy()
+    encoder = None if earlier is None else earlier.encoder
+    with _naming_visible():
+        blank = blank_rows(X, encoder, estimator.visible) & chosen
+    if blank.any():
+        first = int(blank.argmax())
+        if not (chosen & ~blank).any():
+            raise ValueError(
+                f"X: expected a row to learn from, all of row {first} and of every other is missing (NaN)"
+            )
+        _checks.warn(
+            f"X: nothing is learned from {blank.sum()} of {len(blank)} rows, the first of them row {first}, "
+            "as every cell is missing"
+        )
+    chosen &= ~blank
+    if chosen.all():
         return slice(None), weights
-    index = weights.nonzero().flatten()
-    return index.numpy(), weights[index]
+    index = np.flatnonzero(chosen)
+    return index, None if weights is None else weights[torch.from_numpy(index)]
 
 
 def taken(X: Any, index: NDArray[Any] | slice) -> Any:
@@ -122,8 +153,15 @@ def fit_codec(
         ValueError: rows that the units do not take, or a column without any value.
     """
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
-    try:
+    with _naming_visible():
         return Codec.fit(X, kind, kinds, binarise=binarise or "none", unknown=unknown, weights=weights)
+
+
+@contextmanager
+def _naming_visible() -> Iterator[None]:
+    """Errors about ``kinds`` raised inside name ``visible`` instead."""
+    try:
+        yield
     except ValueError as error:
         said = str(error)
         if not said.startswith("kinds: "):

@@ -44,7 +44,7 @@ class Options:
     """
 
     visible: str | Mapping[Any, str] = option("auto", StrOptions({"auto"}), _KINDS, Mapping)
-    unknown: str = option("error", StrOptions(set(UNKNOWN)))
+    unknown: str = option("missing", StrOptions(set(UNKNOWN)))
     binarise: str | None = option(None, StrOptions(set(BINARISE)), None)
     hidden: str = option("bernoulli", _KINDS)
     hidden_states: int = option(2, Interval(Integral, 2, None, closed="left"))

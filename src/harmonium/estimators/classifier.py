@@ -178,7 +178,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         rows = self._rows_to_learn(X, again=earlier is not None)
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
-        index, weights = counted(weights_of(sample_weight, len(there)))
+        index, weights = counted(weights_of(sample_weight, len(there)), rows, self, earlier)
         if earlier is None:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
@@ -334,7 +334,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         scores = log_weights.logsumexp(1) - self.log_partition_.value
         label = x.new_full((len(x), len(self.classes_)), torch.nan)
         shown = ~unobserved(fitted.machine, torch.cat([x, label], 1))[:, : fitted.ends[-1]]
-        return _as_array(scores + fitted.log_slopes(shown))
+        return _as_array(scores + fitted.log_slopes(shown, x))
 
     def sample(
         self,

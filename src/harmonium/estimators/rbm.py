@@ -43,9 +43,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             +1, or 0 and 1; "categorical" integers 0..q-1; "binomial" counts; "gaussian" any numbers; see
             ``harmonium.machine.visible_for`` for all kinds. Of a data frame, of text, and of an array that
             holds columns of 0 and 1 beside fractions, each column has a kind of its own: "auto" looks at it
-            (``harmonium.data.Table``), {"age": "gaussian", …} says it for some, by name or number.
+            (``harmonium.data.Table``), {"age": "gaussian", …} says it for some, by name or number, and
+            {"id": "ignore"} leaves a column out.
         unknown: of a table, what a later cell is taken as that its column has no state for, such as a new
-            category: "error" refuses it, "missing" takes it as missing.
+            category: "missing" takes it as missing, with a warning, "error" refuses it.
         binarise: "sample": the data are numbers in [0, 1], or grey levels 0 to 255 of uint8, and each is the
             probability that its Bernoulli unit is 1: every update draws 0 and 1 anew. ``transform``,
             ``score_samples`` and the like then see one draw of their rows, the same at every call. None: the

@@ -141,7 +141,7 @@ def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
     if isinstance(encoder, Identity):
         return deviation
     scale: float | tuple[float, ...]
-    if isinstance(encoder, Table) and set(encoder.kinds.values()) == {"gaussian"}:
+    if isinstance(encoder, Table) and {column.kind for column in encoder.columns} == {"gaussian"}:
         scale = tuple(exp(-slope) for slope in encoder.log_slopes(len(encoder.columns)))
     elif isinstance(encoder, Standardise):
         scale = encoder.scale

@@ -14,9 +14,9 @@ from harmonium._settings import Count
 from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import naming
-from harmonium.cli.output import check_target
+from harmonium.cli.output import Listing, check_target
 from harmonium.cli.rows_file import TABLES, write_rows
-from harmonium.data import DataSet, Rows, Table, read
+from harmonium.data import IGNORE, DataSet, Rows, Table, name_of, read, without_unit
 from harmonium.report import image_grid
 
 _ENTRIES = 1 << 20
@@ -98,14 +98,20 @@ def _describe_table(dataset: DataSet) -> dict[str, Any]:
     }
 
 
-def _columns(dataset: DataSet) -> list[dict[str, Any]]:
+def _columns(dataset: DataSet) -> Listing:
     """Lists the columns of a table, each with the kind of unit that training would choose for it."""
     sheet = dataset.sheet()
-    kinds = Table.fit(sheet).kinds.values()  # in the order of the table
-    return [
-        {"column": str(cells.name), "kind": kind, "missing": int(cells.missing.sum())}
-        for cells, kind in zip(sheet.columns, kinds, strict=True)
-    ]
+    reasons = without_unit(sheet)
+    learned = len(reasons) < len(sheet.columns)
+    table = Table.fit(sheet, dict.fromkeys(reasons, IGNORE)) if learned else None
+    known = {column.name: column for column in (table.columns if table else ())}
+    found = Listing()
+    for cells in sheet.columns:
+        column = known.get(name_of(cells))
+        kind, values = (IGNORE, reasons[cells.name]) if column is None else (column.kind, column.holds(cells))
+        missing = int(cells.missing.sum())
+        found.append({"column": str(cells.name), "kind": kind, "missing": missing, "values": values})
+    return found
 
 
 def _convert(dataset: DataSet, out: Path, source: str) -> None:

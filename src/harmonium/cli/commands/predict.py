@@ -87,12 +87,14 @@ def predict(
             missing = unobserved(machine, states)
             done = impute(machine, states, missing, method, draws=chains, sweeps=max(2, sweeps), seed=seed)
             best, used = done.mean[:, place.states].double().cpu().numpy(), done.method
-    cells = Cells(column, own.decode(best), "float64")  # a mean is not rounded
+    dtype = "float64" if place.column.form is None else place.column.dtype
+    cells = Cells(column, place.column.decode(best, rounded=False), dtype)  # a mean is not rounded
     if isinstance(own, Labels):
         cells = Cells(column, place.column.decode(best), place.column.dtype, place.column.categories)
     columns = [cells]
     if with_probabilities:
-        possible = np.array(own.values if isinstance(own, Labels) else range(shown.shape[1]))
+        each = np.arange(shown.shape[1], dtype=np.float64)[:, None]
+        possible = np.array(own.values) if isinstance(own, Labels) else own.decode(each).astype(int)
         names = texts(Cells(column, possible, place.column.dtype))
         columns += [Cells(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
     write_rows(out, Sheet(tuple(columns), TEXT), None, None)

@@ -1,0 +1,133 @@
+"""Dates and times as numbers, and back: days of dates, microseconds of all else."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import numpy as np
+
+from harmonium.data.transforms import Array
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
+_MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1)
+_DAY = 86_400_000_000
+_STEPS = (_DAY, 3_600_000_000, 60_000_000, 1_000_000, 1000, 1)  # a day, an hour, a minute, … in microseconds
+
+
+def _to_datetime(x: Any) -> float:
+    epoch = _EPOCH if x.tzinfo is None else _EPOCH.replace(tzinfo=UTC)
+    return float((x - epoch) / _MICROSECOND)
+
+
+def _from_datetime(x: float) -> datetime:
+    low, high = _to_datetime(datetime.min), _to_datetime(datetime.max)
+    return _EPOCH + timedelta(microseconds=round(min(max(x, low), high)))
+
+
+def _from_date(x: float) -> date:
+    return date.fromordinal(round(min(max(x, 1), date.max.toordinal())))
+
+
+def _from_time(x: float) -> time:
+    return (_EPOCH + timedelta(microseconds=round(min(max(x, 0), _DAY - 1)))).time()
+
+
+_BACK: dict[str, Callable[[float], Any]] = {
+    "date": _from_date,
+    "datetime": _from_datetime,
+    "datetime UTC": lambda x: _from_datetime(x).replace(tzinfo=UTC),
+    "time": _from_time,
+    "duration": lambda x: timedelta(microseconds=round(x)),
+    "text date": lambda x: _from_date(x).isoformat(),
+    "text datetime": lambda x: _from_datetime(x).isoformat(" "),
+    "text datetimeT": lambda x: _from_datetime(x).isoformat(),
+    "text datetime UTC": lambda x: _from_datetime(x).replace(tzinfo=UTC).isoformat(" "),
+    "text datetimeT UTC": lambda x: _from_datetime(x).replace(tzinfo=UTC).isoformat(),
+}
+FORMS = tuple(_BACK)
+"""The forms in which cells hold a date or a time."""
+
+
+def is_time(value: object) -> bool:
+    """Returns whether a cell is a date, a time or a duration of Python's own or of pandas."""
+    return isinstance(value, (date, time, timedelta))
+
+
+def form_of(values: Sequence[Any]) -> str | None:
+    """Returns the form of the dates or times that all cells of a column hold; None for other columns.
+
+    Text has to be in the ISO form, such as 2024-03-01 and 2024-03-01 10:30.
+    """
+    found = {_form(value) for value in values[:1]} - {None}  # a look that rules most columns out
+    found = {_form(value) for value in values} if found else set()
+    if found == {"text date", "text datetime"}:
+        return "text datetime"
+    return found.pop() if len(found) == 1 else None
+
+
+def _form(value: Any) -> str | None:
+    if isinstance(value, str):
+        if not _ISO.fullmatch(value) or (moment := _parsed(value)) is None:
+            return None
+        zone = "" if moment.tzinfo is None else " UTC"
+        return "text date" if len(value) == 10 else f"text datetime{value[10].strip()}{zone}"
+    if isinstance(value, datetime):
+        return "datetime" if value.tzinfo is None else "datetime UTC"
+    kinds: dict[str, type] = {"date": date, "time": time, "duration": timedelta}
+    return next((name for name, kind in kinds.items() if isinstance(value, kind)), None)
+
+
+def _parsed(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def to_numbers(values: Sequence[Any], form: str) -> Array:
+    """Returns the numbers of dates or times, (rows,) float64; NaN for None and what is in no such form."""
+    return np.array([_number(value, form) for value in values], dtype=np.float64)
+
+
+def _number(value: Any, form: str) -> float:
+    if isinstance(value, str):
+        value = _parsed(value.strip())
+    days = form in ("date", "text date")
+    if isinstance(value, datetime):
+        if days:
+            return float(value.toordinal())
+        if "datetime" not in form or (value.tzinfo is None) == form.endswith(" UTC"):
+            return math.nan
+        return _to_datetime(value)
+    if isinstance(value, date):
+        if days:
+            return float(value.toordinal())
+        return _to_datetime(datetime(value.year, value.month, value.day)) if "datetime" in form else math.nan
+    if isinstance(value, time) and form == "time":
+        return _to_datetime(datetime.combine(_EPOCH.date(), value.replace(tzinfo=None)))
+    if isinstance(value, timedelta) and form == "duration":
+        return value / _MICROSECOND
+    return math.nan
+
+
+def from_numbers(x: Array, form: str) -> Array:
+    """Returns dates or times, (rows,) objects, of numbers; None for NaN. Years end at 1 and 9999."""
+    cells = np.empty(len(x), dtype=object)
+    cells[:] = [None if math.isnan(value) else _BACK[form](value) for value in x.tolist()]
+    return cells
+
+
+def step_of(x: Array, form: str | None) -> float | None:
+    """Returns a step of which all numbers are multiples: 1 of whole ones, a day, an hour and so on of times.
+
+    Args:
+        x: finite.
+        form: of the dates or times that they stand for; None: they are numbers.
+    """
+    steps = (1,) if form is None or "date" in form.split() else _STEPS
+    return next((float(step) for step in steps if not (x % step).any()), None)

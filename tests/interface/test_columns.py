@@ -1,0 +1,440 @@
+"""Columns as they are: what is left out, blank rows, new cells, order, skew, times, zeros, rare labels."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import harmonium as hm
+from harmonium.cli import output
+from harmonium.data import Cells, Column, Table, encoder_from_dict
+from harmonium.data.codings import Grouped
+from harmonium.data.number_codings import Affine, Logarithm, Quantiles
+
+from .command_line import CommandLine
+
+pandas = pytest.importorskip("pandas")
+
+ROWS = 300
+RANDOM = np.random.default_rng(7)
+GROUP = RANDOM.integers(0, 2, ROWS)
+START = pandas.Timestamp("2024-01-01")
+FRAME = pandas.DataFrame(
+    {
+        "id": [f"u{i}" for i in range(ROWS)],
+        "number": RANDOM.permutation(ROWS) + 1,
+        "one": 3.5,
+        "empty": np.nan,
+        "opinion": np.clip(np.round(RANDOM.normal(3 + GROUP, 1)), 1, 5).astype(int),
+        "income": np.exp(RANDOM.normal(8 + GROUP, 1.2)),
+        "visits": RANDOM.poisson(3 + 12 * GROUP).astype(float),
+        "rain": np.where(RANDOM.random(ROWS) < 0.5, 0.0, RANDOM.gamma(1.0, 5.0, ROWS)),
+        "even": RANDOM.random(ROWS) * 7 - 3,
+        "kind": np.where(GROUP == 1, "a", "b"),
+    }
+)
+LEFT_OUT = ["id", "number", "one", "empty"]
+SAID = (
+    r"nothing is learned from columns 'id' \(300 different texts in 300 rows\), 'number' \(row numbers\), "
+    r"'one' \(one value, 3.5\), 'empty' \(empty\)"
+)
+SMALL: dict[str, Any] = {"n_hidden": 4, "max_updates": 60, "random_state": 0}
+
+
+def holed(frame: Any = FRAME) -> Any:
+    return frame.mask(np.random.default_rng(1).random(frame.shape) < 0.1)
+
+
+def learned() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hm.RBM(**SMALL).fit(holed())
+
+
+@pytest.fixture(scope="module")
+def rbm() -> Any:
+    return learned()
+
+
+def cells_of(values: Any, name: str = "x") -> Cells:
+    array = np.array(values, dtype=object if isinstance(values[0], str) else float)
+    return Cells(name, array, "object" if array.dtype == object else "float64")
+
+
+# Columns that are left out
+# --------------------------------------------------------------------------------
+
+
+def test_one_warning_names_all_columns_that_are_left_out() -> None:
+    with pytest.warns(UserWarning, match=SAID) as found:
+        table = Table.fit(FRAME)
+    assert len(found) == 1
+    assert [each.name for each in table.left_out] == LEFT_OUT and list(table.names) == list(FRAME)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same = Table.fit(FRAME, dict.fromkeys(LEFT_OUT, "ignore"))
+        assert same == table
+        asked = Table.fit(
+            FRAME, {**dict.fromkeys(LEFT_OUT, "ignore"), "number": "gaussian", "kind": "ignore"}
+        )
+    assert asked.kinds["number"] == "gaussian" and asked.kinds["kind"] == "ignore"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(60.0) + 20,  # ages that happen to be in order
+        np.arange(1959, 2019),  # a row for every year
+        RANDOM.integers(0, 1000, 60),
+        [f"c{i % 30}" for i in range(60)],
+    ],
+)
+def test_what_only_looks_like_row_numbers_is_learned(values: Any) -> None:
+    assert Table.fit(pandas.DataFrame({"x": values})).left_out == ()
+
+
+def test_columns_left_out_come_back(rbm: Any) -> None:
+    frame = holed()
+    full = rbm.impute(frame, sweeps=5)
+    assert list(full.columns) == list(frame.columns)
+    pandas.testing.assert_frame_equal(full[["id", "number", "empty"]], frame[["id", "number", "empty"]])
+    assert (full["one"] == 3.5).all() and full.drop(columns=LEFT_OUT).notna().all().all()
+    drawn = rbm.sample(5, sweeps=5)
+    assert list(drawn.columns) == list(FRAME.columns)
+    assert drawn[["id", "number", "empty"]].isna().all().all() and (drawn["one"] == 3.5).all()
+    assert np.isfinite(rbm.score_samples(drawn)).all() and rbm.transform(drawn).shape == (5, 4)
+    other = frame.assign(id="nobody", number=0, one=9.0)
+    np.testing.assert_array_equal(rbm.score_samples(other), rbm.score_samples(frame))
+    assert (rbm.impute(other, sweeps=5)["one"] == 9.0).all()
+
+
+def test_columns_left_out_are_no_question(rbm: Any) -> None:
+    assert set(rbm.predict_column(holed(), "kind", sweeps=5)) == {"a", "b"}
+    for ask in (
+        lambda: rbm.predict_column(holed(), "id"),
+        lambda: rbm.sample(2, given={"id": "u1"}),
+        lambda: rbm.score_samples(holed(), given=["id"]),
+    ):
+        with pytest.raises(ValueError, match="received 'id'"):
+            ask()
+    rest = [name for name in FRAME if name not in (*LEFT_OUT, "kind")]
+    assert np.isfinite(rbm.score_samples(FRAME, given=rest)).all()
+    with pytest.raises(ValueError, match="expected some of the 6 columns but not all, received all of them"):
+        rbm.score_samples(FRAME, given=[*rest, "kind"])
+
+
+def test_files_keep_columns_left_out(rbm: Any, tmp_path: Path) -> None:
+    rbm.save(tmp_path / "machine")
+    again = hm.RBM.load(tmp_path / "machine")
+    assert again.encoder_ == rbm.encoder_ and again.n_features_in_ == len(FRAME.columns)
+    np.testing.assert_array_equal(again.score_samples(holed()), rbm.score_samples(holed()))
+
+
+def test_arrays_by_number() -> None:
+    array = np.column_stack([np.arange(60), RANDOM.normal(size=60), np.arange(60) % 2])
+    model = hm.RBM(**SMALL, visible={0: "ignore"}).fit(array)
+    assert model.encoder_.kinds == {0: "ignore", 1: "gaussian", 2: "bernoulli"}
+    array[3, 1:] = np.nan
+    full = model.impute(array, sweeps=5)
+    np.testing.assert_array_equal(full[:, 0], np.arange(60))
+    assert not np.isnan(full).any() and np.isnan(model.sample(2, sweeps=2)[:, 0]).all()
+
+
+def test_old_tables_are_read_as_they_were() -> None:
+    """As version 0.2 wrote them: without columns left out, steps, forms and the least of counts."""
+    old = {
+        "kind": "Table",
+        "columns": [
+            {"name": "n", "dtype": "int64", "kind": "binomial", "declared": False, "ordered": False,
+             "coding": {"coding": "Counts", "largest": 4}},
+            {"name": "x", "dtype": "float64", "kind": "gaussian", "declared": False, "ordered": False,
+             "coding": {"coding": "Affine", "offset": 2.0, "scale": 0.5, "low": None, "high": None}},
+            {"name": "c", "dtype": "str", "kind": "categorical", "declared": False, "ordered": False,
+             "coding": {"coding": "OneOf", "values": ["a", "b", "c"]}},
+        ],
+        "library": "pandas", "unknown": "error", "places": [0, 1, 2],
+    }  # fmt: skip
+    table = encoder_from_dict(json.loads(json.dumps(old)))
+    frame = pandas.DataFrame({"n": [0, 4], "x": [2.25, 3.0], "c": ["a", "c"]})
+    states = [[0, 0.5, 1, 0, 0], [4, 2.0, 0, 0, 1]]
+    assert table.encode(frame).tolist() == states
+    assert table.decode(np.array(states)).to_dict() == frame.to_dict()
+    assert table.log_slopes(3) == (0.0, np.log(2.0), 0.0)
+    with pytest.raises(ValueError, match="expected one of 'a', 'b', 'c' as in fit"):
+        table.encode(frame.assign(c="d"))
+
+
+# Rows without any cell, and cells without a state
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_without_any_cell_are_not_learned_but_imputed(weighted: bool) -> None:
+    """A row that shows its identifier alone is one of them."""
+    whole = holed().drop(columns="rain").dropna(subset=["kind"]).reset_index(drop=True)
+    blank = whole.copy()
+    extra = pandas.DataFrame({"id": ["new"]}, index=[0])
+    blank = pandas.concat([blank.iloc[:5], extra, blank.iloc[5:]], ignore_index=True)
+    weights = np.linspace(1, 2, len(whole)) if weighted else None
+    with pytest.warns(UserWarning, match=SAID.replace("300", r"\d+")):
+        expected = hm.RBM(**SMALL).fit(whole, sample_weight=weights)
+    more = None if weights is None else np.insert(weights, 5, 9.0)
+    rows = len(blank)
+    with pytest.warns(
+        UserWarning, match=f"nothing is learned from 1 of {rows} rows, the first of them row 5"
+    ):
+        found = hm.RBM(**SMALL).fit(blank, sample_weight=more)
+    np.testing.assert_allclose(found.score_samples(whole), expected.score_samples(whole), rtol=1e-9)
+    full = found.impute(blank, sweeps=5)
+    assert full.drop(columns=["id", "number", "empty"]).notna().all().all()
+
+
+def test_blank_rows_of_an_array_are_not_learned() -> None:
+    X = (RANDOM.random((60, 4)) < 0.5).astype(float)
+    expected = hm.RBM(**SMALL).fit(X)
+    with pytest.warns(UserWarning, match="nothing is learned from 2 of 62 rows"):
+        found = hm.RBM(**SMALL).fit(np.insert(X, [3, 7], np.nan, axis=0))
+    np.testing.assert_array_equal(found.score_samples(X), expected.score_samples(X))
+
+
+def test_cells_without_a_state_are_missing_with_one_warning(rbm: Any) -> None:
+    new = FRAME.iloc[:4].copy()
+    new["kind"], new["opinion"] = ["a", "x", "b", "a"], [1, 2, 17, 4]
+    holes = new.mask((new == "x") | (new == 17))
+    with pytest.warns(UserWarning, match="as missing: 17 in column 'opinion', 'x' in column 'kind'") as said:
+        scores = rbm.score_samples(new)
+    assert len(said) == 1
+    np.testing.assert_array_equal(scores, rbm.score_samples(holes))
+    with pytest.warns(UserWarning, match="as missing"):
+        assert set(rbm.impute(new, sweeps=5)["kind"]) == {"a", "b"}
+    with pytest.raises(ValueError, match="column 'kind': expected one of 'a', 'b' as in fit, received 'x'"):
+        rbm.sample(2, given={"kind": "x"})
+
+
+# Numbers
+# --------------------------------------------------------------------------------
+
+
+def test_few_whole_numbers_know_their_order_and_take_what_lies_between() -> None:
+    column = Column.fit(cells_of([1.0, 2, 3, 5, 7] * 10))
+    assert column.kind == "binomial" and column.coding.n_states == 7
+    cells = cells_of([1.0, 4, 6, 7, 8, 0, 2.5])
+    np.testing.assert_array_equal(column.encode(cells)[:, 0], [0, 3, 5, 6, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(column.decode(np.array([[0.0], [3.4], [6.0]])), [1, 4, 7])
+    spaced = Column.fit(cells_of([-50.0, 0, 100, 150] * 10))
+    assert spaced.coding.n_states == 5 and spaced.decode(np.array([[2.2]])).tolist() == [50]
+    ranks = Column.fit(cells_of([0.5, 1, 5000] * 10))
+    assert ranks.kind == "binomial" and ranks.encode(cells_of([5000.0, 0.5]))[:, 0].tolist() == [2, 0]
+    assert ranks.decode(np.array([[1.2], [1.6]])).tolist() == [1, 5000]
+    assert np.isnan(ranks.encode(cells_of([2.0]))).all()
+    asked = Column.fit(cells_of([1.0, 2, 3] * 10), {"kind": "binomial", "largest": 9})
+    assert asked.coding.n_states == 10 and asked.encode(cells_of([0.0]))[0, 0] == 0
+
+
+@pytest.mark.parametrize("made", [Logarithm.fit, Quantiles.normal, Quantiles.beside_zero])
+def test_curves_go_there_and_back_and_have_the_slopes_of_differences(made: Any) -> None:
+    positive = np.exp(np.random.default_rng(2).normal(1, 1, 200))
+    coding = made(cells_of(positive))
+    beyond = positive.max() * (1 if "zero" in made.__name__ else 2)
+    new = np.unique([*positive[::7], positive.min() / 2, beyond])
+    states = coding.encode(cells_of(new))
+    np.testing.assert_allclose(coding.decode(states), new)
+    step = 1e-7 * new
+    moved = coding.encode(cells_of(new - step))
+    slopes = np.log((states - moved)[:, 0] / step)
+    inside = np.abs(slopes - coding.log_slopes(states)) < 1e-3
+    assert inside.mean() > 0.8  # all but those at a point, where the slope changes
+    assert np.all(np.diff(states[:, 0]) > 0)
+    assert np.isnan(coding.encode(cells_of([np.nan]))).all()
+
+
+@pytest.mark.parametrize(
+    ("draw", "expected"),
+    [
+        (lambda r: r.normal(100, 5, 500), Affine),
+        (lambda r: np.exp(r.normal(3, 1, 500)), Logarithm),
+        (lambda r: r.random(500), Quantiles),
+        (lambda r: -np.exp(r.normal(3, 1, 500)), Quantiles),
+        (lambda r: np.round(r.normal(100, 5, 500)), Affine),
+    ],
+)
+def test_the_transform_is_the_likeliest(draw: Any, expected: type) -> None:
+    for seed in range(5):
+        column = Column.fit(cells_of(draw(np.random.default_rng(seed))))
+        assert column.kind == "gaussian" and type(column.coding) is expected
+    plain = Column.fit(cells_of(draw(np.random.default_rng(0))), "gaussian")
+    assert type(plain.coding) is Affine
+
+
+def test_a_transform_is_asked_for_by_name() -> None:
+    values = cells_of(np.exp(RANDOM.normal(size=40)))
+    for name, coding in (("none", Affine), ("log", Logarithm), ("quantile", Quantiles)):
+        found = Column.fit(values, {"kind": "gaussian", "transform": name})
+        assert type(found.coding) is coding
+    with pytest.raises(ValueError, match="transform: expected one of auto, log, none, quantile"):
+        Column.fit(values, {"kind": "gaussian", "transform": "root"})
+    with pytest.raises(ValueError, match='expected positive numbers, or whole ones from 0, for "log"'):
+        Column.fit(cells_of([-1.0, 2.5, 3]), {"kind": "gaussian", "transform": "log"})
+
+
+def test_densities_of_rows_are_those_of_the_data() -> None:
+    """One column, whose density is integrated over all numbers."""
+    frame = pandas.DataFrame({"x": np.exp(RANDOM.normal(size=300)), "y": RANDOM.random(300)})
+    model = hm.RBM(**SMALL).fit(frame)
+    assert {type(column.coding) for column in model.encoder_.columns} == {Logarithm, Quantiles}
+    x, y = np.geomspace(1e-4, 1e4, 150), np.linspace(-1.5, 2.5, 150)
+    grid = pandas.DataFrame({"x": np.repeat(x, 150), "y": np.tile(y, 150)})
+    p = np.exp(model.score_samples(grid)).reshape(150, 150)
+    assert np.trapezoid(np.trapezoid(p, y, axis=1), x) == pytest.approx(1, abs=0.01)
+
+
+def test_draws_stay_in_the_range_and_are_whole_where_the_rows_are(rbm: Any) -> None:
+    drawn = rbm.sample(1000, sweeps=30, random_state=0)
+    for name in ("income", "visits", "rain", "even"):
+        low, high = FRAME[name].min(), FRAME[name].max()
+        margin = 0.05 * (high - low)
+        beyond = (drawn[name] < low - margin) | (drawn[name] > high + margin)
+        assert beyond.mean() <= 0.01, name
+    assert (drawn["visits"] % 1 == 0).all() and (drawn["visits"] >= 0).all()
+    assert drawn["opinion"].isin([1, 2, 3, 4, 5]).all()
+    assert abs((drawn["rain"] == 0).mean() - (FRAME["rain"] == 0).mean()) < 0.15
+
+
+def test_exact_zeros_have_a_unit_that_knows_them(rbm: Any) -> None:
+    column = next(column for column in rbm.encoder_.columns if column.name == "rain")
+    assert column.kind == "truncated_gauss_bernoulli"
+    states = column.encode(cells_of([0.0, 0.5, column.coding.points[-1], 1e9, -1.0]))[:, 0]
+    assert states[0] == 0 and 0 < states[1] < 1 and states[2] == 1 and np.isnan(states[3:]).all()
+    assert column.coding.log_slopes(np.array([[0.0]]))[0] == 0  # a probability there
+
+
+# Dates and times
+# --------------------------------------------------------------------------------
+
+DAYS = pandas.to_timedelta(RANDOM.integers(0, 400, 120), "D")
+SECONDS = pandas.to_timedelta(RANDOM.integers(0, 10**7, 120), "s")
+TIMES: dict[str, Any] = {
+    "days": START + DAYS,
+    "seconds": START + SECONDS,
+    "zone": START.tz_localize("Europe/Berlin") + SECONDS,
+    "date": pandas.Series((START + DAYS).date, dtype=object),
+    "length": SECONDS,
+    "clock": pandas.Series((START + SECONDS).time, dtype=object),
+    "text": (START + DAYS).strftime("%Y-%m-%d"),
+    "written": (START + SECONDS).strftime("%Y-%m-%dT%H:%M:%S"),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_dates_and_times_come_back_as_their_own_type(name: str) -> None:
+    frame = pandas.DataFrame({"when": TIMES[name], "x": RANDOM.normal(size=120)})
+    frame.loc[[3, 8], "when"] = None
+    table = encoder_from_dict(json.loads(json.dumps(Table.fit(frame).to_dict())))
+    assert table.kinds["when"] == "gaussian"
+    states = table.encode(frame)
+    np.testing.assert_array_equal(np.isnan(states[:, 0]), frame["when"].isna())
+    back = table.decode(states)["when"]
+    assert back.dtype == frame["when"].dtype and (back.dropna() == frame["when"].dropna()).all()
+    full = table.fill(frame, np.nan_to_num(states))["when"]
+    assert full.dtype == frame["when"].dtype and full.notna().all()
+    pandas.testing.assert_series_equal(full.drop([3, 8]), frame["when"].drop([3, 8]))
+    if name in ("days", "text"):
+        assert str(full[3]).removesuffix("00:00:00").strip() == str(full[3])[:10]  # a whole day
+    with pytest.warns(UserWarning, match="as missing: 'soon' in column 'when'"):
+        assert np.isnan(table.encode(frame.assign(when="soon"))[:, 0]).all()
+
+
+def test_dates_of_polars() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.from_pandas(pandas.DataFrame({"seconds": TIMES["seconds"], "x": RANDOM.normal(size=120)}))
+    frame = frame.with_columns(
+        polars.col("seconds").dt.date().alias("day"),
+        polars.col("seconds").dt.time().alias("clock"),
+        polars.col("seconds").dt.replace_time_zone("UTC").alias("zone"),
+        (polars.col("seconds") - START.to_pydatetime()).alias("length"),
+    )
+    table = Table.fit(frame)
+    back = table.decode(table.encode(frame))
+    assert back.schema == frame.schema
+    assert back.drop("x").equals(frame.drop("x"))
+    assert table.decode(np.full((1, 6), np.nan)).schema == frame.schema
+
+
+def test_dates_are_predicted_and_given() -> None:
+    frame = pandas.DataFrame({"when": START + DAYS, "x": DAYS.days / 100.0 + RANDOM.normal(size=120)})
+    model = hm.RBM(**SMALL).fit(frame)
+    assert isinstance(model.predict_column(frame, "when", sweeps=5)[0], datetime.datetime)
+    drawn = model.sample(3, given={"when": pandas.Timestamp("2024-03-01")}, sweeps=5)
+    assert (drawn["when"] == pandas.Timestamp("2024-03-01")).all() and drawn["x"].notna().all()
+
+
+# Many labels
+# --------------------------------------------------------------------------------
+
+
+def test_rare_labels_share_a_state_and_come_back_as_often_as_they_were() -> None:
+    common = [f"c{i}" for i in range(20) for _ in range(10)]
+    rare = ["r0"] * 4 + ["r1"] * 2 + ["r2", "r3"]
+    column = Column.fit(cells_of([*common, *rare]))
+    assert type(column.coding) is Grouped and column.coding.n_states == 21
+    states = column.encode(cells_of(["c0", "r2", "never seen"]))
+    assert states[0, 0] == 1 and states[1:, -1].tolist() == [1, 1]
+    back = column.decode(np.repeat(states[1:2], 80, 0)).tolist()
+    assert {label: back.count(label) for label in ("r0", "r1")} == pytest.approx({"r0": 40, "r1": 20}, abs=2)
+    assert set(back) == set(rare)
+    again = Column.from_dict(json.loads(json.dumps(column.to_dict())))
+    assert again == column
+    assert type(Column.fit(cells_of([*common, *rare]), "categorical").coding) is not Grouped
+    assert type(Column.fit(cells_of(common)).coding) is not Grouped
+
+
+# The command
+# --------------------------------------------------------------------------------
+
+
+def test_the_command_takes_columns_as_they_are(cli: CommandLine, tmp_path: Path) -> None:
+    data, run = tmp_path / "x.csv", tmp_path / "run"
+    frame = holed().assign(day=(START + pandas.to_timedelta(RANDOM.integers(0, 99, ROWS), "D")).astype(str))
+    frame.to_csv(data, index=False)
+    answer = cli.succeed("train", data, run, "--hidden", 3, "--updates", 20)
+    assert "warning: DATA: nothing is learned from columns 'id' (" in answer.stderr
+    cli.succeed("impute", run, data, "--sweeps", 3, "--out", tmp_path / "full.csv")
+    full = pandas.read_csv(tmp_path / "full.csv")
+    left = ["id", "number", "empty"]
+    pandas.testing.assert_frame_equal(full[left], pandas.read_csv(data)[left])
+    assert full.drop(columns=left).notna().all().all() and (full["one"] == 3.5).all()
+    cli.succeed("impute", run, data, "--missing", "random:0.5", "--sweeps", 3, "--out", tmp_path / "h.csv")
+    assert pandas.read_csv(tmp_path / "h.csv")["id"].equals(full["id"])
+    cli.succeed("sample", run, "--number", 5, "--sweeps", 3, "--out", tmp_path / "s.csv")
+    drawn = pandas.read_csv(tmp_path / "s.csv")
+    assert drawn["id"].isna().all() and drawn["day"].str.fullmatch(r"2024-\d\d-\d\d").all()
+    frame.drop(columns=left).to_csv(data, index=False)
+    cli.succeed("impute", run, data, "--sweeps", 3, "--out", tmp_path / "fewer.csv")
+    (tmp_path / "k.toml").write_text('kind = "ignore"\nnumber = "gaussian"\n')
+    pandas.read_csv(tmp_path / "full.csv").to_csv(data, index=False)
+    said = cli.succeed(
+        "train", data, tmp_path / "b", "--hidden", 3, "--updates", 5, "--kinds", tmp_path / "k.toml"
+    )
+    assert "'kind'" not in said.stderr and "'number'" not in said.stderr and "'id'" in said.stderr
+
+
+def test_nineteen_columns_are_listed_within_eighty_letters(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_WIDTH_OFF_A_TERMINAL", 80)
+    names = [*FRAME, *(f"measurement_of_part_{i}" for i in range(9))]
+    frame = pandas.concat([FRAME, pandas.DataFrame(RANDOM.normal(size=(ROWS, 9)))], axis=1).set_axis(
+        names, axis=1
+    )
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    lines = cli.succeed("data", tmp_path / "wide.csv").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    first = [line.split()[0] for line in lines if line.strip()]
+    assert [name for name in first if name in names] == names
+    assert any(line.startswith("number") and "ignore" in line and "row numbers" in line for line in lines)
