@@ -244,9 +244,17 @@ class Column:
             f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
         )
 
-    def decode(self, states: Array, *, rounded: bool = True) -> Array:
-        """Returns cells (rows,) from states or means; counts, and what was whole in training, rounded."""
-        cells = self.coding.decode(states)
+    def decode(self, states: Array, *, rounded: bool = True, draws: Sequence[Array] = ()) -> Array:
+        """Returns cells (rows,) from states or means; counts, and what was whole in training, rounded.
+
+        Args:
+            states: (rows, width).
+            rounded: whether to round.
+            draws: of which the states are the means, each (rows, width): along a curve the mean of a cell is
+                theirs, and not the cell of the mean.
+        """
+        curved = len(draws) > 0 and self.coding.log_slope is None
+        cells = np.mean([self.coding.decode(x) for x in draws], 0) if curved else self.coding.decode(states)
         if rounded and isinstance(self.coding, Counts):
             cells = self.coding.decode(np.round(states))
         if rounded and self.step is not None:

@@ -251,7 +251,12 @@ class Table(Encoder):
             columns.append(cells_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
         return Sheet(tuple(self._in_table(columns)), self.library)
 
-    def fill(self, X: Any, states: Any) -> Any:
+    @property
+    def curved(self) -> bool:
+        """True if a column is coded along a curve, so that the mean of cells is not the cell of the mean."""
+        return any(column.coding.log_slope is None for column in self.columns)
+
+    def fill(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Any:
         """A table with its missing cells taken from states or means of the visible units.
 
         A cell that ``encode`` took as missing is one of them.
@@ -259,13 +264,14 @@ class Table(Encoder):
         Args:
             X: as in ``encode``.
             states: (rows, width), array or tensor.
+            draws: of which the states are the means, each (rows, width), see ``Column.decode``.
 
         Returns:
             What X is, a frame or an array, its other cells as they were.
         """
-        return build(self.filled(X, states))
+        return build(self.filled(X, states, draws))
 
-    def filled(self, X: Any, states: Any) -> Sheet:
+    def filled(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Sheet:
         """``fill`` without the frame: the columns of cells."""
         sheet = sheet_of(X)
         filled = {cells.name: cells for cells in sheet.columns}
@@ -275,7 +281,8 @@ class Table(Encoder):
             name = each.name if by_name else sheet.columns[place].name
             if each.constant is not None and name in filled:
                 filled[name] = filled[name].filled(each.cells(len(sheet)).values)
-        for column, cells, new in zip(self.columns, self._matched(sheet), self._decoded(states), strict=True):
+        decoded = self._decoded(states, draws)
+        for column, cells, new in zip(self.columns, self._matched(sheet), decoded, strict=True):
             lost = np.isnan(column.encode(cells)).any(1) & ~cells.missing
             values = cells.values.copy()
             values[lost] = np.nan if cells.numeric else None
@@ -338,8 +345,10 @@ class Table(Encoder):
         """The cells of each unit."""
         return [sheet.columns[place] for place in self.order(sheet)]
 
-    def _decoded(self, X: Any) -> list[Array]:
-        return [column.decode(part) for column, part in zip(self.columns, self._split(X), strict=True)]
+    def _decoded(self, X: Any, draws: Sequence[Any] = ()) -> list[Array]:
+        drawn = [self._split(draw) for draw in draws]
+        parts = enumerate(zip(self.columns, self._split(X), strict=True))
+        return [column.decode(part, draws=[each[i] for each in drawn]) for i, (column, part) in parts]
 
     def _split(self, X: Any) -> list[Array]:
         """The states of each column."""

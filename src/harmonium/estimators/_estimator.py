@@ -25,6 +25,8 @@ from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tasks import unobserved
 
+_OF_MEANS = 30  # draws at least, whose mean is that of a column coded along a curve
+
 
 class BoltzmannEstimator(Options, BaseEstimator, ABC):
     """Parameters, and a fitted machine once there is one. Abstract: ``fit`` is each subclass's own.
@@ -242,9 +244,12 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
                    [1., 1., 0.]])
         """
         _checks.one_of(value, "value", ("best", "mode", "mean", "draw"))
-        X, done = self._completions(X, method, draws, sweeps, random_state)
+        fitted = self._require_fitted()
+        curved = value == "mean" and isinstance(fitted.encoder, Table) and fitted.encoder.curved
+        number = max(draws, _OF_MEANS) if curved and method in ("auto", "exact") else draws
+        X, done = self._completions(X, method, number, sweeps, random_state)
         chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
-        return self._require_fitted().fill(X, chosen)
+        return fitted.fill(X, chosen, list(done.draws) if curved and done.method == "exact" else ())
 
     def imputations(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -155,9 +155,10 @@ class Fitted:
         """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""
         return decoded(v[:, : self.data_width], self.encoder, dtype_of(like))
 
-    def fill(self, X: Any, v: Tensor) -> Any:
-        """Returns validated rows with their missing cells taken from visible states or means."""
-        return filled(X, v[:, : self.data_width], self.encoder)
+    def fill(self, X: Any, v: Tensor, draws: Sequence[Tensor] = ()) -> Any:
+        """Returns validated rows with their missing cells taken from visible states, or means of draws."""
+        width = self.data_width
+        return filled(X, v[:, :width], self.encoder, [draw[:, :width] for draw in draws])
 
     def log_slopes(self, given: Tensor, v: Tensor) -> Tensor:
         """Returns ln |slope| of the encoder at states v, summed over the given units of each row."""

@@ -202,10 +202,10 @@ def decoded(states: Tensor, encoder: Encoder, dtype: Any = np.float64) -> Any:
     return rows if isinstance(encoder, Table) else floating(rows, dtype)
 
 
-def filled(X: Any, states: Tensor, encoder: Encoder) -> Any:
-    """Validated rows with their missing cells taken from visible states or means."""
+def filled(X: Any, states: Tensor, encoder: Encoder, draws: Sequence[Tensor] = ()) -> Any:
+    """Validated rows with their missing cells taken from visible states or means; of which ``draws`` are."""
     if isinstance(encoder, Table):
-        return encoder.fill(X, states.double())
+        return encoder.fill(X, states.double(), [draw.double() for draw in draws])
     dtype = dtype_of(X)
     return np.where(np.isnan(X), decoded(states, encoder, dtype), X.astype(dtype))
 
