@@ -107,6 +107,17 @@ def _logistic_of(s: Any) -> Any:
     return lambda s: 1.0 / (1.0 + np.exp(-s))
 
 
+def exponential(x: Any) -> Any:
+    """Returns e^x for x ≤ 0 in the type of x, float32 or float64."""
+
+
+@overload(exponential, strict=False)
+def _exponential_of(x: Any) -> Any:
+    if x == types.float32:
+        return lambda x: decay(x)
+    return lambda x: np.exp(x)
+
+
 @jit
 def probabilities(s: Any, up: Any, rare: Any) -> None:
     """``sigmoid`` of every unit."""
@@ -119,6 +130,34 @@ def draw(up: Any, low: Any, noise: Any, x: Any) -> None:
     """A state by P(upper)."""
     for i in range(len(x)):
         x[i] = _ONE if noise[i] < up[i] else low[i]
+
+
+@jit
+def draw_one_hot(x: Any, q: int, noise: Any) -> None:
+    """A state of every unit in the place of its q logits, side by side; ``noise`` is one variate a unit.
+
+    As the variates are at most 1 - 2^-24, a share of the total is less than it, and a state whose probability
+    is rounded away is never drawn.
+    """
+    zero = x.dtype.type(0)
+    for o in range(0, len(x), q):
+        top = x[o]
+        for a in range(o + 1, o + q):
+            top = max(top, x[a])
+        for a in range(o, o + q):
+            x[a] -= top
+    for k in range(len(x)):  # apart, so that it runs in vector registers
+        x[k] = exponential(x[k])
+    for unit in range(len(x) // q):
+        total, o = zero, unit * q
+        for a in range(o, o + q):
+            total += x[a]
+            x[a] = total
+        share, digit = total * x.dtype.type(noise[unit]), 0
+        for a in range(o, o + q - 1):
+            digit += x[a] <= share
+        for a in range(q):
+            x[o + a] = a == digit
 
 
 @jit

@@ -1,8 +1,12 @@
-"""Many updates of a small machine of two layers of two-valued units, in one call. Needs numba.
+"""Many updates of a small machine in one call: visible units beside two-valued hidden ones. Needs numba.
 
 The law is that of ``rules.cd`` and ``rules.pcd``: Gibbs chains, and the hidden layer summed out of the
 statistics. Eager tensor code spends its time on starting operations where a machine has tens of units; here
 an update costs what its arithmetic costs. ``training.compiled_updates`` decides when it serves.
+
+Visible units stand block by block, two-valued, one-hot or Gaussian. Those of ``layers.Gaussian`` have x ~
+N(a + W h, 1/s) with precision s, and J = s W. In the scaled state z = s x fields are z W and the gradients of
+W and a are differences of means of z h and z, as those of discrete units are, whose s is 1.
 """
 
 from __future__ import annotations
@@ -11,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.compiled.noise import fill, inlined, jit, room_for, seed, stream
-from harmonium.compiled.per_unit import add_rows, copy, draw, logistic
+from harmonium.compiled.noise import fill, fill_normal, inlined, jit, room_for, seed, stream
+from harmonium.compiled.per_unit import add_rows, copy, draw, draw_one_hot, logistic
 
 
 @jit
 def run(
-    v: Any, row_weights: Any, rates: Any, keys: Any, W: Any, a: Any, b: Any, lows: Any, chains: Any,
-    hidden: Any, sweeps: int, persistent: bool, centred: bool, penalties: Any, momentum: float, buffers: Any,
-    gradients: Any, norms: Any,
+    v: Any, row_weights: Any, rates: Any, keys: Any, parameters: Any, blocks: Any, floors: Any, lows: Any,
+    chains: Any, hidden: Any, sweeps: int, persistent: bool, centred: bool, penalties: Any, momentum: float,
+    buffers: Any, gradients: Any, norms: Any,
 ) -> Any:  # fmt: skip
     """Makes updates in place until one has a gradient that is not finite; returns the number made.
 
@@ -28,7 +32,11 @@ def run(
         row_weights: of their rows, (updates, rows), relative to all data; (updates, 0) where all count alike.
         rates: learning rates, (updates,).
         keys: of the noise, (updates,).
-        W, a, b: couplings (n, m) and biases (n,), (m,).
+        parameters: couplings W, (n, m), locations a, (n,), and b, (m,), of visible and hidden units, and
+            log-variances, (n,), of which those of Gaussian columns are read.
+        blocks: of visible units, (blocks, 3): first column, end, and states of a one-hot unit, 1 of units
+            with two values, 0 of Gaussian ones.
+        floors: below the variances, (n,).
         lows: the lower values of visible units, (n,), and of hidden ones, (m,), 0 or -1; the upper one is 1.
         chains, hidden: persistent chains, (chains, n) and (chains, m); with ``persistent`` False room for as
             many as a batch has rows.
@@ -37,60 +45,133 @@ def run(
         centred: whether the gradient is centred.
         penalties: weight decay, l1 and the largest norm of a gradient (infinity: none).
         momentum: of the gradients, in [0, 1).
-        buffers: sums of descents (not ascents) of W, a, b that momentum keeps; not read without it.
-        gradients: of W, a, b, filled with those of the last update, also where they are not finite.
+        buffers: sums of descents (not ascents) of the parameters that momentum keeps; not read without it.
+        gradients: of the parameters, those of the last update, also where they are not finite; 0 at first.
         norms: filled with the norms of the gradients.
     """
     updates, rows, n = v.shape
+    (W, a, b, log_variance), (low0, low1), (gW, ga, gb, g_variance) = parameters, lows, gradients
     m, many, scalar = W.shape[1], len(chains), W.dtype.type
-    (low0, low1), (gW, ga, gb) = lows, gradients
     W_t = np.empty((m, n), W.dtype)
     states, means = np.empty((rows + many, n), W.dtype), np.empty((rows + many, m), W.dtype)
     weights = np.empty(rows + many, W.dtype)
-    s0, h = np.empty(n, W.dtype), np.empty(m, W.dtype)
-    state, noise0, noise1 = stream(), room_for(n), room_for(m)
+    x, h, scale, deviation = (
+        np.empty(n, W.dtype),
+        np.empty(m, W.dtype),
+        np.ones(n, W.dtype),
+        np.ones(n, W.dtype),
+    )
+    state, noise0, noise1 = stream(), room_for(2 * n + 2), room_for(m)
     room = max(n, m, rows + many) + 1
     which, by = np.empty(room, np.int64), np.empty(room, W.dtype)
     for update in range(updates):
         for i in range(n):
             for j in range(m):
                 W_t[j, i] = W[i, j]
+        _find_scales(log_variance, blocks, floors, scale, deviation)
         mean = _weigh(row_weights[update], rows, many, persistent, weights)
         for r in range(rows):
-            copy(v[update, r], states[r])
+            _rescale(v[update, r], scale, states[r])
             _probabilities(states[r], W, b, low1, which, by, means[r])
         for c in range(many):
             seed(state, keys[update], c)
-            x, up = states[rows + c], means[rows + c]
+            z, up = states[rows + c], means[rows + c]
             if persistent:
                 copy(hidden[c], h)
             else:
                 fill(noise1, state)
                 draw(means[c], low1, noise1, h)
             for _ in range(sweeps):
-                _probabilities(h, W_t, a, low0, which, by, s0)
-                fill(noise0, state)
-                draw(s0, low0, noise0, x)
-                _probabilities(x, W, b, low1, which, by, up)
+                _fields(h, W_t, a, which, by, x)
+                _draw_visible(x, blocks, low0, deviation, noise0, state)
+                _rescale(x, scale, z)
+                _probabilities(z, W, b, low1, which, by, up)
                 fill(noise1, state)
                 draw(up, low1, noise1, h)
             if persistent:
                 copy(x, chains[c])
                 copy(h, hidden[c])
         _differentiate(states, means, weights, low1, which, by, gW, ga, gb)
+        _differentiate_variances(states, weights, W, a, blocks, floors, scale, gW, ga, g_variance)
         if centred:
             _centre(states, means, weights, gW, ga, gb)
-        norm = _penalise(W, scalar(mean), penalties, gW, ga, gb)
+        norm = _penalise(W, scalar(mean), penalties, gW, ga, gb, g_variance)
         norms[update] = norm
         if not norm < np.inf:
             return update
-        scale = scalar(penalties[2] / norm if norm > penalties[2] else 1.0)
+        clip = scalar(penalties[2] / norm if norm > penalties[2] else 1.0)
         rate = scalar(rates[update])
         for i in range(n):
-            _ascend(W[i], gW[i], buffers[0][i], scale, rate, momentum)
-        _ascend(a, ga, buffers[1], scale, rate, momentum)
-        _ascend(b, gb, buffers[2], scale, rate, momentum)
+            _ascend(W[i], gW[i], buffers[0][i], clip, rate, momentum)
+        _ascend(a, ga, buffers[1], clip, rate, momentum)
+        _ascend(b, gb, buffers[2], clip, rate, momentum)
+        _ascend(log_variance, g_variance, buffers[3], clip, rate, momentum)
     return updates
+
+
+@jit
+def _find_scales(log_variance: Any, blocks: Any, floors: Any, scale: Any, deviation: Any) -> None:
+    """Fills the precisions and deviations of Gaussian units."""
+    for block in range(len(blocks)):
+        if blocks[block, 2] == 0:
+            for i in range(blocks[block, 0], blocks[block, 1]):
+                variance = floors[i] + np.exp(log_variance[i])
+                scale[i] = log_variance.dtype.type(1) / variance
+                deviation[i] = np.sqrt(variance)
+
+
+@jit
+def _rescale(x: Any, scale: Any, z: Any) -> None:
+    for i in range(len(x)):
+        z[i] = x[i] * scale[i]
+
+
+@jit
+def _fields(x: Any, J: Any, bias: Any, which: Any, by: Any, field: Any) -> None:
+    """Fills the fields x J, with the bias."""
+    count = 0
+    for i in range(len(x)):
+        which[count] = i
+        by[count] = x[i]
+        count += x[i] != 0
+    copy(bias, field)
+    add_rows(field, J, which, by, count, J.dtype.type(1))
+
+
+@jit
+def _probabilities(x: Any, J: Any, bias: Any, low: Any, which: Any, by: Any, up: Any) -> None:
+    """Fills the probabilities of the upper values given the field x J."""
+    _fields(x, J, bias, which, by, up)
+    _decide(low, up)
+
+
+@jit
+def _decide(low: Any, up: Any) -> None:
+    """Turns fields into the probabilities of the upper values."""
+    one = up.dtype.type(1)
+    for j in range(len(up)):
+        up[j] = logistic((one - low[j]) * up[j])
+
+
+@jit
+def _draw_visible(x: Any, blocks: Any, low: Any, deviation: Any, noise: Any, state: Any) -> None:
+    """Draws visible units, block by block, in the place of their fields with the bias."""
+    for block in range(len(blocks)):
+        first, end, q = blocks[block, 0], blocks[block, 1], blocks[block, 2]
+        own, units = x[first:end], (end - first) // max(q, 1)
+        if q == 0:
+            normal = noise[: 2 * units + 2]
+            fill_normal(normal[:units], normal, state)
+            for i in range(units):
+                own[i] += deviation[first + i] * normal[i]
+            continue
+        uniform = noise[: (units + 1) // 2 * 2]
+        fill(uniform, state)
+        if q == 1:
+            _decide(low[first:end], own)
+            draw(own, low[first:end], uniform, own)
+        else:
+            draw_one_hot(own, q, uniform)
 
 
 @inlined
@@ -154,6 +235,28 @@ def _differentiate(
 
 
 @inlined
+def _differentiate_variances(
+    states: Any, weights: Any, W: Any, a: Any, blocks: Any, floors: Any, scale: Any, gW: Any, ga: Any,
+    g_variance: Any,
+) -> None:  # fmt: skip
+    """Fills the gradient by the log-variances of Gaussian units: θ = s (a, 1) and J = s W depend on them."""
+    one, half = W.dtype.type(1), W.dtype.type(0.5)
+    for block in range(len(blocks)):
+        if blocks[block, 2] == 0:
+            first, end = blocks[block, 0], blocks[block, 1]
+            for i in range(first, end):
+                g_variance[i] = 0
+            for r in range(len(weights)):
+                for i in range(first, end):
+                    g_variance[i] += weights[r] * states[r, i] * states[r, i]
+            for i in range(first, end):
+                own = ga[i] * a[i] - half * g_variance[i] / scale[i]
+                for j in range(W.shape[1]):
+                    own += gW[i, j] * W[i, j]
+                g_variance[i] = (floors[i] * scale[i] - one) * own
+
+
+@inlined
 def _centre(states: Any, means: Any, weights: Any, gW: Any, ga: Any, gb: Any) -> None:
     """Centres the gradient (``centred_pullback``) at the midpoint of the means of rows and chains."""
     offset0, offset1 = np.empty(len(ga), ga.dtype), np.empty(len(gb), gb.dtype)
@@ -175,13 +278,14 @@ def _centre(states: Any, means: Any, weights: Any, gW: Any, ga: Any, gb: Any) ->
 
 
 @inlined
-def _penalise(W: Any, mean: Any, penalties: Any, gW: Any, ga: Any, gb: Any) -> Any:
+def _penalise(W: Any, mean: Any, penalties: Any, gW: Any, ga: Any, gb: Any, g_variance: Any) -> Any:
     """Brings the gradient to the weight of its batch and adds the penalties; returns its norm."""
     decay, l1 = W.dtype.type(penalties[0]), W.dtype.type(penalties[1])
     square = 0.0
     for i in range(len(ga)):
         ga[i] *= mean
-        square += np.float64(ga[i]) ** 2
+        g_variance[i] *= mean
+        square += np.float64(ga[i]) ** 2 + np.float64(g_variance[i]) ** 2
         own = W.dtype.type(0)
         for j in range(len(gb)):
             gW[i, j] = mean * gW[i, j] - decay * W[i, j] - l1 * np.sign(W[i, j])
