@@ -190,21 +190,6 @@ def _weigh(row_weights: Any, rows: int, many: int, persistent: bool, weights: An
 
 
 @jit
-def _probabilities(x: Any, J: Any, bias: Any, low: Any, which: Any, by: Any, up: Any) -> None:
-    """Fills the probabilities of the upper values given the field x J."""
-    count = 0
-    for i in range(len(x)):
-        which[count] = i
-        by[count] = x[i]
-        count += x[i] != 0
-    copy(bias, up)
-    one = J.dtype.type(1)
-    add_rows(up, J, which, by, count, one)
-    for j in range(len(up)):
-        up[j] = logistic((one - low[j]) * up[j])
-
-
-@jit
 def _clear(x: Any) -> None:
     for i in range(len(x)):
         x[i] = 0
