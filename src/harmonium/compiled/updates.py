@@ -32,8 +32,8 @@ def run(
         row_weights: of their rows, (updates, rows), relative to all data; (updates, 0) where all count alike.
         rates: learning rates, (updates,).
         keys: of the noise, (updates,).
-        parameters: couplings W, (n, m), locations a, (n,), and b, (m,), of visible and hidden units, and
-            log-variances, (n,), of which those of Gaussian columns are read.
+        parameters: all of them, (n m + n + m + n,), and their parts: couplings W, (n, m), locations a, (n,),
+            and b, (m,), of visible and hidden units, and log-variances, (n,), read of Gaussian columns alone.
         blocks: of visible units, (blocks, 3): first column, end, and states of a one-hot unit, 1 of units
             with two values, 0 of Gaussian ones.
         floors: below the variances, (n,).
@@ -45,22 +45,18 @@ def run(
         centred: whether the gradient is centred.
         penalties: weight decay, l1 and the largest norm of a gradient (infinity: none).
         momentum: of the gradients, in [0, 1).
-        buffers: sums of descents (not ascents) of the parameters that momentum keeps; not read without it.
-        gradients: of the parameters, those of the last update, also where they are not finite; 0 at first.
+        buffers: sums of descents (not ascents) of all parameters that momentum keeps; not read without it.
+        gradients: as ``parameters``, 0 at first: those of the last update, also where they are not finite.
         norms: filled with the norms of the gradients.
     """
     updates, rows, n = v.shape
-    (W, a, b, log_variance), (low0, low1), (gW, ga, gb, g_variance) = parameters, lows, gradients
+    (all_, W, a, b, log_variance), (low0, low1) = parameters, lows
+    g_all, gW, ga, gb, g_variance = gradients
     m, many, scalar = W.shape[1], len(chains), W.dtype.type
     W_t = np.empty((m, n), W.dtype)
     states, means = np.empty((rows + many, n), W.dtype), np.empty((rows + many, m), W.dtype)
-    weights = np.empty(rows + many, W.dtype)
-    x, h, scale, deviation = (
-        np.empty(n, W.dtype),
-        np.empty(m, W.dtype),
-        np.ones(n, W.dtype),
-        np.ones(n, W.dtype),
-    )
+    weights, scale, deviation = np.empty(rows + many, W.dtype), np.ones(n, W.dtype), np.ones(n, W.dtype)
+    x, h = np.empty(n, W.dtype), np.empty(m, W.dtype)
     state, noise0, noise1 = stream(), room_for(2 * n + 2), room_for(m)
     room = max(n, m, rows + many) + 1
     which, by = np.empty(room, np.int64), np.empty(room, W.dtype)
@@ -70,42 +66,40 @@ def run(
                 W_t[j, i] = W[i, j]
         _find_scales(log_variance, blocks, floors, scale, deviation)
         mean = _weigh(row_weights[update], rows, many, persistent, weights)
-        for r in range(rows):
-            _rescale(v[update, r], scale, states[r])
-            _probabilities(states[r], W, b, low1, which, by, means[r])
-        for c in range(many):
-            seed(state, keys[update], c)
-            z, up = states[rows + c], means[rows + c]
-            if persistent:
-                copy(hidden[c], h)
+        for r in range(rows + many):
+            z, up, c = states[r], means[r], r - rows
+            if c < 0:
+                _rescale(v[update, r], scale, z)
             else:
-                fill(noise1, state)
-                draw(means[c], low1, noise1, h)
-            for _ in range(sweeps):
-                _fields(h, W_t, a, which, by, x)
-                _draw_visible(x, blocks, low0, deviation, noise0, state)
-                _rescale(x, scale, z)
-                _probabilities(z, W, b, low1, which, by, up)
-                fill(noise1, state)
-                draw(up, low1, noise1, h)
-            if persistent:
+                seed(state, keys[update], c)
+                if persistent:
+                    copy(hidden[c], h)
+                else:
+                    fill(noise1, state)
+                    draw(means[c], low1, noise1, h)
+            for _ in range(1 if c < 0 else sweeps):
+                if c >= 0:
+                    _fields(h, W_t, a, which, by, x)
+                    _draw_visible(x, blocks, low0, deviation, noise0, state)
+                    _rescale(x, scale, z)
+                _fields(z, W, b, which, by, up)
+                _decide(low1, up)
+                if c >= 0:
+                    fill(noise1, state)
+                    draw(up, low1, noise1, h)
+            if c >= 0 and persistent:
                 copy(x, chains[c])
                 copy(h, hidden[c])
         _differentiate(states, means, weights, low1, which, by, gW, ga, gb)
         _differentiate_variances(states, weights, W, a, blocks, floors, scale, gW, ga, g_variance)
         if centred:
             _centre(states, means, weights, gW, ga, gb)
-        norm = _penalise(W, scalar(mean), penalties, gW, ga, gb, g_variance)
+        norm = _penalise(W, scalar(mean), penalties, g_all, gW)
         norms[update] = norm
         if not norm < np.inf:
             return update
         clip = scalar(penalties[2] / norm if norm > penalties[2] else 1.0)
-        rate = scalar(rates[update])
-        for i in range(n):
-            _ascend(W[i], gW[i], buffers[0][i], clip, rate, momentum)
-        _ascend(a, ga, buffers[1], clip, rate, momentum)
-        _ascend(b, gb, buffers[2], clip, rate, momentum)
-        _ascend(log_variance, g_variance, buffers[3], clip, rate, momentum)
+        _ascend(all_, g_all, buffers, clip, scalar(rates[update]), momentum)
     return updates
 
 
@@ -136,13 +130,6 @@ def _fields(x: Any, J: Any, bias: Any, which: Any, by: Any, field: Any) -> None:
         count += x[i] != 0
     copy(bias, field)
     add_rows(field, J, which, by, count, J.dtype.type(1))
-
-
-@jit
-def _probabilities(x: Any, J: Any, bias: Any, low: Any, which: Any, by: Any, up: Any) -> None:
-    """Fills the probabilities of the upper values given the field x J."""
-    _fields(x, J, bias, which, by, up)
-    _decide(low, up)
 
 
 @jit
@@ -263,22 +250,19 @@ def _centre(states: Any, means: Any, weights: Any, gW: Any, ga: Any, gb: Any) ->
 
 
 @inlined
-def _penalise(W: Any, mean: Any, penalties: Any, gW: Any, ga: Any, gb: Any, g_variance: Any) -> Any:
+def _penalise(W: Any, mean: Any, penalties: Any, g_all: Any, gW: Any) -> Any:
     """Brings the gradient to the weight of its batch and adds the penalties; returns its norm."""
     decay, l1 = W.dtype.type(penalties[0]), W.dtype.type(penalties[1])
     square = 0.0
-    for i in range(len(ga)):
-        ga[i] *= mean
-        g_variance[i] *= mean
-        square += np.float64(ga[i]) ** 2 + np.float64(g_variance[i]) ** 2
+    for i in range(len(W)):
         own = W.dtype.type(0)
-        for j in range(len(gb)):
+        for j in range(W.shape[1]):
             gW[i, j] = mean * gW[i, j] - decay * W[i, j] - l1 * np.sign(W[i, j])
             own += gW[i, j] * gW[i, j]
         square += np.float64(own)
-    for j in range(len(gb)):
-        gb[j] *= mean
-        square += np.float64(gb[j]) ** 2
+    for k in range(W.size, len(g_all)):
+        g_all[k] *= mean
+        square += np.float64(g_all[k]) ** 2
     return np.sqrt(square)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any, final
 
 import numpy as np
@@ -75,21 +74,21 @@ class CompiledUpdates(Updates):
         super().__post_init__()
         machine = self.state.machine
         *visible, hidden = machine.layers
-        # Couplings, locations of both sides and log-variances: of all visible layers, side by side.
-        self._learned: list[list[Parameter | None]] = [
-            [coupling.weight for coupling in machine.couplings],
-            [getattr(layer, layer.location) for layer in visible],
-            [getattr(hidden, hidden.location)],
-            [getattr(layer, "log_variance", None) for layer in visible],
+        # Couplings, locations of visible and hidden units, log-variances: each of all layers, side by side.
+        learned = [
+            *((coupling.weight, coupling.weight.numel()) for coupling in machine.couplings),
+            *((getattr(layer, layer.location), layer.width) for layer in machine.layers),
+            *((getattr(layer, "log_variance", None), layer.width) for layer in visible),
         ]
-        zeros = [machine.couplings[0].weight.new_zeros(layer.width) for layer in machine.layers]
-        shapes = [[coupling.weight for coupling in machine.couplings], zeros[:-1], zeros[-1:], zeros[:-1]]
-        self._parts = [
-            [like if x is None else x.detach().view_as(like) for x, like in zip(*both, strict=True)]
-            for both in zip(self._learned, shapes, strict=True)
-        ]
-        self._gradients = [[torch.zeros_like(part) for part in parts] for parts in self._parts]
-        self._blocks, self._floors, self._lows = _describe(visible, hidden, _array(zeros[0]).dtype)
+        self._places: dict[Parameter, slice] = {}
+        size = 0
+        for parameter, width in learned:
+            if parameter is not None:
+                self._places[parameter] = slice(size, size + width)
+            size += width
+        self._shape = machine.visible_width, hidden.width
+        self._gradient = machine.couplings[0].weight.new_zeros(size)
+        self._blocks, self._floors, self._lows = _describe(visible, hidden, _array(self._gradient).dtype)
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
         from harmonium.compiled.updates import run  # needs numba
@@ -112,16 +111,16 @@ class CompiledUpdates(Updates):
         seen, hidden, sweeps = self._chains(v[0], free)
         clip_norm = np.inf if settings.clip_norm is None else float(settings.clip_norm)
         momentum = self.climber.momentum or 0.0
-        dealt = self._parts, self._buffers() if momentum else self._gradients, self._gradients
-        joined = [[_join(parts) for parts in group] for group in dealt]
-        parameters, buffers, gradients = (tuple(map(_array, group)) for group in joined)
+        parameters = [x.detach() for x in self._places]
+        buffers = self.climber.buffers(self._places) if momentum else []
+        joined, memory = self._join(parameters), self._join(buffers) if momentum else self._gradient
         norms = np.zeros(count)
         made = run(
             _array(v),
             np.zeros((count, 0)) if weights is None else _array(weights.double().view(count, -1)),
             rates,
             _random.keys(count, state.generator),
-            parameters,
+            self._parts(joined),
             self._blocks,
             self._floors,
             self._lows,
@@ -132,13 +131,13 @@ class CompiledUpdates(Updates):
             settings.rule.centred,
             (float(settings.weight_decay), float(settings.l1), clip_norm),
             momentum,
-            buffers,
-            gradients,
+            _array(memory),
+            self._parts(self._gradient),
             norms,
         )
-        for whole, parts in zip(chain(*joined), chain(*dealt), strict=True):
-            _deal(whole, parts)
-        torch.autograd.graph.increment_version([*self.law.parameters.values()])
+        torch._foreach_copy_(parameters, self._split(joined))
+        if momentum:
+            torch._foreach_copy_(buffers, self._split(memory))
         for norm in norms[:made].tolist():
             state.history.add(norm, {})
         state.step += made
@@ -155,9 +154,8 @@ class CompiledUpdates(Updates):
         self.climber.optimizer.param_groups[0]["lr"] = rate
         problem = None
         if made < count:
-            of = {id(x): g for x, g in zip(chain(*self._learned), chain(*self._gradients), strict=True)}
-            found = [of[id(each)] for each in self.law.parameters.values()]
-            problem = self.monitor.check_gradients(found, norm, {})
+            found = dict(zip(self._places, self._split(self._gradient), strict=True))
+            problem = self.monitor.check_gradients([found[x] for x in self.law.parameters.values()], norm, {})
         return Made(rate, norm, {}, problem)
 
     def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
@@ -176,16 +174,21 @@ class CompiledUpdates(Updates):
         *visible, hidden = kept["chains"]
         return torch.cat(visible, 1), hidden.clone(), kept["sweeps"]
 
-    def _buffers(self) -> list[list[Tensor]]:
-        """Returns the sums that momentum keeps; zeros for what no parameter is."""
-        kept = iter(self.climber.buffers([x for x in chain(*self._learned) if x is not None]))
-        return [
-            [
-                torch.zeros_like(part) if x is None else next(kept).view_as(part)
-                for x, part in zip(*both, strict=True)
-            ]
-            for both in zip(self._learned, self._parts, strict=True)
-        ]
+    def _join(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Returns tensors of the parameters as ``run`` takes them, side by side in one."""
+        whole = torch.zeros_like(self._gradient)
+        for place, x in zip(self._places.values(), tensors, strict=True):
+            whole[place] = x.flatten()
+        return whole
+
+    def _split(self, whole: Tensor) -> list[Tensor]:
+        """Returns what ``_join`` has put side by side, in the shapes of the parameters."""
+        return [whole[place].view_as(x) for x, place in self._places.items()]
+
+    def _parts(self, whole: Tensor) -> tuple[Any, ...]:
+        """Returns the array of ``_join`` and its parts, by which ``run`` knows them."""
+        (n, m), x = self._shape, _array(whole)
+        return x, x[: n * m].reshape(n, m), *np.split(x[n * m :], [n, n + m])
 
 
 def _describe(visible: Sequence[Layer], hidden: Layer, dtype: Any) -> tuple[Any, Any, Any]:
@@ -200,18 +203,6 @@ def _describe(visible: Sequence[Layer], hidden: Layer, dtype: Any) -> tuple[Any,
         np.repeat(floors, widths).astype(dtype),
         (np.repeat(lows[:-1], widths).astype(dtype), np.full(hidden.width, lows[-1], dtype)),
     )
-
-
-def _join(parts: Sequence[Tensor]) -> Tensor:
-    """Returns parts side by side, or the only one, in its own memory."""
-    return parts[0] if len(parts) == 1 else torch.cat([*parts])
-
-
-def _deal(whole: Tensor, parts: Sequence[Tensor]) -> None:
-    """Copies parts that ``_join`` has put side by side back to where they were."""
-    if len(parts) > 1:
-        for part, own in zip(parts, whole.split([len(part) for part in parts]), strict=True):
-            part.copy_(own)
 
 
 def _array(x: Tensor) -> Any:
