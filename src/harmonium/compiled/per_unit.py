@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from harmonium.compiled.noise import fill, jit, uniform
+from harmonium.compiled.noise import fill, inlined, jit, uniform
 
 _ONE = np.float32(1)
 
@@ -132,30 +132,29 @@ def draw(up: Any, low: Any, noise: Any, x: Any) -> None:
         x[i] = _ONE if noise[i] < up[i] else low[i]
 
 
-@jit
-def draw_one_hot(x: Any, q: int, noise: Any) -> None:
-    """A state of every unit in the place of its q logits, side by side; ``noise`` is one variate a unit.
+@inlined
+def draw_one_hot(s: Any, q: int, noise: Any, x: Any) -> None:
+    """A state of every unit by its q logits, side by side, which are room then; noise is one variate a unit.
 
     As the variates are at most 1 - 2^-24, a share of the total is less than it, and a state whose probability
     is rounded away is never drawn.
     """
-    zero = x.dtype.type(0)
-    for o in range(0, len(x), q):
-        top = x[o]
+    for o in range(0, len(s), q):
+        top = s[o]
         for a in range(o + 1, o + q):
-            top = max(top, x[a])
+            top = max(top, s[a])
         for a in range(o, o + q):
-            x[a] -= top
-    for k in range(len(x)):  # apart, so that it runs in vector registers
-        x[k] = exponential(x[k])
-    for unit in range(len(x) // q):
-        total, o = zero, unit * q
+            s[a] -= top
+    for k in range(len(s)):  # apart, so that it runs in vector registers
+        s[k] = exponential(s[k])
+    for unit in range(len(s) // q):
+        total, o = s.dtype.type(0), unit * q
         for a in range(o, o + q):
-            total += x[a]
-            x[a] = total
-        share, digit = total * x.dtype.type(noise[unit]), 0
+            total += s[a]
+            s[a] = total
+        share, digit = total * s.dtype.type(noise[unit]), 0
         for a in range(o, o + q - 1):
-            digit += x[a] <= share
+            digit += s[a] <= share
         for a in range(q):
             x[o + a] = a == digit
 

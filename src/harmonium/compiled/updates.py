@@ -11,19 +11,35 @@ W and a are differences of means of z h and z, as those of discrete units are, w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from harmonium.compiled.noise import fill, fill_normal, inlined, jit, room_for, seed, stream
+from harmonium.compiled.noise import fill, fill_normal, inlined, jit, seed
 from harmonium.compiled.per_unit import add_rows, copy, draw, draw_one_hot, logistic
+
+
+def work_space(like: Any, n: int, m: int, rows: int) -> tuple[Any, ...]:
+    """Returns arrays for ``run`` to work in, made here as numba takes half a second to compile the making.
+
+    Args:
+        like: an array.
+        n, m: visible columns and hidden units.
+        rows: of a batch and of chains together.
+    """
+    empty, ones, most = partial(np.empty, dtype=like.dtype), np.ones(n, like.dtype), max(n, m, rows) + 1
+    tables = empty((m, n)), empty((rows, n)), empty((rows, m))
+    vectors = empty(rows), ones, ones.copy(), empty(n), empty(n), empty(m), empty(n), empty(m)
+    noise = (np.empty(k // 2 * 2, np.float32) for k in (2 * n + 3, m + 1))
+    return *tables, *vectors, np.empty(most, np.int64), empty(most), np.empty(1, np.uint64), *noise
 
 
 @jit
 def run(
     v: Any, row_weights: Any, rates: Any, keys: Any, parameters: Any, blocks: Any, floors: Any, lows: Any,
     chains: Any, hidden: Any, sweeps: int, persistent: bool, centred: bool, penalties: Any, momentum: float,
-    buffers: Any, gradients: Any, norms: Any,
+    buffers: Any, gradients: Any, norms: Any, space: Any,
 ) -> Any:  # fmt: skip
     """Makes updates in place until one has a gradient that is not finite; returns the number made.
 
@@ -34,8 +50,8 @@ def run(
         keys: of the noise, (updates,).
         parameters: all of them, (n m + n + m + n,), and their parts: couplings W, (n, m), locations a, (n,),
             and b, (m,), of visible and hidden units, and log-variances, (n,), read of Gaussian columns alone.
-        blocks: of visible units, (blocks, 3): first column, end, and states of a one-hot unit, 1 of units
-            with two values, 0 of Gaussian ones.
+        blocks: of visible units, (blocks, 4): first column, end, units, and states of a one-hot unit, 1 of
+            units with two values, 0 of Gaussian ones.
         floors: below the variances, (n,).
         lows: the lower values of visible units, (n,), and of hidden ones, (m,), 0 or -1; the upper one is 1.
         chains, hidden: persistent chains, (chains, n) and (chains, m); with ``persistent`` False room for as
@@ -48,18 +64,14 @@ def run(
         buffers: sums of descents (not ascents) of all parameters that momentum keeps; not read without it.
         gradients: as ``parameters``, 0 at first: those of the last update, also where they are not finite.
         norms: filled with the norms of the gradients.
+        space: to work in, of ``work_space``.
     """
     updates, rows, n = v.shape
     (all_, W, a, b, log_variance), (low0, low1) = parameters, lows
     g_all, gW, ga, gb, g_variance = gradients
     m, many, scalar = W.shape[1], len(chains), W.dtype.type
-    W_t = np.empty((m, n), W.dtype)
-    states, means = np.empty((rows + many, n), W.dtype), np.empty((rows + many, m), W.dtype)
-    weights, scale, deviation = np.empty(rows + many, W.dtype), np.ones(n, W.dtype), np.ones(n, W.dtype)
-    x, h = np.empty(n, W.dtype), np.empty(m, W.dtype)
-    state, noise0, noise1 = stream(), room_for(2 * n + 2), room_for(m)
-    room = max(n, m, rows + many) + 1
-    which, by = np.empty(room, np.int64), np.empty(room, W.dtype)
+    W_t, states, means, weights, scale, deviation, field, x, h, offset0, offset1 = space[:11]
+    which, by, state, noise0, noise1 = space[11:]
     for update in range(updates):
         for i in range(n):
             for j in range(m):
@@ -79,8 +91,8 @@ def run(
                     draw(means[c], low1, noise1, h)
             for _ in range(1 if c < 0 else sweeps):
                 if c >= 0:
-                    _fields(h, W_t, a, which, by, x)
-                    _draw_visible(x, blocks, low0, deviation, noise0, state)
+                    _fields(h, W_t, a, which, by, field)
+                    _draw_visible(field, blocks, low0, deviation, noise0, state, x)
                     _rescale(x, scale, z)
                 _fields(z, W, b, which, by, up)
                 _decide(low1, up)
@@ -93,7 +105,7 @@ def run(
         _differentiate(states, means, weights, low1, which, by, gW, ga, gb)
         _differentiate_variances(states, weights, W, a, blocks, floors, scale, gW, ga, g_variance)
         if centred:
-            _centre(states, means, weights, gW, ga, gb)
+            _centre(states, means, weights, offset0, offset1, gW, ga, gb)
         norm = _penalise(W, scalar(mean), penalties, g_all, gW)
         norms[update] = norm
         if not norm < np.inf:
@@ -103,18 +115,18 @@ def run(
     return updates
 
 
-@jit
+@inlined
 def _find_scales(log_variance: Any, blocks: Any, floors: Any, scale: Any, deviation: Any) -> None:
     """Fills the precisions and deviations of Gaussian units."""
     for block in range(len(blocks)):
-        if blocks[block, 2] == 0:
+        if blocks[block, 3] == 0:
             for i in range(blocks[block, 0], blocks[block, 1]):
                 variance = floors[i] + np.exp(log_variance[i])
                 scale[i] = log_variance.dtype.type(1) / variance
                 deviation[i] = np.sqrt(variance)
 
 
-@jit
+@inlined
 def _rescale(x: Any, scale: Any, z: Any) -> None:
     for i in range(len(x)):
         z[i] = x[i] * scale[i]
@@ -123,7 +135,7 @@ def _rescale(x: Any, scale: Any, z: Any) -> None:
 @jit
 def _fields(x: Any, J: Any, bias: Any, which: Any, by: Any, field: Any) -> None:
     """Fills the fields x J, with the bias."""
-    count = 0
+    count = np.int64(0)  # of 0 alone numba would compile ``add_rows`` once more
     for i in range(len(x)):
         which[count] = i
         by[count] = x[i]
@@ -140,25 +152,25 @@ def _decide(low: Any, up: Any) -> None:
         up[j] = logistic((one - low[j]) * up[j])
 
 
-@jit
-def _draw_visible(x: Any, blocks: Any, low: Any, deviation: Any, noise: Any, state: Any) -> None:
-    """Draws visible units, block by block, in the place of their fields with the bias."""
+@inlined
+def _draw_visible(field: Any, blocks: Any, low: Any, deviation: Any, noise: Any, state: Any, x: Any) -> None:
+    """Draws visible units, block by block, given their fields with the bias, which are room then."""
     for block in range(len(blocks)):
-        first, end, q = blocks[block, 0], blocks[block, 1], blocks[block, 2]
-        own, units = x[first:end], (end - first) // max(q, 1)
+        first, end, units, q = blocks[block, 0], blocks[block, 1], blocks[block, 2], blocks[block, 3]
+        own, drawn = field[first:end], x[first:end]
         if q == 0:
             normal = noise[: 2 * units + 2]
             fill_normal(normal[:units], normal, state)
             for i in range(units):
-                own[i] += deviation[first + i] * normal[i]
-            continue
-        uniform = noise[: (units + 1) // 2 * 2]
-        fill(uniform, state)
-        if q == 1:
-            _decide(low[first:end], own)
-            draw(own, low[first:end], uniform, own)
+                drawn[i] = own[i] + deviation[first + i] * normal[i]
         else:
-            draw_one_hot(own, q, uniform)
+            uniform = noise[: (units + 1) // 2 * 2]
+            fill(uniform, state)
+            if q == 1:
+                _decide(low[first:end], own)
+                draw(own, low[first:end], uniform, drawn)
+            else:
+                draw_one_hot(own, q, uniform, drawn)
 
 
 @inlined
@@ -197,7 +209,7 @@ def _differentiate(
             means[r, j] = low[j] + (one - low[j]) * means[r, j]
             gb[j] += weights[r] * means[r, j]
     for i in range(len(ga)):
-        count = 0
+        count = np.int64(0)
         for r in range(rows):
             which[count] = r
             by[count] = weights[r] * states[r, i]
@@ -214,7 +226,7 @@ def _differentiate_variances(
     """Fills the gradient by the log-variances of Gaussian units: θ = s (a, 1) and J = s W depend on them."""
     one, half = W.dtype.type(1), W.dtype.type(0.5)
     for block in range(len(blocks)):
-        if blocks[block, 2] == 0:
+        if blocks[block, 3] == 0:
             first, end = blocks[block, 0], blocks[block, 1]
             for i in range(first, end):
                 g_variance[i] = 0
@@ -229,9 +241,10 @@ def _differentiate_variances(
 
 
 @inlined
-def _centre(states: Any, means: Any, weights: Any, gW: Any, ga: Any, gb: Any) -> None:
+def _centre(
+    states: Any, means: Any, weights: Any, offset0: Any, offset1: Any, gW: Any, ga: Any, gb: Any
+) -> None:
     """Centres the gradient (``centred_pullback``) at the midpoint of the means of rows and chains."""
-    offset0, offset1 = np.empty(len(ga), ga.dtype), np.empty(len(gb), gb.dtype)
     _clear(offset0)
     _clear(offset1)
     half = ga.dtype.type(0.5)

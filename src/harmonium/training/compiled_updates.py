@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -87,11 +87,12 @@ class CompiledUpdates(Updates):
                 self._places[parameter] = slice(size, size + width)
             size += width
         self._shape = machine.visible_width, hidden.width
-        self._gradient = machine.couplings[0].weight.new_zeros(size)
-        self._blocks, self._floors, self._lows = _describe(visible, hidden, _array(self._gradient).dtype)
+        self._gradient = np.zeros(size, _array(machine.couplings[0].weight).dtype)
+        self._space: tuple[Any, ...] | None = None
+        self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
-        from harmonium.compiled.updates import run  # needs numba
+        from harmonium.compiled.updates import run, work_space  # needs numba
 
         state, settings, source = self.state, self.settings, self.state.batches
         assert isinstance(source, RowBatches)
@@ -111,16 +112,17 @@ class CompiledUpdates(Updates):
         seen, hidden, sweeps = self._chains(v[0], free)
         clip_norm = np.inf if settings.clip_norm is None else float(settings.clip_norm)
         momentum = self.climber.momentum or 0.0
-        parameters = [x.detach() for x in self._places]
         buffers = self.climber.buffers(self._places) if momentum else []
-        joined, memory = self._join(parameters), self._join(buffers) if momentum else self._gradient
+        parameters, memory = self._join(self._places), self._join(buffers) if momentum else self._gradient
         norms = np.zeros(count)
+        if self._space is None:
+            self._space = work_space(_array(v), *self._shape, source.size + len(seen))
         made = run(
             _array(v),
             np.zeros((count, 0)) if weights is None else _array(weights.double().view(count, -1)),
             rates,
             _random.keys(count, state.generator),
-            self._parts(joined),
+            self._parts(parameters),
             self._blocks,
             self._floors,
             self._lows,
@@ -131,13 +133,13 @@ class CompiledUpdates(Updates):
             settings.rule.centred,
             (float(settings.weight_decay), float(settings.l1), clip_norm),
             momentum,
-            _array(memory),
+            memory,
             self._parts(self._gradient),
             norms,
+            self._space,
         )
-        torch._foreach_copy_(parameters, self._split(joined))
-        if momentum:
-            torch._foreach_copy_(buffers, self._split(memory))
+        self._deal(parameters, self._places)
+        self._deal(memory, buffers)
         for norm in norms[:made].tolist():
             state.history.add(norm, {})
         state.step += made
@@ -154,7 +156,9 @@ class CompiledUpdates(Updates):
         self.climber.optimizer.param_groups[0]["lr"] = rate
         problem = None
         if made < count:
-            found = dict(zip(self._places, self._split(self._gradient), strict=True))
+            gradients = [torch.zeros_like(x) for x in self._places]
+            self._deal(self._gradient, gradients)
+            found = dict(zip(self._places, gradients, strict=True))
             problem = self.monitor.check_gradients([found[x] for x in self.law.parameters.values()], norm, {})
         return Made(rate, norm, {}, problem)
 
@@ -174,32 +178,36 @@ class CompiledUpdates(Updates):
         *visible, hidden = kept["chains"]
         return torch.cat(visible, 1), hidden.clone(), kept["sweeps"]
 
-    def _join(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Returns tensors of the parameters as ``run`` takes them, side by side in one."""
-        whole = torch.zeros_like(self._gradient)
-        for place, x in zip(self._places.values(), tensors, strict=True):
-            whole[place] = x.flatten()
+    def _join(self, tensors: Iterable[Tensor]) -> Any:
+        """Returns tensors of the parameters' shapes side by side in one array, as ``run`` takes them."""
+        whole = np.zeros_like(self._gradient)
+        for x, place in zip(tensors, self._places.values(), strict=True):
+            whole[place] = _array(x).reshape(-1)
         return whole
 
-    def _split(self, whole: Tensor) -> list[Tensor]:
-        """Returns what ``_join`` has put side by side, in the shapes of the parameters."""
-        return [whole[place].view_as(x) for x, place in self._places.items()]
+    def _deal(self, whole: Any, tensors: Collection[Tensor]) -> None:
+        """Writes an array of ``_join`` over the tensors, which may be none."""
+        for x, place in zip(tensors, self._places.values(), strict=False):
+            _array(x).reshape(-1)[:] = whole[place]
+        torch.autograd.graph.increment_version(tensors)
 
-    def _parts(self, whole: Tensor) -> tuple[Any, ...]:
-        """Returns the array of ``_join`` and its parts, by which ``run`` knows them."""
-        (n, m), x = self._shape, _array(whole)
-        return x, x[: n * m].reshape(n, m), *np.split(x[n * m :], [n, n + m])
+    def _parts(self, whole: Any) -> tuple[Any, ...]:
+        """Returns an array of ``_join`` and its parts, by which ``run`` knows them."""
+        n, m = self._shape
+        a, b = n * m + n, n * m + n + m
+        return whole, whole[: n * m].reshape(n, m), whole[n * m : a], whole[a:b], whole[b:]
 
 
 def _describe(visible: Sequence[Layer], hidden: Layer, dtype: Any) -> tuple[Any, Any, Any]:
     """Returns the blocks, floors and lower values of ``compiled.updates.run``."""
     widths = [layer.width for layer in visible]
     ends = np.cumsum(widths)
+    units = [layer.n_units for layer in visible]
     states = [0 if layer.gaussian else layer.width // layer.n_units for layer in visible]
     floors = [getattr(layer, "variance_floor", 0.0) for layer in visible]
     lows = [layer.two_values[0] if layer.two_values else 0.0 for layer in (*visible, hidden)]
     return (
-        np.stack([ends - widths, ends, states], 1),
+        np.stack([ends - widths, ends, units, states], 1),
         np.repeat(floors, widths).astype(dtype),
         (np.repeat(lows[:-1], widths).astype(dtype), np.full(hidden.width, lows[-1], dtype)),
     )
