@@ -122,15 +122,19 @@ def small_updates(machine: Machine, rows: int) -> bool:
     """Returns whether updates are made many at once (``compiled.updates``).
 
     Args:
-        machine: of dense couplings.
+        machine: of dense couplings, its visible layers of two-valued, one-hot or ``layers.Gaussian`` units.
         rows: of an update, of its batch and of its chains times their sweeps.
     """
-    J = machine.J[0]
+    J, last = machine.J, len(machine.layers) - 1
     return (
-        _two_layers(machine, SMALL_UPDATES // rows)
-        and VALUES.issuperset(layer.two_values for layer in machine.layers)
-        and J.device.type == "cpu"
-        and J.dtype in (torch.float32, torch.float64)
+        machine.graph.edges == tuple((l, last) for l in range(last))
+        and machine.graph.visible == tuple(range(last))
+        and machine.held is None
+        and isinstance(machine.beta, float)
+        and sum(each.numel() for each in J) * rows <= SMALL_UPDATES
+        and machine.layers[last].two_values in VALUES
+        and all(each.device.type == "cpu" for each in J)
+        and J[0].dtype in (torch.float32, torch.float64)
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from harmonium.compiled.noise import fill, jit, uniform
+from harmonium.compiled.noise import fill, inlined, jit, uniform
 
 _ONE = np.float32(1)
 
@@ -107,6 +107,17 @@ def _logistic_of(s: Any) -> Any:
     return lambda s: 1.0 / (1.0 + np.exp(-s))
 
 
+def exponential(x: Any) -> Any:
+    """Returns e^x for x ≤ 0 in the type of x, float32 or float64."""
+
+
+@overload(exponential, strict=False)
+def _exponential_of(x: Any) -> Any:
+    if x == types.float32:
+        return lambda x: decay(x)
+    return lambda x: np.exp(x)
+
+
 @jit
 def probabilities(s: Any, up: Any, rare: Any) -> None:
     """``sigmoid`` of every unit."""
@@ -119,6 +130,33 @@ def draw(up: Any, low: Any, noise: Any, x: Any) -> None:
     """A state by P(upper)."""
     for i in range(len(x)):
         x[i] = _ONE if noise[i] < up[i] else low[i]
+
+
+@inlined
+def draw_one_hot(s: Any, q: int, noise: Any, x: Any) -> None:
+    """A state of every unit by its q logits, side by side, which are room then; noise is one variate a unit.
+
+    As the variates are at most 1 - 2^-24, a share of the total is less than it, and a state whose probability
+    is rounded away is never drawn.
+    """
+    for o in range(0, len(s), q):
+        top = s[o]
+        for a in range(o + 1, o + q):
+            top = max(top, s[a])
+        for a in range(o, o + q):
+            s[a] -= top
+    for k in range(len(s)):  # apart, so that it runs in vector registers
+        s[k] = exponential(s[k])
+    for unit in range(len(s) // q):
+        total, o = s.dtype.type(0), unit * q
+        for a in range(o, o + q):
+            total += s[a]
+            s[a] = total
+        share, digit = total * s.dtype.type(noise[unit]), 0
+        for a in range(o, o + q - 1):
+            digit += s[a] <= share
+        for a in range(q):
+            x[o + a] = a == digit
 
 
 @jit

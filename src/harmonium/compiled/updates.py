@@ -1,25 +1,45 @@
-"""Many updates of a small machine of two layers of two-valued units, in one call. Needs numba.
+"""Many updates of a small machine in one call: visible units beside two-valued hidden ones. Needs numba.
 
 The law is that of ``rules.cd`` and ``rules.pcd``: Gibbs chains, and the hidden layer summed out of the
 statistics. Eager tensor code spends its time on starting operations where a machine has tens of units; here
 an update costs what its arithmetic costs. ``training.compiled_updates`` decides when it serves.
+
+Visible units stand block by block, two-valued, one-hot or Gaussian. Those of ``layers.Gaussian`` have x ~
+N(a + W h, 1/s) with precision s, and J = s W. In the scaled state z = s x fields are z W and the gradients of
+W and a are differences of means of z h and z, as those of discrete units are, whose s is 1.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from harmonium.compiled.noise import fill, inlined, jit, room_for, seed, stream
-from harmonium.compiled.per_unit import add_rows, copy, draw, logistic
+from harmonium.compiled.noise import fill, fill_normal, inlined, jit, seed
+from harmonium.compiled.per_unit import add_rows, copy, draw, draw_one_hot, logistic
+
+
+def work_space(like: Any, n: int, m: int, rows: int) -> tuple[Any, ...]:
+    """Returns arrays for ``run`` to work in, made here as numba takes half a second to compile the making.
+
+    Args:
+        like: an array.
+        n, m: visible columns and hidden units.
+        rows: of a batch and of chains together.
+    """
+    empty, ones, most = partial(np.empty, dtype=like.dtype), np.ones(n, like.dtype), max(n, m, rows) + 1
+    tables = empty((m, n)), empty((rows, n)), empty((rows, m))
+    vectors = empty(rows), ones, ones.copy(), empty(n), empty(n), empty(m), empty(n), empty(m)
+    noise = (np.empty(k // 2 * 2, np.float32) for k in (2 * n + 3, m + 1))
+    return *tables, *vectors, np.empty(most, np.int64), empty(most), np.empty(1, np.uint64), *noise
 
 
 @jit
 def run(
-    v: Any, row_weights: Any, rates: Any, keys: Any, W: Any, a: Any, b: Any, lows: Any, chains: Any,
-    hidden: Any, sweeps: int, persistent: bool, centred: bool, penalties: Any, momentum: float, buffers: Any,
-    gradients: Any, norms: Any,
+    v: Any, row_weights: Any, rates: Any, keys: Any, parameters: Any, blocks: Any, floors: Any, lows: Any,
+    chains: Any, hidden: Any, sweeps: int, persistent: bool, centred: bool, penalties: Any, momentum: float,
+    buffers: Any, gradients: Any, norms: Any, space: Any,
 ) -> Any:  # fmt: skip
     """Makes updates in place until one has a gradient that is not finite; returns the number made.
 
@@ -28,7 +48,11 @@ def run(
         row_weights: of their rows, (updates, rows), relative to all data; (updates, 0) where all count alike.
         rates: learning rates, (updates,).
         keys: of the noise, (updates,).
-        W, a, b: couplings (n, m) and biases (n,), (m,).
+        parameters: all of them, (n m + n + m + n,), and their parts: couplings W, (n, m), locations a, (n,),
+            and b, (m,), of visible and hidden units, and log-variances, (n,), read of Gaussian columns alone.
+        blocks: of visible units, (blocks, 4): first column, end, units, and states of a one-hot unit, 1 of
+            units with two values, 0 of Gaussian ones.
+        floors: below the variances, (n,).
         lows: the lower values of visible units, (n,), and of hidden ones, (m,), 0 or -1; the upper one is 1.
         chains, hidden: persistent chains, (chains, n) and (chains, m); with ``persistent`` False room for as
             many as a batch has rows.
@@ -37,60 +61,116 @@ def run(
         centred: whether the gradient is centred.
         penalties: weight decay, l1 and the largest norm of a gradient (infinity: none).
         momentum: of the gradients, in [0, 1).
-        buffers: sums of descents (not ascents) of W, a, b that momentum keeps; not read without it.
-        gradients: of W, a, b, filled with those of the last update, also where they are not finite.
+        buffers: sums of descents (not ascents) of all parameters that momentum keeps; not read without it.
+        gradients: as ``parameters``, 0 at first: those of the last update, also where they are not finite.
         norms: filled with the norms of the gradients.
+        space: to work in, of ``work_space``.
     """
     updates, rows, n = v.shape
+    (all_, W, a, b, log_variance), (low0, low1) = parameters, lows
+    g_all, gW, ga, gb, g_variance = gradients
     m, many, scalar = W.shape[1], len(chains), W.dtype.type
-    (low0, low1), (gW, ga, gb) = lows, gradients
-    W_t = np.empty((m, n), W.dtype)
-    states, means = np.empty((rows + many, n), W.dtype), np.empty((rows + many, m), W.dtype)
-    weights = np.empty(rows + many, W.dtype)
-    s0, h = np.empty(n, W.dtype), np.empty(m, W.dtype)
-    state, noise0, noise1 = stream(), room_for(n), room_for(m)
-    room = max(n, m, rows + many) + 1
-    which, by = np.empty(room, np.int64), np.empty(room, W.dtype)
+    W_t, states, means, weights, scale, deviation, field, x, h, offset0, offset1 = space[:11]
+    which, by, state, noise0, noise1 = space[11:]
     for update in range(updates):
         for i in range(n):
             for j in range(m):
                 W_t[j, i] = W[i, j]
+        _find_scales(log_variance, blocks, floors, scale, deviation)
         mean = _weigh(row_weights[update], rows, many, persistent, weights)
-        for r in range(rows):
-            copy(v[update, r], states[r])
-            _probabilities(states[r], W, b, low1, which, by, means[r])
-        for c in range(many):
-            seed(state, keys[update], c)
-            x, up = states[rows + c], means[rows + c]
-            if persistent:
-                copy(hidden[c], h)
+        for r in range(rows + many):
+            z, up, c = states[r], means[r], r - rows
+            if c < 0:
+                _rescale(v[update, r], scale, z)
             else:
-                fill(noise1, state)
-                draw(means[c], low1, noise1, h)
-            for _ in range(sweeps):
-                _probabilities(h, W_t, a, low0, which, by, s0)
-                fill(noise0, state)
-                draw(s0, low0, noise0, x)
-                _probabilities(x, W, b, low1, which, by, up)
-                fill(noise1, state)
-                draw(up, low1, noise1, h)
-            if persistent:
+                seed(state, keys[update], c)
+                if persistent:
+                    copy(hidden[c], h)
+                else:
+                    fill(noise1, state)
+                    draw(means[c], low1, noise1, h)
+            for _ in range(1 if c < 0 else sweeps):
+                if c >= 0:
+                    _fields(h, W_t, a, which, by, field)
+                    _draw_visible(field, blocks, low0, deviation, noise0, state, x)
+                    _rescale(x, scale, z)
+                _fields(z, W, b, which, by, up)
+                _decide(low1, up)
+                if c >= 0:
+                    fill(noise1, state)
+                    draw(up, low1, noise1, h)
+            if c >= 0 and persistent:
                 copy(x, chains[c])
                 copy(h, hidden[c])
         _differentiate(states, means, weights, low1, which, by, gW, ga, gb)
+        _differentiate_variances(states, weights, W, a, blocks, floors, scale, gW, ga, g_variance)
         if centred:
-            _centre(states, means, weights, gW, ga, gb)
-        norm = _penalise(W, scalar(mean), penalties, gW, ga, gb)
+            _centre(states, means, weights, offset0, offset1, gW, ga, gb)
+        norm = _penalise(W, scalar(mean), penalties, g_all, gW)
         norms[update] = norm
         if not norm < np.inf:
             return update
-        scale = scalar(penalties[2] / norm if norm > penalties[2] else 1.0)
-        rate = scalar(rates[update])
-        for i in range(n):
-            _ascend(W[i], gW[i], buffers[0][i], scale, rate, momentum)
-        _ascend(a, ga, buffers[1], scale, rate, momentum)
-        _ascend(b, gb, buffers[2], scale, rate, momentum)
+        clip = scalar(penalties[2] / norm if norm > penalties[2] else 1.0)
+        _ascend(all_, g_all, buffers, clip, scalar(rates[update]), momentum)
     return updates
+
+
+@inlined
+def _find_scales(log_variance: Any, blocks: Any, floors: Any, scale: Any, deviation: Any) -> None:
+    """Fills the precisions and deviations of Gaussian units."""
+    for block in range(len(blocks)):
+        if blocks[block, 3] == 0:
+            for i in range(blocks[block, 0], blocks[block, 1]):
+                variance = floors[i] + np.exp(log_variance[i])
+                scale[i] = log_variance.dtype.type(1) / variance
+                deviation[i] = np.sqrt(variance)
+
+
+@inlined
+def _rescale(x: Any, scale: Any, z: Any) -> None:
+    for i in range(len(x)):
+        z[i] = x[i] * scale[i]
+
+
+@jit
+def _fields(x: Any, J: Any, bias: Any, which: Any, by: Any, field: Any) -> None:
+    """Fills the fields x J, with the bias."""
+    count = np.int64(0)  # of 0 alone numba would compile ``add_rows`` once more
+    for i in range(len(x)):
+        which[count] = i
+        by[count] = x[i]
+        count += x[i] != 0
+    copy(bias, field)
+    add_rows(field, J, which, by, count, J.dtype.type(1))
+
+
+@jit
+def _decide(low: Any, up: Any) -> None:
+    """Turns fields into the probabilities of the upper values."""
+    one = up.dtype.type(1)
+    for j in range(len(up)):
+        up[j] = logistic((one - low[j]) * up[j])
+
+
+@inlined
+def _draw_visible(field: Any, blocks: Any, low: Any, deviation: Any, noise: Any, state: Any, x: Any) -> None:
+    """Draws visible units, block by block, given their fields with the bias, which are room then."""
+    for block in range(len(blocks)):
+        first, end, units, q = blocks[block, 0], blocks[block, 1], blocks[block, 2], blocks[block, 3]
+        own, drawn = field[first:end], x[first:end]
+        if q == 0:
+            normal = noise[: 2 * units + 2]
+            fill_normal(normal[:units], normal, state)
+            for i in range(units):
+                drawn[i] = own[i] + deviation[first + i] * normal[i]
+        else:
+            uniform = noise[: (units + 1) // 2 * 2]
+            fill(uniform, state)
+            if q == 1:
+                _decide(low[first:end], own)
+                draw(own, low[first:end], uniform, drawn)
+            else:
+                draw_one_hot(own, q, uniform, drawn)
 
 
 @inlined
@@ -106,21 +186,6 @@ def _weigh(row_weights: Any, rows: int, many: int, persistent: bool, weights: An
     for c in range(many):
         weights[rows + c] = -1.0 / many if persistent else -weights[c]
     return mean
-
-
-@jit
-def _probabilities(x: Any, J: Any, bias: Any, low: Any, which: Any, by: Any, up: Any) -> None:
-    """Fills the probabilities of the upper values given the field x J."""
-    count = 0
-    for i in range(len(x)):
-        which[count] = i
-        by[count] = x[i]
-        count += x[i] != 0
-    copy(bias, up)
-    one = J.dtype.type(1)
-    add_rows(up, J, which, by, count, one)
-    for j in range(len(up)):
-        up[j] = logistic((one - low[j]) * up[j])
 
 
 @jit
@@ -144,7 +209,7 @@ def _differentiate(
             means[r, j] = low[j] + (one - low[j]) * means[r, j]
             gb[j] += weights[r] * means[r, j]
     for i in range(len(ga)):
-        count = 0
+        count = np.int64(0)
         for r in range(rows):
             which[count] = r
             by[count] = weights[r] * states[r, i]
@@ -154,9 +219,32 @@ def _differentiate(
 
 
 @inlined
-def _centre(states: Any, means: Any, weights: Any, gW: Any, ga: Any, gb: Any) -> None:
+def _differentiate_variances(
+    states: Any, weights: Any, W: Any, a: Any, blocks: Any, floors: Any, scale: Any, gW: Any, ga: Any,
+    g_variance: Any,
+) -> None:  # fmt: skip
+    """Fills the gradient by the log-variances of Gaussian units: θ = s (a, 1) and J = s W depend on them."""
+    one, half = W.dtype.type(1), W.dtype.type(0.5)
+    for block in range(len(blocks)):
+        if blocks[block, 3] == 0:
+            first, end = blocks[block, 0], blocks[block, 1]
+            for i in range(first, end):
+                g_variance[i] = 0
+            for r in range(len(weights)):
+                for i in range(first, end):
+                    g_variance[i] += weights[r] * states[r, i] * states[r, i]
+            for i in range(first, end):
+                own = ga[i] * a[i] - half * g_variance[i] / scale[i]
+                for j in range(W.shape[1]):
+                    own += gW[i, j] * W[i, j]
+                g_variance[i] = (floors[i] * scale[i] - one) * own
+
+
+@inlined
+def _centre(
+    states: Any, means: Any, weights: Any, offset0: Any, offset1: Any, gW: Any, ga: Any, gb: Any
+) -> None:
     """Centres the gradient (``centred_pullback``) at the midpoint of the means of rows and chains."""
-    offset0, offset1 = np.empty(len(ga), ga.dtype), np.empty(len(gb), gb.dtype)
     _clear(offset0)
     _clear(offset1)
     half = ga.dtype.type(0.5)
@@ -175,21 +263,19 @@ def _centre(states: Any, means: Any, weights: Any, gW: Any, ga: Any, gb: Any) ->
 
 
 @inlined
-def _penalise(W: Any, mean: Any, penalties: Any, gW: Any, ga: Any, gb: Any) -> Any:
+def _penalise(W: Any, mean: Any, penalties: Any, g_all: Any, gW: Any) -> Any:
     """Brings the gradient to the weight of its batch and adds the penalties; returns its norm."""
     decay, l1 = W.dtype.type(penalties[0]), W.dtype.type(penalties[1])
     square = 0.0
-    for i in range(len(ga)):
-        ga[i] *= mean
-        square += np.float64(ga[i]) ** 2
+    for i in range(len(W)):
         own = W.dtype.type(0)
-        for j in range(len(gb)):
+        for j in range(W.shape[1]):
             gW[i, j] = mean * gW[i, j] - decay * W[i, j] - l1 * np.sign(W[i, j])
             own += gW[i, j] * gW[i, j]
         square += np.float64(own)
-    for j in range(len(gb)):
-        gb[j] *= mean
-        square += np.float64(gb[j]) ** 2
+    for k in range(W.size, len(g_all)):
+        g_all[k] *= mean
+        square += np.float64(g_all[k]) ** 2
     return np.sqrt(square)
 
 

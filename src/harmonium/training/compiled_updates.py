@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from harmonium import _device, _random
 from harmonium.compiled import dispatch
 from harmonium.couplings import Dense
-from harmonium.learning import Parametrisation, Rule
-from harmonium.learning.expectations import begin
+from harmonium.layers import Gaussian, Layer
+from harmonium.learning import Rule
+from harmonium.learning.expectations import FreeChains, begin
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent
 from harmonium.training.settings import Settings
@@ -26,11 +28,12 @@ _NUMBERS = 1 << 20  # of the batches of one call
 def served(state: TrainingState, settings: Settings, total: int, climber: Ascent) -> bool:
     """Returns whether the updates of a run are made by compiled code; the one place that decides it.
 
-    They serve contrastive divergence, persistent or not, by Gibbs sweeps, of small machines of two layers of
-    two-valued units that all learn, by gradient ascent with or without momentum, from complete rows in
+    They serve contrastive divergence, persistent or not, by Gibbs sweeps, of small machines whose visible
+    layers, of two-valued, categorical or ``Gaussian`` units, are joined to one hidden layer of two-valued
+    ones, and that learn as a whole, by gradient ascent with or without momentum, from complete rows in
     memory, in runs of at least 200 updates of one process (docs/decisions/0009).
     """
-    source, rule = state.batches, settings.rule
+    source, rule, machine = state.batches, settings.rule, state.machine
     if not (
         dispatch.COMPILED and total >= dispatch.LEAST_UPDATES and isinstance(rule, Rule) and rule.gibbs_chains
     ):
@@ -41,11 +44,20 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
         isinstance(source, RowBatches) and source.checked and source.observed
     ):
         return False
-    law = Parametrisation(state.machine)
-    dense = all(isinstance(each, Dense) for each in state.machine.couplings)
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
-    learned = len(law.parameters) == 3 and all(p.is_contiguous() for p in law.parameters.values())
-    return dense and law.identical and learned and dispatch.small_updates(law.hamiltonian(), rows)
+    return (
+        all(isinstance(each, Dense) for each in machine.couplings)
+        and all(isinstance(layer, Gaussian) or _learns_theta(layer) for layer in machine.layers)
+        and all(each.requires_grad and each.is_contiguous() for each in machine.parameters())
+        and dispatch.small_updates(machine.hamiltonian(), rows)
+    )
+
+
+def _learns_theta(layer: Layer) -> bool:
+    """Returns whether discrete units learn θ itself."""
+    own, theta = list(layer.parameters()), layer.natural()
+    plain = layer.one_hot or layer.two_values in dispatch.VALUES
+    return plain and len(own) == len(theta) == 1 and own[0].data_ptr() == theta[0].data_ptr()
 
 
 @final
@@ -60,17 +72,27 @@ class CompiledUpdates(Updates):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        layers = self.state.machine.layers
-        self._names = ["couplings.0.weight", *(f"layers.{l}.{layers[l].location}" for l in (0, 1))]
-        self._parameters = [self.law.parameters[name] for name in self._names]
-        self._gradients = [torch.zeros_like(each) for each in self._parameters]
-        values = [(layer.width, layer.two_values or (0.0, 1.0)) for layer in layers]
-        self._lows = tuple(
-            np.full(width, low, _array(self._parameters[0]).dtype) for width, (low, _) in values
-        )
+        machine = self.state.machine
+        *visible, hidden = machine.layers
+        # Couplings, locations of visible and hidden units, log-variances: each of all layers, side by side.
+        learned = [
+            *((coupling.weight, coupling.weight.numel()) for coupling in machine.couplings),
+            *((getattr(layer, layer.location), layer.width) for layer in machine.layers),
+            *((getattr(layer, "log_variance", None), layer.width) for layer in visible),
+        ]
+        self._places: dict[Parameter, slice] = {}
+        size = 0
+        for parameter, width in learned:
+            if parameter is not None:
+                self._places[parameter] = slice(size, size + width)
+            size += width
+        self._shape = machine.visible_width, hidden.width
+        self._gradient = np.zeros(size, _array(machine.couplings[0].weight).dtype)
+        self._space: tuple[Any, ...] | None = None
+        self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
-        from harmonium.compiled.updates import run  # needs numba
+        from harmonium.compiled.updates import run, work_space  # needs numba
 
         state, settings, source = self.state, self.settings, self.state.batches
         assert isinstance(source, RowBatches)
@@ -87,53 +109,108 @@ class CompiledUpdates(Updates):
         rates = self.climber.learning_rate * np.array(scales)
         free = settings.rule.gibbs_chains
         assert free is not None
-        persistent = free.start == "persistent"
-        if persistent:
-            law, before = self.law.hamiltonian(), state.rule_state
-            if before is None:
-                chains = begin(law, v[0], free.chains or source.size, free.start, state.generator)
-            else:
-                chains = free.go_on(law, before, state.generator)
-            states, sweeps = [x.clone() for x in chains.states], chains.sweeps
-        else:
-            states = [v.new_empty(source.size, layer.width) for layer in state.machine.layers]
+        seen, hidden, sweeps = self._chains(v[0], free)
         clip_norm = np.inf if settings.clip_norm is None else float(settings.clip_norm)
         momentum = self.climber.momentum or 0.0
+        buffers = self.climber.buffers(self._places) if momentum else []
+        parameters, memory = self._join(self._places), self._join(buffers) if momentum else self._gradient
         norms = np.zeros(count)
+        if self._space is None:
+            self._space = work_space(_array(v), *self._shape, source.size + len(seen))
         made = run(
             _array(v),
             np.zeros((count, 0)) if weights is None else _array(weights.double().view(count, -1)),
             rates,
             _random.keys(count, state.generator),
-            *map(_array, self._parameters),
+            self._parts(parameters),
+            self._blocks,
+            self._floors,
             self._lows,
-            *map(_array, states),
+            _array(seen),
+            _array(hidden),
             free.sweeps,
-            persistent,
+            free.start == "persistent",
             settings.rule.centred,
             (float(settings.weight_decay), float(settings.l1), clip_norm),
             momentum,
-            tuple(map(_array, self.climber.buffers(self._parameters) if momentum else self._gradients)),
-            tuple(map(_array, self._gradients)),
+            memory,
+            self._parts(self._gradient),
             norms,
+            self._space,
         )
-        torch.autograd.graph.increment_version(self._parameters)
+        self._deal(parameters, self._places)
+        self._deal(memory, buffers)
         for norm in norms[:made].tolist():
             state.history.add(norm, {})
         state.step += made
-        if persistent:
-            state.rule_state = {"chains": states, "sweeps": sweeps + made * free.sweeps, "own": None}
+        if free.start == "persistent":
+            chains = [*state.machine.split(seen).values(), hidden]
+            state.rule_state = {
+                "chains": [x.contiguous() for x in chains],
+                "sweeps": sweeps + made * free.sweeps,
+                "own": None,
+            }
         last = min(made, count - 1)
         self.monitor.watch(v[last], self.density)
         rate, norm = float(rates[last]), float(norms[last])
         self.climber.optimizer.param_groups[0]["lr"] = rate
         problem = None
         if made < count:
-            gradients = dict(zip(self._names, self._gradients, strict=True))
-            problem = self.monitor.check_gradients(
-                [gradients[name] for name in self.law.parameters], norm, {}
-            )
+            gradients = [torch.zeros_like(x) for x in self._places]
+            self._deal(self._gradient, gradients)
+            found = dict(zip(self._places, gradients, strict=True))
+            problem = self.monitor.check_gradients([found[x] for x in self.law.parameters.values()], norm, {})
         return Made(rate, norm, {}, problem)
+
+    def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
+        """Returns visible and hidden states of the chains, to be written over, and their sweeps so far."""
+        state = self.state
+        if free.start != "persistent":
+            return v.clone(), v.new_empty(len(v), state.machine.layers[-1].width), 0
+        kept = state.rule_state
+        if not (isinstance(kept, dict) and "own" in kept):
+            law = self.law.hamiltonian()
+            if kept is None:
+                begun = begin(law, v, free.chains or len(v), free.start, state.generator)
+            else:
+                begun = free.go_on(law, kept, state.generator)
+            kept = {"chains": begun.states, "sweeps": begun.sweeps}
+        *visible, hidden = kept["chains"]
+        return torch.cat(visible, 1), hidden.clone(), kept["sweeps"]
+
+    def _join(self, tensors: Iterable[Tensor]) -> Any:
+        """Returns tensors of the parameters' shapes side by side in one array, as ``run`` takes them."""
+        whole = np.zeros_like(self._gradient)
+        for x, place in zip(tensors, self._places.values(), strict=True):
+            whole[place] = _array(x).reshape(-1)
+        return whole
+
+    def _deal(self, whole: Any, tensors: Collection[Tensor]) -> None:
+        """Writes an array of ``_join`` over the tensors, which may be none."""
+        for x, place in zip(tensors, self._places.values(), strict=False):
+            _array(x).reshape(-1)[:] = whole[place]
+        torch.autograd.graph.increment_version(tensors)
+
+    def _parts(self, whole: Any) -> tuple[Any, ...]:
+        """Returns an array of ``_join`` and its parts, by which ``run`` knows them."""
+        n, m = self._shape
+        a, b = n * m + n, n * m + n + m
+        return whole, whole[: n * m].reshape(n, m), whole[n * m : a], whole[a:b], whole[b:]
+
+
+def _describe(visible: Sequence[Layer], hidden: Layer, dtype: Any) -> tuple[Any, Any, Any]:
+    """Returns the blocks, floors and lower values of ``compiled.updates.run``."""
+    widths = [layer.width for layer in visible]
+    ends = np.cumsum(widths)
+    units = [layer.n_units for layer in visible]
+    states = [0 if layer.gaussian else layer.width // layer.n_units for layer in visible]
+    floors = [getattr(layer, "variance_floor", 0.0) for layer in visible]
+    lows = [layer.two_values[0] if layer.two_values else 0.0 for layer in (*visible, hidden)]
+    return (
+        np.stack([ends - widths, ends, units, states], 1),
+        np.repeat(floors, widths).astype(dtype),
+        (np.repeat(lows[:-1], widths).astype(dtype), np.full(hidden.width, lows[-1], dtype)),
+    )
 
 
 def _array(x: Tensor) -> Any:
