@@ -153,7 +153,7 @@ STRUCTURE = {
     "hidden": "spin",
     "hidden_states": 3,
     "visible": "spin",
-    "unknown": "missing",
+    "unknown": "error",
     "binarise": "sample",
     "dtype": "float64",
 }
