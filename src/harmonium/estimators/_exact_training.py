@@ -53,6 +53,18 @@ class Trained(NamedTuple):
     updates: int
 
 
+class Aim(NamedTuple):
+    """What is learned: (1 - joint) ln p(y | x) + joint ln p(x, y); by default ln p of all columns.
+
+    Attributes:
+        condition_on: the layers of x; none: there is no label.
+        joint: in [0, 1].
+    """
+
+    condition_on: list[int] = []  # noqa: RUF012
+    joint: float = 1.0
+
+
 class _Way(NamedTuple):
     """A way to learn real columns.
 
@@ -104,7 +116,14 @@ def trains_exactly(options: Any, encoder: Encoder, layers: list[Layer], rows: in
 
 
 @torch.no_grad()
-def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int) -> Trained:
+def train_exactly(
+    machine: BoltzmannMachine,
+    v: Tensor,
+    weights: Tensor | None,
+    seed: int,
+    aim: Aim = Aim(),  # noqa: B008
+    judged: Tensor | None = None,
+) -> Trained:
     """Trains a new machine by exact gradients, with its real columns joined where that is better.
 
     A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows have their say:
@@ -116,9 +135,13 @@ def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, 
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
         weights: of the rows, (rows,), above 0; None: all count alike.
         seed: of the rows that are held out, and of the couplings.
+        aim: what is learned; with a label the rows that are held out are judged by ln p(y | x).
+        judged: rows that may be held out, (rows,) bool; None: all.
     """
     order = _random.permutation(len(v), as_generator(seed))
-    held = max(1, len(v) // _HELD_OUT)
+    if judged is not None:  # those first
+        order = order[(~judged[order]).to(torch.int8).argsort(stable=True)]
+    held = max(1, (len(v) if judged is None else int(judged.sum())) // _HELD_OUT)
     out, kept = order[:held].sort().values, order[held:].sort().values
     rows, share = v[kept.to(v.device)], None if weights is None else weights[kept]
     asked, each = v[out.to(v.device)], None if weights is None else weights[out]
@@ -136,6 +159,7 @@ def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, 
             validation=asked,
             validation_weights=each,
             roots=start.roots,
+            **aim._asdict(),
             learning_rate=_RATE,
             max_updates=_UPDATES,
             weight_decay=decay,
@@ -167,7 +191,15 @@ def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, 
     for p, (now, before) in zip(made.parameters(), starts, strict=True):
         p.add_(now - before)
     fit_exact(
-        made, v, weights, roots=start.roots, rates=last, weight_decay=decay, initial_std=None, seed=seed
+        made,
+        v,
+        weights,
+        roots=start.roots,
+        **aim._asdict(),
+        rates=last,
+        weight_decay=decay,
+        initial_std=None,
+        seed=seed,
     )
     if start.roots:
         made = fold(made, start.roots).to(dtype=machine.dtype)

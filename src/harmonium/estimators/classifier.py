@@ -25,6 +25,7 @@ from harmonium.estimators._budget import with_label
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import Array, counted, taken, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
+from harmonium.estimators._exact_training import Aim
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._neighbours import from_neighbours
 from harmonium.estimators._options import COUNT, FROM_0, option
@@ -102,7 +103,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         ((3, 64), array([8, 8, 8]))
     """
 
-    n_hidden: int = option(100, COUNT)
+    n_hidden: int | None = option(None, COUNT, None)
     _: KW_ONLY
     objective: str = option("hybrid", StrOptions({"hybrid", "discriminative", "joint"}))
     joint: float = option(0.03, Interval(Real, 0, 1, closed="both"))
@@ -196,11 +197,13 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             fitted.machine.metadata["label"] = column_of(self.classes_).to_dict()
             fitted.machine.metadata["objective"] = self.objective if share else "discriminative"
         states = prepared.all()
-        judged = ~states.isnan().any(1)
+        there = ~states[:, fitted.data_width :].isnan().any(1)
+        judged = there if training.exact else ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             seed = fitted.stream("neighbours") % 2**32
             updates = training.budget(fitted.machine, len(label), weights).updates
             states[:, fitted.data_width :] = self._guessed(rows, label, weights, updates, seed).to(states)
+        training.aim = Aim([*fitted.machine.visible[:-1]], float(share))
         rule = rules.hybrid(rule, fitted.machine.visible[:-1], float(share))
         learned = Rows.of(states, fitted.machine.dtype, missing=True)
         self._fitted = training.learn(fitted, learned, weights, rule, judged=judged)
