@@ -37,6 +37,8 @@ _SOME_ROWS = 5000  # at most that a covariance is found from
 _ROUNDS = 2  # of covariances given the hidden units
 _RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each way to learn the columns
 _LAST, _LAST_RATE = 25, 0.015  # updates on all rows, and their rate
+_LABELS_OUT, _LABEL_RATE = 4, 0.04  # beside a label: one row in so many is held out, and the first rate
+_DECAYS = (1.0, 0.2, 4.0)  # of which held-out labels choose one, over the number of rows
 
 
 class Trained(NamedTuple):
@@ -77,6 +79,15 @@ class _Way(NamedTuple):
     joined: list[int]
     ridge: float
     covariances: dict[int, Tensor]
+
+
+class _Split(NamedTuple):
+    """Rows that are learned, rows that are held out, and the weights of both."""
+
+    rows: Tensor
+    weights: Tensor | None
+    asked: Tensor
+    shares: Tensor | None
 
 
 class _Start(NamedTuple):
@@ -130,6 +141,9 @@ def train_exactly(
     the machine is moved by as much as its start moves, and a few more updates follow. Couplings have a
     standard normal prior.
 
+    With a label and ``aim.joint`` below 1 columns stay by themselves, as nothing of their own law is at stake. A
+    quarter of the rows decides on the weight decay and where training ends, and all rows are learned anew so.
+
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
@@ -141,10 +155,14 @@ def train_exactly(
     order = _random.permutation(len(v), as_generator(seed))
     if judged is not None:  # those first
         order = order[(~judged[order]).to(torch.int8).argsort(stable=True)]
-    held = max(1, (len(v) if judged is None else int(judged.sum())) // _HELD_OUT)
+    count, labels = len(v) if judged is None else int(judged.sum()), aim.joint < 1
+    held = max(1, count // (_LABELS_OUT if labels else _HELD_OUT))
     out, kept = order[:held].sort().values, order[held:].sort().values
     rows, share = v[kept.to(v.device)], None if weights is None else weights[kept]
     asked, each = v[out.to(v.device)], None if weights is None else weights[out]
+
+    if labels:
+        return _learn_labels(machine, v, weights, seed, aim, _Split(rows, share, asked, each))
 
     def attempt(way: _Way, rival: _Attempt | None = None) -> _Attempt:
         start = _begin(machine, rows, share, way)
@@ -204,6 +222,40 @@ def train_exactly(
     if start.roots:
         made = fold(made, start.roots).to(dtype=machine.dtype)
     return Trained(made, best.done.history, best.updates + len(last))
+
+
+def _learn_labels(
+    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int, aim: Aim, split: _Split
+) -> Trained:
+    """Trains a machine of rows and their labels, by the weight decay that tells held-out labels best."""
+    single, tried = _Way([], 0.0, {}), list[tuple[ExactFit, float]]()
+    for decay in _DECAYS:
+        done = fit_exact(
+            _begin(machine, split.rows, split.weights, single).machine,
+            split.rows,
+            split.weights,
+            validation=split.asked,
+            validation_weights=split.shares,
+            **aim._asdict(),
+            learning_rate=_LABEL_RATE,
+            max_updates=_UPDATES,
+            weight_decay=decay / _count(split.rows, split.weights),
+            to_beat=max((other.score for other, _ in tried), default=-inf),
+            seed=seed,
+        )
+        tried.append((done, decay))
+    best, decay = max(tried, key=lambda one: one[0].score)
+    made = _begin(machine, v, weights, single).machine
+    fit_exact(
+        made,
+        v,
+        weights,
+        **aim._asdict(),
+        rates=best.rates,
+        weight_decay=decay / _count(v, weights),
+        seed=seed,
+    )
+    return Trained(made, best.history, len(best.rates))
 
 
 def _change_roots(
