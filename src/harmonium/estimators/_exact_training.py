@@ -56,7 +56,7 @@ class Trained(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """What is learned: (1 - joint) ln p(y | x) + joint ln p(x, y); by default ln p of all columns.
+    """The objective, (1 - joint) ln p(y | x) + joint ln p(x, y); by default ln p of all columns.
 
     Attributes:
         condition_on: the layers of x; none: there is no label.

@@ -221,7 +221,8 @@ class Training:
                     f"{options.hidden!r}"
                 )
         seed = int(check_random_state(options.random_state).randint(2**31 - 1))
-        double = not self.exact and options.dtype is None and label is not None and getattr(X, "dtype", None) == np.float64
+        double = label is not None and not self.exact and getattr(X, "dtype", None) == np.float64
+        double &= options.dtype is None
         dtype = torch.float64 if double or options.dtype == "float64" else torch.float32
         machine = join_layers(visible, hidden).to(dtype=dtype)
         machine.metadata["encoder"] = encoder.to_dict()
@@ -355,15 +356,8 @@ class Training:
         done = train_exactly(machine, v, weights, fitted.stream("train"), self.aim, judged)
         done.machine.metadata = machine.metadata
         rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
-        generative = not self.aim.condition_on or self.aim.joint > 0
-        return replace(
-            fitted,
-            machine=done.machine,
-            generative=generative,
-            history=done.history,
-            n_updates=done.updates,
-            rows=rows,
-        )
+        found = {"machine": done.machine, "history": done.history, "n_updates": done.updates, "rows": rows}
+        return replace(fitted, generative=self.aim.joint > 0, **found)
 
     def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
         """Draws the rows to validate on: returns their indices, and those of the rows to train on."""

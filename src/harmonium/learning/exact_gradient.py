@@ -62,18 +62,18 @@ def exact_gradient(
             f"X: expected (rows, {law.machine.visible_width}) with at least one row, "
             f"received {tuple(v.shape)}"
         )
-    asked = _checks.weights(weights, "weights", len(v))
-    each = v.new_ones(len(v), dtype=torch.float64) if asked is None else asked.to(v.device, torch.float64)
+    given = _checks.weights(weights, "weights", len(v))
+    each = v.new_ones(len(v), dtype=torch.float64) if given is None else given.to(v.device, torch.float64)
     hamiltonian = law.hamiltonian()
     table, sums = HiddenStates(hamiltonian, roots), Statistics(hamiltonian)
     each = each / each.sum()
-    given = set(condition_on)
+    layers = set(condition_on)
+    joint = _checks.real(joint, "joint", low=0.0, high=1.0) if layers else 1.0
     value = table.add_expectation(sums, each, v)
-    if given:
-        joint = _checks.real(joint, "joint", low=0.0, high=1.0)
-        value += table.add_expectation(sums, (joint - 1.0) * each, _keep_layers(law.machine, v, given))
-    if not given or joint > 0:
-        value += table.add_expectation(sums, -joint if given else -1.0)
+    if joint < 1:
+        value += table.add_expectation(sums, (joint - 1) * each, _keep_layers(law.machine, v, layers))
+    if joint > 0:
+        value += table.add_expectation(sums, -joint)
     return float(value), law.pullback(sums)
 
 
