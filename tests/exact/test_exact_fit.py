@@ -107,7 +107,7 @@ def test_there_must_be_rows_to_judge_by_or_rates() -> None:
 @pytest.mark.parametrize("joint", [0.0, 0.03, 1.0])
 @pytest.mark.parametrize("joined", [False, True])
 def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined: bool) -> None:
-    """ln p(y | x) is a softmax over whole rows with each label, whatever x lacks; differences see the rest."""
+    """ln p(y | x) is a softmax over whole rows with each label, whatever x lacks."""
     machine = mixed(1)
     hm.machine.normal_(machine, 1.0, 5)
     v = hm.tasks.sample(machine, 12, seed=2).rows

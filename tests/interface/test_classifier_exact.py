@@ -10,7 +10,6 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-import harmonium as hm
 from harmonium.estimators import RBMClassifier, RBMOutlier
 from harmonium.likelihood import HiddenStates
 

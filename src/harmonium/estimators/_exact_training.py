@@ -141,8 +141,8 @@ def train_exactly(
     the machine is moved by as much as its start moves, and a few more updates follow. Couplings have a
     standard normal prior.
 
-    With a label and ``aim.joint`` below 1 columns stay by themselves, as nothing of their own law is at stake. A
-    quarter of the rows decides on the weight decay and where training ends, and all rows are learned anew so.
+    With a label and ``aim.joint`` below 1 columns stay by themselves. A quarter of the rows decides on the
+    weight decay and where training ends, and all rows are learned anew so.
 
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.

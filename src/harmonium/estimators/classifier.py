@@ -23,9 +23,9 @@ from harmonium._rows import Rows, refuse_blank
 from harmonium.estimators import _columns
 from harmonium.estimators._budget import with_label
 from harmonium.estimators._estimator import BoltzmannEstimator
+from harmonium.estimators._exact_training import Aim
 from harmonium.estimators._intake import Array, counted, taken, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
-from harmonium.estimators._exact_training import Aim
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._neighbours import from_neighbours
 from harmonium.estimators._options import COUNT, FROM_0, option
@@ -56,10 +56,9 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     All other parameters are those of ``RBM``; some have other defaults.
 
     Args:
-        n_hidden: hidden units, at least 1. None: 8 for a table that is trained without chains, else 100. Which
-            tables these are ``RBM`` says; there the gradients of the objective are exact, holes included, and
-            ln p(y | x) of a quarter of the rows chooses the weight decay and the length for all rows. With
-            w = 1 it trains as ``RBM``, but that ln p(y | x) decides.
+        n_hidden: hidden units, at least 1. None: 8 for a table that is trained without chains (see ``RBM``),
+            else 100. Gradients are then exact, holes included, and ln p(y | x) of a quarter of the rows
+            chooses weight decay and length for all rows; with w = 1 it decides what ln p does in ``RBM``.
         objective: "hybrid", with w = ``joint``; "discriminative", w = 0; "joint", w = 1.
         joint: w, in [0, 1]; read only with ``objective="hybrid"``.
         rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, or a
@@ -75,10 +74,10 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             unless a logistic regression on the hidden units tells labels that are held out, a fifth at a
             time, better by more than a standard error. Rows that ``early_stopping`` holds out have told
             their neighbours by then, so that its score is a little too good.
-        missing_cells: how ``predict`` and its like sum over what a row of X lacks; with at most 12 hidden units
-            "auto" is exact. "exact", by enumeration of
+        missing_cells: how ``predict`` and its like sum over what a row of X lacks: "exact", by enumeration of
             the missing cells, or else of the hidden units, up to 2^26 states; "gibbs", by 10 chains of 60
-            sweeps for every row, that hold what it shows; "auto": "exact" up to 2^12 states, else "gibbs".
+            sweeps for every row, that hold what it shows; "auto": "exact" up to 2^12 states, as with at most
+            12 hidden units, else "gibbs".
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
             missing cell.
         dtype: of the machine; None: float64 for float64 data that are trained by chains, else float32.
@@ -88,8 +87,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         machine_: the trained ``BoltzmannMachine``; its layers are those of the data, the label and the hidden
             units. Its metadata have the encoder of X, under "label" the column of the classes
             (``harmonium.data.column.Column``), and "objective".
-        encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``; ``validation_score`` is
-            here the mean ln p(y | x) of the rows held out.
+        encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
 
     Examples:
         >>> import harmonium as hm

@@ -26,7 +26,7 @@ def exact_gradient(
 ) -> tuple[float, dict[str, Tensor]]:
     """Returns the mean of ln p of what rows show, and its gradient, by a sum over the hidden states.
 
-    With x, the layers of ``condition_on``, and y, all others, it is (1 - joint) ln p(y | x) + joint ln p(x, y).
+    With x, the layers of ``condition_on``, and y, all others: of (1 - joint) ln p(y | x) + joint ln p(x, y).
 
     Both are without noise. The gradient is that of ``rules.exact``, and the value costs next to nothing
     beside it. A float64 machine has the digits that a search along a line asks for.
@@ -85,8 +85,8 @@ def _keep_layers(machine: BoltzmannMachine, v: Tensor, layers: Collection[int]) 
     """
     if not set(layers) < set(machine.visible):
         raise ValueError(
-            f"condition_on: expected some of the visible layers {list(machine.visible)} but not all, received "
-            f"{sorted(layers)}"
+            f"condition_on: expected some of the visible layers {list(machine.visible)} but not all, "
+            f"received {sorted(layers)}"
         )
     widths = [machine.layers[l].width for l in machine.visible]
     parts = zip(machine.visible, torch.split(v, widths, 1), strict=True)
