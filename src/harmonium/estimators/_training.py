@@ -356,8 +356,8 @@ class Training:
         done = train_exactly(machine, v, weights, fitted.stream("train"), self.aim, judged)
         done.machine.metadata = machine.metadata
         rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
-        found = {"machine": done.machine, "history": done.history, "n_updates": done.updates, "rows": rows}
-        return replace(fitted, generative=self.aim.joint > 0, **found)
+        fitted = replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates)
+        return replace(fitted, generative=self.aim.joint > 0, rows=rows)
 
     def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
         """Draws the rows to validate on: returns their indices, and those of the rows to train on."""

@@ -196,8 +196,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             fitted.machine.metadata["label"] = column_of(self.classes_).to_dict()
             fitted.machine.metadata["objective"] = self.objective if share else "discriminative"
         states = prepared.all()
-        there = ~states[:, fitted.data_width :].isnan().any(1)
-        judged = there if training.exact else ~states.isnan().any(1)
+        labelled = ~states[:, fitted.data_width :].isnan().any(1)
+        judged = labelled if training.exact else ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             seed = fitted.stream("neighbours") % 2**32
             updates = training.budget(fitted.machine, len(label), weights).updates
