@@ -111,7 +111,7 @@ def test_rows_held_out_have_labels() -> None:
     assert all(record["validation_score"] < 0 for record in made.history_)  # 0 where none had
 
 
-def test_weights_stand_for_repeated_rows_and_files_keep_all(trees, tmp_path) -> None:
+def test_copies_and_files_answer_alike(trees, tmp_path) -> None:
     copy = pickle.loads(pickle.dumps(trees))
     np.testing.assert_array_equal(copy.predict_proba(HOLED), trees.predict_proba(HOLED))
     trees.save(tmp_path / "trees.hm")
