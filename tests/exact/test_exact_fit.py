@@ -102,3 +102,78 @@ def test_there_must_be_rows_to_judge_by_or_rates() -> None:
     rows = planted(20)[1]
     with pytest.raises(ValueError, match="validation: expected rows, or else rates"):
         hm.training.fit_exact(independent(rows), rows)
+
+
+@pytest.mark.parametrize("joint", [0.0, 0.03, 1.0])
+@pytest.mark.parametrize("joined", [False, True])
+def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined: bool) -> None:
+    """ln p(y | x) is a softmax over whole rows with each label, whatever x lacks."""
+    machine = mixed(1)
+    hm.machine.normal_(machine, 1.0, 5)
+    v = hm.tasks.sample(machine, 12, seed=2).rows
+    v[:6, [0, 6]] = torch.nan
+    v[3:8, 5] = torch.nan
+    v[9, 2:5] = torch.nan  # no label
+    weights = torch.linspace(0.5, 2.0, 12, dtype=torch.float64)
+    roots = {2: torch.tensor([[1.0, 0.0], [0.8, 0.5]]).double()} if joined else {}
+    inputs, label = [0, 2], slice(2, 5)
+
+    def objective() -> float:
+        whole = hm.training.fold(machine, roots) if joined else machine
+        score = hm.likelihood.exact_log_likelihood
+        each = []
+        for y in torch.eye(3).double():
+            x = v.clone()
+            x[:, label] = y
+            each.append(score(whole, x))
+        of_labels = torch.stack(each, 1)
+        chosen = (of_labels * v[:, label].nan_to_num(0.0)).sum(1)
+        both = torch.where(v[:, 2].isnan(), of_labels.logsumexp(1), chosen)
+        per_row = both - (1 - joint) * of_labels.logsumexp(1)
+        return float(per_row @ weights / weights.sum())
+
+    value, gradient = hm.learning.exact_gradient(
+        machine, v, weights, roots=roots, condition_on=inputs, joint=joint
+    )
+    assert value == pytest.approx(objective(), abs=1e-9)
+    step = 1e-5
+    for name, p in machine.named_parameters():
+        found, flat = gradient[name].flatten(), p.data.view(-1)
+        for i in range(len(flat)):
+            before = float(flat[i])
+            ends = []
+            for at in (before + step, before - step):
+                flat[i] = at
+                ends.append(objective())
+            flat[i] = before
+            assert float(found[i]) == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6), name
+
+
+def test_conditional_fit_keeps_what_tells_labels_best() -> None:
+    rows = planted(1200)[1]
+    odds = torch.stack([3 * rows[:, 0], 2 * rows[:, 5], torch.zeros(1200)], 1)
+    chosen = odds.softmax(1).multinomial(1, generator=torch.Generator().manual_seed(1))
+    rows[:, 2:5] = torch.eye(3).double()[chosen[:, 0]]
+    best = float(odds.log_softmax(1)[800:].gather(1, chosen[800:]).mean())
+    rows[:600:3, 5] = torch.nan
+    made = independent(rows[:800])
+    inputs, label = [0, 2], slice(2, 5)
+    done = hm.training.fit_exact(
+        made, rows[:600], validation=rows[600:800], condition_on=inputs, joint=0.05, seed=1
+    )
+
+    def label_score(machine: hm.BoltzmannMachine, v: Tensor) -> float:
+        x = v.clone()
+        x[:, label] = torch.nan
+        return mean_score(machine, v) - mean_score(machine, x)
+
+    assert done.score == pytest.approx(label_score(made, rows[600:800]), abs=1e-9)
+    blind, ours = (label_score(m, rows[800:]) for m in (independent(rows[:800]), made))
+    assert best - blind > 0.1  # there is something to learn
+    assert ours > blind + 0.7 * (best - blind)
+
+
+@pytest.mark.parametrize("layers", [[7], [0, 1, 2]])
+def test_layers_to_condition_on_are_some_of_the_visible_ones(layers: list[int]) -> None:
+    with pytest.raises(ValueError, match="condition_on: expected some of the visible layers"):
+        hm.learning.exact_gradient(mixed(1), planted(3)[1], condition_on=layers, joint=0.5)

@@ -37,6 +37,8 @@ _SOME_ROWS = 5000  # at most that a covariance is found from
 _ROUNDS = 2  # of covariances given the hidden units
 _RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each way to learn the columns
 _LAST, _LAST_RATE = 25, 0.015  # updates on all rows, and their rate
+_LABELS_OUT, _LABEL_RATE = 4, 0.04  # beside a label: one row in so many is held out, and the first rate
+_DECAYS = (1.0, 0.2, 4.0)  # of which held-out labels choose one, over the number of rows
 
 
 class Trained(NamedTuple):
@@ -53,6 +55,18 @@ class Trained(NamedTuple):
     updates: int
 
 
+class Aim(NamedTuple):
+    """The objective, (1 - joint) ln p(y | x) + joint ln p(x, y); by default ln p of all columns.
+
+    Attributes:
+        condition_on: the layers of x; none: there is no label.
+        joint: in [0, 1].
+    """
+
+    condition_on: list[int] = []  # noqa: RUF012
+    joint: float = 1.0
+
+
 class _Way(NamedTuple):
     """A way to learn real columns.
 
@@ -65,6 +79,15 @@ class _Way(NamedTuple):
     joined: list[int]
     ridge: float
     covariances: dict[int, Tensor]
+
+
+class _Split(NamedTuple):
+    """Rows that are learned, rows that are held out, and the weights of both."""
+
+    rows: Tensor
+    weights: Tensor | None
+    asked: Tensor
+    shares: Tensor | None
 
 
 class _Start(NamedTuple):
@@ -104,24 +127,42 @@ def trains_exactly(options: Any, encoder: Encoder, layers: list[Layer], rows: in
 
 
 @torch.no_grad()
-def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int) -> Trained:
+def train_exactly(
+    machine: BoltzmannMachine,
+    v: Tensor,
+    weights: Tensor | None,
+    seed: int,
+    aim: Aim = Aim(),  # noqa: B008
+    judged: Tensor | None = None,
+) -> Trained:
     """Trains a new machine by exact gradients, with its real columns joined where that is better.
 
     A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows have their say:
     the machine is moved by as much as its start moves, and a few more updates follow. Couplings have a
     standard normal prior.
 
+    With a label and ``aim.joint`` below 1 columns stay by themselves. A quarter of the rows decides on the
+    weight decay and where training ends, and all rows are learned anew so.
+
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
         weights: of the rows, (rows,), above 0; None: all count alike.
         seed: of the rows that are held out, and of the couplings.
+        aim: what is learned; with a label the rows that are held out are judged by ln p(y | x).
+        judged: rows that may be held out, (rows,) bool; None: all.
     """
     order = _random.permutation(len(v), as_generator(seed))
-    held = max(1, len(v) // _HELD_OUT)
+    if judged is not None:  # those first
+        order = order[(~judged[order]).to(torch.int8).argsort(stable=True)]
+    count, labels = len(v) if judged is None else int(judged.sum()), aim.joint < 1
+    held = max(1, count // (_LABELS_OUT if labels else _HELD_OUT))
     out, kept = order[:held].sort().values, order[held:].sort().values
     rows, share = v[kept.to(v.device)], None if weights is None else weights[kept]
     asked, each = v[out.to(v.device)], None if weights is None else weights[out]
+
+    if labels:
+        return _learn_labels(machine, v, weights, seed, aim, _Split(rows, share, asked, each))
 
     def attempt(way: _Way, rival: _Attempt | None = None) -> _Attempt:
         start = _begin(machine, rows, share, way)
@@ -136,6 +177,7 @@ def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, 
             validation=asked,
             validation_weights=each,
             roots=start.roots,
+            **aim._asdict(),
             learning_rate=_RATE,
             max_updates=_UPDATES,
             weight_decay=decay,
@@ -167,11 +209,53 @@ def train_exactly(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, 
     for p, (now, before) in zip(made.parameters(), starts, strict=True):
         p.add_(now - before)
     fit_exact(
-        made, v, weights, roots=start.roots, rates=last, weight_decay=decay, initial_std=None, seed=seed
+        made,
+        v,
+        weights,
+        roots=start.roots,
+        **aim._asdict(),
+        rates=last,
+        weight_decay=decay,
+        initial_std=None,
+        seed=seed,
     )
     if start.roots:
         made = fold(made, start.roots).to(dtype=machine.dtype)
     return Trained(made, best.done.history, best.updates + len(last))
+
+
+def _learn_labels(
+    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int, aim: Aim, split: _Split
+) -> Trained:
+    """Trains a machine of rows and their labels, by the weight decay that tells held-out labels best."""
+    single, tried = _Way([], 0.0, {}), list[tuple[ExactFit, float]]()
+    for decay in _DECAYS:
+        done = fit_exact(
+            _begin(machine, split.rows, split.weights, single).machine,
+            split.rows,
+            split.weights,
+            validation=split.asked,
+            validation_weights=split.shares,
+            **aim._asdict(),
+            learning_rate=_LABEL_RATE,
+            max_updates=_UPDATES,
+            weight_decay=decay / _count(split.rows, split.weights),
+            to_beat=max((other.score for other, _ in tried), default=-inf),
+            seed=seed,
+        )
+        tried.append((done, decay))
+    best, decay = max(tried, key=lambda one: one[0].score)
+    made = _begin(machine, v, weights, single).machine
+    fit_exact(
+        made,
+        v,
+        weights,
+        **aim._asdict(),
+        rates=best.rates,
+        weight_decay=decay / _count(v, weights),
+        seed=seed,
+    )
+    return Trained(made, best.history, len(best.rates))
 
 
 def _change_roots(

@@ -24,14 +24,16 @@ class LabelPosterior:
     """The label of rows, in float64.
 
     Args:
-        machine: with one hidden layer, joined to the visible layers alone; the last of these is one
-            categorical unit.
+        machine: with one hidden layer, joined to the visible layers; the last of these is one categorical
+            unit. Real columns may have edges of their own where ``HiddenStates`` takes them.
     """
 
     def __init__(self, machine: BoltzmannMachine) -> None:
         self._hamiltonian = machine.hamiltonian().to(torch.float64)
         (self._hidden,) = machine.hidden
         *self._data, self._label = machine.visible
+        visible = set(machine.visible)
+        self._joined = any(visible.issuperset(edge) for edge in machine.edges)
         self._labels = machine.layers[self._label].values().to(machine.device, torch.float64)
 
     @torch.no_grad()
@@ -66,10 +68,12 @@ class LabelPosterior:
     def log_probabilities(self, x: Tensor, missing_cells: str, generator: torch.Generator) -> Tensor:
         """Returns ln p(y | what x shows), (rows, labels), exact where nothing is missing.
 
+        It is exact for joined columns too, whatever ``missing_cells`` says, as their hidden states are few.
+
         Raises:
             ValueError: more than 2^26 states to sum over with "exact".
         """
-        drawn = x.isnan().any(1) & (missing_cells != "exact")
+        drawn = x.isnan().any(1) & (missing_cells != "exact" and not self._joined)
         if missing_cells == "auto":
             drawn &= self._log2_missing(x) > _AUTO_LOG2_STATES
         scores = x.new_empty(len(x), len(self._labels))

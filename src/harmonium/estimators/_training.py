@@ -20,7 +20,7 @@ from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.data import Codec, Rows, bernoulli_binarise
 from harmonium.estimators._budget import Budget, Budgets, steady_rate, updates_of
-from harmonium.estimators._exact_training import FEW, MANY, train_exactly, trains_exactly
+from harmonium.estimators._exact_training import FEW, MANY, Aim, train_exactly, trains_exactly
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
 from harmonium.estimators._kept_rows import rows_to_keep
@@ -114,6 +114,7 @@ class Training:
         pretrain: pretrains a new machine on all rows as visible states, before all layers are trained.
         calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
         exact: whether the machine that is to be trained needs no chains; ``prepare`` decides.
+        aim: what such a machine learns.
     """
 
     options: Any
@@ -125,6 +126,7 @@ class Training:
     run: TrainingRun | None = None
     rise: Rise | None = None
     exact: bool = False
+    aim: Aim = Aim()  # noqa: RUF009
 
     def budget(self, machine: BoltzmannMachine, rows: int, weights: Tensor | None = None) -> Budget:
         """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser.
@@ -208,8 +210,8 @@ class Training:
         codec = fit_codec(X, options.visible, options.unknown, options.binarise, weights)
         visible, encoder = [*codec.layers], codec.encoder
         data_width = sum(layer.width for layer in visible)
+        self.exact = whole and trains_exactly(options, encoder, visible, X.shape[0])
         visible += [] if label is None else [label[0]]
-        self.exact = whole and label is None and trains_exactly(options, encoder, visible, X.shape[0])
         chosen = (FEW if self.exact else MANY) if options.n_hidden is None else options.n_hidden
         hidden = hidden_for(options.hidden, sizes_of(chosen), options.hidden_states)
         for below, above in [*((layer, hidden[0]) for layer in visible), *pairwise(hidden)]:
@@ -219,7 +221,8 @@ class Training:
                     f"{options.hidden!r}"
                 )
         seed = int(check_random_state(options.random_state).randint(2**31 - 1))
-        double = options.dtype is None and label is not None and getattr(X, "dtype", None) == np.float64
+        double = label is not None and not self.exact and getattr(X, "dtype", None) == np.float64
+        double &= options.dtype is None
         dtype = torch.float64 if double or options.dtype == "float64" else torch.float32
         machine = join_layers(visible, hidden).to(dtype=dtype)
         machine.metadata["encoder"] = encoder.to_dict()
@@ -267,7 +270,7 @@ class Training:
             whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
         """
         if self.exact:
-            return self._learn_exactly(fitted, states, weights)
+            return self._learn_exactly(fitted, states, weights, judged)
         options = self.options
         earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
@@ -344,14 +347,17 @@ class Training:
             log_partition=None,
         )
 
-    def _learn_exactly(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> Fitted:
+    def _learn_exactly(
+        self, fitted: Fitted, states: Rows, weights: Tensor | None, judged: Tensor | None
+    ) -> Fitted:
         """Trains a new machine without chains."""
         machine = fitted.machine.to(device=self.options.device)
         v = states.all().to(machine.device, machine.dtype)
-        done = train_exactly(machine, v, weights, fitted.stream("train"))
+        done = train_exactly(machine, v, weights, fitted.stream("train"), self.aim, judged)
         done.machine.metadata = machine.metadata
         rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
-        return replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates, rows=rows)
+        fitted = replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates)
+        return replace(fitted, generative=self.aim.joint > 0, rows=rows)
 
     def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
         """Draws the rows to validate on: returns their indices, and those of the rows to train on."""

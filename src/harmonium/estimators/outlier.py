@@ -38,7 +38,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     All other parameters are those of ``RBM``.
 
     Args:
-        n_hidden: hidden units, at least 1.
+        n_hidden: hidden units, at least 1. None: as ``RBM``, which says when training needs no chains.
         contamination: the fraction of the training rows that are outliers, in (0, 0.5]; "auto": those below
             the lower quartile of ln p by more than one and a half times the distance of the quartiles (Tukey
             1977), of a normal law 0.35 %.
@@ -58,7 +58,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
         array([ 1, -1])
     """
 
-    n_hidden: int = option(100, COUNT)
+    n_hidden: int | None = option(None, COUNT, None)
     _: KW_ONLY
     contamination: float | str = option("auto", StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right"))
     learning_rate: float | None = option(None, FROM_0, None)

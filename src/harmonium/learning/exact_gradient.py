@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -21,8 +21,12 @@ def exact_gradient(
     weights: Tensor | None = None,
     *,
     roots: Mapping[int, Tensor] | None = None,
+    condition_on: Iterable[int] = (),
+    joint: float = 1.0,
 ) -> tuple[float, dict[str, Tensor]]:
     """Returns the mean of ln p of what rows show, and its gradient, by a sum over the hidden states.
+
+    With x, the layers of ``condition_on``, and y, all others: of (1 - joint) ln p(y | x) + joint ln p(x, y).
 
     Both are without noise. The gradient is that of ``rules.exact``, and the value costs next to nothing
     beside it. A float64 machine has the digits that a search along a line asks for.
@@ -32,13 +36,16 @@ def exact_gradient(
             again.
         X: visible states, (rows, visible_width), NaN where missing. Their support is not looked at.
         weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
-        roots: see ``rules.exact``; the likelihood is that of the columns x.
+        roots: see ``rules.exact``; the likelihood is that of the columns before they are turned.
+        condition_on: visible layers, but not all, as of ``rules.hybrid``.
+        joint: in [0, 1]; without ``condition_on`` it says nothing.
 
     Returns:
         The mean in nats, and for the name of every learnable parameter its gradient, of its shape.
 
     Raises:
-        ValueError: another machine, X of another shape, or weights that do not fit.
+        ValueError: another machine, X of another shape, weights that do not fit, or layers that are not some
+            of the visible ones.
 
     Examples:
         >>> import torch
@@ -59,5 +66,28 @@ def exact_gradient(
     each = v.new_ones(len(v), dtype=torch.float64) if given is None else given.to(v.device, torch.float64)
     hamiltonian = law.hamiltonian()
     table, sums = HiddenStates(hamiltonian, roots), Statistics(hamiltonian)
-    value = table.add_expectation(sums, each / each.sum(), v) + table.add_expectation(sums, -1.0)
+    each = each / each.sum()
+    layers = set(condition_on)
+    joint = _checks.real(joint, "joint", low=0.0, high=1.0) if layers else 1.0
+    value = table.add_expectation(sums, each, v)
+    if joint < 1:
+        value += table.add_expectation(sums, (joint - 1) * each, _keep_layers(law.machine, v, layers))
+    if joint > 0:
+        value += table.add_expectation(sums, -joint)
     return float(value), law.pullback(sums)
+
+
+def _keep_layers(machine: BoltzmannMachine, v: Tensor, layers: Collection[int]) -> Tensor:
+    """Returns rows, (rows, visible_width), that show these visible layers alone.
+
+    Raises:
+        ValueError: layers that are not some of the visible ones, or all of them.
+    """
+    if not set(layers) < set(machine.visible):
+        raise ValueError(
+            f"condition_on: expected some of the visible layers {list(machine.visible)} but not all, "
+            f"received {sorted(layers)}"
+        )
+    widths = [machine.layers[l].width for l in machine.visible]
+    parts = zip(machine.visible, torch.split(v, widths, 1), strict=True)
+    return torch.cat([x if l in layers else torch.full_like(x, torch.nan) for l, x in parts], 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple, final
 
@@ -27,7 +27,8 @@ class ExactFit(NamedTuple):
     """The result of ``fit_exact``.
 
     Attributes:
-        score: the best mean ln p of the rows that were held out, in nats; NaN without any.
+        score: the best mean ln p of the rows that were held out, in nats, or ln p(y | x) with
+            ``condition_on``; NaN without any.
         rates: the learning rate of every update that led there; ``fit_exact(rates=...)`` makes them again.
         history: a record of every look at the rows that were held out.
     """
@@ -45,8 +46,16 @@ class _Coordinates:
     coordinates, in which Adam finds a way that does not depend on which state of a unit is called 1.
     """
 
-    def __init__(self, machine: BoltzmannMachine, v: Tensor, roots: Mapping[int, Tensor] | None) -> None:
+    def __init__(
+        self,
+        machine: BoltzmannMachine,
+        v: Tensor,
+        roots: Mapping[int, Tensor] | None,
+        condition_on: Collection[int],
+        joint: float,
+    ) -> None:
         self.law, self.roots = Parametrisation(machine), roots
+        self.condition_on, self.joint = condition_on, joint
         self.names = list(self.law.parameters)
         self.shapes = [self.law.parameters[name].shape for name in self.names]
         self.edges = [(f"couplings.{number}.weight", *edge) for number, edge in enumerate(machine.edges)]
@@ -78,8 +87,10 @@ class _Coordinates:
             p.copy_(x[name])
 
     def gradient(self, v: Tensor, weights: Tensor | None, decay: float) -> tuple[float, Tensor]:
-        """Returns the mean ln p of rows, and the gradient of it less decay/2 · |W|²."""
-        value, g = exact_gradient(self.law, v, weights, roots=self.roots)
+        """Returns the mean that rows are learned by, and the gradient of it less decay/2 · |W|²."""
+        value, g = exact_gradient(
+            self.law, v, weights, roots=self.roots, condition_on=self.condition_on, joint=self.joint
+        )
         for name, l, m in self.edges:
             below, above = g[self.places[l]].flatten(), g[self.places[m]].flatten()
             g[name] -= torch.outer(below, self.means[m]) + torch.outer(self.means[l], above)
@@ -105,6 +116,8 @@ def fit_exact(
     validation: Tensor | None = None,
     validation_weights: Tensor | None = None,
     roots: Mapping[int, Tensor] | None = None,
+    condition_on: Collection[int] = (),
+    joint: float = 1.0,
     rates: Sequence[float] | None = None,
     learning_rate: float = 0.05,
     max_updates: int = 200,
@@ -126,6 +139,9 @@ def fit_exact(
             parameters are kept. None: ``rates`` are needed.
         validation_weights: of those rows.
         roots: see ``rules.exact``.
+        condition_on: layers of x, to learn (1 - joint) ln p(y | x) + joint ln p(x, y) of the others, y; see
+            ``exact_gradient``. Rows held out are then judged by ln p(y | x).
+        joint: in [0, 1].
         rates: of every update, in place of a rate that falls; nothing is then judged.
         learning_rate: the first one, above 0.
         max_updates: at least 1.
@@ -150,7 +166,7 @@ def fit_exact(
         raise ValueError("validation: expected rows, or else rates of every update, received neither")
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
     generator = _random.as_generator(seed, machine.device)
-    at = _Coordinates(machine, v, roots)
+    at = _Coordinates(machine, v, roots, condition_on, joint)
     x = at.read()
     if initial_std is not None:
         for coupling in machine.couplings:
@@ -180,8 +196,11 @@ def fit_exact(
     held, shares = _some(validation.to(v), validation_weights, generator)
 
     def judge() -> float:
-        each = HiddenStates(machine.hamiltonian(), roots).log_likelihood(held)
-        found = float(each.mean() if shares is None else shares.to(each) @ each / shares.sum())
+        if condition_on:
+            found, _ = exact_gradient(at.law, held, shares, roots=roots, condition_on=condition_on, joint=0.0)
+        else:
+            each = HiddenStates(machine.hamiltonian(), roots).log_likelihood(held)
+            found = float(each.mean() if shares is None else shares.to(each) @ each / shares.sum())
         return found if found == found else -inf
 
     made, count = list[float](), 0

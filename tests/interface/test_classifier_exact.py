@@ -1,0 +1,127 @@
+"""The classifier on tables trains without chains by default, and what it answers is exact."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from harmonium.estimators import RBMClassifier, RBMOutlier
+from harmonium.likelihood import HiddenStates
+
+pandas = pytest.importorskip("pandas")
+torch.set_num_threads(1)
+
+ROWS = 200
+RANDOM = np.random.default_rng(0)
+GROUP = RANDOM.integers(0, 3, ROWS)
+LABEL = np.array(["ash", "beech", "cedar"])[GROUP]
+HEIGHT = RANDOM.normal(size=ROWS)
+FRAME = pandas.DataFrame(
+    {
+        "height": 170 + 10 * HEIGHT + 5 * GROUP,
+        "width": 70 + 9 * HEIGHT + RANDOM.normal(size=ROWS),
+        "soil": np.array(["clay", "sand", "chalk"])[np.where(RANDOM.random(ROWS) < 0.7, GROUP, 0)],
+    }
+)
+GAPS = RANDOM.random(FRAME.shape) < 0.2
+GAPS[GAPS.all(1), 0] = False
+HOLED = FRAME.mask(GAPS)
+
+
+def is_exact(made: RBMClassifier | RBMOutlier) -> bool:
+    return "validation_score" in made.history_[0] and made._fitted.progress is None
+
+
+def states_of(made: RBMClassifier, rows: pandas.DataFrame) -> torch.Tensor:
+    return made._fitted.visible(made._validated(rows))
+
+
+def by_states(made: RBMClassifier, rows: pandas.DataFrame) -> np.ndarray:
+    """p(y | what rows show) from the likelihood of rows with each label."""
+    v, classes = states_of(made, rows), len(made.classes_)
+    table, each = HiddenStates.of(made.machine_), []
+    for y in torch.eye(classes).double():
+        v[:, -classes:] = y
+        each.append(table.log_likelihood(v))
+    return torch.stack(each, 1).softmax(1).numpy()
+
+
+@pytest.fixture(scope="module")
+def trees() -> RBMClassifier:
+    return RBMClassifier(random_state=0).fit(HOLED, LABEL)
+
+
+def test_a_table_gets_few_hidden_units_and_no_chains(trees) -> None:
+    assert is_exact(trees) and trees.machine_.layers[-1].n_units == 8
+    assert trees._fitted.generative and trees.n_updates_ > 0
+    again = RBMClassifier(random_state=0).fit(HOLED, LABEL)
+    assert np.array_equal(again.predict_proba(HOLED), trees.predict_proba(HOLED))
+
+
+@pytest.mark.parametrize(
+    "option", [{"epochs": 1}, {"learning_rate": 0.01, "max_updates": 2}, {"n_hidden": 13, "epochs": 1}]
+)
+def test_an_option_of_training_asks_for_chains(option) -> None:
+    made = RBMClassifier(random_state=0, **option).fit(FRAME, LABEL)
+    assert not is_exact(made) and made.machine_.layers[-1].n_units == option.get("n_hidden", 100)
+
+
+def test_labels_are_told_as_well_as_by_logistic_regression() -> None:
+    """Of three classes whose log odds are linear; what is learned has to come to 1.1 times the best."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(900, 4))
+    logits = X @ random.normal(size=(4, 3)) * 1.5
+    y = (logits + random.gumbel(size=logits.shape)).argmax(1)
+    best = LogisticRegression().fit(X[:300], y[:300]).predict_proba(X[300:])
+    made = RBMClassifier(random_state=0).fit(X[:300], y[:300])
+    assert is_exact(made)
+    assert log_loss(y[300:], made.predict_proba(X[300:])) < 1.1 * log_loss(y[300:], best)
+
+
+@pytest.mark.parametrize("objective", ["hybrid", "discriminative", "joint"])
+@pytest.mark.parametrize("missing_cells", ["auto", "exact"])
+def test_labels_given_what_a_row_shows_are_exact(objective: str, missing_cells: str) -> None:
+    made = RBMClassifier(random_state=0, objective=objective, missing_cells=missing_cells).fit(FRAME, LABEL)
+    assert is_exact(made) and made._fitted.generative == (objective != "discriminative")
+    np.testing.assert_allclose(made.predict_proba(HOLED), by_states(made, HOLED), atol=1e-9)
+    assert made.score(FRAME, LABEL) > 0.75  # by the soil alone: 0.7 + 0.3 / 3
+
+
+def test_joined_columns_are_summed_whatever_is_asked_for() -> None:
+    made = RBMClassifier(random_state=0, objective="joint").fit(FRAME, LABEL)
+    assert (0, 0) in made.machine_.edges  # height and width, nearly functions of each other
+    exact = made.predict_proba(HOLED)
+    np.testing.assert_array_equal(made.set_params(missing_cells="gibbs").predict_proba(HOLED), exact)
+    rows, labels = made.sample(300, label="cedar", random_state=0)
+    assert set(labels) == {"cedar"} and np.corrcoef(rows["height"], rows["width"])[0, 1] > 0.9
+    scores = made.score_samples(HOLED, LABEL)
+    assert np.isfinite(scores).all() and (scores <= made.score_samples(HOLED) + 1e-9).all()
+
+
+def test_rows_held_out_have_labels() -> None:
+    y = LABEL.astype(object)
+    y[20:] = None
+    made = RBMClassifier(random_state=0, unlabelled="density").fit(HOLED, y)
+    assert is_exact(made)
+    assert all(record["validation_score"] < 0 for record in made.history_)  # 0 where none had
+
+
+def test_copies_and_files_answer_alike(trees, tmp_path) -> None:
+    copy = pickle.loads(pickle.dumps(trees))
+    np.testing.assert_array_equal(copy.predict_proba(HOLED), trees.predict_proba(HOLED))
+    trees.save(tmp_path / "trees.hm")
+    loaded = RBMClassifier.load(tmp_path / "trees.hm")
+    np.testing.assert_allclose(loaded.predict_proba(HOLED), trees.predict_proba(HOLED), atol=1e-12)
+
+
+def test_outliers_of_tables_are_found_without_chains() -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 1.0], [0.0, 0.1]])
+    judge = RBMOutlier(random_state=0).fit(rows)
+    assert is_exact(judge) and judge.machine_.layers[-1].n_units == 8
+    assert judge.predict([[0.0, 0.0], [1.0, 1.0], [1.0, -1.0]]).tolist() == [1, 1, -1]
+    assert judge.predict([[np.nan, 0.0], [np.nan, 9.0]]).tolist() == [1, -1]
