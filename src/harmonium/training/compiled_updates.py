@@ -13,9 +13,9 @@ from torch.nn import Parameter
 from harmonium import _device, _random
 from harmonium.compiled import dispatch
 from harmonium.couplings import Dense
-from harmonium.layers import Gaussian, Layer
-from harmonium.learning import Rule
-from harmonium.learning.expectations import FreeChains, begin
+from harmonium.layers import Layer
+from harmonium.learning import FreeChains, Rule
+from harmonium.learning.expectations import begin
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent
 from harmonium.training.settings import Settings
@@ -47,10 +47,15 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
     return (
         all(isinstance(each, Dense) for each in machine.couplings)
-        and all(isinstance(layer, Gaussian) or _learns_theta(layer) for layer in machine.layers)
+        and all(_learns_mean(layer) or _learns_theta(layer) for layer in machine.layers)
         and all(each.requires_grad and each.is_contiguous() for each in machine.parameters())
         and dispatch.small_updates(machine.hamiltonian(), rows)
     )
+
+
+def _learns_mean(layer: Layer) -> bool:
+    """Returns whether Gaussian units learn mean and log-variance, as those of ``layers.Gaussian``."""
+    return layer.gaussian and {name for name, _ in layer.named_parameters()} == {"mean", "log_variance"}
 
 
 def _learns_theta(layer: Layer) -> bool:
