@@ -47,15 +47,15 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
     return (
         all(isinstance(each, Dense) for each in machine.couplings)
-        and all(_learns_moments(layer) or _learns_theta(layer) for layer in machine.layers)
+        and all(_learns_mean(layer) or _learns_theta(layer) for layer in machine.layers)
         and all(each.requires_grad and each.is_contiguous() for each in machine.parameters())
         and dispatch.small_updates(machine.hamiltonian(), rows)
     )
 
 
-def _learns_moments(layer: Layer) -> bool:
-    """Returns whether Gaussian units learn their mean and the logarithm of their variance."""
-    return layer.gaussian and layer.location == "mean"
+def _learns_mean(layer: Layer) -> bool:
+    """Returns whether Gaussian units learn mean and log-variance, as those of ``layers.Gaussian``."""
+    return layer.gaussian and {name for name, _ in layer.named_parameters()} == {"mean", "log_variance"}
 
 
 def _learns_theta(layer: Layer) -> bool:

@@ -41,8 +41,9 @@ def _notes(backend: matmul.Backend) -> list[str]:
         notes.append(f"{matmul.VARIABLE} says so; by default {matmul.Backend.default()}")
     if dispatch.COMPILED:
         notes.append(
-            f"runs of at least {dispatch.LEAST_UPDATES} updates of small machines of two layers of "
-            "two-valued units make many in one compiled call; config.json of a run has its engine"
+            f"runs of at least {dispatch.LEAST_UPDATES} updates of small machines, two-valued, categorical "
+            "or Gaussian units beside one layer of two-valued hidden ones, make many in one compiled call; "
+            "config.json of a run has its engine"
         )
     else:
         notes.append(
