@@ -460,7 +460,7 @@ def test_where_means_are_far_apart_biases_move_and_couplings_do_not() -> None:
     v, state = torch.ones(20, 7, dtype=F64), None
     rule = hm.rules.centred(hm.rules.ucd_lmi(chains=4000))
     for seed in range(2):
-        direction, _, state = rule.gradient(machine, v, state, seed=seed)
+        direction, _, state, _ = rule.gradient(machine, v, state, seed=seed)
         assert float(direction["layers.0.bias"].min()) > 1
         assert float(direction["couplings.0.weight"].abs().max()) < 0.3
 
