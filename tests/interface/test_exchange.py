@@ -392,13 +392,19 @@ REFUSED = {
     "noise": (lambda path: path.write_bytes(bytes(range(200))), "known format"),
     "cut": (lambda path: (write_rbms(path), path.write_bytes(path.read_bytes()[:900])), "damaged"),
     "a link": (hostile_h5(relink), "link"),
-    "more than it holds": (hostile_h5(claim), "hold"),
+    "more than it holds": (hostile_h5(claim), r"weight_matrix claims \d+ bytes"),
     "infinity": (hostile_h5(infinite), "finite"),
     "another kind": (hostile_h5(retype), "IGRBM"),
     "letters": (lambda path: path.write_text("h 0 A 1\nh 0 C x\n"), "line 2"),
     "no field": (lambda path: path.write_text("h 0 A 1\nh 0 C 1\nh 1 A 1\n"), "h 1 C"),
     "a site too far": (lambda path: path.write_text("h 0 A 1\nh 9999999 C 1\n"), "every site"),
     "a coupling of one": (lambda path: path.write_text("h 0 A 1\nh 0 C 1\nJ 0 0 A C 1\n"), "two sites"),
+    "a coupling twice": (
+        lambda path: path.write_text(
+            "".join(f"h {i} {a} 1\n" for i in "01" for a in "AC") + "J 0 1 A C 1\nJ 1 0 C A 2\n"
+        ),
+        "once",
+    ),
     "no JSON": (lambda path: path.write_text("# harmonium machine {\n"), "JSON"),
     "numbers": (
         lambda path: path.write_text('# harmonium machine {"layers": []}\nlayers.0.bias 3 1 2\n'),

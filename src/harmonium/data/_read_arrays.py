@@ -115,23 +115,23 @@ def read_hdf5(path: Path) -> tuple[Any, Any]:
         ) from error
     file = h5py.File(path, "r")
     try:
-        samples, labels = _inside(file, "samples"), _inside(file, "labels")
+        samples, labels = inside(file, "samples"), inside(file, "labels")
         if not isinstance(samples, h5py.Dataset):
             raise ValueError(f"expected a dataset named samples; it holds {', '.join(file) or 'none'}")
         if not isinstance(labels, (h5py.Dataset, type(None))):
             raise ValueError("expected labels to be a dataset, received a group")
         size = path.stat().st_size
-        _check_dataset(samples, "samples", size)
+        check_dataset(samples, "samples", size)
         if labels is None:
             return samples, None
-        _check_dataset(labels, "labels", size)
+        check_dataset(labels, "labels", size)
         return samples, labels[()]
     except Exception:
         file.close()  # the samples, once returned, keep it open
         raise
 
 
-def _inside(file: Any, name: str) -> Any:
+def inside(file: Any, name: str) -> Any:
     """Returns the object of this name, or None; refuses a link, which may lead to any other file."""
     import h5py
 
@@ -143,7 +143,7 @@ def _inside(file: Any, name: str) -> Any:
     return file[name]
 
 
-def _check_dataset(dataset: Any, name: str, size: int) -> None:
+def check_dataset(dataset: Any, name: str, size: int) -> None:
     """Refuse data that lie in other files, have no fixed size, or are more than the file can vouch for."""
     if dataset.external or dataset.is_virtual:
         raise ValueError(f"{name}: expected data in the file itself, received a reference to other files")

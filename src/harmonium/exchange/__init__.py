@@ -8,7 +8,7 @@
 from harmonium.exchange.adabm_dca import AdabmDCA
 from harmonium.exchange.arrays import Arrays
 from harmonium.exchange.dimod import from_dimod, states_from_dimod, to_dimod
-from harmonium.exchange.exchange import Exchanged, Format, read, write
+from harmonium.exchange.exchange import Exchanged, Format, form_by_suffix, read, writable, write
 from harmonium.exchange.rbm_jl import RBMjl
 from harmonium.exchange.rbms import Rbms
 from harmonium.exchange.scikit_learn import from_sklearn, to_sklearn
@@ -22,11 +22,13 @@ __all__ = [
     "RBMjl",
     "Rbms",
     "Text",
+    "form_by_suffix",
     "from_dimod",
     "from_sklearn",
     "read",
     "states_from_dimod",
     "to_dimod",
     "to_sklearn",
+    "writable",
     "write",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harmonium.data._read_arrays import check_dataset, inside
+
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_MOST = 1000  # times the size of the file that its arrays may have, where they are compressed
 
 
 def has_signature(path: Path) -> bool:
@@ -43,23 +43,9 @@ def opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-def member(group: Any, name: str) -> Any:
-    """Returns what a group holds under a name, or None.
-
-    Raises:
-        ValueError: it is a link, which may lead to another file.
-    """
-    h5py, links, key = import_h5py(), group.id.links, name.encode()
-    if not links.exists(key):
-        return None
-    if links.get_info(key).type != h5py.h5l.TYPE_HARD:
-        raise ValueError(f"{name}: expected data in the file itself, received a link")
-    return group[name]
-
-
 def group_of(group: Any, name: str) -> Any:
     """Returns a group in a group, or None; ValueError: something else."""
-    found = member(group, name)
+    found = inside(group, name)
     if found is not None and not isinstance(found, import_h5py().Group):
         raise ValueError(f"{name}: expected a group")
     return found
@@ -71,14 +57,12 @@ def array(group: Any, name: str) -> Tensor:
     Raises:
         ValueError: there is none, it is elsewhere, claims more than the file can hold, or is not finite.
     """
-    found = member(group, name)
+    found = inside(group, name)
     if found is None or not isinstance(found, import_h5py().Dataset):
         raise ValueError(f"{name}: expected an array in the file; it holds {', '.join(group) or 'none'}")
-    if found.external or found.is_virtual or found.shape is None or found.dtype.kind not in "biuf":
-        raise ValueError(f"{name}: expected an array of numbers in the file itself")
-    size = Path(found.file.filename).stat().st_size
-    if 8 * prod(found.shape) > _MOST * size:
-        raise ValueError(f"{name}: expected no more than the file can hold, received shape {found.shape}")
+    check_dataset(found, name, Path(found.file.filename).stat().st_size)
+    if found.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: expected numbers, received {found.dtype}")
     values = torch.from_numpy(np.asarray(found[()], dtype=np.float64).copy())
     if not bool(values.isfinite().all()):
         raise ValueError(f"{name}: expected finite numbers")
@@ -87,7 +71,7 @@ def array(group: Any, name: str) -> Tensor:
 
 def text(group: Any, name: str) -> str | None:
     """Returns a short text, or None."""
-    found = member(group, name)
+    found = inside(group, name)
     if found is None:
         return None
     if not isinstance(found, import_h5py().Dataset) or found.shape != ():

@@ -36,8 +36,6 @@ class AdabmDCA(Format):
 
     @classmethod
     def read(cls, path: Path, update: int | None) -> Exchanged:
-        if update is not None:
-            raise ValueError(f"update: expected None, as the file has one machine, received {update}")
         fields, pairs = _parse(path)
         alphabet = _alphabet_of(fields, pairs)
         sites = 1 + max((i for i, *_ in fields), default=-1)
@@ -55,12 +53,14 @@ class AdabmDCA(Format):
                 f"expected a field for every site and letter, received none for h {site} {alphabet[state]}"
             )
         joined = np.zeros((sites, sites), bool)
-        J = np.zeros((sites, q, sites, q))
+        J = np.full((sites, q, sites, q), np.nan)
         for i, j, first, second, value in pairs:
             if not (0 <= i < sites and 0 <= j < sites and i != j):
                 raise ValueError(f"expected couplings of two sites below {sites}, received J {i} {j}")
             joined[i, j] = joined[j, i] = True
             a, b = code[first], code[second]
+            if not np.isnan(J[i, a, j, b]):
+                raise ValueError(f"expected every coupling once, received J {i} {j} {first} {second} again")
             J[i, a, j, b] = J[j, b, i, a] = value
         layer = Categorical(sites, q)
         whole = joined.sum() == sites * (sites - 1)
@@ -68,7 +68,7 @@ class AdabmDCA(Format):
         machine = BoltzmannMachine([layer], edges if joined.any() else [], [0], seed=None).double()
         layer.set_finite_(bias=torch.from_numpy(h))
         if joined.any():
-            machine.couplings[0].fill_(torch.from_numpy(J.reshape(layer.width, layer.width)))
+            machine.couplings[0].fill_(torch.from_numpy(np.nan_to_num(J).reshape(layer.width, layer.width)))
         machine.metadata["origin"] = {"form": cls.form}
         machine.metadata["alphabet"] = alphabet
         return Exchanged(machine, None, cls.form)

@@ -37,8 +37,6 @@ class Arrays(Format):
 
     @classmethod
     def read(cls, path: Path, update: int | None) -> Exchanged:
-        if update is not None:
-            raise ValueError(f"update: expected None, as the file has one machine, received {update}")
         with zipfile.ZipFile(path) as archive:
             if sum(each.file_size for each in archive.infolist()) > _MOST * path.stat().st_size:
                 raise ValueError("expected no more than the file can hold")

@@ -35,11 +35,13 @@ class Format(ABC):
         form: its name, for ``read`` and ``write``.
         suffix: that files usually have.
         program: whose files they are, in words.
+        ages: whether a file may have a machine at several ages.
     """
 
     form: ClassVar[str]
     suffix: ClassVar[str]
     program: ClassVar[str]
+    ages: ClassVar[bool] = False
     registry: ClassVar[dict[str, type[Format]]] = {}
     """Every format by its name."""
 
@@ -54,7 +56,12 @@ class Format(ABC):
     @classmethod
     @abstractmethod
     def read(cls, path: Path, update: int | None) -> Exchanged:
-        """Reads a file; ValueError: damaged, or a machine that harmonium has not."""
+        """Reads a file; ValueError: damaged, or a machine that harmonium has not.
+
+        Args:
+            path: of the file.
+            update: age of the machine; None: the last. Read where a file has ``ages``.
+        """
 
     @classmethod
     def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
@@ -75,6 +82,14 @@ class Format(ABC):
 def writable() -> list[str]:
     """Returns the names of the formats that are written."""
     return [name for name, each in Format.registry.items() if "pack" in vars(each)]
+
+
+def form_by_suffix(path: Path) -> str:
+    """Returns the format that is written to a file of this name; ValueError: none is."""
+    known = {Format.registry[name].suffix: name for name in writable()}
+    if path.suffix not in known:
+        raise ValueError(f"path: expected a name that ends in {', '.join(known)}, or a form, received {path}")
+    return known[path.suffix]
 
 
 def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> Exchanged:
@@ -108,6 +123,8 @@ def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> 
         raise FileNotFoundError(f"path: expected a file of another program, found none at {path}")
     try:
         chosen = _recognise(path) if form == "auto" else Format.registry[form]
+        if update is not None and not chosen.ages:
+            raise ValueError(f"update: expected None, as the file has one machine, received {update}")
         with torch.no_grad():
             return chosen.read(path, update)
     except ValueError as error:
@@ -148,13 +165,7 @@ def write(
     """
     path = Path(path)
     _checks.one_of(form, "form", ("auto", *writable()))
-    if form == "auto":
-        by_suffix = {Format.registry[name].suffix: name for name in writable()}
-        if path.suffix not in by_suffix:
-            raise ValueError(
-                f"path: expected a name that ends in {', '.join(by_suffix)}, or a form, received {path}"
-            )
-        form = by_suffix[path.suffix]
+    form = form_by_suffix(path) if form == "auto" else form
     if path.exists() and not overwrite:
         raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
     if chains is not None:

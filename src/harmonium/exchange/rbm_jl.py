@@ -39,8 +39,6 @@ class RBMjl(Format):
 
     @classmethod
     def read(cls, path: Path, update: int | None) -> Exchanged:
-        if update is not None:
-            raise ValueError(f"update: expected None, as a file of rbm.jl has one machine, received {update}")
         with _hdf5.opened(path) as file:
             version, kind = _said(file, _VERSION), _said(file, "rbm_type")
             if version is None or version.split(".")[0] != "1":

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.exchange import _hdf5
 from harmonium.exchange.exchange import Exchanged, Format
 from harmonium.layers import Bernoulli, Categorical
@@ -32,6 +33,7 @@ class Rbms(Format):
     form: ClassVar[str] = "rbms"
     suffix: ClassVar[str] = ".h5"
     program: ClassVar[str] = "HDF5 of rbms"
+    ages: ClassVar[bool] = True
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -114,6 +116,12 @@ def _sites_first(W: Tensor, a: Tensor, chains: Tensor | None, kind: str | None) 
         turned = chains.shape[1] == a.shape[1]
     else:
         turned = kind is None and a.shape[0] < a.shape[1]  # older files
+        if kind is None:
+            sites, states = reversed(a.shape) if turned else a.shape
+            _checks.warn(
+                f"rbms: the file does not say which of {tuple(a.shape)} are sites and which states: read as "
+                f"{sites} sites of {states} states, as there are usually more sites"
+            )
     return (W.transpose(0, 1), a.t()) if turned else (W, a)
 
 

@@ -36,8 +36,6 @@ class Text(Format):
 
     @classmethod
     def read(cls, path: Path, update: int | None) -> Exchanged:
-        if update is not None:
-            raise ValueError(f"update: expected None, as the file has one machine, received {update}")
         lines = path.read_text("utf-8").splitlines()
         if not lines or not lines[0].startswith(_FIRST):
             raise ValueError(f"line 1: expected {_FIRST!r} and JSON")

@@ -10,7 +10,7 @@ from harmonium._storage import is_machine_file
 from harmonium.cli import options
 from harmonium.cli.output import check_target
 from harmonium.cli.runs import load_machine
-from harmonium.exchange import Exchanged, Format, read, write
+from harmonium.exchange import Exchanged, Format, form_by_suffix, read, writable, write
 
 _OWN = ".safetensors"
 
@@ -35,23 +35,23 @@ def convert(
         form: what FILE is, where that cannot be told.
         update: of a file with several ages; the last if not given.
     """
-    suffixes = (_OWN, *(each.suffix for each in Format.registry.values() if "pack" in vars(each)))
-    check_target(out, "out", suffixes, overwrite)
+    check_target(out, "out", (_OWN, *(Format.registry[name].suffix for name in writable())), overwrite)
     if source.is_dir() or (form is None and source.is_file() and is_machine_file(source)):
         if update is not None or form is not None:
             raise ValueError("update, form: expected with a file of another program")
         found = Exchanged(load_machine(source, False)[0], None, "harmonium")
     else:
         found = read(source, form=form or "auto", update=update)
-    machine = found.machine
+    machine, written = found.machine, "harmonium"
     if out.suffix.lower() == _OWN:
         machine.save(out, overwrite=overwrite)
     else:
-        write(machine, out, chains=found.chains if out.suffix == ".h5" else None, overwrite=overwrite)
+        written = form_by_suffix(out)
+        write(machine, out, form=written, chains=found.chains, overwrite=overwrite)
     return {
         "file": out,
         "read": found.form,
-        "form": "harmonium" if out.suffix.lower() == _OWN else read(out).form,
+        "form": written,
         "layers": [str(layer) for layer in machine.layers],
         "chains": 0 if found.chains is None else len(found.chains),
     }
