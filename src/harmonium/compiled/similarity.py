@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.compiled.noise import jit
+from harmonium.compiled.noise import inlined, jit
 
 
 @jit
@@ -19,15 +19,11 @@ def count_alike(first: int, last: int, codes: Any, least: int, counts: Any) -> N
         least: columns that have to agree.
         counts: (shares, rows), int64; a share adds to its own.
     """
-    rows, columns = codes.shape
-    shares = len(counts)
+    rows, shares = len(codes), len(counts)
     for share in range(first, last):
         for i in range(share, rows, shares):
             for j in range(i):
-                agree = np.int32(0)
-                for k in range(columns):
-                    agree += np.int32(codes[i, k] == codes[j, k])
-                if agree >= least:
+                if _agree(codes, i, j) >= least:
                     counts[share, i] += 1
                     counts[share, j] += 1
 
@@ -41,27 +37,31 @@ def join_alike(codes: Any, least: int, group: Any) -> None:
         least: columns that have to agree.
         group: (rows,), int64.
     """
-    rows, columns = codes.shape
+    rows = len(codes)
     for i in range(rows):
         group[i] = i
     for i in range(rows):
         for j in range(i):
-            a, b = i, j
-            while group[a] != a:
-                group[a] = group[group[a]]
-                a = group[a]
-            while group[b] != b:
-                group[b] = group[group[b]]
-                b = group[b]
-            if a == b:
-                continue
-            agree = np.int32(0)
-            for k in range(columns):
-                agree += np.int32(codes[i, k] == codes[j, k])
-            if agree >= least:
+            a, b = _first(group, i), _first(group, j)
+            if a != b and _agree(codes, i, j) >= least:
                 group[max(a, b)] = min(a, b)
     for i in range(rows):
-        a = i
-        while group[a] != a:
-            a = group[a]
-        group[i] = a
+        group[i] = _first(group, i)
+
+
+@inlined
+def _agree(codes: Any, i: int, j: int) -> Any:
+    """Returns in how many columns two rows agree."""
+    count = np.int32(0)
+    for k in range(codes.shape[1]):
+        count += np.int32(codes[i, k] == codes[j, k])
+    return count
+
+
+@inlined
+def _first(group: Any, i: int) -> Any:
+    """Returns the first row of a group, and shortens the way to it."""
+    while group[i] != i:
+        group[i] = group[group[i]]
+        i = group[i]
+    return i

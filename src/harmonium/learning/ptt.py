@@ -29,6 +29,7 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian
 _FIRST_GAPS = 0.5  # acceptance on the way from independent units to the machine of the start
 _SOON = 0.3  # acceptance in the first update after a freeze, below which a step was too long
 _PATIENCE = 30  # rejections in a row
+_BEGUN = {"since": 0, "rejections": 0, "rate": 1.0, "restart": 0, "cause": "", "stop": ""}
 _DICT = ("chains", "sweeps", "own")
 
 
@@ -210,12 +211,7 @@ class LadderChains(Expectation):
             "reservoir": samples._asdict(),
             "energies": samples.energies[:number],
             "parameters": {},
-            "since": 0,
-            "rejections": 0,
-            "rate": 1.0,
-            "restart": 0,
-            "cause": "",
-            "stop": "",
+            **_BEGUN,
         }
         chains = begin(law, request.v, number, "persistent", generator).states
         for each in laws:
@@ -261,12 +257,7 @@ class LadderChains(Expectation):
             "reservoir": population,
             "energies": many[:number],
             "parameters": own.get("parameters"),
-            "since": 0,
-            "rejections": 0,
-            "rate": 1.0,
-            "restart": 0,
-            "cause": "",
-            "stop": "",
+            **_BEGUN,
         }
         require_alike(own, expected, "state['own']")
         require_bottom(hamiltonian, rungs)
