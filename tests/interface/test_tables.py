@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -214,6 +215,15 @@ def test_polars_there_and_back():
     testing.assert_frame_equal(again.decode(table.encode(frame)), frame)
     with pytest.raises(TypeError, match=r"in memory, received LazyFrame; \.collect\(\) it"):
         Table.fit(frame.lazy())
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_decimals_are_numbers(library):
+    cells = [None if i % 5 == 0 else Decimal(i) / 8 for i in range(40)]
+    table = Table.fit(pytest.importorskip(library).DataFrame({"price": cells, "n": [1.5, 0.5] * 20}))
+    states = table.encode(pandas.DataFrame({"price": [0.125, Decimal("0.25"), None], "n": [0.5, 0.5, 1.5]}))
+    assert dict(table.kinds)["price"] == "gaussian"
+    assert np.isnan(states[2, 0]) and states[0, 0] < states[1, 0]
 
 
 def test_arrays_of_text_and_of_numbers():

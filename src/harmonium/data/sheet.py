@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -315,7 +316,7 @@ def _plain(value: Any, name: Hashable) -> Any:
         return str(value) if value.strip() else None
     if isinstance(value, (bool, int)) or is_time(value):
         return value
-    if isinstance(value, numbers.Real):
+    if isinstance(value, (numbers.Real, Decimal)):
         value = float(value)
         return None if value != value else value
     raise TypeError(
