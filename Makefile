@@ -57,11 +57,12 @@ bench: $(STAMP)  ## time harmonium beside its peers and keep the record (BENCH_A
 docs: $(STAMP)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-lint: $(STAMP)  ## check style, types and the direction of imports
+lint: $(STAMP)  ## check style, types, the direction of imports and the words
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
 
 clean:  ## remove what the commands left, except .venv
 	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage*

@@ -128,46 +128,6 @@ def test_files_are_short_or_say_why_not() -> None:
     assert long == set(LONG_FILES), f"files over {MAX_LINES} lines and LONG_FILES differ"
 
 
-OPENINGS = re.compile(r"(?:What|Whether|Which|How|Where|When|The same)\b")
-
-
-def docstrings(text: str) -> list[tuple[int, str]]:
-    """Line and text of every string that stands by itself: docstrings, those of attributes too."""
-    return [
-        (node.lineno, node.value.value.strip())
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node.value.value, str)
-    ]
-
-
-def test_docstrings_open_with_a_verb_or_a_noun() -> None:
-    """A reader looks for "Returns whether ..." or for the name of a thing, not for a clause in its place."""
-    named = {path.relative_to(ROOT / "src" / "harmonium"): path.read_text("utf-8") for path in SOURCES}
-    assert [
-        f"{path}:{line}: {string.splitlines()[0]}"
-        for path, text in named.items()
-        for line, string in docstrings(text)
-        if OPENINGS.match(string)
-    ] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('"""What stands here."""', True),
-        ('def f():\n    """Whether it does."""', True),
-        ('class A:\n    x = 1\n    """\n    How many."""', True),
-        ('def f():\n    """The same, in rows."""', True),
-        ('def f():\n    """Returns what the same call returned."""', False),
-        ('x = "What"', False),
-        ('def f():\n    """Wherever it stands."""', False),
-    ],
-)
-def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
-    assert any(OPENINGS.match(string) for _, string in docstrings(text)) is found
-
-
 SHAPE = re.compile(r"\([^\s(),]+,(?: [^\s(),]+(?:, [^\s(),]+)*)?\)|\b(?:rows|width|shapes?)\b")
 TENSORS = re.compile(r"\b(?:Tensor|Numbers|States|Theta)\b")
 

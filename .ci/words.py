@@ -1,0 +1,248 @@
+"""Holds the prose to its limits: words a sentence, lines a page, characters a line, openings, tables.
+
+``python .ci/words.py`` prints what is over a limit and ends with 1 if anything is. ``--count`` prints a
+line a page. A page that is not yet within a limit stands in ``NOT_YET``, which can only shrink: an entry
+whose page is within the limit fails as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+
+WORDS = 25  # a sentence on a page for users
+WIDTH = 110  # characters of a line there, but in tables, code, comments and addresses
+MEASURED = re.compile(r"docs/(?:experiments\w*|benchmarks)\.md")  # the pages of measured tables: no limits
+
+NOT_YET: dict[str, set[str]] = {
+    "CHANGELOG.md": {"lines", "opening", "width"},
+    "CONTRIBUTING.md": {"sentences", "width"},
+    "README.md": {"lines", "sentences", "width"},
+    "docs/api.md": {"opening", "width"},
+    "docs/choosing_a_rule.md": {"sentences", "width"},
+    "docs/command_line.md": {"sentences", "width"},
+    "docs/decisions/0003-a-backend-by-rule.md": {"width"},
+    "docs/decisions/0009-many-updates-in-one-call.md": {"width"},
+    "docs/decisions/0017-columns-as-they-are.md": {"width"},
+    "docs/decisions/0018-a-ladder-holds-its-machines-in-its-state.md": {"width"},
+    "docs/decisions/0019-a-rule-may-take-a-step-back.md": {"width"},
+    "docs/design.md": {"sentences", "width"},
+    "docs/design_notes.md": {"lines", "sentences", "tables", "width"},
+    "docs/distributed.md": {"sentences", "tables", "width"},
+    "docs/errata.md": {"sentences", "width"},
+    "docs/extending.md": {"lines", "sentences", "width"},
+    "docs/formulas.md": {"lines", "sentences", "width"},
+    "docs/gpu.md": {"sentences", "tables", "width"},
+    "docs/graphs.md": {"sentences", "width"},
+    "docs/how_good.md": {"lines", "sentences", "tables", "width"},
+    "docs/how_to.md": {"sentences", "width"},
+    "docs/index.md": {"sentences", "width"},
+    "docs/migration.md": {"width"},
+    "docs/recipes.md": {"opening", "sentences", "width"},
+    "docs/reliability.md": {"opening", "sentences", "width"},
+    "docs/report.md": {"sentences", "width"},
+    "docs/tables.md": {"lines", "sentences", "tables", "width"},
+    "docs/tutorials/digits.md": {"sentences", "width"},
+    "docs/tutorials/first_machine.md": {"sentences", "tables", "width"},
+    "docs/tutorials/gaussian_images.md": {"sentences", "width"},
+    "docs/tutorials/labels.md": {"sentences", "width"},
+    "docs/tutorials/landscape.md": {"sentences", "width"},
+    "docs/tutorials/table_with_holes.md": {"sentences", "width"},
+    "docs/upgrade.md": {"sentences", "width"},
+}
+
+
+class Kind(NamedTuple):
+    """Limits of one kind of page; None where there is none."""
+
+    lines: int | None
+    words: int | None
+    width: int | None
+    numbers: bool  # tables of numbers may stand there
+
+
+def kind_of(path: str) -> Kind | None:
+    """Returns the limits of a page by its path from the root; None for the pages of measured tables."""
+    if MEASURED.fullmatch(path):
+        return None
+    if path.startswith("docs/decisions/"):
+        return Kind(60, None, 180, True)
+    if path == "CHANGELOG.md":
+        return Kind(None, None, 180, False)
+    return Kind(90 if path == "README.md" else 200, WORDS, WIDTH, False)
+
+
+CODE = re.compile(
+    r"^(?P<indent> *)(?P<fence>```+|\$\$).*?^(?P=indent)(?P=fence) *$", re.MULTILINE | re.DOTALL
+)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+TABLE = re.compile(r"(?:^ *\|.*\n?)+", re.MULTILINE)
+NEW_BLOCK = re.compile(r"^(?: *(?:[-*+]|\d+\.) | *#|!!!|\?\?\?|<)")
+SHORT_FORMS = re.compile(
+    r"\b(?:e\.g|i\.e|et al|vs|Figs?|Alg|Eqs?|approx|cf|no|sec|p|pp|Vol|St|Dr|resp)\.(?=\s)"
+)
+
+
+def prose(text: str) -> str:
+    """Returns the text without front matter, code, formulas of their own, comments and tables."""
+    for pattern in (FRONT, CODE, COMMENT, TABLE):
+        text = pattern.sub("\n\n", text)
+    return text
+
+
+def blocks(text: str) -> Iterator[str]:
+    """Yields paragraphs, headings and items of lists, each on one line."""
+    lines: list[str] = []
+    for line in [*prose(text).splitlines(), ""]:
+        if not line.strip() or NEW_BLOCK.match(line):
+            if lines:
+                yield " ".join(lines)
+            lines = []
+        if line.strip():
+            lines.append(line.strip())
+
+
+def plain(block: str) -> str:
+    """Returns a block as it is read: links as their text, code and formulas as a word, no marks."""
+    block = re.sub(r"!\[[^\]]*\]\([^)]*\)(?:\{[^}]*\})?", "", block)
+    block = re.sub(r"`[^`]+`|\$[^$]+\$", "code", block)
+    block = re.sub(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])", r"\1", block)
+    block = re.sub(r"<[^>]+>", "", block)
+    block = re.sub(r"^(?:[-*+]|\d+\.) +|^#+ +|^!!! *\w+ *", "", block)
+    return SHORT_FORMS.sub(lambda found: found[0][:-1], block).replace("*", "").replace("_", "")
+
+
+def sentences(text: str) -> list[str]:
+    """Returns the sentences of a page, those of headings and lists too; cells of tables are none."""
+    ends = re.compile(r"(?<=[.!?])[\"')\]]*\s+")
+    return [each for block in blocks(text) for each in ends.split(plain(block)) if words(each)]
+
+
+def words(sentence: str) -> int:
+    """Returns the number of words: what stands between spaces and has a letter or digit."""
+    return sum(any(char.isalnum() for char in word) for word in sentence.split())
+
+
+def wide_lines(text: str, width: int) -> list[str]:
+    """Returns the lines of prose that are wider, but for those that are one link or one picture."""
+    one = re.compile(r" *(?:[-*] )?!?\[[^\]]*\]\(\S*\)\W*")
+    return [line for line in prose(text).splitlines() if len(line) > width and not one.fullmatch(line)]
+
+
+NUMBER = re.compile(
+    r"[-−+±<>~≈ \d.,()/%×÷*e:–]+(?: ?(?:to|s|ms|µs|ns|h|MB|GB|kB|nats|W))*[-−+±<>~≈ \d.,()/%×÷*e:]*"
+)
+
+
+def measured_tables(text: str) -> list[str]:
+    """Returns the first lines of tables of which half the cells beyond the first column are numbers."""
+    found = []
+    for match in TABLE.finditer(COMMENT.sub("", CODE.sub("", text))):
+        head, _, *rows = [line.strip().strip("|").split("|") for line in match[0].splitlines()] + [[], []]
+        cells = [cell.strip() for row in rows for cell in row[1:] if cell.strip()]
+        numbers = sum(bool(NUMBER.fullmatch(c)) and any(map(str.isdigit, c)) for c in cells)
+        if len(cells) > 3 and 2 * numbers >= len(cells):
+            found.append("|".join(head).strip())
+    return found
+
+
+OPENINGS = re.compile(r"(?:What|Whether|Which|How|Where|When|The same)\b")
+
+
+def docstrings(text: str) -> list[tuple[int, str]]:
+    """Returns line and text of every string that stands by itself: docstrings, those of attributes too."""
+    return [
+        (node.lineno, node.value.value.strip())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node.value.value, str)
+    ]
+
+
+def clause_openings(text: str) -> list[str]:
+    """Returns the first sentences of docstrings that open with a clause in place of a verb or a noun."""
+    return [
+        f"{line}: {string.splitlines()[0]}" for line, string in docstrings(text) if OPENINGS.match(string)
+    ]
+
+
+def page_opening(text: str) -> list[str]:
+    """Returns the first sentence below the title where it opens with a clause and is no question."""
+    first = next((s for s in sentences(re.sub(r"^# .*$", "", text, flags=re.MULTILINE))), "")
+    return [first] if OPENINGS.match(first) and not first.endswith("?") else []
+
+
+def versions(text: str) -> Iterator[tuple[str, int]]:
+    """Yields the heading and the number of lines of every version of the changelog."""
+    parts = re.split(r"^(## .*)$", text, flags=re.MULTILINE)
+    for head, body in zip(parts[1::2], parts[2::2], strict=True):
+        yield head, len(body.strip().splitlines())
+
+
+def over(path: str, text: str, kind: Kind) -> dict[str, list[str]]:
+    """Returns what a page has beyond its limits, by the limit."""
+    lines = len(text.splitlines())
+    found = {
+        "lines": [f"{lines} lines, expected at most {kind.lines}"] if lines > (kind.lines or lines) else [],
+        "sentences": [
+            f"{words(each)} words: {each}" for each in sentences(text) if words(each) > (kind.words or 1000)
+        ],
+        "width": [f"{len(line)} characters: {line}" for line in wide_lines(text, kind.width or 1000)],
+        "tables": [] if kind.numbers else [f"a table of numbers: {head}" for head in measured_tables(text)],
+        "opening": page_opening(text),
+    }
+    if path == "CHANGELOG.md":
+        found["lines"] = [f"{head}: {n} lines, expected at most 60" for head, n in versions(text) if n > 60]
+    return {limit: entries for limit, entries in found.items() if entries}
+
+
+def pages() -> list[Path]:
+    """Returns the pages that are held to limits."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def faults() -> list[str]:
+    """Returns a line for everything that is over its limit, or listed and no longer over it."""
+    found = []
+    for page in pages():
+        path = page.relative_to(ROOT).as_posix()
+        kind = kind_of(path)
+        beyond = over(path, page.read_text("utf-8"), kind) if kind else {}
+        listed = NOT_YET.get(path, set())
+        found += [f"{path}: {each}" for limit in beyond.keys() - listed for each in beyond[limit]]
+        found += [
+            f"{path}: within the limit of {limit}; take it off NOT_YET" for limit in listed - beyond.keys()
+        ]
+    found += [f"{path}: listed in NOT_YET and not there" for path in NOT_YET if not (ROOT / path).is_file()]
+    for source in sorted((ROOT / "src").rglob("*.py")):
+        found += [f"{source.relative_to(ROOT)}:{each}" for each in clause_openings(source.read_text("utf-8"))]
+    return found
+
+
+def counts() -> Iterator[str]:
+    """Yields a line a page: lines, sentences, mean and longest sentence, widest line, limits passed."""
+    for page in pages():
+        path, text = page.relative_to(ROOT).as_posix(), page.read_text("utf-8")
+        lengths = [words(each) for each in sentences(text)] or [0]
+        widest = max(map(len, prose(text).splitlines()), default=0)
+        kind = kind_of(path)
+        beyond = (
+            ", ".join(f"{k} {len(v)}" for k, v in over(path, text, kind).items()) if kind else "no limits"
+        )
+        yield (
+            f"{path:45} {len(text.splitlines()):5} lines {len(lengths):4} sentences, "
+            f"mean {sum(lengths) / len(lengths):4.1f}, longest {max(lengths):3}; widest {widest:3}; {beyond}"
+        )
+
+
+if __name__ == "__main__":
+    lines = list(counts()) if "--count" in sys.argv[1:] else faults()
+    print("\n".join(lines) or "words: every page and docstring is within its limits")
+    sys.exit("--count" not in sys.argv[1:] and bool(lines))

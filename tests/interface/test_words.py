@@ -1,0 +1,74 @@
+"""The script that holds the prose to its limits, ``.ci/words.py``, finds what it is there to find."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPECIFICATION = importlib.util.spec_from_file_location("words", ROOT / ".ci" / "words.py")
+assert SPECIFICATION is not None and SPECIFICATION.loader is not None
+words = importlib.util.module_from_spec(SPECIFICATION)
+SPECIFICATION.loader.exec_module(words)
+
+LONG = " ".join(["word"] * 26) + "."
+USERS = words.kind_of("docs/page.md")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"""What stands here."""', True),
+        ('def f():\n    """Whether it does."""', True),
+        ('class A:\n    x = 1\n    """\n    How many."""', True),
+        ('def f():\n    """The same, in rows."""', True),
+        ('def f():\n    """Returns what the same call returned."""', False),
+        ('x = "What"', False),
+        ('def f():\n    """Wherever it stands."""', False),
+    ],
+)
+def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
+    assert bool(words.clause_openings(text)) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        (f"# Page\n\n{LONG}\n", {"sentences", "width"}),
+        (f"# Page\n\n{LONG.replace(' word', chr(10) + 'word', 12)}\n", {"sentences"}),
+        (f"# Page\n\n- {' '.join(['word'] * 10)}\n- {' '.join(['word'] * 20)}\n", set()),
+        (f"# Page\n\n```python\n# {LONG}\n```\n\n| a |\n|---|\n| {LONG} |\n", set()),
+        ("# Page\n\n`a b c d e f g h i j k l m n o p q r s t u v w x y z` is one word.\n", set()),
+        ("# Page\n\nWhat it says.\n", {"opening"}),
+        ("# Page\n\nWhat does it say?\n", set()),
+        (
+            "# Page\n\n| a | b |\n|---|---|\n| c | 1.5 ± 2 |\n| d | -3 |\n| e | 4 s |\n| f | 1,000 |\n",
+            {"tables"},
+        ),
+        ("# Page\n\n| a | b |\n|---|---|\n| c | at 5 |\n| d | low |\n| e | high |\n| f | 1 |\n", set()),
+        ("line\n" * 201, {"lines", "sentences"}),
+    ],
+)
+def test_what_is_over_a_limit_is_found(text: str, limits: set[str]) -> None:
+    assert set(words.over("docs/page.md", text, USERS)) == limits
+
+
+def test_versions_of_the_changelog_are_counted_one_by_one() -> None:
+    text = "# Changelog\n\n## 2\n" + "- one\n" * 61 + "\n## 1\n\n- two\n"
+    assert list(words.versions(text)) == [("## 2", 61), ("## 1", 1)]
+
+
+def test_the_list_of_exceptions_can_only_shrink(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text(f"# Page\n\n{LONG}\n")
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    monkeypatch.setattr(words, "NOT_YET", {})
+    assert len(words.faults()) == 2
+    monkeypatch.setattr(words, "NOT_YET", {"docs/page.md": {"sentences", "width"}})
+    assert words.faults() == []
+    monkeypatch.setattr(
+        words, "NOT_YET", {"docs/page.md": {"sentences", "width", "lines"}, "docs/gone.md": set()}
+    )
+    assert [line.split(":")[0] for line in words.faults()] == ["docs/page.md", "docs/gone.md"]
