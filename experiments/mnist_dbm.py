@@ -44,7 +44,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
         "temperatures": 20_000, "ais_chains": 300, "annealed": (10_000, 3),
     },
 }  # fmt: skip
-RATE = 0.003  # of the joint training: from 0.02 on it lost more than the second layer gave (design notes)
+RATE = 0.003  # of the joint training: from 0.02 on it lost more than the second layer gave
 SECOND_RATE = 0.005
 FIRST_COUPLINGS = 0.005  # standard deviation of those of the second layer
 CLAMPED = {

@@ -44,7 +44,7 @@ SHARES = 32
 LOT = 64
 """Rows that ``compiled.potts`` draws together, whatever the number of threads."""
 
-# Where compiled code is the faster way (docs/design_notes.md).
+# Where compiled code is the faster way (docs/decisions/0029 to 0031).
 SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a batch of pairs
 SMALL_CHAINS = 1 << 12  # couplings up to which a chain alone is faster than a batch of chains
 HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is faster than torch's five,

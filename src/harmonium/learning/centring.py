@@ -11,7 +11,7 @@ from torch import Tensor
 from harmonium.learning.expectation import ExpectationRequest
 from harmonium.machine import Hamiltonian, States
 
-_SWEEPS = 2  # docs/design_notes.md, "Centring", has what more of them bring
+_SWEEPS = 2  # docs/decisions/0035
 
 
 @final

@@ -31,7 +31,7 @@ _SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 Start = Literal["data", "persistent", "noise"]
 
 FILLING_SWEEPS = 10
-"""Gibbs sweeps, at least, that draw what a row does not observe, from independent units (design notes)."""
+"""Least Gibbs sweeps that draw what a row does not observe, from independent units (docs/decisions/0041)."""
 
 
 @final

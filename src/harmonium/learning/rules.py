@@ -144,7 +144,7 @@ def noise_cd(
     Every update starts its chains anew, at visible units drawn from N(0, I) (uniform if discrete) with the
     hidden layers drawn to fit, and averages over all states after burn-in as they come. The data should be
     standardised, so that the noise has their scale. What is learned is a sampler of k sweeps from noise, and
-    not the density (docs/design_notes.md has the measurement): sample with the same kernel and sweeps.
+    not the density (docs/experiments_methods.md has the measurement): sample with the same kernel and sweeps.
 
     Args:
         k: sweeps, at least 1.

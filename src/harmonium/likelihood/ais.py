@@ -23,9 +23,7 @@ from harmonium.likelihood.starts import count_heavier, draw_likely_modes
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fit_states_
 
 _PILOT_SWEEPS = 100
-_ENOUGH = (
-    0.5  # effective runs of all runs, below which the standard error is too small (docs/design_notes.md)
-)
+_ENOUGH = 0.5  # effective runs of all runs, below which the standard error is too small (docs/decisions/0033)
 _MISSED = 0.05  # reverse runs of all runs that may be heavier than every forward run
 
 

@@ -101,7 +101,7 @@ def tap_log_partition(
 ) -> TapPartition:
     """Estimates ln Z as the mean of -F over the TAP solutions that data flow to (Tramel et al. 2018, Eq. 37).
 
-    Close to ln Z while couplings are weak; ``docs/design_notes.md`` has its gap as they grow. Trained
+    Close to ln Z while couplings are weak; ``docs/experiments_methods.md`` has its gap as they grow. Trained
     machines have strong couplings: set it beside ``ais``.
 
     Args:

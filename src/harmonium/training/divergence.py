@@ -17,7 +17,7 @@ from harmonium.training.optimizers import global_norm
 from harmonium.training.plausibility import energy_gap, is_saturated
 
 _EVERY = 100
-# In units of uniform noise; docs/design_notes.md, "Runs that run away", has what was measured.
+# In units of uniform noise; docs/decisions/0036 has what was measured.
 _ABSURD = 10.0
 _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
 

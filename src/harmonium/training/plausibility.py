@@ -3,7 +3,7 @@
 No state is more probable than 1. With -F the log of what a state weighs, ln p(v) <= F(v') - F(v) for every v'
 of discrete units: a v' near the data that outweighs them by far proves that the machine finds the data all
 but impossible, with no need of ln Z. A machine of large fields draws next to its modes, so that one sweep to
-a mode finds such a v' where there is one. docs/design_notes.md, "Runs that run away", has how near the bound
+a mode finds such a v' where there is one. docs/decisions/0036 has how near the bound
 comes and what healthy runs show.
 """
 
@@ -21,7 +21,7 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 _ROWS = 8
 _MANY_ROWS = 100
 _SATURATED = 1e-3  # variance of a unit
-_NEARLY_ALL, _HARDLY = 0.95, 0.9  # docs/design_notes.md
+_NEARLY_ALL, _HARDLY = 0.95, 0.9  # docs/decisions/0036
 # Deviation of the hidden fields over a batch, typical of the units: 0.014 in a new machine of two
 # standardised columns, which then learns nothing in 4,000 updates, 0.08 in one of 64; 1 after
 # ``init_from_data_``.
