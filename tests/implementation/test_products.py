@@ -37,12 +37,19 @@ def test_the_environment_is_asked_first(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "library"), [("AuthenticAMD", "onednn"), ("GenuineIntel", "torch"), ("", "torch")]
+    ("vendor", "wide", "library"),
+    [
+        ("AuthenticAMD", True, "onednn"),
+        ("AuthenticAMD", False, "torch"),
+        ("GenuineIntel", True, "torch"),
+        ("", True, "torch"),
+    ],
 )
-def test_the_processor_decides_and_not_the_clock(vendor: str, library: str, monkeypatch) -> None:
+def test_the_processor_decides_and_not_the_clock(vendor, wide, library, monkeypatch) -> None:
     if library == "onednn" and not matmul.dense.works("onednn"):
         pytest.skip("torch has no oneDNN here")
     monkeypatch.setattr(matmul.backend, "vendor", lambda: vendor)
+    monkeypatch.setattr(matmul.backend, "wide", lambda: wide)
     backend = matmul.Backend.default()
     assert backend.library == library and backend == matmul.Backend.default() and backend.possible
     assert matmul.Backend.parse(str(backend)) == backend

@@ -9,7 +9,7 @@ from typing import Final, final
 from torch import Tensor
 
 from harmonium.matmul import bits, dense
-from harmonium.matmul.processor import vendor
+from harmonium.matmul.processor import vendor, wide
 
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that names the backend: "torch", "onednn,bits=96", ..."""
@@ -50,8 +50,9 @@ class Backend:
 
     @staticmethod
     def default() -> Backend:
-        """Returns the backend for this processor: oneDNN on AMD's, torch's own library on all others."""
-        library = "onednn" if vendor() == "AuthenticAMD" and dense.works("onednn") else "torch"
+        """Returns the backend for this processor: oneDNN on AMD's with AVX-512, torch's own library else."""
+        idle = vendor() == "AuthenticAMD" and wide()  # torch's own library leaves half of these vectors idle
+        library = "onednn" if idle and dense.works("onednn") else "torch"
         return Backend(library, _BITS_FROM if bits.work() else None)
 
     @property

@@ -6,6 +6,8 @@ import platform
 from functools import cache
 from pathlib import Path
 
+import torch
+
 _VECTORS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sve")
 
 
@@ -26,6 +28,11 @@ def vendor() -> str:
     """Returns the maker's name, "AuthenticAMD" or "GenuineIntel" on x86; empty where it is not known."""
     # Windows tells it in the description, "AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD".
     return _told().get("vendor_id", platform.processor().rpartition(", ")[2])
+
+
+def wide() -> bool:
+    """Returns whether torch uses vectors of 512 bits here."""
+    return str(torch.backends.cpu.get_cpu_capability()) == "AVX512"
 
 
 def processor() -> str:
