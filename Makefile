@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 DEMO_BUDGET ?= full
+TORCH_INDEX ?=
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
@@ -12,7 +13,7 @@ STAMP := .venv/.complete
 # What is imported is compiled once, whatever the environment says: pip leaves that to the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast bench docs lint clean
+.PHONY: help setup demo test test-fast bench docs lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -21,13 +22,14 @@ help:  ## list the commands
 
 setup: $(STAMP)  ## build .venv with the pinned versions (every command below does it when needed)
 
-# torch comes first and alone: a later requirement is then met by what is there and cannot replace it.
+# torch comes first and alone: a later requirement is then met by what is there and cannot replace it. TORCH_INDEX
+# is where it comes from, such as PyTorch's index of builds for the CPU, a fifteenth of the download on Linux.
 # What is not imported need not be compiled, and the demo needs none of the tools of those who build the project.
 $(PACKAGE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "harmonium needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(PIP) torch
+	$(PIP) torch $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX))
 	$(PIP) --editable '.[all]'
 	@touch $@
 
@@ -63,6 +65,10 @@ lint: $(STAMP)  ## check style, types, the direction of imports and the words
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/words.py
+
+format: $(STAMP)  ## bring the code into shape: ruff's formatter and its safe fixes
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
 
 clean:  ## remove what the commands left, except .venv
 	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage*

@@ -1,7 +1,7 @@
 """Launches and waits of an update of every rule, and of a sweep of every kernel, on the pretend device.
 
-``python -m benchmarks.launches`` prints the tables of docs/experiments_methods.md. Nothing is timed: what is counted is what
-any GPU would be asked for, see tests/pretend_device.py.
+``python -m benchmarks.launches`` prints the tables of docs/experiments_methods.md. Nothing is timed: what is
+counted is what any GPU would be asked for, see tests/pretend_device.py.
 """
 
 from __future__ import annotations
