@@ -103,8 +103,8 @@ def main(quick: bool) -> None:
         seconds = (time.process_time() - started) / 3
         found["mixture"].append({"components": components, "nats": nats, "cpu_seconds": seconds})
         print(found["mixture"][-1], flush=True)
-    for latent in (8,) if quick else (4, 8, 16):
-        for rate in (1e-3,) if quick else (3e-4, 1e-3, 3e-3):
+    for latent in (8,) if quick else (8, 16, 32):
+        for rate in (1e-3,) if quick else (1e-3, 3e-3, 1e-2):
             found["autoencoder"].append(autoencoder(train, test, latent, rate, 20 if quick else 300))
             print(found["autoencoder"][-1], flush=True)
     if not quick:

@@ -104,6 +104,31 @@ def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: py
     assert [part for part in parts if part not in shown] == [] and "Args" not in shown
 
 
+def test_alone_it_says_what_to_do_next(cli: CommandLine) -> None:
+    """Every line is a command that is there, and fits a terminal of 80 columns."""
+    shown = cli.succeed().stdout
+    lines = [line.split() for line in shown.splitlines() if line.startswith("  harmonium ")]
+    assert lines[0][1] == "demo" and {line[1] for line in lines} <= set(command_names())
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_demo_runs_commands_that_the_parser_takes(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harmonium.cli.commands import demo
+
+    called: list[list[str]] = []
+    monkeypatch.setattr(demo, "main", lambda words: called.append(words) or 0)
+    shown = cli.succeed("demo", tmp_path / "a" / "first").stderr
+    assert [words[0] for words in called] == ["train", "evaluate", "sample", "report"]
+    for name, *arguments in called:
+        parser = parser_of(name)
+        _, rest, _ = parser.make_parser(typer.Context(parser)).parse_args(arguments)
+        assert rest == [] and f"$ harmonium {name}" in shown
+    (tmp_path / "there").mkdir()
+    assert "exists" in cli.refuse("demo", tmp_path / "there")
+
+
 def test_help_of_all(cli: CommandLine) -> None:
     shown = cli.succeed("-h").stdout
     assert all(command in shown for command in command_names()) and "--install-completion" in shown

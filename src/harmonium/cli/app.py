@@ -24,7 +24,7 @@ from harmonium.cli.output import note
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FOLDER = Path(__file__).with_name("commands")
 IMPORT = "HARMONIUM_IMPORT"  # modules that make units, couplings and kernels of the user's own
-_FIRST = ("train", "evaluate", "sample")  # in the list of commands; the others follow by their names
+_FIRST = ("demo", "train", "evaluate", "sample")  # in the list of commands; the others follow by their names
 
 
 def command_names() -> list[str]:
@@ -96,6 +96,17 @@ app = typer.Typer(
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
 
+_NEXT = """\
+harmonium trains Boltzmann machines, and tells how good they are. Begin here:
+
+  harmonium demo                     see it work, in half a minute
+  harmonium data FILE                what it makes of your table or images
+  harmonium train FILE runs/first    train a machine on it
+  harmonium report runs/first        one page: curves, samples, a verdict
+  harmonium impute runs/first FILE --out full.csv    fill in what is missing
+
+harmonium -h lists all commands, and harmonium COMMAND -h ends with examples."""
+
 # The common base of every complaint of the parser; its own name has moved between versions of typer.
 _UsageError: Any = typer.BadParameter.__base__
 _MISTAKES = (ValueError, TypeError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
@@ -127,7 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 on success, 2 after a mistake in the arguments or the data, 1 after any other
         failure, 130 after Ctrl-C, 143 after a training run that SIGTERM ended.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments:
+        typer.echo(_NEXT)
+        return 0
     with warnings.catch_warnings():
         warnings.showwarning = lambda said, *_: note(f"warning: {_in_options(str(said), arguments)}")
         try:

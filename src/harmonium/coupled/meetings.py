@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _html
 from harmonium.machine import States
 
 
@@ -38,6 +38,19 @@ class Meetings:
     flip_rate: float
     lag: int
     states: States
+
+    def _repr_html_(self) -> str:
+        met = self.times[~self.capped]
+        rows: list[tuple[str, object]] = [
+            ("met", f"{len(met):,} of {len(self.times):,} pairs"),
+            (
+                "meeting time",
+                f"{met.double().mean():.1f} on average, at most {int(met.max())}" if len(met) else "none",
+            ),
+            ("units changed by a sweep", f"{self.flip_rate:.1%}"),
+            ("sweeps", f"{int(self.cost.sum()):,}"),
+        ]
+        return _html.table(f"Pairs with a lag of {self.lag}", rows)
 
 
 def join_meetings(parts: Sequence[Meetings]) -> Meetings:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from harmonium import _checks
+from harmonium import _checks, _html
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
@@ -70,6 +70,17 @@ class LogPartition(NamedTuple):
             f"standard_error={self.standard_error!r}, ess={self.ess!r}, vouched={self.vouched!r}, "
             f"doubts={self.doubts!r})"
         )
+
+    def _repr_html_(self) -> str:
+        if self.standard_error == 0 and self.ess == inf:
+            return _html.table("ln Z", [("exact", f"{self.value:.3f}")])
+        rows = [
+            ("between", f"{self.lower:.3f} and {self.upper:.3f}"),
+            ("estimate", f"{self.value:.3f} ± {self.standard_error:.3f}"),
+            ("effective sample size", f"{self.ess:.1f}"),
+            ("upper bound", "from data" if self.vouched else "nothing vouches for it"),
+        ]
+        return _html.table("ln Z", rows, self.doubts)
 
 
 class TapPartition(NamedTuple):

@@ -7,6 +7,7 @@ from harmonium import _device
 from harmonium._upgrade import refuse_gone
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
+from harmonium.machine.drawing import Drawing
 from harmonium.machine.gauge import to_zero_sum_
 from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States
@@ -33,6 +34,7 @@ __all__ = [
     "BoltzmannMachine",
     "Clamp",
     "ClampLike",
+    "Drawing",
     "Graph",
     "Hamiltonian",
     "Part",

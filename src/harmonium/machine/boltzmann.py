@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks, _random, _storage
+from harmonium import _checks, _html, _random, _storage
 from harmonium._checks import Numbers
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
+from harmonium.machine.drawing import Drawing, draw_graph
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
 from harmonium.machine.hamiltonian import CouplingMatrices, Hamiltonian, States
 
@@ -375,6 +376,13 @@ class BoltzmannMachine(nn.Module):
         Weights are those that may differ from 0, a pair of units of one layer counted once.
         """
         return describe_graph(self.graph, self.layers, self.couplings)
+
+    def draw(self) -> Drawing:
+        """Draws layers, edges and the colours of a sweep as SVG; ``draw().save(path)`` keeps the picture."""
+        return draw_graph(self.graph, list(self.layers), list(self.couplings))
+
+    def _repr_html_(self) -> str:
+        return self.draw().svg + _html.text(self.describe())
 
     def config(self) -> dict[str, Any]:
         """Returns layers, edges and visible layers as JSON has them; with the parameters, the machine."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _random
+from harmonium import _checks, _html, _random
 from harmonium._checks import Numbers
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, Hamiltonian
@@ -17,6 +17,7 @@ from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.solution import Solution, join_solutions
 
+_SHOWN = 10  # solutions in a notebook
 _DIRECTIONS = 8  # of the projections that are hashed: enough that strangers hardly ever share a cell
 _FAR = 6.0  # a χ variate with as many degrees of freedom is larger once in 50,000
 
@@ -49,6 +50,14 @@ class Landscape(NamedTuple):
         a = a / norm.clamp(min=torch.finfo(torch.float64).tiny)
         overlap: Tensor = (a @ a.T).fill_diagonal_(1.0)
         return overlap
+
+    def _repr_html_(self) -> str:
+        pairs = zip(self.counts.tolist(), self.free_energies.tolist(), strict=True)
+        rows = [(f"{count} starts", f"free energy {energy:.3f}") for count, energy in pairs]
+        notes = [f"and {len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
+        apart = int((self.basin < 0).sum())
+        notes += [f"{apart} of {len(self.basin)} starts did not converge"] if apart else []
+        return _html.table(f"{len(rows)} solutions", rows[:_SHOWN], notes)
 
 
 def landscape(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from harmonium import _html
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.history import Record
 
@@ -59,3 +60,12 @@ class TrainingRun:
         if self.signal == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [
+            ("updates", f"{self.updates:,}"),
+            ("seconds", f"{self.seconds:.1f}"),
+        ]
+        rows += [(name, f"{value:.4g}") for name, value in self.metrics.items()]
+        rows += [("folder", self.run_dir)] if self.run_dir else []
+        return _html.table(f"Run, {self.status}", rows)

@@ -27,6 +27,7 @@ def info() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
         "threads": torch.get_num_threads(),
+        "torch build": _build(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "packages": {name: _version(name) for name in _PACKAGES},
         "products": str(backend),
@@ -51,6 +52,13 @@ def _notes(backend: matmul.Backend) -> list[str]:
             "elsewhere pip install numba adds it"
         )
     return notes
+
+
+def _build() -> str:
+    """Returns what the torch that is installed was built for."""
+    if torch.version.cuda:
+        return f"CUDA {torch.version.cuda}"
+    return "ROCm" if torch.version.hip else "CPU"
 
 
 def _version(name: str) -> str:
