@@ -7,6 +7,8 @@ HARMONIUM_WHOLE_PAGES=1 runs it as it is written.
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -83,6 +85,26 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if block.reason is None:
             # The empty lines make a traceback name the line of the page.
             exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), namespace)
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_run(notebook: Path) -> None:
+    """Their cells in order, and the form that a notebook shows of what a cell ends with."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [], "clear the outputs: they would be another version's"
+            *before, last = ast.parse("".join(cell["source"])).body
+            exec(compile(ast.Module(before, []), notebook, "exec"), namespace)
+            shown = isinstance(last, ast.Expr)
+            code = compile(
+                ast.Expression(last.value) if shown else ast.Module([last], []),
+                notebook,
+                "eval" if shown else "exec",
+            )
+            result = eval(code, namespace)
+            for name in ("_repr_html_", "_repr_svg_"):
+                getattr(result, name, str)()
 
 
 if LEFT_OUT:
