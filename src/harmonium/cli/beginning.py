@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from torch import Tensor
+
 from harmonium._random import as_generator
-from harmonium.cli.coding import check_width, codec_of, learnable, naming, read_for
+from harmonium.cli.coding import check_width, codec_of, learnable, naming, read_for, weights_of
 from harmonium.cli.options import unknown_of
 from harmonium.cli.runs import load_machine
 from harmonium.cli.settings import TrainSettings
@@ -28,11 +30,13 @@ class Beginning:
         machine: its metadata say how data become states, and which data these were.
         X: states, as ``harmonium.train`` takes them.
         dataset: what was read.
+        weights: of the rows, (rows,); None: all count alike.
     """
 
     machine: BoltzmannMachine
     X: Rows
     dataset: DataSet
+    weights: Tensor | None = None
 
     @classmethod
     def new(cls, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool = True) -> Beginning:
@@ -47,7 +51,10 @@ class Beginning:
             ValueError: data that do not suit the rest, or no row with any cell; the message names them.
         """
         data, label, seed, std = str(settings.data), settings.label, settings.seed, settings.initial_std
-        dataset = read(data, labels_apart=label is None)
+        reading = {"alphabet": settings.alphabet or "auto", "unknown": unknown_of(settings.unknown) or "gap"}
+        dataset = read(data, labels_apart=label is None, **reading)
+        if settings.alphabet is not None and dataset.alignment is None:
+            raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
         rest, labels = (dataset, None) if label is None else dataset.take_label(label)
         with naming(dataset.name):
             codec = _fit(rest, settings, kinds, tabular)
@@ -56,17 +63,18 @@ class Beginning:
             codec = codec.with_label(labels)
         with naming(dataset.name):
             rest, labels = learnable(rest, labels, codec)
+        weights = weights_of(rest, settings.reweight)
         machine = join_layers(codec.layers, settings.hidden_layers(width), seed)
         generator = as_generator(seed)
         with naming(dataset.name):
             rows = codec.rows(rest, machine.dtype, labels, shown="anything")
             normal_(machine, _STD if std is None else std, generator)
             if std is None:
-                init_from_data_(machine, rows, generator)
+                init_from_data_(machine, rows, generator, weights)
             else:
-                init_visible_biases_(machine, rows)
+                init_visible_biases_(machine, rows, weights)
         machine.metadata = {**codec.to_dict(), "data": _description(dataset, data)}
-        return cls(machine, rows, dataset)
+        return cls(machine, rows, dataset, weights)
 
     @classmethod
     def trained(cls, settings: TrainSettings) -> Beginning:
@@ -82,6 +90,7 @@ class Beginning:
         dataset = read_for(coding, data)
         with naming(dataset.name):
             rest, labels = learnable(*coding.apart(dataset), coding)
+            weights = weights_of(rest, settings.reweight)
             X = coding.rows(rest, machine.dtype, labels, shown="anything")
             check_width(coding, X.width)
             check_rows(machine, X, "X")
@@ -89,7 +98,7 @@ class Beginning:
         if coding.names is not None:
             about["names"] = list(coding.names)
         machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
-        return cls(machine, X, dataset)
+        return cls(machine, X, dataset, weights)
 
     @property
     def data_width(self) -> int:

@@ -16,9 +16,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import LABELS, Cells, Codec, Column, DataSet, Rows, Sheet, Table, blank_rows, read
+from harmonium.data import (
+    LABELS,
+    Cells,
+    Codec,
+    Column,
+    DataSet,
+    Letters,
+    Rows,
+    Sheet,
+    Table,
+    blank_rows,
+    read,
+)
 from harmonium.data.sheet import of_whole_numbers
 from harmonium.machine import BoltzmannMachine
+from harmonium.sequences import similarity_weights
 from harmonium.training.batch_source import check_batch
 
 _LOOKED_AT = 2048  # rows at once
@@ -104,7 +117,10 @@ def read_for(codec: Codec, source: str, *, lacking: str | None = None) -> DataSe
     columns = [*(codec.encoder.columns if isinstance(codec.encoder, Table) else ()), codec.label]
     labels = {str(each.name): each.coding.values for each in columns if each is not None and not each.form}
     text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
-    dataset = read(source, labels_apart=not known & set(LABELS)).with_text(text)
+    coder = codec.encoder
+    reading = (coder.alphabet, coder.unknown) if isinstance(coder, Letters) else ("auto", "gap")
+    apart = not known & set(LABELS)
+    dataset = read(source, labels_apart=apart, alphabet=reading[0], unknown=reading[1]).with_text(text)
     if codec.names is None or dataset.names is None:
         return dataset
     own = codec.own_names()
@@ -174,6 +190,23 @@ def rows_of(codec: Codec, dataset: DataSet, *, missing: bool = False) -> Rows:
             check_batch(machine, chunk, range(start, start + len(chunk)), "X")
         rows.missing = found
     return rows
+
+
+def weights_of(dataset: DataSet, share: float | None) -> Tensor | None:
+    """Returns how much each row counts, (rows,) float64; None without a share: all alike.
+
+    Raises:
+        ValueError: data that are no whole numbers from 0 to 254.
+    """
+    if share is None:
+        return None
+    with naming(dataset.name):
+        return similarity_weights(np.nan_to_num(dataset.numbers(), nan=-1), share)
+
+
+def alphabet_of(codec: Codec) -> str | None:
+    """Returns the letters of the sequences that a machine has learned; None: it has learned others."""
+    return codec.encoder.alphabet if isinstance(codec.encoder, Letters) else None
 
 
 def units_of(codec: Codec, columns: Tensor, rest: DataSet) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 import torch
 import typer
 
-from harmonium._settings import COUNT, Checked, Setting, settings_of
+from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium.chains import Correction, Kernel
 from harmonium.cli.coding import codec_of
 from harmonium.cli.output import Unfinished, show
@@ -63,6 +63,16 @@ Unknown = Annotated[
         ("refuse", "missing"),
         help="What a cell is taken as that its column has no state for, such as a new category: refuse or "
         "missing; as in training if not given.",
+    ),
+]
+
+Alphabet = Annotated[
+    str, Setting(help="Of sequences: protein, rna, dna, or letters in an order of their own.")
+]
+Reweight = Annotated[
+    float,
+    Setting(
+        Interval(0.0, 1.0, "right"), help="Count a row as 1/n where n rows agree in this share of columns."
     ),
 ]
 

@@ -100,7 +100,7 @@ def check_target(path: Path, name: str, suffixes: Sequence[str], overwrite: bool
         FileNotFoundError: its folder does not exist.
         ValueError: another suffix than those known, or a folder.
     """
-    if path.suffix.lower() not in suffixes:
+    if not path.name.lower().endswith(tuple(suffixes)):
         raise ValueError(f"{name}: expected a name that ends in {' or '.join(suffixes)}, received {path}")
     if path.is_dir():
         raise ValueError(f"{name}: expected a file, {path} is a folder")

@@ -18,9 +18,11 @@ from harmonium.data._cell_text import as_written, is_whole
 from harmonium.data._frames import frame_bytes
 from harmonium.data.sheet import of_whole_numbers
 from harmonium.report import image_panels
+from harmonium.sequences import write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
 SUFFIXES = (*TABLES, ".npz", ".npy", ".png")
+SEQUENCES = (".fasta", ".fa", ".fasta.gz", ".fa.gz")
 
 
 def write_rows(
@@ -32,11 +34,13 @@ def write_rows(
     labels: Cells | None = None,
     *,
     source: DataSet | None = None,
+    alphabet: str | None = None,
     title: str = "",
     limits: tuple[float, float] | None = None,
 ) -> None:
-    """Rows to a file of one of ``SUFFIXES``; a ``.png`` file shows a grid of images of ``shape``
-    under ``title``, ``limits`` being its black and white.
+    """Rows to a file of one of ``SUFFIXES``, or of ``SEQUENCES`` where an alphabet is known.
+
+    A ``.png`` file shows a grid of images of ``shape`` under ``title``, ``limits`` being its black and white.
 
     Labels are a column of a table at the place of their name among ``names``, else the last one; ``labels``
     of a ``.npz`` file; and left out of ``.npy`` and ``.png`` files. Cells of a text file ``source`` that
@@ -47,6 +51,12 @@ def write_rows(
         ValueError: text for a file of numbers; the message names the column.
     """
     suffix = path.suffix.lower()
+    if path.name.lower().endswith(SEQUENCES):
+        assert alphabet is not None and not isinstance(rows, Sheet)
+        names = [] if source is None or source.alignment is None else source.alignment.names
+        named = all(names) and len(names) == len(rows)
+        write_fasta(path, rows, alphabet, names if named else None, overwrite=True)
+        return
     if suffix in TABLES:
         sheet = _sheet(rows, names, labels)
         if suffix in (".csv", ".tsv"):
@@ -70,6 +80,16 @@ def write_rows(
     else:
         np.save(buffer, rows)
     replace_file(path, buffer.getvalue())
+
+
+def check_sequences(path: Path, alphabet: str | None) -> None:
+    """Refuses a file of sequences where there are no letters to write.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if alphabet is None and path.name.lower().endswith(SEQUENCES):
+        raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
 
 
 def _sheet(rows: NDArray[Any] | Sheet, names: Sequence[str] | None, labels: Cells | None) -> Sheet:

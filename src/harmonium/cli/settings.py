@@ -34,7 +34,9 @@ class Source(Checked):
         run_dir: folder for the run.
         from_run: begin with the machine of another run, and its settings where no others are given.
         unknown: what later cells are taken as that a column has no state for: missing (if not given), with a
-            warning, or refuse.
+            warning, or refuse. In sequences a letter that stands for several is a gap if not given.
+        reweight: count a row as 1/n where n rows, itself among them, agree with it in this share of columns,
+            such as 0.8 for sequences.
     """
 
     PANEL: ClassVar[str] = "Machine"
@@ -42,6 +44,7 @@ class Source(Checked):
     run_dir: Annotated[Path | None, Setting(metavar="RUN_DIR", argument=True)] = None
     from_run: Annotated[Path | None, Setting(option="--from", metavar="RUN")] = None
     unknown: options.Unknown | None = None
+    reweight: options.Reweight | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +54,12 @@ class Structure(Checked):
     Attributes:
         label: a column of labels, or label for those beside an array; empty cells are missing labels.
         kinds: TOML or JSON: what kinds of units some columns have.
+        alphabet: of sequences: protein, rna, dna, or letters in an order of their own; by the letters if not
+            given.
         visible: kind of visible units.
         hidden: hidden units; 500 if not given, 100 for data of a width below that; 500,1000 for two layers,
-            relu:100 or categorical:50:4 for a kind and states of its own; repeatable.
+            relu:100 or categorical:50:4 for a kind and states of its own; repeatable. 0: none, visible units
+            are joined to each other, as in a Potts machine.
         hidden_kind: kind of hidden units.
         hidden_states: states of each hidden unit, where the kind leaves it open.
         binarise: what to do to grey levels.
@@ -64,6 +70,7 @@ class Structure(Checked):
     PANEL: ClassVar[str] = "Machine"
     label: Annotated[str | None, Setting(metavar="COLUMN")] = None
     kinds: Annotated[Path | None, Setting(metavar="FILE")] = None
+    alphabet: options.Alphabet | None = None
     visible: Annotated[str, Setting(ChainMap(Layer.registry, {"auto": None}))] = "auto"
     hidden: list[str] | None = None
     hidden_kind: Annotated[str, Setting(Layer.registry)] = "bernoulli"
@@ -82,6 +89,8 @@ class Structure(Checked):
             ValueError: another form of ``hidden``, or an unknown kind.
         """
         layers: list[Layer] = []
+        if self.hidden == ["0"]:
+            return layers
         for each in (part.strip() for given in self.hidden_or_default(width) for part in given.split(",")):
             *named, numbers = each.partition(":") if ":" in each else ("", "", each)
             size, _, states = numbers.partition(":")

@@ -8,16 +8,18 @@
 
 from harmonium._rows import Rows
 from harmonium.data._frames import build
-from harmonium.data.codec import BINARISE, Codec, Place
+from harmonium.data.codec import Codec, Place
 from harmonium.data.codings import Labels
 from harmonium.data.column import Column, name_of
 from harmonium.data.dataset import LABELS, DataSet
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
+    BINARISE,
     BernoulliBinarise,
     BitPlanes,
     Compose,
     Identity,
+    Letters,
     OneHot,
     Scale,
     Standardise,
@@ -49,6 +51,7 @@ __all__ = [
     "Encoder",
     "Identity",
     "Labels",
+    "Letters",
     "OneHot",
     "Place",
     "Rows",

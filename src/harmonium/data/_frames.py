@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from harmonium._size_limit import check_claim
 from harmonium.data._cell_text import as_written
-from harmonium.data._size_limit import check_claim
 from harmonium.data.dataset import ColumnType
 from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, of_whole_numbers, sheet_of
 

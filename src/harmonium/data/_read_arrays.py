@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from harmonium.data._size_limit import check_claim
+from harmonium._size_limit import check_claim
 
 _SAMPLES = ("samples", "images", "X", "data")
 _LABELS = ("labels", "y")

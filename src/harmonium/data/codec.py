@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, final
 
@@ -17,7 +17,7 @@ from harmonium.data.codings import Coding
 from harmonium.data.column import Column, as_states, states_of
 from harmonium.data.dataset import DataSet, dense
 from harmonium.data.encoder import Encoder, encoder_from_dict
-from harmonium.data.encoders import BernoulliBinarise, BitPlanes, Compose, Identity, Standardise, Threshold
+from harmonium.data.encoders import BINARISE, BitPlanes, Compose, Identity, Letters, Standardise, binariser
 from harmonium.data.number_codings import Affine
 from harmonium.data.sheet import Cells, Sheet, is_sheet, sheet_of
 from harmonium.data.table import Group, Table, states_of_cells
@@ -25,15 +25,6 @@ from harmonium.data.transforms import Array
 from harmonium.data.units import encoder_of_bits, fit_units, layer_of, visible_layers
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
-
-_BINARISERS: dict[str, Callable[[int], Encoder]] = {
-    "none": lambda seed: Identity(),
-    "threshold": lambda seed: Threshold(),
-    "sample": BernoulliBinarise,
-    "bit-planes": lambda seed: BitPlanes(),
-    "gray-planes": lambda seed: BitPlanes(gray=True),
-}
-BINARISE = tuple(_BINARISERS)
 
 
 class Place(NamedTuple):
@@ -88,8 +79,8 @@ class Codec:
         Args:
             X: a ``Sheet`` or a data frame, a table of columns of several kinds; a ``DataSet``, which is a
                 table where it is one (``DataSet.tabular``) and neither units of one kind nor grey levels are
-                asked for, where it has text or missing cells, and where kinds are given; or a matrix as
-                ``Rows.of`` takes it, (rows, columns).
+                asked for, where it has text or missing cells, and where kinds are given, and else sequences
+                where it is an alignment; or a matrix as ``Rows.of`` takes it, (rows, columns).
             visible: kind of visible units, see ``visible_for``.
             kinds: of some columns of a table, by name, for ``Table.fit``.
             binarise: what makes 0 and 1 of grey levels first: one of ``BINARISE``.
@@ -104,6 +95,12 @@ class Codec:
         """
         _checks.one_of(binarise, "binarise", BINARISE)
         _checks.one_of(visible, "visible", ("auto", *Layer.registry))
+        if isinstance(X, DataSet) and X.alignment is not None and not kinds:
+            if binarise != "none" or visible not in ("auto", "categorical"):
+                asked = f"binarise={binarise}, visible={visible}"
+                raise ValueError(f"binarise, visible: expected neither for sequences, received {asked}")
+            letters = Letters(X.alignment.alphabet, X.alignment.unknown)
+            return cls(letters, [layer_of(Group("categorical", X.samples.shape[1], len(letters.alphabet)))])
         if isinstance(X, DataSet):
             named = tabular and binarise == "none" and X.tabular
             mixed = X.samples.dtype.kind == "O" or (visible == "auto" and (named or X.mixed))
@@ -116,7 +113,7 @@ class Codec:
             chosen = {cells.name: visible for cells in X.columns} | dict(kinds or {})
             table = Table.fit(X, chosen, unknown=unknown, weights=weights)
             return cls(table, visible_layers(table))
-        first = _BINARISERS[binarise](seed)
+        first = binariser(binarise, seed)
         two_values = Layer.registry["bernoulli" if visible == "auto" else visible].two_values
         planes = isinstance(first, BitPlanes)
         if planes and two_values != (0.0, 1.0):
@@ -182,7 +179,7 @@ class Codec:
         if names is not None and not listed:
             raise ValueError(f"{damaged}, expected names of columns")
         if unknown is not None:
-            if not isinstance(encoder, Table):
+            if not isinstance(encoder, (Table, Letters)):
                 raise ValueError(f"unknown: expected none for a machine of numbers alone, received {unknown}")
             encoder = replace(encoder, unknown=unknown)
         return cls(encoder, layers, label, None if names is None else tuple(names), machine)

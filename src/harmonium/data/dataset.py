@@ -15,6 +15,7 @@ from harmonium._fetch import is_sparse
 from harmonium.data._cell_text import is_missing
 from harmonium.data.sheet import LONG, TEXT, Cells, Sheet, cells_of, differ_in_kind, sheet_of
 from harmonium.data.transforms import Array, refuse_where
+from harmonium.sequences import Alignment
 
 LABELS = ("label", "labels")
 """Names of columns that are labels."""
@@ -50,6 +51,7 @@ class DataSet:
         names: of the columns, or None.
         types: of the columns by name, of a file that says them; None: what the cells look like.
         texts: reads the cells of a text file as they are written; None for other files.
+        alignment: the sequences whose codes the samples are, as they were read; None of other data.
     """
 
     samples: Any
@@ -59,6 +61,7 @@ class DataSet:
     names: tuple[str, ...] | None = None
     types: Mapping[str, ColumnType] | None = None
     texts: Texts | None = None
+    alignment: Alignment | None = None
 
     @classmethod
     def of(
@@ -69,6 +72,7 @@ class DataSet:
         names: tuple[str, ...] | None = None,
         types: Mapping[str, ColumnType] | None = None,
         texts: Texts | None = None,
+        alignment: Alignment | None = None,
     ) -> DataSet:
         """Flattens samples of any shape (rows, ...) to (rows, columns) and checks them against the labels.
 
@@ -106,7 +110,7 @@ class DataSet:
                 raise ValueError(f"labels: expected numbers, booleans or text, received {labels.dtype}")
             if labels.dtype.kind == "f":
                 refuse_where(~np.isfinite(labels), labels, "finite numbers", "labels")
-        return cls(samples, labels, image_shape, name, names, types, texts)
+        return cls(samples, labels, image_shape, name, names, types, texts, alignment)
 
     @property
     def mixed(self) -> bool:

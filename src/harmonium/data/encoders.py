@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -34,6 +34,7 @@ from harmonium.data.transforms import (
     threshold,
     to_bit_planes,
 )
+from harmonium.sequences.alphabet import READINGS, find_alphabet
 
 
 class _Plain(Encoder, ABC):
@@ -284,6 +285,43 @@ class OneHot(_Plain):
 
 
 @dataclass(frozen=True)
+class Letters(_Plain):
+    """Places of letters in an alphabet as one-hot blocks, for sequences (``OneHot``).
+
+    ``decode`` returns places, which ``harmonium.sequences.write_fasta`` writes as letters.
+
+    Args:
+        alphabet: the letters in the order of their states.
+        unknown: what letters that stand for several are taken as, see ``harmonium.data.read``.
+
+    Raises:
+        TypeError, ValueError: no alphabet, or another word for ``unknown``.
+    """
+
+    alphabet: str
+    unknown: str = "gap"
+
+    def __post_init__(self) -> None:
+        _checks.instance(self.alphabet, "alphabet", str, "the letters")
+        find_alphabet(self.alphabet, "")
+        _checks.one_of(self.unknown, "unknown", READINGS)
+
+    @property
+    def blocks(self) -> OneHot:
+        """The encoder of the places."""
+        return OneHot(len(self.alphabet))
+
+    def spread(self, entries: Array) -> Array:
+        return self.blocks.spread(entries)
+
+    def encode(self, X: Values) -> Values:
+        return self.blocks.encode(X)
+
+    def decode(self, X: Values) -> Values:
+        return self.blocks.decode(X)
+
+
+@dataclass(frozen=True)
 class Compose(Encoder):
     """Encoders one after the other; ``decode`` goes back through them in reverse and loses what each loses.
 
@@ -304,8 +342,8 @@ class Compose(Encoder):
                 raise TypeError(f"encoders: expected encoders, received {type(encoder).__name__}")
         if not self.encoders:
             raise ValueError("encoders: expected at least one, received none")
-        if any(isinstance(encoder, (BitPlanes, OneHot)) for encoder in self.encoders[:-1]):
-            raise ValueError("encoders: expected BitPlanes or OneHot in the last place only")
+        if any(isinstance(encoder, (BitPlanes, OneHot, Letters)) for encoder in self.encoders[:-1]):
+            raise ValueError("encoders: expected BitPlanes, OneHot or Letters in the last place only")
         object.__setattr__(self, "draws", any(encoder.draws for encoder in self.encoders))
         object.__setattr__(self, "reads_levels", self.encoders[0].reads_levels)
 
@@ -329,6 +367,21 @@ class Compose(Encoder):
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
         return cls(tuple(encoder_from_dict(item) for item in values["encoders"]))
+
+
+_BINARISERS: dict[str, Callable[[int], Encoder]] = {
+    "none": lambda seed: Identity(),
+    "threshold": lambda seed: Threshold(),
+    "sample": BernoulliBinarise,
+    "bit-planes": lambda seed: BitPlanes(),
+    "gray-planes": lambda seed: BitPlanes(gray=True),
+}
+BINARISE = tuple(_BINARISERS)
+
+
+def binariser(name: str, seed: int) -> Encoder:
+    """Returns what makes 0 and 1 of grey levels: one of ``BINARISE``, with the seed of its draws."""
+    return _BINARISERS[name](seed)
 
 
 def _float_like(result: Any, X: Values) -> Values:

@@ -10,11 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harmonium.data import toy
 from harmonium.data._frames import read_feather, read_parquet
 from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_npy, read_npz
 from harmonium.data._read_csv import read_csv
 from harmonium.data.dataset import DataSet
+from harmonium.sequences import SUFFIXES, read_fasta
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
 
@@ -28,9 +31,16 @@ _FORMATS: list[tuple[str, str, Reader]] = [
     (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),
     (r"\.(h5|hdf5)", "HDF5", read_hdf5),
 ]
+_SEQUENCES = "aligned sequences"
 
 
-def read(source: str | os.PathLike[str], *, labels_apart: bool = True) -> DataSet:
+def read(
+    source: str | os.PathLike[str],
+    *,
+    labels_apart: bool = True,
+    alphabet: str = "auto",
+    unknown: str = "gap",
+) -> DataSet:
     """Read samples, one per row, with labels where the source has them.
 
     - ``.npy``: mapped from the file, not read.
@@ -47,6 +57,8 @@ def read(source: str | os.PathLike[str], *, labels_apart: bool = True) -> DataSe
       compressed are mapped, not read.
     - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
       Two-dimensional samples stay in the file, others are read.
+    - ``.fasta``, ``.fa``, ``.a2m``, ``.a3m``, ``.txt``, each also with ``.gz``: aligned sequences, one a row,
+      as places of their letters in the alphabet (``harmonium.sequences.read_fasta``).
     - a folder: its images in the order of their names, all of one size and kind.
     - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
       ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``mnist`` and ``mnist-test``, whose files
@@ -61,6 +73,8 @@ def read(source: str | os.PathLike[str], *, labels_apart: bool = True) -> DataSe
         source: a path, or a built-in name.
         labels_apart: whether a column headed ``label`` or ``labels`` becomes labels; else it is one of the
             columns, and may have missing cells.
+        alphabet: of files of sequences, as ``harmonium.sequences.read_fasta`` takes it.
+        unknown: of files of sequences: what letters such as X are taken as, "gap", "missing" or "error".
 
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.
@@ -76,6 +90,8 @@ def read(source: str | os.PathLike[str], *, labels_apart: bool = True) -> DataSe
             f"{source}: no such file or folder, and not a built-in name ({', '.join(BUILT_IN)})"
         )
     form, reader = _format(path)
+    if form == _SEQUENCES:
+        reader = partial(_read_sequences, alphabet=alphabet, unknown=unknown)
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")
@@ -85,20 +101,31 @@ def read(source: str | os.PathLike[str], *, labels_apart: bool = True) -> DataSe
     except ImportError:
         raise
     except Exception as error:  # decoders of damaged files raise almost anything
-        reason = str(error).removeprefix("X: ") or type(error).__name__
+        reason = str(error).removeprefix("X: ").removeprefix(f"path: {path}: ") or type(error).__name__
         raise ValueError(f"{path}: cannot be read as {form}: {reason}") from error
 
 
 def _format(path: Path) -> tuple[str, Reader]:
     if path.is_dir():
         return "a folder of images", read_images
+    if path.name.lower().removesuffix(".gz").endswith(SUFFIXES):
+        return _SEQUENCES, read_fasta
     for pattern, form, reader in _FORMATS:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
             return form, reader
     raise ValueError(
         f"{path}: expected a name that ends in .npy, .npz, .csv, .tsv, .parquet, .feather, .idx[.gz], "
-        "idx3-ubyte[.gz], .h5 or .hdf5, or a folder of images; a spreadsheet can be saved as .csv"
+        "idx3-ubyte[.gz], .h5 or .hdf5, of sequences .fasta, .fa, .a2m, .a3m or .txt[.gz], or a folder of "
+        "images; a spreadsheet can be saved as .csv"
     )
+
+
+def _read_sequences(path: Path, alphabet: str, unknown: str) -> tuple[Any, ...]:
+    """The codes of an alignment, NaN where a letter is missing, and the alignment."""
+    found = read_fasta(path, alphabet=alphabet, unknown=unknown)
+    holes = found.codes < 0
+    codes = np.where(holes, np.float32(np.nan), found.codes) if holes.any() else found.codes
+    return codes, None, None, None, None, found
 
 
 def _read_mnist(file: str, name: str) -> DataSet:

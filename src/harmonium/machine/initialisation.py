@@ -6,6 +6,7 @@ Functions whose names end in an underscore fill parameters in place and return n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations_with_replacement
 from typing import Any
 
 import torch
@@ -46,11 +47,22 @@ def join_layers(
 ) -> BoltzmannMachine:
     """Returns a machine whose visible layers are all joined to the first of a chain of hidden layers.
 
+    Without hidden layers all visible units are joined to each other: an Ising or a Potts model.
+
     Args:
         visible: at least one, the columns of the data side by side.
-        hidden: at least one, from the lowest up.
+        hidden: from the lowest up; none: the visible layers have to be discrete.
         seed: of the first couplings, see ``BoltzmannMachine``.
+
+    Raises:
+        ValueError: no hidden layer, and real units or a single one.
     """
+    if not hidden:
+        if not all(layer.discrete for layer in visible):
+            raise ValueError("hidden: expected hidden units beside real columns, received none")
+        every = combinations_with_replacement(range(len(visible)), 2)
+        pairs = [(l, m) for l, m in every if l != m or visible[l].n_units > 1]
+        return BoltzmannMachine(visible, edges=pairs, visible=range(len(visible)), seed=seed)
     count, total = len(visible), len(visible) + len(hidden)
     edges = [(l, max(l + 1, count)) for l in range(total - 1)]
     return BoltzmannMachine([*visible, *hidden], edges=edges, visible=range(count), seed=seed)

@@ -7,11 +7,12 @@
 """
 
 from harmonium.sequences.alphabet import ALPHABETS
-from harmonium.sequences.fasta import Alignment, read_fasta, write_fasta
+from harmonium.sequences.fasta import SUFFIXES, Alignment, read_fasta, write_fasta
 from harmonium.sequences.similarity import similarity_weights, split_by_similarity
 
 __all__ = [
     "ALPHABETS",
+    "SUFFIXES",
     "Alignment",
     "read_fasta",
     "similarity_weights",

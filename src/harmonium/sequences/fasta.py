@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,11 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harmonium import _checks
+from harmonium._size_limit import check_claim
 from harmonium._storage import replace_file
-from harmonium.sequences.alphabet import find_alphabet
+from harmonium.sequences.alphabet import ALPHABETS, READINGS, find_alphabet, kind_of
 
 _LINE = 80  # letters of a line that is written
-_MOST = 1 << 33  # bytes of an unpacked file
+_PIECE = 1 << 20
+_OF_A_LINE = 200  # bytes in memory, beside its letters
+SUFFIXES = (".fasta", ".fa", ".a2m", ".a3m", ".txt")
+"""Of files of sequences, each also with .gz."""
 MISSING = -1
 """The code of a letter that is not observed."""
 
@@ -29,11 +32,13 @@ class Alignment(NamedTuple):
         codes: (sequences, sites), int8: places of the letters in the alphabet, -1 where not observed.
         names: of the sequences, what follows ">"; empty texts where the file has none.
         alphabet: the letters in the order of their codes.
+        unknown: what letters that stand for several were taken as, see ``read_fasta``.
     """
 
     codes: NDArray[np.int8]
     names: list[str]
     alphabet: str
+    unknown: str = "gap"
 
 
 def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
@@ -61,7 +66,7 @@ def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap"
         [[1, 2, 0, 3], [1, 2, 4, 3]]
     """
     path = Path(path)
-    _checks.one_of(unknown, "unknown", ("gap", "missing", "error"))
+    _checks.one_of(unknown, "unknown", READINGS)
     if not path.is_file():
         raise FileNotFoundError(f"path: expected a file of sequences, found none at {path}")
     try:
@@ -123,18 +128,19 @@ def write_fasta(
         text = row.tobytes().decode("ascii")
         lines += [f">{name}", *(text[i : i + _LINE] for i in range(0, len(text), _LINE))]
     contents = ("\n".join(lines) + "\n").encode()
-    replace_file(path, gzip.compress(contents, mtime=0) if path.suffix == ".gz" else contents)
+    replace_file(path, gzip.compress(contents, mtime=0) if path.suffix.lower() == ".gz" else contents)
 
 
 def _text_of(path: Path) -> str:
-    """Returns the content of a file; ValueError: it is damaged, too large, or no text."""
+    """Returns the content of a file; ValueError: it is damaged, unpacks to too much, or is no text."""
+    content, size = bytearray(), path.stat().st_size
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read(_MOST + 1)
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                content += piece
+                check_claim(len(content) + _OF_A_LINE * content.count(b"\n"), size, "its text")
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"damaged, or not compressed by gzip ({error})") from error
-    if len(content) > _MOST:
-        raise ValueError(f"expected at most {_MOST} bytes of text")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -142,7 +148,7 @@ def _text_of(path: Path) -> str:
 
 
 def _read(text: str, alphabet: str, unknown: str) -> Alignment:
-    names, sequences, places = _parse(io.StringIO(text))
+    names, sequences, places = _parse(text.split("\n"))
     letters = {letter for sequence in sequences for letter in set(sequence)}
     capitals = any(letter.isupper() for letter in letters)
     if capitals and any(letter.islower() or letter == "." for letter in letters):
@@ -150,7 +156,7 @@ def _read(text: str, alphabet: str, unknown: str) -> Alignment:
             "", "", "".join(letter for letter in letters if letter.islower() or letter == ".")
         )
         sequences = [sequence.translate(drop) for sequence in sequences]
-    elif not capitals and alphabet in ("auto", "protein", "rna", "dna"):
+    elif not capitals and kind_of(alphabet) in ("auto", *ALPHABETS):
         sequences = [sequence.upper() for sequence in sequences]
     letters = {letter for sequence in sequences for letter in set(sequence)}
     known, others = find_alphabet(alphabet, letters)
@@ -174,7 +180,7 @@ def _read(text: str, alphabet: str, unknown: str) -> Alignment:
     for letter, number in code.items():
         table[ord(letter)] = number
     points = np.frombuffer("".join(sequences).encode("utf-32-le"), np.uint32)
-    return Alignment(table[points].reshape(len(sequences), -1), names, known)
+    return Alignment(table[points].reshape(len(sequences), -1), names, known, unknown)
 
 
 def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[int]]:

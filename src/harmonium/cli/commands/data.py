@@ -13,9 +13,9 @@ from harmonium._fetch import is_sparse
 from harmonium._settings import Count
 from harmonium._storage import replace_file
 from harmonium.cli import options
-from harmonium.cli.coding import naming
+from harmonium.cli.coding import naming, weights_of
 from harmonium.cli.output import Listing, check_target
-from harmonium.cli.rows_file import TABLES, write_rows
+from harmonium.cli.rows_file import SEQUENCES, TABLES, check_sequences, write_rows
 from harmonium.data import IGNORE, DataSet, Rows, Table, name_of, read, without_unit
 from harmonium.report import image_grid
 
@@ -25,6 +25,7 @@ _ENTRIES = 1 << 20
 EXAMPLES = (
     "harmonium data digits --grid digits.png",
     "harmonium data images/ --out images.npz",
+    "harmonium data family.fasta.gz --reweight 0.8",
 )
 
 
@@ -35,29 +36,42 @@ def data(
     number: Count = 100,
     columns: options.Columns | None = None,
     image_shape: options.ImageShape | None = None,
+    alphabet: options.Alphabet | None = None,
+    reweight: options.Reweight | None = None,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
     """Describe DATA; convert them, draw them.
 
     Args:
         source: a file, a folder of images, or a built-in name.
-        out: convert: a file that ends in .npy, .npz, .csv, .tsv, .parquet, .feather.
+        out: convert: a file that ends in .npy, .npz, .csv, .tsv, .parquet, .feather, or of sequences in
+            .fasta, .fa, each also with .gz.
         grid: draw the first rows: a file that ends in .png.
         number: how many rows to draw.
     """
     if out is not None:
-        check_target(out, "out", (*TABLES, ".npy", ".npz"), overwrite)
+        check_target(out, "out", (*TABLES, ".npy", ".npz", *SEQUENCES), overwrite)
     if grid is not None:
         check_target(grid, "grid", (".png",), overwrite)
-    dataset = read(source)
+    dataset = read(source, alphabet=alphabet or "auto")
+    letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
+    if out is not None:
+        check_sequences(out, letters)
     shape = options.image_shape_of(image_shape, dataset.image_shape, needed=grid is not None)
     with naming(dataset.name):
         result = _describe(dataset)
+        if dataset.alignment is not None:
+            result |= {"alphabet": letters, "gaps": float((dataset.alignment.codes == 0).mean())}
+    if (weights := weights_of(dataset, reweight)) is not None:
+        result["effective_rows"] = float(weights.sum())
     if grid is not None:
         first = dataset.samples[:number]
         image_grid(first.toarray() if is_sparse(first) else np.asarray(first), shape, columns, grid)
     if out is not None:
-        _convert(dataset, out, source)
+        if out.name.lower().endswith(SEQUENCES):
+            write_rows(out, dataset.numbers(), None, None, source=dataset, alphabet=letters)
+        else:
+            _convert(dataset, out, source)
     written = [path for path in (out, grid) if path is not None]
     return {**result, "files": written} if written else result
 

@@ -17,6 +17,7 @@ from harmonium._settings import Count, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.coding import (
+    alphabet_of,
     holes,
     naming,
     read_for,
@@ -27,7 +28,7 @@ from harmonium.cli.coding import (
 )
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
-from harmonium.cli.rows_file import SUFFIXES, write_rows
+from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, check_sequences, write_rows
 from harmonium.data import SIDES, Codec, Table, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.dataset import dense
 from harmonium.report import image_panels
@@ -63,8 +64,8 @@ def impute(
 
     Args:
         data: rows to complete.
-        out: file for the completed rows: .csv, .tsv, .parquet, .feather, .npz, .npy, or .png: given, truth,
-            result.
+        out: file for the completed rows: .csv, .tsv, .parquet, .feather, .npz, .npy, of sequences .fasta,
+            .fa, each also with .gz, or .png: given, truth, result.
         missing: what is missing: nan (where DATA has NaN or an empty cell), upper, lower, left, right (half
             of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH.
         method: how: auto (exact where the hidden states can be summed, else gibbs), exact, gibbs, tempered,
@@ -83,9 +84,10 @@ def impute(
         raise ValueError(f"imputations: expected with --value draw, received {value}")
     targets = _targets(out, imputations)
     for target in targets:
-        check_target(target, "out", SUFFIXES, overwrite)
+        check_target(target, "out", (*SUFFIXES, *SEQUENCES), overwrite)
     coding, source = run.load(unknown)
-    machine = coding.machine
+    machine, alphabet = coding.machine, alphabet_of(coding)
+    check_sequences(out, alphabet)
     refuse_discriminative(coding, "impute")
     dataset = read_for(coding, data)
     some = dataset.samples[:rows] if rows else dataset.samples[()]
@@ -115,7 +117,8 @@ def impute(
                 _draw(target, coding, (states, states_of_it), hole, shape, columns, title)
                 continue
             completed, labels_of_it = coding.fill(dataset, absent.numpy() | holes(X), states_of_it)
-            write_rows(target, completed, shape, columns, dataset.names, labels_of_it, source=dataset)
+            given: dict[str, Any] = {"source": dataset, "alphabet": alphabet}
+            write_rows(target, completed, shape, columns, dataset.names, labels_of_it, **given)
     written = units if labels_there is not None else units[:, : units.shape[1] - coding.label_width]
     result: dict[str, Any] = {
         "machine": source,

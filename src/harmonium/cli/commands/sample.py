@@ -13,16 +13,24 @@ from harmonium._settings import Count, From0, Setting
 from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import read_for, refuse_discriminative, rows_of, source_of, states_given
+from harmonium.cli.coding import (
+    alphabet_of,
+    read_for,
+    refuse_discriminative,
+    rows_of,
+    source_of,
+    states_given,
+)
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
-from harmonium.cli.rows_file import SUFFIXES, TABLES, write_rows
+from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
 from harmonium.data import BitPlanes, Codec, Sheet
 from harmonium.machine import States
 from harmonium.tasks import visible_means
 
 EXAMPLES = (
     "harmonium sample runs/digits --out samples.png",
+    "harmonium sample runs/family --out new.fasta",
     "harmonium sample runs/rows --out rows.csv --number 1000 --given species=setosa",
 )
 
@@ -45,7 +53,8 @@ def sample(
     """Draw samples from a machine by Markov chains and write them to a file.
 
     Args:
-        out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, or .png, a grid.
+        out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences
+            .fasta, .fa, each also with .gz.
         number: how many samples, each from a chain of its own.
         sweeps: sweeps of every chain.
         start: where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves).
@@ -55,10 +64,11 @@ def sample(
     """
     if data is not None and start != "data":
         raise ValueError("data: expected with --start data")
-    check_target(out, "out", SUFFIXES, overwrite)
+    check_target(out, "out", (*SUFFIXES, *SEQUENCES), overwrite)
     mover = chains.make_kernel() or Gibbs()
     coding, source = run.load()
-    machine = coding.machine
+    machine, alphabet = coding.machine, alphabet_of(coding)
+    check_sequences(out, alphabet)
     trained_on, image = source_of(machine)
     refuse_discriminative(coding, "sample")
     held = states_given(coding, given or [], number)
@@ -88,7 +98,8 @@ def sample(
     limits = data_range(coding) if picture else None
     shown = f"{mean_word(machine)} given the hidden units" if means else "drawn states"
     title = f"{number} samples, {sweeps} sweeps from {start}: {shown}{in_words(limits)}"
-    write_rows(out, samples, shape, columns, coding.names, labels, title=title, limits=limits)
+    drawn: dict[str, Any] = {"alphabet": alphabet, "title": title, "limits": limits}
+    write_rows(out, samples, shape, columns, coding.names, labels, **drawn)
     result: dict[str, Any] = {
         "machine": source,
         "file": out,

@@ -1,0 +1,158 @@
+"""Sequences through the command line: files in and out, alphabets, weights, machines without hidden units."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.data import Codec, Letters, read
+from harmonium.sequences import read_fasta, similarity_weights
+
+from .command_line import CommandLine
+
+TEXT = ">a\nAC-GU\n>b\nACAGU\n>c\nUUAGA\n>d\nGGCnA\n>e\nGGCCA\n"
+FEW = ("--number", 4, "--sweeps", 3)
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Path:
+    path = tmp_path / "family.fasta"
+    path.write_text(TEXT.replace("n", "N"))
+    return path
+
+
+@pytest.fixture
+def run(cli: CommandLine, family: Path, tmp_path: Path) -> Path:
+    cli.train(family, tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("name", ["new.fasta", "new.fa.gz"])
+def test_samples_are_sequences_in_the_alphabet_of_training(
+    cli: CommandLine, run: Path, tmp_path: Path, name: str
+) -> None:
+    cli.succeed("sample", run, *FEW, "--out", tmp_path / name)
+    found = read_fasta(tmp_path / name, alphabet="rna")
+    assert found.codes.shape == (4, 5) and found.names == ["1", "2", "3", "4"]
+    cli.succeed("sample", run, *FEW, "--out", tmp_path / "codes.npy")
+    assert (np.load(tmp_path / "codes.npy") == found.codes).all()
+    codec = Codec.of(hm.load(run / "machine.safetensors"))
+    assert codec.encoder == Letters("-ACGU") and codec.layers[0].width == 25
+
+
+def test_other_data_are_read_in_the_alphabet_of_training(
+    cli: CommandLine, family: Path, tmp_path: Path
+) -> None:
+    """By its letters alone a file of A, C and G would be one of RNA, where G has another place."""
+    family.write_text(TEXT.replace("U", "L").replace("n", "X"))
+    cli.train(family, run := tmp_path / "run")
+    (tmp_path / "few.txt").write_text("AC-GA\nGGCCA\n")
+    np.savez(tmp_path / "codes.npz", samples=[[1, 2, 0, 6, 1], [6, 6, 2, 2, 1]])
+    scores = [
+        cli.succeed("evaluate", run, tmp_path / name, "--method", "exact", "--json").json["results"][0]
+        for name in ("few.txt", "codes.npz")
+    ]
+    assert scores[0]["log_likelihood"] == scores[1]["log_likelihood"]
+    (tmp_path / "wrong.fasta").write_text(">a\nACTGA\n>b\nAC1GA\n")
+    said = cli.refuse("evaluate", run, tmp_path / "wrong.fasta")
+    assert "line 3: expected letters of '-ACDEFGHIKLMNPQRSTVWY', received '1' in 'b'" in said
+
+
+@pytest.mark.parametrize(("word", "taken"), [(None, [0]), ("missing", [np.nan])])
+def test_unknown_letters_are_read_as_asked(
+    cli: CommandLine, family: Path, tmp_path: Path, word: str | None, taken: list[float]
+) -> None:
+    more = () if word is None else ("--unknown", word)
+    cli.train(family, tmp_path / "run", *more)
+    codec = Codec.of(hm.load(tmp_path / "run" / "machine.safetensors"))
+    assert isinstance(codec.encoder, Letters)
+    dataset = read(family, alphabet=codec.encoder.alphabet, unknown=codec.encoder.unknown)
+    np.testing.assert_array_equal(dataset.samples[3, 3:4], taken)
+    assert torch.equal(codec.rows(dataset).all()[3].isnan(), torch.arange(25) // 5 == (3 if word else 9))
+
+
+def test_an_unknown_letter_can_be_refused(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    said = cli.refuse("train", family, tmp_path / "run", "--unknown", "refuse")
+    assert "line 7: expected letters of '-ACGU', received 'N' in 'd'" in said
+
+
+def test_an_alphabet_of_ones_own(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "spins.txt").write_text("+--+\n--++\n++--\n")
+    cli.train(tmp_path / "spins.txt", tmp_path / "run", "--alphabet", "-+0")
+    cli.succeed("sample", tmp_path / "run", *FEW, "--out", tmp_path / "x.fasta")
+    assert set((tmp_path / "x.fasta").read_text()) <= set("-+0>1234\n")
+    assert "alphabet: expected with a file of sequences" in cli.refuse(
+        "train", "bars-and-stripes", tmp_path / "other", "--alphabet", "rna"
+    )
+
+
+def test_rows_count_by_their_likeness(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    """As if the weights had been given to the library: the same bits."""
+    result = cli.train(family, tmp_path / "run", "--reweight", "0.8", "--seed", "3")
+    dataset = read(family)
+    weights = similarity_weights(dataset.samples, 0.8)
+    assert result["effective_rows"] == float(weights.sum()) == 3
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    other = hm.BoltzmannMachine([hm.Categorical(5, 5), hm.Bernoulli(5)], seed=3)
+    rows = Codec.of(machine).rows(dataset)
+    generator = torch.Generator().manual_seed(3)
+    hm.machine.normal_(other, 0.01, generator)
+    hm.machine.init_from_data_(other, rows, generator, weights)
+    hm.train(other, rows, sample_weight=weights, rule="pcd", updates=20, seed=3, progress=False)
+    for name, parameter in machine.named_parameters():
+        assert torch.equal(parameter, other.get_parameter(name)), name
+    cli.succeed("train", "--resume", tmp_path / "run", "--updates", "25")
+    assert "effective_rows" not in cli.train(family, tmp_path / "alike")
+
+
+def test_reweighting_takes_whole_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(9, 3)))
+    said = cli.refuse("train", tmp_path / "x.npy", tmp_path / "run", "--reweight", "0.8")
+    assert "x.npy: codes: expected whole numbers" in said
+
+
+def test_machines_without_hidden_units(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    steps = ("--updates", 20, "--threads", 1, "--validation", family, "--json")
+    result = cli.succeed("train", family, tmp_path / "run", "--hidden", 0, *steps).json
+    assert result["layers"] == ["Categorical(5, 5)"]
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    assert machine.edges == ((0, 0),) and hm.tasks.contacts(machine).shape == (5, 5)
+    cli.succeed("evaluate", tmp_path / "run", family)
+    cli.succeed("sample", tmp_path / "run", *FEW, "--out", tmp_path / "new.fasta")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(9, 3)))
+    said = cli.refuse("train", tmp_path / "x.npy", tmp_path / "real", "--hidden", "0")
+    assert "hidden: expected hidden units beside real columns" in said
+
+
+def test_data_are_described_and_converted(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    result = cli.succeed("data", family, "--reweight", "0.8", "--json").json
+    assert (result["rows"], result["columns"], result["alphabet"]) == (5, 5, "-ACGU")
+    assert result["gaps"] == 2 / 25 and result["effective_rows"] == 3
+    cli.succeed("data", family, "--out", tmp_path / "x.fasta.gz")
+    assert gzip.decompress((tmp_path / "x.fasta.gz").read_bytes()).decode() == TEXT.replace("n", "-")
+    cli.succeed("data", family, "--out", tmp_path / "x.npz")
+    cli.succeed("data", tmp_path / "x.npz", "--alphabet", "rna", "--out", tmp_path / "y.fa")
+    assert (tmp_path / "y.fa").read_text().startswith(">1\nAC-GU\n")
+    assert "out: expected a machine or data of sequences" in cli.refuse(
+        "data", tmp_path / "x.npz", "--out", tmp_path / "z.fa"
+    )
+
+
+def test_missing_letters_are_filled_in(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    cli.train(family, tmp_path / "run", "--unknown", "missing")
+    cli.succeed("impute", tmp_path / "run", family, "--out", tmp_path / "full.fasta")
+    found, given = read_fasta(tmp_path / "full.fasta", alphabet="rna", unknown="error"), read_fasta(family)
+    differs = found.codes != given.codes
+    differs[3, 3] = False
+    assert not differs.any() and found.names == list("abcde")
+
+
+def test_only_a_machine_of_sequences_writes_them(cli: CommandLine, tmp_path: Path) -> None:
+    cli.train("bars-and-stripes", tmp_path / "run")
+    said = cli.refuse("sample", tmp_path / "run", *FEW, "--out", tmp_path / "x.fasta")
+    assert "out: expected a machine or data of sequences" in said
