@@ -17,6 +17,7 @@ from harmonium.matmul import OuterProductSum
 from harmonium.training import SCHEDULES, TrainingRun, train
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent, find_direction, global_norm
+from harmonium.training.penalties import L1, L2, pulls_of
 from harmonium.training.seeds import stream_seed
 
 VISIBLE, HIDDEN = 6, 4
@@ -177,7 +178,8 @@ def test_momentum_accumulates() -> None:
 def test_decay_acts_on_the_couplings_only() -> None:
     parameters = dict(machine().named_parameters())
     zeros = {name: torch.zeros_like(p) for name, p in parameters.items()}
-    directions = find_direction(parameters, zeros, weight_decay=0.3, l1=0.2)
+    pulls = pulls_of(machine(), [L2(0.3), L1(0.2)])
+    directions = find_direction(parameters, zeros, pulls=pulls)
     result = dict(zip(parameters, directions, strict=True))
     W = parameters["couplings.0.weight"]
     assert torch.allclose(result.pop("couplings.0.weight"), -0.3 * W - 0.2 * W.sign())

@@ -8,6 +8,7 @@ from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.exact_fit import ExactFit, fit_exact
 from harmonium.training.history import Record
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
+from harmonium.training.penalties import L1, L2, Group, L1Squared, Penalty
 from harmonium.training.pretrain import pretrain
 from harmonium.training.run import TrainingRun
 from harmonium.training.schedules import SCHEDULES, Schedule
@@ -15,13 +16,18 @@ from harmonium.training.settings import Steps
 from harmonium.training.trainer import train
 
 __all__ = [
+    "L1",
+    "L2",
     "OPTIMIZERS",
     "SCHEDULES",
     "STOP",
     "Callback",
     "EarlyStopping",
     "ExactFit",
+    "Group",
+    "L1Squared",
     "OptimizerFactory",
+    "Penalty",
     "Record",
     "Schedule",
     "Steps",

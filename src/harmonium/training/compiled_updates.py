@@ -18,6 +18,7 @@ from harmonium.learning import FreeChains, Rule
 from harmonium.learning.expectations import begin
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent
+from harmonium.training.penalties import as_two
 from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
 from harmonium.training.updates import Made, Updates
@@ -40,8 +41,10 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
         return False
     if settings.shards is not None or settings.transform is not None or settings.precision != "float32":
         return False
-    if climber.momentum is None or not (
-        isinstance(source, RowBatches) and source.checked and source.observed
+    if (
+        as_two(settings.pulls()) is None
+        or climber.momentum is None
+        or not (isinstance(source, RowBatches) and source.checked and source.observed)
     ):
         return False
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
@@ -92,6 +95,7 @@ class CompiledUpdates(Updates):
                 self._places[parameter] = slice(size, size + width)
             size += width
         self._shape = machine.visible_width, hidden.width
+        self._penalties = as_two(self.settings.pulls()) or (0.0, 0.0)
         self._gradient = np.zeros(size, _array(machine.couplings[0].weight).dtype)
         self._space: tuple[Any, ...] | None = None
         self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
@@ -136,7 +140,7 @@ class CompiledUpdates(Updates):
             free.sweeps,
             free.start == "persistent",
             settings.rule.centred,
-            (float(settings.weight_decay), float(settings.l1), clip_norm),
+            (*self._penalties, clip_norm),
             momentum,
             memory,
             self._parts(self._gradient),

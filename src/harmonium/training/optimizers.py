@@ -15,6 +15,7 @@ from torch.nn import Parameter
 from harmonium._checks import require_alike
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.checkpoint import leaves
+from harmonium.training.penalties import Pull
 
 OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]
 
@@ -205,14 +206,12 @@ def find_direction(
     parameters: Mapping[str, Parameter],
     estimated: Mapping[str, Tensor],
     weight: float = 1.0,
-    weight_decay: float = 0.0,
-    l1: float = 0.0,
+    pulls: Mapping[str, Iterable[Pull]] | None = None,
 ) -> list[Tensor]:
     """Returns the direction of an update for every parameter, in their order.
 
-    It is the estimated gradient times the weight of its batch, and for every coupling W, and nothing else,
-    less ``weight_decay · W + l1 · sign(W)``. Tensors of the estimate belong to the rule: where anything
-    changes, new ones are made.
+    It is the estimated gradient times the weight of its batch, less what penalties pull (``pulls_of``).
+    Tensors of the estimate belong to the rule: where anything changes, new ones are made.
 
     Raises:
         ValueError: the rule left a parameter out, or returned another shape.
@@ -229,10 +228,8 @@ def find_direction(
             )
         if weight != 1:
             gradient = gradient * weight
-        if (weight_decay or l1) and name.startswith("couplings"):
-            W = parameter.detach()
-            gradient = gradient.sub(W, alpha=weight_decay) if weight_decay else gradient
-            gradient = gradient.sub(W.sign(), alpha=l1) if l1 else gradient
+        for pull in (pulls or {}).get(name, ()):
+            gradient = pull(gradient, parameter.detach())
         result.append(gradient)
     return result
 

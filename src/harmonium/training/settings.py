@@ -16,6 +16,7 @@ from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine
 from harmonium.matmul import PRECISIONS
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
+from harmonium.training.penalties import L1, L2, Penalty, read_penalties
 from harmonium.training.schedules import SCHEDULES, Schedule
 
 Transform = Callable[[Tensor, torch.Generator], Tensor]
@@ -38,6 +39,8 @@ class Steps(Checked):
         momentum: of sgd, in [0, 1).
         weight_decay: L2 penalty on the couplings.
         l1: L1 penalty on the couplings.
+        penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or
+            l1squared=0.1; repeatable.
         clip_norm: largest norm of the gradient; 1 beside Gaussian units or a label if not given.
         averaging: decay of a running average of the parameters, such as 0.999.
     """
@@ -52,6 +55,7 @@ class Steps(Checked):
     momentum: Annotated[float, Setting(Interval(0.0, 1.0, "left"), belongs_to=("optimizer",))] = 0.0
     weight_decay: AtLeast0 = 0.0
     l1: AtLeast0 = 0.0
+    penalties: Annotated[list[str] | None, Setting(option="--penalty", metavar="KIND=STRENGTH")] = None
     clip_norm: Annotated[float | None, Setting(Interval(0.0, closed="neither"))] = None
     averaging: Share | None = None
 
@@ -65,6 +69,7 @@ class Settings(Steps):
     transform: Transform | None
     seed: int
     schedule: Annotated[str | Schedule, Setting(SCHEDULES)] = "constant"
+    penalties: Any = None
     precision: Annotated[str, Setting(PRECISIONS)] = "float32"
     shards: int | None = None
 
@@ -77,6 +82,7 @@ class Settings(Steps):
         if (self.updates is None) == (self.epochs is None):
             raise ValueError("updates, epochs: expected exactly one of them")
         super().__post_init__()
+        object.__setattr__(self, "penalties", read_penalties(self.penalties) or None)
         for name in ("learning_rate", "schedule", "optimizer"):
             if getattr(self, name) is None:
                 raise TypeError(f"{name}: expected a value, received None")
@@ -88,6 +94,11 @@ class Settings(Steps):
             )
         if _checks.positive_int(self.seed, "seed", minimum=0) >= 1 << 63:
             raise ValueError(f"seed: expected an int in [0, 2**63), received {self.seed}")
+
+    def pulls(self) -> tuple[Penalty, ...]:
+        """Returns all penalties, also those that ``weight_decay`` and ``l1`` are short for."""
+        short = (L2(self.weight_decay), L1(self.l1))
+        return (*(each for each in short if each.strength), *(self.penalties or ()))
 
     def as_dict(self) -> dict[str, Any]:
         """The settings as numbers and strings, for ``config.json`` and to recognise them on resuming."""

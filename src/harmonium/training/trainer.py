@@ -20,6 +20,7 @@ from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.history import Metric, Validation
 from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
+from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
@@ -50,6 +51,7 @@ def train(
     clip_norm: float | None = None,
     weight_decay: float = 0.0,
     l1: float = 0.0,
+    penalties: Penalty | str | Sequence[Penalty | str] | None = None,
     averaging: float | None = None,
     transform: Transform | None = None,
     rule_state: Any = None,
@@ -103,6 +105,7 @@ def train(
         clip_norm: largest Euclidean norm of the gradient, over all parameters together and after decay terms.
         weight_decay: >= 0; adds -weight_decay · W to the gradient of the couplings W, and of nothing else.
         l1: >= 0; adds -l1 · sign(W) to the gradient of the couplings, and of nothing else.
+        penalties: others on the couplings, such as ``training.Group(0.01)``, or ``"group=0.01"``.
         averaging: decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
             that it forgets where the machine started.
         transform: makes visible states of a batch, ``(rows, generator) -> states``, anew at every update: for
@@ -184,6 +187,7 @@ def train(
         clip_norm=clip_norm,
         weight_decay=weight_decay,
         l1=l1,
+        penalties=penalties,
         averaging=averaging,
         transform=transform,
         seed=seed,

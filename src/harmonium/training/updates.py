@@ -16,6 +16,7 @@ from harmonium.learning import Estimate, Parametrisation, Rule, Sharded, StepCon
 from harmonium.training.batch_source import check_batch
 from harmonium.training.divergence import DivergenceMonitor, Problem
 from harmonium.training.optimizers import Ascent, find_direction, global_norm
+from harmonium.training.penalties import pulls_of
 from harmonium.training.schedules import as_schedule
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings
@@ -67,6 +68,7 @@ class Updates(ABC):
 
     def __post_init__(self) -> None:
         self.law, self.device = Parametrisation(self.state.machine), self.state.machine.device
+        self.pulls = pulls_of(self.state.machine, self.settings.pulls())
         self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
 
     @abstractmethod
@@ -121,9 +123,7 @@ class OneByOne(Updates):
             self.climber.restart([control.restart[name] for name in self.law.parameters])
         else:
             weight = 1.0 if each is None else float(each.mean())
-            gradients = find_direction(
-                self.law.parameters, parameters, weight, settings.weight_decay, settings.l1
-            )
+            gradients = find_direction(self.law.parameters, parameters, weight, self.pulls)
             norm = global_norm(gradients)
             made = made._replace(norm=norm)
             problem = self.monitor.check_gradients(gradients, norm, diagnostics)

@@ -1,0 +1,200 @@
+"""Penalties on couplings: what training takes from the mean log-likelihood."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine
+
+Sides = tuple[Layer, Layer]
+Pull = Callable[[Tensor, Tensor], Tensor]
+"""Takes a gradient and W, and returns the gradient less that of penalties."""
+
+
+@dataclass(frozen=True)
+class Penalty(ABC):
+    """R(W), by which a run ascends the mean ln p less R. Biases have none.
+
+    Every pair of units counts once, also within a layer. A kind is one subclass, with ``kind``, ``value`` and
+    ``pull``.
+
+    Args:
+        strength: at least 0.
+        edges: numbers of couplings in ``machine.edges``; None: all.
+
+    Raises:
+        TypeError, ValueError: another strength, or numbers that are none.
+    """
+
+    kind: ClassVar[str]
+    """The name of this kind on the command line."""
+    registry: ClassVar[dict[str, type[Penalty]]] = {}
+    """Every kind of penalty by name."""
+
+    strength: float
+    edges: tuple[int, ...] | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Penalty.registry[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strength", _checks.real(self.strength, "strength", low=0.0))
+        if self.edges is not None:
+            numbers = tuple(_checks.positive_int(edge, "edges", minimum=0) for edge in self.edges)
+            object.__setattr__(self, "edges", numbers)
+
+    @abstractmethod
+    def value(self, W: Tensor, sides: Sides) -> Tensor:
+        """Returns R of the weights of one coupling, (width_l, width_m), differentiable where R is.
+
+        Args:
+            W: its weights, of an edge within a layer those above the diagonal.
+            sides: the two layers.
+        """
+
+    @abstractmethod
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
+        """Returns a gradient less that of R, a new tensor; less 0 for entries of W at which R has a kink."""
+
+
+@final
+@dataclass(frozen=True)
+class L2(Penalty):
+    """Half the strength times ΣW²; ``weight_decay`` is short for it."""
+
+    kind: ClassVar[str] = "l2"
+
+    def value(self, W: Tensor, sides: Sides) -> Tensor:
+        return 0.5 * self.strength * W.square().sum()
+
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
+        return gradient.sub(W, alpha=self.strength)
+
+
+@final
+@dataclass(frozen=True)
+class L1(Penalty):
+    """The strength times Σ|W|; ``l1`` is short for it."""
+
+    kind: ClassVar[str] = "l1"
+
+    def value(self, W: Tensor, sides: Sides) -> Tensor:
+        return self.strength * W.abs().sum()
+
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
+        return gradient.sub(W.sign(), alpha=self.strength)
+
+
+@final
+@dataclass(frozen=True)
+class Group(Penalty):
+    """The strength times the sum of the norms of blocks, ℓ₂,₁: whole pairs of units are let go.
+
+    A block has the couplings of all states of one unit with all states of another, such as those of two sites
+    of an alignment, or of a site and a hidden unit.
+    """
+
+    kind: ClassVar[str] = "group"
+
+    def value(self, W: Tensor, sides: Sides) -> Tensor:
+        return self.strength * _blocks(W, sides).square().sum((1, 3)).sqrt().sum()
+
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
+        blocks = _blocks(W, sides)
+        norms = blocks.square().sum((1, 3), keepdim=True).sqrt()
+        units = blocks / torch.where(norms > 0, norms, 1.0)
+        return gradient.sub(units.view_as(W), alpha=self.strength)
+
+
+@final
+@dataclass(frozen=True)
+class L1Squared(Penalty):
+    """Half the strength times Σ_μ (Σ_i |W_iμ|)² / width of the lower layer: hidden units that see few sites.
+
+    A unit is pulled the harder the more it is coupled, so that none goes out altogether (Tubiana, Cocco &
+    Monasson 2019, Eq. 8). The sum over i has all columns of the lower layer, and all states of unit μ.
+    """
+
+    kind: ClassVar[str] = "l1squared"
+
+    def value(self, W: Tensor, sides: Sides) -> Tensor:
+        sums = _blocks(W, sides).abs().sum((0, 1, 3))
+        return 0.5 * self.strength / W.shape[0] * sums.square().sum()
+
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
+        blocks = _blocks(W, sides)
+        pulls = blocks.sign() * blocks.abs().sum((0, 1, 3), keepdim=True)
+        return gradient.sub(pulls.view_as(W), alpha=self.strength / W.shape[0])
+
+
+def read_penalties(given: Any) -> tuple[Penalty, ...]:
+    """Returns penalties, also from texts such as ``"group=0.01"``.
+
+    Raises:
+        TypeError, ValueError: something else, or a strength below 0.
+    """
+    if given is None:
+        return ()
+    known = ", ".join(Penalty.registry)
+    found = list[Penalty]()
+    for each in (given,) if isinstance(given, Penalty | str) else given:
+        if isinstance(each, str):
+            kind, _, strength = each.partition("=")
+            try:
+                each = Penalty.registry[kind.strip()](float(strength))
+            except (KeyError, ValueError) as error:
+                raise ValueError(
+                    f"penalties: expected KIND=STRENGTH such as group=0.01, of {known}, received {each!r}"
+                ) from error
+        elif not isinstance(each, Penalty):
+            raise TypeError(f"penalties: expected some of {known}, received {type(each).__name__}")
+        found.append(each)
+    return tuple(found)
+
+
+def pulls_of(machine: BoltzmannMachine, penalties: Iterable[Penalty]) -> dict[str, list[Pull]]:
+    """Returns what pulls at each coupling, by the name of its parameter.
+
+    Raises:
+        ValueError: a coupling that the machine has not, or one within a layer for ``L1Squared``.
+    """
+    found: dict[str, list[Pull]] = {}
+    for each in penalties:
+        for edge in range(len(machine.edges)) if each.edges is None else each.edges:
+            if edge >= len(machine.edges):
+                raise ValueError(f"penalties: expected edges below {len(machine.edges)}, received {edge}")
+            l, m = machine.edges[edge]
+            if l == m and isinstance(each, L1Squared):
+                raise ValueError(
+                    f"penalties: expected couplings between two layers for {each.kind}, received those of "
+                    f"layer {l}; edges=(…) names others"
+                )
+            pull = partial(each.pull, sides=(machine.layers[l], machine.layers[m]))
+            found.setdefault(f"couplings.{edge}.weight", []).append(pull)
+    return found
+
+
+def as_two(penalties: Sequence[Penalty]) -> tuple[float, float] | None:
+    """Returns the strengths of ℓ₂ and ℓ₁ on all couplings alike; None where there is anything else."""
+    if any(each.edges is not None or not isinstance(each, L2 | L1) for each in penalties):
+        return None
+    strengths: Mapping[type[Penalty], list[float]] = {
+        kind: [each.strength for each in penalties if isinstance(each, kind)] for kind in (L2, L1)
+    }
+    return sum(strengths[L2]), sum(strengths[L1])
+
+
+def _blocks(W: Tensor, sides: Sides) -> Tensor:
+    """Returns W as (units, states, units, states)."""
+    below, above = sides
+    return W.view(below.n_units, -1, above.n_units, W.shape[1] // above.n_units)
