@@ -24,6 +24,7 @@ from harmonium.cli.coding import codec_of, naming, source_of
 from harmonium.cli.runs import describe, load_machine, require_same_encoding
 from harmonium.data import Rows, Scale, Standardise, read
 
+from ._exchanged import exchanged_kinds
 from ._kind import Files, Kind
 from ._tables import table_kinds
 
@@ -37,7 +38,7 @@ UPDATES = 3
 
 def kinds() -> list[Kind]:
     """All kinds; made anew, which takes about a second."""
-    return [*_data_kinds(), *table_kinds(), *machine_kinds()]
+    return [*_data_kinds(), *table_kinds(), *machine_kinds(), *exchanged_kinds()]
 
 
 def idx(array: Any) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ._damage import unfolding, zeros
+from ._exchanged import hostile_exchanged
 from ._honest import idx, written
 
 MEGABYTES = 1024
@@ -36,7 +37,7 @@ def hostile(name: str, honest: bytes) -> list[bytes]:
         return _hdf5()
     if name == "image b.png":
         return [_png(9_000), _png(16_000)]
-    return []
+    return hostile_exchanged(name)
 
 
 _SHAPES = [

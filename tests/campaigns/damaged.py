@@ -45,6 +45,7 @@ from harmonium.cli import main as command_line
 from harmonium.training import TrainingDiverged
 
 from ._damage import EDITS, blind
+from ._exchanged import EXCHANGED_EDITS
 from ._honest import Kind, kinds
 from ._hostile import hostile
 from ._table_damage import TABLE_EDITS
@@ -91,7 +92,7 @@ class Campaign:
         kind = self.kinds[k]
         variant = random.randrange(len(kind.variants))
         content = kind.variants[variant][kind.target]
-        edit = (EDITS | TABLE_EDITS).get(kind.name)
+        edit = (EDITS | TABLE_EDITS | EXCHANGED_EDITS).get(kind.name)
         action = random.random()
         if self.hostile[k] and action < 0.015:
             content, sealed = random.choice(self.hostile[k]), False

@@ -29,7 +29,7 @@ def read_npz(path: Path) -> tuple[Any, Any]:
     """Samples and labels by their usual names, or the only array, or a matrix saved by ``scipy.sparse``."""
     if not zipfile.is_zipfile(path):
         raise ValueError("it is not a complete zip archive")
-    _check_members(path)
+    check_members(path)
     with np.load(path, allow_pickle=False) as archive:
         names = archive.files
         if {"format", "shape"} <= set(names):
@@ -47,7 +47,7 @@ def read_npz(path: Path) -> tuple[Any, Any]:
         return _member(archive, samples), None if labels is None else _member(archive, labels)
 
 
-def _check_members(path: Path) -> None:
+def check_members(path: Path) -> None:
     """Refuse an archive whose members are not what they claim, before any array is made.
 
     Raises:

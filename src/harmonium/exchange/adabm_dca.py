@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harmonium._size_limit import check_claim
 from harmonium.couplings import Dense, Masked
 from harmonium.exchange.exchange import Exchanged, Format
 from harmonium.layers import Categorical
@@ -52,6 +53,7 @@ class AdabmDCA(Format):
             raise ValueError(
                 f"expected a field for every site and letter, received none for h {site} {alphabet[state]}"
             )
+        check_claim(8 * (sites * q) ** 2, path.stat().st_size, f"couplings of {sites} sites")
         joined = np.zeros((sites, sites), bool)
         J = np.full((sites, q, sites, q), np.nan)
         for i, j, first, second, value in pairs:

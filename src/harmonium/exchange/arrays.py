@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from harmonium._storage import parsed
+from harmonium.data._read_arrays import check_members
 from harmonium.exchange.exchange import Exchanged, Format
 from harmonium.machine import BoltzmannMachine, rebuild
 
 _CONFIG = "config.json"
-_MOST = 1000  # times the size of the file that its arrays may have
 
 
 @final
@@ -37,9 +37,8 @@ class Arrays(Format):
 
     @classmethod
     def read(cls, path: Path, update: int | None) -> Exchanged:
+        check_members(path)
         with zipfile.ZipFile(path) as archive:
-            if sum(each.file_size for each in archive.infolist()) > _MOST * path.stat().st_size:
-                raise ValueError("expected no more than the file can hold")
             config = parsed(archive.read(_CONFIG).decode())
             tensors = {}
             for name in archive.namelist():

@@ -129,7 +129,9 @@ def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> 
             return chosen.read(path, update)
     except ValueError as error:
         raise ValueError(f"path: {path}: {error}") from error
-    except (KeyError, OSError, RuntimeError, EOFError) as error:  # of the libraries beneath
+    except ImportError:
+        raise
+    except Exception as error:  # decoders of damaged files raise almost anything
         raise ValueError(f"path: {path}: damaged, or no file of {form} ({error})") from error
 
 

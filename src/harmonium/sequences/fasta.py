@@ -18,7 +18,7 @@ from harmonium.sequences.alphabet import ALPHABETS, READINGS, find_alphabet, kin
 
 _LINE = 80  # letters of a line that is written
 _PIECE = 1 << 20
-_OF_A_LINE = 200  # bytes in memory, beside its letters
+_OF_A_LINE, _OF_A_LETTER = 200, 8  # bytes in memory
 SUFFIXES = (".fasta", ".fa", ".a2m", ".a3m", ".txt")
 """Of files of sequences, each also with .gz."""
 MISSING = -1
@@ -133,12 +133,13 @@ def write_fasta(
 
 def _text_of(path: Path) -> str:
     """Returns the content of a file; ValueError: it is damaged, unpacks to too much, or is no text."""
-    content, size = bytearray(), path.stat().st_size
+    content, lines, size = bytearray(), 0, path.stat().st_size
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             while piece := file.read(_PIECE):
                 content += piece
-                check_claim(len(content) + _OF_A_LINE * content.count(b"\n"), size, "its text")
+                lines += piece.count(b"\n")
+                check_claim(_OF_A_LETTER * len(content) + _OF_A_LINE * lines, size, "its text")
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"damaged, or not compressed by gzip ({error})") from error
     try:

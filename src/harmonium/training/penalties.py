@@ -64,7 +64,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
-        """Returns a gradient less that of R, a new tensor; less 0 for entries of W at which R has a kink."""
+        """Returns a gradient, (width_l, width_m), less that of R, a new tensor; less 0 where R has a kink."""
 
 
 @final
