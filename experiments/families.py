@@ -39,6 +39,7 @@ import harmonium as hm
 PARTS, MACHINES = ("rf00379", "pf00072"), ("potts", "rbm")
 STAGES = 20  # of a training, after each of which its seconds are written down
 SAMPLES, SWEEPS = 10_000, (1, 2, 5, 10, 20, 50, 100, 200)
+FEW, TEMPERATURES = 5000, (2000, 500)  # rows, and the temperatures of annealing with at most so many, or more
 NEIGHBOURS = 1000  # samples, and rows held out, whose nearest training row is looked for
 CONTACT, APART, PAIRS = 8.0, 4, (200, 400, 500, 700)
 RECIPES: dict[tuple[str, str], dict[str, Any]] = {
@@ -47,7 +48,7 @@ RECIPES: dict[tuple[str, str], dict[str, Any]] = {
         "sweeps": 1, "chains": 2000,
     },
     ("rf00379", "rbm"): {
-        "updates": 4000, "batch_size": 500, "learning_rate": 0.05, "averaging": 0.99, "weight_decay": 0.001,
+        "updates": 1600, "batch_size": 500, "learning_rate": 0.05, "averaging": 0.99, "weight_decay": 0.003,
         "sweeps": 5, "chains": 500, "hidden": 200,
     },
     ("pf00072", "potts"): {
@@ -150,7 +151,8 @@ def pearson(a: Tensor, b: Tensor, states: int) -> float:
 def likelihoods(machine: hm.BoltzmannMachine, train: Rows, held: Rows) -> dict[str, Any]:
     """Weighted mean ln p a site, of both parts, and the bounds of ln Z a site."""
     sites = train.codes.shape[1]
-    z = hm.likelihood.ais(machine, 100, 500, data=train.one_hot, weights=train.weights, seed=1)
+    temperatures = TEMPERATURES[len(train.codes) > FEW]
+    z = hm.likelihood.ais(machine, 100, temperatures, data=train.one_hot, weights=train.weights, seed=1)
 
     def mean(rows: Rows) -> float:
         each = hm.likelihood.log_likelihood(machine, rows.one_hot, z)
@@ -242,6 +244,7 @@ def main() -> None:
                     continue
                 began = time.process_time()
                 with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
                     found = measured()
                 remarks = [str(each.message) for each in caught]
                 done[measure] = {**found, "cpu_seconds": time.process_time() - began, "warnings": remarks}

@@ -147,6 +147,14 @@ class RunFile:
             )
 
 
+def settings_of_run(run: Path) -> dict[str, Any]:
+    """Returns the settings of a run's folder by name; none of a file, or where it holds no ``run.toml``."""
+    path = run / RUN_FILE
+    values = RunFile.read(path).values if path.is_file() else {}
+    own = {"run_dir", "threads", "device", "from_run"}
+    return {name: value for name, value in values.items() if name not in own}
+
+
 def settings_in_force(
     ctx: typer.Context, typed: TrainSettings, config: Path | None, resume: bool
 ) -> tuple[TrainSettings, RunFile]:

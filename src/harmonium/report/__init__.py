@@ -1,6 +1,7 @@
 """Reports: image grids, plots, the quality of samples and the one-page summary of a run."""
 
 from harmonium.report.baselines import Baselines, score_baselines
+from harmonium.report.card import model_card
 from harmonium.report.columns import compare_columns
 from harmonium.report.images import image_grid, image_panels, write_png
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
@@ -40,6 +41,7 @@ __all__ = [
     "kernel_distance",
     "learning_curve",
     "mixing_curve",
+    "model_card",
     "moment_errors",
     "nearest_neighbours",
     "plane",

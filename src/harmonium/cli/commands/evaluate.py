@@ -8,14 +8,16 @@ from typing import Annotated, Any, Literal
 import torch
 
 from harmonium._settings import Setting
+from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, rows_of
 from harmonium.cli.mixing import chains_from_noise, mixing
 from harmonium.cli.output import check_target, working
+from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, whole
 from harmonium.data import Codec, Rows
 from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
-from harmonium.report import mixing_curve
+from harmonium.report import mixing_curve, model_card
 from harmonium.report.page import verdict
 from harmonium.report.plots import require_figures
 
@@ -23,6 +25,7 @@ EXAMPLES = (
     "harmonium evaluate runs/digits digits",
     "harmonium evaluate runs/digits train.npy test.npy --temperatures 10000 --json",
     "harmonium evaluate runs/digits digits --mixing-plot mixing.png",
+    "harmonium evaluate runs/digits digits --card README.md",
 )
 
 _FEWEST = 100  # whole rows, among others, that make a base
@@ -43,6 +46,7 @@ def evaluate(
     with_mixing: Annotated[bool, Setting(option="--mixing")] = False,
     mixing_steps: int = 10_000,
     mixing_plot: Annotated[Path | None, Setting(metavar="FILE")] = None,
+    card: Annotated[Path | None, Setting(metavar="FILE")] = None,
     unknown: options.Unknown | None = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
@@ -63,10 +67,13 @@ def evaluate(
         with_mixing: do chains from noise mix, and did training keep to equilibrium?
         mixing_steps: sweeps after which --mixing gives a pair of chains up.
         mixing_plot: draw the bounds of --mixing, which it implies, as a PNG file.
+        card: write a model card to publish beside the machine, a .md file.
     """
     if mixing_plot is not None:
         check_target(mixing_plot, "mixing_plot", (".png",), overwrite)
         require_figures("--mixing-plot")
+    if card is not None:
+        check_target(card, "card", (".md",), overwrite)
     coding, source = run.load(unknown)
     machine = coding.machine
     sets = [(name, rows_of(coding, read_for(coding, name), missing=True)) for name in data or []]
@@ -126,6 +133,9 @@ def evaluate(
         result["results"] = results
     if notes:
         result["notes"] = list(dict.fromkeys(notes))
+    if card is not None:
+        text = model_card(machine, result, settings_of_run(run.run), title=run.run.stem, file=source.name)
+        replace_file(card, text.encode())
     return result
 
 

@@ -1,0 +1,82 @@
+"""Model cards: what a published machine is, what it learned from and how good it is, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harmonium.machine import BoltzmannMachine
+
+
+def model_card(
+    machine: BoltzmannMachine,
+    evaluation: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    *,
+    title: str = "A Boltzmann machine",
+    file: str = "machine.safetensors",
+) -> str:
+    """Returns a model card as Markdown: the machine, its training, its evaluation, and how to use it.
+
+    What nobody but its author knows, such as what it is meant for, stands there as a question.
+
+    Args:
+        machine: that is published.
+        evaluation: as ``harmonium evaluate --json`` prints it, with ``log_partition``, ``results`` and
+            ``notes``; None: the card says that there is none.
+        training: settings of the run by name, such as those of ``run.toml``; None is left out.
+        title: of the card.
+        file: that the machine is published as.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+        >>> print(hm.report.model_card(machine).splitlines()[0])
+        # A Boltzmann machine
+    """
+    encoder = machine.metadata.get("encoder") or {}
+    letters = f"Its letters are `{encoder['alphabet']}`, by their states." if "alphabet" in encoder else ""
+    parts = [
+        f"# {title}",
+        "Intended use: … Not intended for: … License: …",
+        "## Machine",
+        f"```\n{machine.describe().rstrip()}\n```",
+        f"{sum(x.numel() for x in machine.parameters()):,} parameters. {letters}".rstrip(),
+        "## Training",
+        _table(training) if training else "Not recorded.",
+        "## Evaluation",
+        *(_evaluated(evaluation) if evaluation else ["None yet: `harmonium evaluate` makes one."]),
+        "## Use",
+        f'```python\nimport harmonium as hm\n\nmachine = hm.load("{file}")\n```',
+        f"`harmonium sample {file} --out samples.npy` draws from it.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _evaluated(evaluation: Mapping[str, Any]) -> list[str]:
+    parts = []
+    if partition := evaluation.get("log_partition"):
+        parts += ["ln Z, in nats:", _table(partition)]
+    rows: Sequence[Mapping[str, Any]] = evaluation.get("results") or ()
+    if rows:
+        names = list(rows[0])
+        lines = [" | ".join(names).replace("_", " "), " | ".join("---" for _ in names)]
+        lines += [" | ".join(_text(row.get(name)) for name in names) for row in rows]
+        parts += ["Means over rows, in nats:", "\n".join(f"| {line} |" for line in lines)]
+    if notes := evaluation.get("notes"):
+        parts.append("\n".join(f"- {note}" for note in notes))
+    return parts
+
+
+def _table(values: Mapping[str, Any]) -> str:
+    """Returns a line for every value that there is."""
+    known = {name.replace("_", " "): _text(value) for name, value in values.items() if value is not None}
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in known.items())])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return "-" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
