@@ -2,7 +2,8 @@
 
 A block is left out only where the line before it says why, `<!-- not run: reason -->`, and counts as skipped.
 One that takes long says before it what the tests put in place of its values, `<!-- in tests: epochs=5 -->`;
-HARMONIUM_WHOLE_PAGES=1 runs it as it is written.
+HARMONIUM_WHOLE_PAGES=1 runs it as it is written. A page that needs data says so, `<!-- needs: file -->`, and
+is skipped where $HARMONIUM_DATA, or ../shared/data, has no such file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ BLOCK = re.compile(
     r"^(?P<indent>[ ]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
+
+NEEDS = re.compile(r"^<!-- needs: (.*?) -->$", re.MULTILINE)
 
 
 class Block(NamedTuple):
@@ -79,6 +82,11 @@ def own_kinds() -> Iterator[None]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if needed := NEEDS.search(page.read_text("utf-8")):
+        folder = Path(os.environ.get("HARMONIUM_DATA", ROOT.parent / "shared" / "data"))
+        if not (folder / needed[1]).is_file():
+            pytest.skip(f"no {needed[1]} in {folder}; HARMONIUM_DATA names another folder")
+        monkeypatch.setenv("HARMONIUM_DATA", str(folder.resolve()))
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for block in blocks(page.read_text("utf-8")):
