@@ -250,3 +250,34 @@ def test_mutations_are_differences_of_log_probabilities(hidden):
 def test_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# Independent columns
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pseudocount_is_a_share_of_pure_noise():
+    layer, weights = hm.Categorical(2, 3), torch.tensor([3.0, 0.3, 1.0], dtype=torch.float64)
+    rows = layer.from_digits(torch.tensor([[0, 1], [1, 1], [2, 1]]))
+    machine = hm.BoltzmannMachine([layer, hm.Bernoulli(1)], seed=None)
+    hm.machine.init_visible_biases_(machine, rows, weights, pseudocount=0.1)
+    found = layer.moments(torch.zeros(1, 6)).mean[0].double()
+    expected = 0.9 * (weights @ rows.double()) / weights.sum() + 0.1 / 3
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    for wrong in (0.0, 1.0, -0.1):
+        with pytest.raises(ValueError, match=r"pseudocount: expected a number in \(0, 1\)"):
+            hm.machine.init_visible_biases_(machine, rows, pseudocount=wrong)
+
+
+@pytest.mark.skipif(not (DATA / "rf00379").is_dir(), reason=f"no rf00379 in {DATA}")
+def test_the_published_profile():
+    """-0.924 and -0.927 nats a site, with a pseudocount of 1/M_eff."""
+    with np.load(DATA / "rf00379" / "split.npz") as split:
+        weights = {name: torch.from_numpy(split[f"{name}_weights"]) for name in ("train", "validation")}
+        layer = hm.Categorical(136, 5)
+        rows = {name: layer.from_digits(torch.from_numpy(split[name])) for name in weights}
+    machine = hm.BoltzmannMachine([layer], [], [0], seed=None)
+    hm.machine.init_visible_biases_(machine, rows["train"], weights["train"], pseudocount=1 / 1108.9)
+    for (name, share), published in zip(weights.items(), (-0.924, -0.927), strict=True):
+        each = exact_log_likelihood(machine, rows[name])
+        assert float(share @ each.double() / share.sum()) / 136 == pytest.approx(published, abs=6e-4)

@@ -109,7 +109,9 @@ def logistic_biases_(
         parameter.copy_(location + scale * torch.logit(noise.clamp(min=tiny)))
 
 
-def init_visible_biases_(machine: BoltzmannMachine, rows: Any, weights: Any = None) -> None:
+def init_visible_biases_(
+    machine: BoltzmannMachine, rows: Any, weights: Any = None, *, pseudocount: float | None = None
+) -> None:
     """Fits visible parameters, so that uncoupled visible units have the data's moments (see ``fit_``).
 
     Every column counts the rows in which it was observed; one that never was gets the moments of pure noise.
@@ -119,16 +121,22 @@ def init_visible_biases_(machine: BoltzmannMachine, rows: Any, weights: Any = No
         rows: the data as ``train`` takes them, NaN where not observed; or ``harmonium.data.Rows``.
         weights: of the rows, (rows,), at least 0 and not all 0; only their ratios count, and whole multiples
             of the least stand for so many equal rows. None: all count alike.
+        pseudocount: share of pure noise that is mixed in, in (0, 1), for kinds with ``Layer.smoothed``: of
+            sequences usually one over the sum of their weights (1/M_eff). None: that of one row.
 
     Raises:
         TypeError: not data.
         ValueError: rows of another width, or of values outside the support of the visible units; weights that
             do not fit.
     """
-    _fit_visible(machine, _read_rows(machine, rows), weights)
+    if pseudocount is not None and not 0 < _checks.real(pseudocount, "pseudocount") < 1:
+        raise ValueError(f"pseudocount: expected a number in (0, 1), received {pseudocount}")
+    _fit_visible(machine, _read_rows(machine, rows), weights, pseudocount)
 
 
-def _fit_visible(machine: BoltzmannMachine, rows: Rows, weights: Any) -> tuple[Tensor, Tensor]:
+def _fit_visible(
+    machine: BoltzmannMachine, rows: Rows, weights: Any, pseudocount: float | None = None
+) -> tuple[Tensor, Tensor]:
     """Does what ``init_visible_biases_`` does, in one pass: returns mean and variance, each (width,) float64.
 
     The rows then say whether all are observed, and in the support of which units they were found.
@@ -158,7 +166,10 @@ def _fit_visible(machine: BoltzmannMachine, rows: Rows, weights: Any) -> tuple[T
     for l in machine.visible:
         mean, variance = (part[l].squeeze(0) for part in parts)
         total, *others = sums[l]
-        _fit_observed(machine.layers[l], (mean, *(t / total for t in others)), variance, total)
+        expected = (mean, *(t / total for t in others))
+        if pseudocount is not None:  # as so many rows, beside one of noise
+            total = torch.where(total > 0, 1 / pseudocount - 1, total)
+        _fit_observed(machine.layers[l], expected, variance, total)
     return found
 
 
