@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from ucd_common import figure
 
 import harmonium as hm
 
@@ -187,15 +188,28 @@ def nearest(train: Rows, held: Rows, samples: Path) -> dict[str, Any]:
     return {**found, "ratio": found["samples"] / found["held_out"]}
 
 
-def precision(machine: hm.BoltzmannMachine) -> dict[str, Any]:
-    """Share of contacts among the strongest pairs, of the machine and of the peers' scores."""
+def precision(machine: hm.BoltzmannMachine, picture: Path) -> dict[str, Any]:
+    """Share of contacts among the strongest pairs, of the machine and of the peers' scores; draws the map."""
     with gzip.open(folder() / "pf00072" / "distances.dat.gz", "rt") as file:
         near = {(int(float(i)), int(float(j))): float(d) < CONTACT for i, j, _, d in map(str.split, file)}
     with gzip.open(folder() / "pf00072" / "plmdca_scores.txt.gz", "rt") as file:
         theirs = {(int(i), int(j)): float(score) for i, j, score in map(str.split, file)}
     scores = hm.tasks.contacts(machine)
     ours = {(i + 1, j + 1): float(scores[i, j]) for i in range(len(scores)) for j in range(i)}
+    _draw(ours, near, picture)
     return {"ours": _shares(ours, near), "theirs": _shares(theirs, near)}
+
+
+def _draw(scores: dict[tuple[int, int], float], near: dict[tuple[int, int], bool], path: Path) -> None:
+    """The strongest pairs below the diagonal, true contacts above it."""
+    made, axes = figure(1)
+    strongest = sorted((p for p in scores if abs(p[0] - p[1]) > APART), key=lambda p: -scores[p])[: PAIRS[1]]
+    true = [(min(p), max(p)) for p, is_near in near.items() if is_near and abs(p[0] - p[1]) > APART]
+    axes[0, 0].plot(*zip(*true, strict=True), "s", ms=1.5, color="0.5", label="below 8 Å")
+    axes[0, 0].plot(*zip(*[(max(p), min(p)) for p in strongest], strict=True), "s", ms=1.5, label="machine")
+    axes[0, 0].set(xlabel="site", ylabel="site", aspect="equal")
+    axes[0, 0].legend(fontsize="small")
+    made.savefig(path, dpi=90)
 
 
 def _shares(scores: dict[tuple[int, int], float], near: dict[tuple[int, int], bool]) -> dict[str, float]:
@@ -238,7 +252,7 @@ def main() -> None:
                 "log_likelihood": partial(likelihoods, machine, train, held),
             }
             if part == "pf00072":
-                measures["contacts"] = partial(precision, machine)
+                measures["contacts"] = partial(precision, machine, run_dir / "contacts.png")
             for measure, measured in measures.items():
                 if measure in done:
                     continue
