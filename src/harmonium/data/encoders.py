@@ -34,7 +34,7 @@ from harmonium.data.transforms import (
     threshold,
     to_bit_planes,
 )
-from harmonium.sequences.alphabet import READINGS, find_alphabet
+from harmonium.sequences import READINGS, find_alphabet
 
 
 class _Plain(Encoder, ABC):

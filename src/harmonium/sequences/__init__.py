@@ -6,14 +6,16 @@
 - ``tasks.contacts`` and ``tasks.mutations`` read a machine that has learned them.
 """
 
-from harmonium.sequences.alphabet import ALPHABETS
+from harmonium.sequences.alphabet import ALPHABETS, READINGS, find_alphabet
 from harmonium.sequences.fasta import SUFFIXES, Alignment, read_fasta, write_fasta
 from harmonium.sequences.similarity import similarity_weights, split_by_similarity
 
 __all__ = [
     "ALPHABETS",
+    "READINGS",
     "SUFFIXES",
     "Alignment",
+    "find_alphabet",
     "read_fasta",
     "similarity_weights",
     "split_by_similarity",
