@@ -49,7 +49,7 @@ RECIPES: dict[tuple[str, str], dict[str, Any]] = {
         "sweeps": 1, "chains": 2000,
     },
     ("rf00379", "rbm"): {
-        "updates": 1600, "batch_size": 500, "learning_rate": 0.05, "averaging": 0.99, "weight_decay": 0.003,
+        "updates": 4000, "batch_size": 500, "learning_rate": 0.05, "averaging": 0.99, "weight_decay": 0.001,
         "sweeps": 5, "chains": 500, "hidden": 200,
     },
     ("pf00072", "potts"): {

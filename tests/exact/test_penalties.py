@@ -56,7 +56,7 @@ def test_training_ends_where_the_pull_of_the_data_is_that_of_the_penalty() -> No
     made = hm.BoltzmannMachine([hm.Categorical(3, 3)], {(0, 0): hm.Dense()}, [0], seed=0).double()
     penalty = Group(0.05)
     hm.train(
-        made, rows.double(), rule="exact", updates=1200, learning_rate=1.0, penalties=penalty, progress=False
+        made, rows.double(), rule="exact", updates=300, learning_rate=1.0, penalties=penalty, progress=False
     )
     W = made.couplings[0].weight
     estimate = hm.rules.exact().gradient(made, rows.double(), seed=0)
@@ -64,7 +64,7 @@ def test_training_ends_where_the_pull_of_the_data_is_that_of_the_penalty() -> No
     blocks = W.detach().view(3, 3, 3, 3).square().sum((1, 3))
     assert float(blocks[0, 1]) > 0.1
     (pulled,) = torch.autograd.grad(penalty.value(W[:3, 3:6], (hm.Categorical(1, 3),) * 2), W)
-    torch.testing.assert_close(gradient[:3, 3:6], pulled[:3, 3:6], rtol=0, atol=1e-4)
+    torch.testing.assert_close(gradient[:3, 3:6], pulled[:3, 3:6], rtol=0, atol=5e-4)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

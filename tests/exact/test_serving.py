@@ -17,7 +17,7 @@ MACHINES: dict[str, Any] = {
     ),
     "potts": lambda: hm.BoltzmannMachine([hm.Categorical(4, 3)], {(0, 0): hm.Dense()}, [0], seed=0),
     "mixed": lambda: hm.BoltzmannMachine(
-        [hm.Bernoulli(3), hm.DoubleReLU(2), hm.Spin(2)],
+        [hm.Bernoulli(3), hm.Gaussian(2), hm.Spin(2)],
         {(0, 1): hm.Dense(), (1, 2): hm.Dense(), (0, 2): hm.Dense()},
         [0, 2],
         seed=0,

@@ -435,7 +435,7 @@ def test_missing_paths_and_unknown_formats(tmp_path):
             FileNotFoundError, match=f"{name}: no such file or folder.*digits, bars-and-stripes"
         ):
             read(tmp_path / name)
-    for name in ("x.txt", "x", "x.npy.gz", "x.idx3"):
+    for name in ("x.doc", "x", "x.npy.gz", "x.idx3"):
         (tmp_path / name).write_bytes(b"1")
         refused(tmp_path / name, "expected a name that ends in .npy, .npz")
 
