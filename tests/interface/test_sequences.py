@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import harmonium as hm
 from harmonium.compiled import dispatch
 from harmonium.likelihood import exact_log_likelihood
+from harmonium.report.logos import stack_letters
 from harmonium.sequences import (
     ALPHABETS,
     read_fasta,
@@ -281,3 +283,27 @@ def test_the_published_profile():
     for (name, share), published in zip(weights.items(), (-0.924, -0.927), strict=True):
         each = exact_log_likelihood(machine, rows[name])
         assert float(share @ each.double() / share.sum()) / 136 == pytest.approx(published, abs=6e-4)
+
+
+# Logos
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_letters_of_a_logo_stand_on_each_other():
+    weights = torch.tensor([[0.5, -1.0, 2.0], [0.0, 0.0, -3.0]])
+    found = [tuple(each) for each in stack_letters(weights, "-AC")]
+    assert found == [(0, "-", 0.0, 0.5), (0, "A", -1.0, 0.0), (0, "C", 0.5, 2.5), (1, "C", -3.0, 0.0)]
+
+
+def test_logos_of_hidden_units(tmp_path):
+    machine = hm.BoltzmannMachine([hm.Categorical(6, 5), hm.Bernoulli(3)], seed=0)
+    with pytest.raises(ValueError, match="alphabet: expected 5 letters, received None"):
+        hm.report.unit_logos(machine, tmp_path / "x.png")
+    machine.metadata = {"encoder": hm.data.Letters("-ACGU").to_dict()}
+    hm.report.unit_logos(machine, tmp_path / "x.png", [2, 0])
+    with Image.open(tmp_path / "x.png") as image:
+        assert image.width > image.height and len(image.convert("RGB").getcolors(1 << 20)) > 50
+    with pytest.raises(ValueError, match="units: expected some below 3"):
+        hm.report.unit_logos(machine, tmp_path / "x.png", [3])
+    with pytest.raises(ValueError, match="machine: expected categorical units"):
+        hm.report.unit_logos(hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]), tmp_path / "x.png")

@@ -6,6 +6,7 @@ from harmonium.report.columns import compare_columns
 from harmonium.report.images import image_grid, image_panels, write_png
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
 from harmonium.report.links import Link, compare_links, compare_marginals
+from harmonium.report.logos import unit_logos
 from harmonium.report.moments import MomentErrors, moment_errors
 from harmonium.report.plots import learning_curve, mixing_curve, plane
 from harmonium.report.resampling import Resampling, resampling
@@ -48,6 +49,7 @@ __all__ = [
     "resampling",
     "score_baselines",
     "solution_maps",
+    "unit_logos",
     "write_png",
     "write_summary",
 ]
