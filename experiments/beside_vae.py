@@ -9,6 +9,7 @@ with a count of one half added to every pixel of a component, the best of 3 star
 layer of 200 tanh units each way and normal latent variables, is trained by Adam and its evidence lower bound
 in batches of 100, and judged at 20 points along its training by importance sampling with 500 draws a row
 (Burda et al. 2016), a lower bound on the log-likelihood as well. CPU seconds are of training on one thread.
+The record has the highest rate with 16 latent variables alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from torch.nn.functional import softplus
 
 import harmonium as hm
 
-RESULT = Path(__file__).parent / "results" / "beside_vae.json"
 WIDTH, BATCH, DRAWS = 200, 100, 500
 
 
@@ -91,7 +91,7 @@ def autoencoder(train: Tensor, test: Tensor, latent: int, rate: float, passes: i
     return {"latent": latent, "rate": rate, **best}
 
 
-def main(quick: bool) -> None:
+def main(quick: bool, out: Path | None) -> None:
     torch.set_num_threads(1)
     train, test = digits()
     found: dict[str, Any] = {"rows": [len(train), len(test)], "mixture": [], "autoencoder": []}
@@ -103,15 +103,17 @@ def main(quick: bool) -> None:
         seconds = (time.process_time() - started) / 3
         found["mixture"].append({"components": components, "nats": nats, "cpu_seconds": seconds})
         print(found["mixture"][-1], flush=True)
-    for latent in (8,) if quick else (8, 16, 32):
-        for rate in (1e-3,) if quick else (1e-3, 3e-3, 1e-2):
+    for latent in (8,) if quick else (4, 8, 16):
+        for rate in (1e-3,) if quick else (3e-4, 1e-3, 3e-3, 1e-2):
             found["autoencoder"].append(autoencoder(train, test, latent, rate, 20 if quick else 300))
             print(found["autoencoder"][-1], flush=True)
-    if not quick:
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if out is not None:
+        out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    main(parser.parse_args().quick)
+    parser.add_argument("--out", type=Path, help="where the record goes")
+    arguments = parser.parse_args()
+    main(arguments.quick, arguments.out)
