@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure, 130 after Ctrl-C, 143 after a training run that SIGTERM ended.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if not arguments:
+    if not arguments and "_HARMONIUM_COMPLETE" not in os.environ:  # a shell that completes passes none either
         typer.echo(_NEXT)
         return 0
     with warnings.catch_warnings():
