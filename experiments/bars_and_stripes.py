@@ -38,6 +38,7 @@ CHAINS, UPDATES, BEST, EVERY = 1000, 10_000, -108.13, 250
 X = torch.from_numpy(hm.data.bars_and_stripes(4))
 JUMPS = Gibbs(jumps=Jumps(X))
 rules = hm.rules
+PTT = rules.ptt(1, CHAINS, freeze=0.5, offers=CHAINS // 4)
 RECIPES = {  # rule, learning rate, schedule, optimiser
     "ucd-jumps": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.02, "cosine", "adam"),
     "ucd-jumps-sgd": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.1, "cosine", "sgd"),
@@ -48,6 +49,8 @@ RECIPES = {  # rule, learning rate, schedule, optimiser
     "pcd-1-adam": (rules.pcd(1, CHAINS), 0.02, "cosine", "adam"),
     "tempered-pcd": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.1, "cosine", "sgd"),
     "tempered-pcd-adam": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.02, "cosine", "adam"),
+    "ptt": (PTT, 1.0, "cosine", "sgd"),
+    "ptt-centred": (rules.centred(PTT), 1.0, "cosine", "sgd"),
     **{f"cd-{k}": (rules.cd(k), 0.1, "cosine", "sgd") for k in (1, 5, 10, 20)},
     "exact": (rules.exact(), 0.02, "cosine", "adam"),
 }
@@ -121,13 +124,13 @@ def run(name: str, seed: int, updates: int | None, limit: float | None) -> dict[
         ).whole()  # fmt: skip
     diagnostics = {
         key: sum(entry[key] for entry in training.history) / len(training.history)
-        for key in ("meeting_time", "capped", "rejected", "flip_rate", "swap_rate")
+        for key in ("meeting_time", "capped", "rejected", "flip_rate", "swap_rate", "acceptance")
         if key in training.history[-1]
     }
     along = {
         f"{key}_curve": [round(entry[key], 4) for entry in training.history]
-        for key in ("meeting_time", "rejected")
-        if key in diagnostics
+        for key in ("meeting_time", "rejected", "rungs", "rate_factor")
+        if key in training.history[-1]
     }
     return {
         "recipe": name, "rule": rule.name, "bias": rule.bias, "seed": seed, "updates": training.updates,

@@ -20,6 +20,8 @@ FORMAT = "harmonium"
 VERSION = 1
 MACHINE, CHECKPOINT = "machine.safetensors", "checkpoint.safetensors"
 """Files in the folder of a run: the machine once training has ended, and the checkpoints to resume from."""
+LADDER = "ladder.safetensors"
+"""The machines that a run has kept along its way."""
 OLD_CHECKPOINTS = ("checkpoint.pt", "checkpoint-previous.pt")
 """The checkpoints of versions before 0.3."""
 MAX_DEPTH = 64

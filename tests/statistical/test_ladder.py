@@ -258,7 +258,7 @@ def test_a_state_that_a_ladder_did_not_return_is_refused() -> None:
 
 def test_too_many_rungs_are_refused() -> None:
     made = spins_in_two_modes()
-    with pytest.raises(ValueError, match=r"max_rungs: 1 rungs lead .* of the way"):
+    with pytest.raises(ValueError, match=r"max_rungs, max_bytes: 0 more rungs lead .* of the way"):
         hm.chains.run(made, Ladder(max_rungs=1), made.random_states(5, seed=0), 1, seed=0)
 
 

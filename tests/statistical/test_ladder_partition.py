@@ -17,6 +17,7 @@ from .support import all_states, machine
 from .test_ladder import graph_machine, spins_in_two_modes
 
 
+@torch.no_grad()
 def exact(law: Hamiltonian) -> float:
     """ln Z by enumeration of what is not summed out, or of what is if that alone is discrete."""
     layers, other = law.graph.kept, law.graph.summed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
@@ -73,10 +74,13 @@ class Ladder(Kernel):
         kernel: moves the states of every rung but the first; Gibbs by default.
         sweeps: of the inner kernel in a round, at least 1.
         acceptance: of exchanges, which decides how many rungs are made, in (0, 1).
-        max_rungs: most rungs to make, at least 1.
+        max_rungs: most rungs, at least 1.
+        max_bytes: most memory of all rungs, in bytes.
+        ages: updates of a training after which the given rungs stood, one for each, not falling; None: they
+            are of no training.
 
     Raises:
-        ValueError: a rung 0 with couplings, or rungs that are not of one graph.
+        ValueError: a rung 0 with couplings, rungs that are not of one graph, or ages that are not theirs.
 
     Examples:
         >>> import harmonium as hm
@@ -97,6 +101,8 @@ class Ladder(Kernel):
         sweeps: int = 1,
         acceptance: float = 0.5,
         max_rungs: int = 200,
+        max_bytes: int = 1 << 30,
+        ages: Sequence[float] | None = None,
     ) -> None:
         self.rungs: tuple[Rung, ...] | None = None
         if rungs is not None:
@@ -113,6 +119,29 @@ class Ladder(Kernel):
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
         self.acceptance = _checks.real(acceptance, "acceptance", 0.01, 0.99)
         self.max_rungs = _checks.positive_int(max_rungs, "max_rungs")
+        self.max_bytes = _checks.positive_int(max_bytes, "max_bytes")
+        self.ages = None if ages is None else tuple(map(float, ages))
+        if self.ages is not None and (
+            len(self.ages) != len(self.rungs or ()) or list(self.ages) != sorted(self.ages)
+        ):
+            raise ValueError(
+                f"ages: expected one for each of {len(self.rungs or ())} rungs, not falling, received "
+                f"{reprlib.repr(ages)}"
+            )
+
+    def most(self, rung: Rung) -> int:
+        """Returns the most rungs that ``max_rungs`` and ``max_bytes`` allow, of the size of a rung.
+
+        Raises:
+            ValueError: not even two.
+        """
+        each = sum(x.numel() * x.element_size() for x in rung)
+        if 2 * each > self.max_bytes:
+            raise ValueError(
+                f"max_bytes: expected at least {2 * each}, of two machines of {each} bytes, received "
+                f"{self.max_bytes}"
+            )
+        return min(self.max_rungs, self.max_bytes // each)
 
     @property
     def invariant(self) -> bool:
@@ -120,14 +149,21 @@ class Ladder(Kernel):
 
     def scaled(self, factor: float) -> Ladder:
         kernel = self.kernel.scaled(factor)
-        if kernel is self.kernel:
-            return self
+        return self if kernel is self.kernel else self._like(self.rungs, self.ages, kernel)
+
+    def with_rungs(self, rungs: Sequence[Rung], ages: Sequence[float] | None = None) -> Ladder:
+        """Returns a ladder with these settings and other rungs, from the bottom, of some ages."""
+        return self._like(rungs, ages, self.kernel)
+
+    def _like(self, rungs: Sequence[Rung] | None, ages: Sequence[float] | None, kernel: Kernel) -> Ladder:
         return Ladder(
-            self.rungs,
+            rungs,
             kernel=kernel,
             sweeps=self.sweeps,
             acceptance=self.acceptance,
             max_rungs=self.max_rungs,
+            max_bytes=self.max_bytes,
+            ages=ages,
         )
 
     def init(
@@ -153,7 +189,8 @@ class Ladder(Kernel):
         chains = len(states[0])
         if self.rungs is None:
             free = law if law.held is None else law.clamp(None, chains)
-            rungs = space_rungs(free, generator, self.acceptance, self.max_rungs)
+            most = self.most(as_rung(free))
+            rungs = space_rungs(free, generator, self.acceptance, most)
         else:
             require_bottom(law, self.rungs)
             rungs = [[x.to(law.device, law.dtype) for x in rung] for rung in self.rungs]

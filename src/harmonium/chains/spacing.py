@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from harmonium import _random
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import KernelState
-from harmonium.chains.rungs import Rung, as_rung, complete, draw_bottom, fields_of, law_of, mix
+from harmonium.chains.rungs import Rung, as_rung, climb, complete, draw_bottom, fields_of, law_of, mix
 from harmonium.machine import Hamiltonian, States, fit_states_
 
 _FOOT, _FOOT_SWEEPS = 1000, 50  # chains for the marginal moments of the foot
@@ -70,19 +71,59 @@ def space_rungs(
         for _ in range(_FOOT_SWEEPS):
             pilot, _ = Gibbs().step(law, pilot, generator)
         data = pilot.states
-    low, high = independent(law, data), as_rung(law)
-    rungs, t = [low], 0.0
-    pilots = draw_bottom(law_of(law, low), _PILOTS, generator)
-    while (following := _next(law, low, high, pilots, t, acceptance)) < 1:
-        if len(rungs) == max_rungs:
-            raise ValueError(
-                f"max_rungs: {max_rungs} rungs lead {t:.3g} of the way to the machine at acceptance "
-                f"{acceptance:g}; allow more, ask for a lower acceptance, or give rungs that were frozen "
-                "along its training"
-            )
-        pilots, t = _move(law, low, high, pilots, (t, following), generator), following
-        rungs.append(mix(low, high, t))
-    return rungs
+    low = independent(law, data)
+    pilots = Pilots(low, draw_bottom(law_of(law, low), _PILOTS, generator))
+    return [low, *pilots.reach(law, acceptance, max_rungs - 1, generator)[0]]
+
+
+class Pilots(NamedTuple):
+    """States that follow a rung, and tell how far exchanges with it reach.
+
+    Attributes:
+        rung: its natural parameters.
+        states: for each layer (200, width_l).
+    """
+
+    rung: Rung
+    states: States
+
+    @classmethod
+    def climb(cls, law: Hamiltonian, rungs: Sequence[Rung], generator: torch.Generator) -> Pilots:
+        """Returns pilots of the last of some rungs, moved up from the first by some sweeps at each."""
+        laws = [law_of(law, rung) for rung in rungs]
+        return cls(list(rungs[-1]), climb(laws, _PILOTS, generator)[-1])
+
+    def reach(
+        self, law: Hamiltonian, acceptance: float, most: int, generator: torch.Generator
+    ) -> tuple[list[Rung], list[float], Pilots]:
+        """Finds rungs on the straight way to a law that leave exchanges with it to succeed.
+
+        Args:
+            law: the machine that they lead to.
+            acceptance: of exchanges between neighbours, in (0, 1).
+            most: rungs.
+            generator: source of noise.
+
+        Returns:
+            The rungs, their places on the way in (0, 1), and the pilots at the last of them; none, and these
+            pilots, where the law is within reach.
+
+        Raises:
+            ValueError: more rungs would be needed.
+        """
+        low, high, states = self.rung, as_rung(law), self.states
+        rungs, places, t = list[Rung](), list[float](), 0.0
+        while (following := _next(law, low, high, states, t, acceptance)) < 1:
+            if len(rungs) == most:
+                raise ValueError(
+                    f"max_rungs, max_bytes: {most} more rungs lead {t:.3g} of the way to the machine at "
+                    f"acceptance {acceptance:g}; allow more, ask for a lower acceptance, or give rungs "
+                    "that were frozen along its training"
+                )
+            states, t = _move(law, low, high, states, (t, following), generator), following
+            rungs.append(mix(low, high, t))
+            places.append(t)
+        return rungs, places, Pilots(rungs[-1] if rungs else low, states)
 
 
 def _log_ratios(

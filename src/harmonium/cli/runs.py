@@ -8,7 +8,7 @@ from typing import Any, final
 
 import torch
 
-from harmonium._storage import CHECKPOINT, MACHINE, parsed, refuse_old_checkpoint, replace_file
+from harmonium._storage import CHECKPOINT, LADDER, MACHINE, parsed, refuse_old_checkpoint, replace_file
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
 from harmonium.data import Table
@@ -19,7 +19,17 @@ from harmonium.training.run_directory import PREVIOUS, remove_leftovers
 
 AVERAGED = "averaged.safetensors"
 DESCRIPTION, EVENTS, RUN_FILE = "machine.json", "tensorboard", "run.toml"
-_FILES = (MACHINE, AVERAGED, CHECKPOINT, PREVIOUS, DESCRIPTION, RUN_FILE, "config.json", "history.jsonl")
+_FILES = (
+    MACHINE,
+    AVERAGED,
+    LADDER,
+    CHECKPOINT,
+    PREVIOUS,
+    DESCRIPTION,
+    RUN_FILE,
+    "config.json",
+    "history.jsonl",
+)
 
 
 def refuse_existing(run_dir: Path) -> None:

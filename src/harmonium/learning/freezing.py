@@ -21,6 +21,15 @@ _FIRST, _MOST = 40, 20_480  # rounds of the first stage and of the longest
 _WATCHED = 200  # chains whose autocorrelation is measured
 
 
+def successive(count: int, total: int, generator: torch.Generator) -> Tensor:
+    """Draws so many distinct rows of a total: successive ones, cyclically, from one that is drawn, (count,).
+
+    Which rows meet is independent of what they hold, as with a permutation, which takes longer than all else.
+    """
+    start = _random.integers(total, (1,), generator)
+    return (start + torch.arange(count, device=start.device)) % total
+
+
 class Population(NamedTuple):
     """States of a machine, those of the layers that are summed out left empty.
 
@@ -84,7 +93,7 @@ class Exchange(NamedTuple):
     ) -> Exchange:
         """Draws distinct members for all chains, (chains, width_l) for each layer, and judges the change."""
         summed = law.graph.summed
-        rows = _random.permutation(len(reservoir.energies), generator)[: len(chains[0])]
+        rows = successive(len(chains[0]), len(reservoir.energies), generator)
         members = reservoir.take(rows)
         fields = fields_of(law, chains), fields_of(law, members.states)
         x = law.free_energy(chains, summed, fields[0])

@@ -21,7 +21,7 @@ from harmonium.chains.rungs import (
 from harmonium.chains.spacing import space_rungs
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains, begin
-from harmonium.learning.freezing import LEAST, Exchange, Population, equilibrate
+from harmonium.learning.freezing import LEAST, Exchange, Population, equilibrate, successive
 from harmonium.learning.rule import Rule
 from harmonium.likelihood import bennett_ratio
 from harmonium.machine import BoltzmannMachine, Hamiltonian
@@ -56,6 +56,8 @@ class LadderChains(Expectation):
         chains: how many; None is as many as the first batch has rows.
         freeze: acceptance below which a machine is frozen, in (0.1, 1).
         samples: of a frozen machine, as a multiple of the chains.
+        offers: chains that offer to change places at an update, others at the next; None: all. The decision
+            rests on so many, and an update costs less where they are few.
         max_rungs: frozen machines, after which the run is stopped.
     """
 
@@ -68,12 +70,14 @@ class LadderChains(Expectation):
         chains: int | None = None,
         freeze: float = 0.3,
         samples: int = 10,
+        offers: int | None = None,
         max_rungs: int = 200,
     ) -> None:
         self.sweeps = _checks.positive_int(sweeps, "k")
         self.chains = None if chains is None else _checks.positive_int(chains, "chains", minimum=2)
         self.freeze = _checks.real(freeze, "freeze", LEAST, 1.0)
         self.samples = _checks.positive_int(samples, "samples")
+        self.offers = None if offers is None else _checks.positive_int(offers, "offers", minimum=2)
         self.max_rungs = _checks.positive_int(max_rungs, "max_rungs", minimum=2)
 
     def add(self, request: ExpectationRequest) -> Outcome:
@@ -109,7 +113,9 @@ class LadderChains(Expectation):
         own["restart"] = 0
         rung = law_of(law, own["rungs"][-1])
         reservoir = Population(own["reservoir"]["states"], own["reservoir"]["energies"])
-        offered = Exchange.offer(law, rung, chains, reservoir, generator)
+        rows = own["offering"]
+        offering = [x[rows] for x in chains]
+        offered = Exchange.offer(law, rung, offering, reservoir, generator)
         weights = (own["energies"] - offered.energies[0]).softmax(0)
         size = float(1 / weights.square().sum() / len(weights))
         rate = float((weights * offered.gain.clamp(max=0).exp()).sum())
@@ -124,15 +130,21 @@ class LadderChains(Expectation):
             if frozen is None:
                 return self._reject(law, own, sweeps, own["cause"], generator), seen
             return {"chains": frozen, "sweeps": sweeps, "own": own}, {**seen, "frozen": 1.0}
-        chains, reservoir = offered.accept(law, chains, reservoir, generator)
+        offering, reservoir = offered.accept(law, offering, reservoir, generator)
+        chains = [x.index_copy(0, rows, y) for x, y in zip(chains, offering, strict=True)]
         moved = run_kernel(law, Gibbs(), KernelState(chains, 0), self.sweeps, generator)
-        fields = {l: moved.fields[l] for l in law.graph.summed}
-        own["energies"] = law.free_energy(moved.states, law.graph.summed, fields)
-        own["reservoir"] = reservoir._asdict()
+        rows = self._choose(len(chains[0]), generator)
+        fields = {l: moved.fields[l][rows] for l in law.graph.summed}
+        energies = law.free_energy([x[rows] for x in moved.states], law.graph.summed, fields)
+        own |= {"offering": rows, "energies": energies, "reservoir": reservoir._asdict()}
         if own["since"] >= 0:  # a step has been taken, and it was not too long
             own["rejections"] = 0
         own["since"] += 1
         return {"chains": list(moved.states), "sweeps": sweeps, "own": own}, seen
+
+    def _choose(self, chains: int, generator: torch.Generator) -> Tensor:
+        """Draws the rows of the chains that offer at the next update, (offers,)."""
+        return successive(min(self.offers or chains, chains), chains, generator)
 
     def _reject(
         self, law: Hamiltonian, own: dict[str, Any], sweeps: int, cause: str, generator: torch.Generator
@@ -140,11 +152,13 @@ class LadderChains(Expectation):
         """Returns the state at the last frozen machine."""
         rung = law_of(law, own["rungs"][-1])
         samples = Population(own["samples"]["states"], own["samples"]["energies"])
-        rows = _random.permutation(len(samples.energies), generator)[: len(own["energies"])]
-        drawn = samples.take(rows)
+        number = len(own["populations"][0][rung.graph.kept[0]])
+        drawn = samples.take(_random.permutation(len(samples.energies), generator)[:number])
+        rows = self._choose(number, generator)
         own |= {
             "reservoir": own["samples"],
-            "energies": drawn.energies,
+            "offering": rows,
+            "energies": drawn.energies[rows],
             "since": -1,  # the next update finds the machine as it was frozen
             "rejections": own["rejections"] + 1,
             "rate": own["rate"] / 2,
@@ -176,7 +190,9 @@ class LadderChains(Expectation):
         gap = law.free_energy(samples.states, law.graph.summed) - samples.energies
         ratio = bennett_ratio(gap, found.samples.energies - under)
         values, variances = own["log_partitions"], own["variances"]
-        number, now = len(chains[0]), Population.of(law, found.chains)
+        number = len(chains[0])
+        rows = self._choose(number, generator)
+        now = Population.of(law, [x[rows] for x in found.chains])
         own |= {
             "rungs": [*own["rungs"], [x.clone() for x in as_rung(law)]],
             "populations": [*own["populations"], found.samples.take(slice(number)).states],
@@ -184,6 +200,7 @@ class LadderChains(Expectation):
             "variances": torch.cat((variances, variances[-1:] + ratio.standard_error**2)),
             "samples": found.samples._asdict(),
             "reservoir": found.samples._asdict(),
+            "offering": rows,
             "energies": now.energies,
             "parameters": {name: p.detach().clone() for name, p in parameters.items()},
             "since": 0,
@@ -209,6 +226,7 @@ class LadderChains(Expectation):
             "variances": torch.zeros_like(bottom),
             "samples": samples._asdict(),
             "reservoir": samples._asdict(),
+            "offering": torch.arange(number, device=law.device),
             "energies": samples.energies[:number],
             "parameters": {},
             **_BEGUN,
@@ -245,6 +263,7 @@ class LadderChains(Expectation):
         def rows(count: int) -> list[Tensor]:
             return [x.new_empty(count, x.shape[1]) if l in kept else empty for l, x in enumerate(chains)]
 
+        offers = min(self.offers or number, number)
         each = torch.zeros(len(rungs), dtype=torch.float64)
         many = torch.zeros(number * self.samples, dtype=torch.float64)
         population = {"states": [torch.zeros_like(x) for x in rows(len(many))], "energies": many}
@@ -255,7 +274,8 @@ class LadderChains(Expectation):
             "variances": each,
             "samples": population,
             "reservoir": population,
-            "energies": many[:number],
+            "offering": torch.zeros(offers, dtype=torch.int64),
+            "energies": many[:offers],
             "parameters": own.get("parameters"),
             **_BEGUN,
         }
@@ -302,6 +322,7 @@ def ptt(
     *,
     freeze: float = 0.3,
     samples: int = 10,
+    offers: int | None = None,
     max_rungs: int = 200,
 ) -> Rule:
     """Equilibrium training: chains that exchange with samples of the machine as it last was frozen.
@@ -317,6 +338,8 @@ def ptt(
             number: some hundreds serve.
         freeze: acceptance below which the machine is frozen, in (0.1, 1); a higher one makes more rungs.
         samples: of a frozen machine, as a multiple of the chains.
+        offers: chains that offer to change places at an update; None: all. With a quarter of 1,000 an update
+            costs half as much.
         max_rungs: frozen machines, after which the run is stopped with a warning.
 
     Examples:
@@ -324,6 +347,7 @@ def ptt(
         >>> hm.rules.ptt(chains=500).bias
         'asymptotic'
     """
-    free = LadderChains(k, chains=chains, freeze=freeze, samples=samples, max_rungs=max_rungs)
-    name = f"ptt({k}, chains={chains}, freeze={free.freeze:g}, samples={samples}, max_rungs={max_rungs})"
+    free = LadderChains(k, chains=chains, freeze=freeze, samples=samples, offers=offers, max_rungs=max_rungs)
+    few = "" if offers is None else f", offers={offers}"
+    name = f"ptt({k}, chains={chains}, freeze={free.freeze:g}, samples={samples}{few}, max_rungs={max_rungs})"
     return Rule(name, ClampedChains(k), free, "asymptotic")

@@ -20,7 +20,7 @@ from harmonium.likelihood.hidden_states import (
     has_hidden_states,
     visible_means_given,
 )
-from harmonium.likelihood.ladder import LadderPartition, ladder
+from harmonium.likelihood.ladder import LadderPartition, ladder, likelihood_curve
 from harmonium.likelihood.likelihood import (
     annealed_bound,
     log_likelihood,
@@ -56,6 +56,7 @@ __all__ = [
     "few_states",
     "has_hidden_states",
     "ladder",
+    "likelihood_curve",
     "log2_states",
     "log2_states_of",
     "log_likelihood",

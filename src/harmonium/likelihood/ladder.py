@@ -10,7 +10,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, KernelState, Ladder, Traffic, fill_hidden_state, run_kernel, traffic
-from harmonium.chains.rungs import fields_of, log_partition_of_bottom
+from harmonium.chains.rungs import as_rung, fields_of, law_of, log_partition_of_bottom
 from harmonium.chains.spacing import space_rungs
 from harmonium.likelihood.bennett import bennett_ratio
 from harmonium.likelihood.log_partition import LogPartition
@@ -145,6 +145,36 @@ def ladder(
     return LadderPartition(partition, found.values, found.errors, found.overlaps, found.integrated, seen, end)
 
 
+@torch.no_grad()
+def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbers) -> Tensor:
+    """Returns the mean log-likelihood of rows under every machine of a ladder, in nats.
+
+    Its standard errors by ln Z are ``found.standard_errors``; the spread of the rows shifts all alike.
+
+    Args:
+        machine: at the top, whose hidden layers can all be summed out.
+        found: what ``ladder`` has found for it.
+        X: visible states, (rows, visible_width), nothing missing.
+
+    Returns:
+        (rungs + 1,), float64, from the bottom.
+
+    Raises:
+        ValueError: joined hidden layers, or rows that do not fit.
+    """
+    if not machine.graph.independent:
+        raise ValueError("machine: expected hidden layers that no edge joins, received others")
+    law, v = machine.hamiltonian(), machine.visible_rows(X, "X")
+    states = law.split(v)
+    means = [
+        -float(each.free_energy(states, law.graph.summed).mean()) - float(value)
+        for each, value in zip(
+            [*(law_of(law, rung) for rung in found.state.own["rungs"]), law], found.values, strict=True
+        )
+    ]
+    return torch.tensor(means, dtype=torch.float64)
+
+
 def _begin(
     machine: BoltzmannMachine,
     law: Hamiltonian,
@@ -159,8 +189,8 @@ def _begin(
     rows = machine.visible_rows(data, "data")
     if kernel.rungs is None:
         filled = fill_hidden_state(law, rows, generator).states
-        rungs = space_rungs(law, generator, kernel.acceptance, kernel.max_rungs, filled)
-        kernel = Ladder(rungs, kernel=kernel.kernel, sweeps=kernel.sweeps)
+        rungs = space_rungs(law, generator, kernel.acceptance, kernel.most(as_rung(law)), filled)
+        kernel = kernel.with_rungs(rungs)
     drawn = rows[_random.integers(len(rows), (chains,), generator)]
     start = fill_hidden_state(law, drawn, generator)
     start = run_kernel(law, Gibbs(), start, _START_SWEEPS, generator)

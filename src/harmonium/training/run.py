@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harmonium import _html
+from harmonium.chains import Ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.history import Record
 
@@ -32,6 +33,8 @@ class TrainingRun:
             sweeps, ``{"chains", "sweeps"}``; pass it to ``rule.gradient`` or to another ``train``.
         metrics: the last value of each metric.
         signal: the number of the signal that interrupted the run, None otherwise.
+        ladder: from independent units to the machine along the training; None without ``ladder``, or where
+            the run was interrupted.
     """
 
     machine: BoltzmannMachine
@@ -44,6 +47,7 @@ class TrainingRun:
     rule_state: Any = field(repr=False)
     metrics: dict[str, float]
     signal: int | None = None
+    ladder: Ladder | None = field(default=None, repr=False)
 
     def whole(self) -> TrainingRun:
         """This run, where no signal cut it short: what a script of several runs has to know.

@@ -19,11 +19,13 @@ import torch
 from harmonium import _checks, matmul
 from harmonium._storage import (
     CHECKPOINT,
+    LADDER,
     MACHINE,
     OLD_CHECKPOINTS,
     refuse_old_checkpoint,
     replace_file,
 )
+from harmonium.chains import Ladder, save_ladder
 from harmonium.matmul import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.history import Record, read_lines, write_line
@@ -69,6 +71,7 @@ class RunDirectory:
         self._history = self.path / "history.jsonl"
         self._machine = self.path / MACHINE
         self._averaged = self.path / "averaged.safetensors"
+        self._ladder = self.path / LADDER
         self._length = 0  # of the history, in bytes
         self._replaced: list[Path] = []  # files of another run, until this one writes
         if self.path.exists() and not self.path.is_dir():
@@ -84,7 +87,7 @@ class RunDirectory:
     def _begin(self, resume: bool, overwrite: bool) -> None:
         files = (
             self._config, self.checkpoint, self._previous, self._history, self._machine, self._averaged,
-            *(self.path / name for name in OLD_CHECKPOINTS),
+            self._ladder, *(self.path / name for name in OLD_CHECKPOINTS),
         )  # fmt: skip
         found = [file for file in files if file.exists()]
         # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
@@ -197,13 +200,16 @@ class RunDirectory:
             os.replace(self._next, self.checkpoint)
         self.saved_step = state.step
 
-    def save_machines(self, state: TrainingState) -> None:
-        """Writes ``machine.safetensors`` and, where there is an average, ``averaged.safetensors``."""
+    def save_machines(self, state: TrainingState, ladder: Ladder | None) -> None:
+        """Writes ``machine.safetensors``, and the average and the ladder where there are such."""
         with self._name_failures(self._machine):
             state.machine.save(self._machine, overwrite=True)
         if state.averaged is not None:
             with self._name_failures(self._averaged):
                 state.averaged.save(self._averaged, overwrite=True)
+        if ladder is not None:
+            with self._name_failures(self._ladder):
+                save_ladder(self._ladder, ladder, overwrite=True)
 
     def _replace(self) -> None:
         """Removes the run that this one replaces, and writes this one's settings."""

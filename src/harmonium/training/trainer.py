@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium.chains import Ladder
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
 from harmonium.learning import Rule, Sharded, rules
 from harmonium.machine import BoltzmannMachine
@@ -19,6 +20,7 @@ from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.history import Metric, Validation
+from harmonium.training.kept_ladder import KeptLadder
 from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
@@ -53,6 +55,7 @@ def train(
     l1: float = 0.0,
     penalties: Penalty | str | Sequence[Penalty | str] | None = None,
     averaging: float | None = None,
+    ladder: bool | Ladder = False,
     transform: Transform | None = None,
     rule_state: Any = None,
     seed: int | torch.Generator = 0,
@@ -108,6 +111,9 @@ def train(
         penalties: others on the couplings, such as ``training.Group(0.01)``, or ``"group=0.01"``.
         averaging: decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
             that it forgets where the machine started.
+        ladder: True keeps running averages of the machine along the way as rungs of a ``chains.Ladder``, for
+            samples and ln Z of every age: ``TrainingRun.ladder`` and ``ladder.safetensors`` in ``run_dir``
+            (FORMULAS §8). A ``Ladder`` without rungs says how they are spaced and how many they may be.
         transform: makes visible states of a batch, ``(rows, generator) -> states``, anew at every update: for
             instance ``harmonium.data.bernoulli_binarise`` on intensities. Its noise is a function of the seed
             and the step. None: the rows are states.
@@ -131,7 +137,8 @@ def train(
         callbacks: called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
         run_dir: folder for ``config.json``, ``checkpoint.safetensors`` and the one before,
             ``checkpoint-previous.safetensors``, ``history.jsonl``, and at the end of the run
-            ``machine.safetensors`` and, with averaging, ``averaged.safetensors``. One process at a
+            ``machine.safetensors``, with averaging ``averaged.safetensors``, with ``ladder``
+            ``ladder.safetensors``. One process at a
             time trains in it, the one that its ``lock.json`` names.
         checkpoint_every: updates between two checkpoints; None: about a minute of training. One is also
             written at the end, on Ctrl-C and on SIGTERM.
@@ -210,6 +217,11 @@ def train(
     evaluate = Validation(validation, validation_weight, metrics, machine)
     if not group.is_rank_zero:
         callbacks, progress = (), False
+    keeper = None
+    if group.is_rank_zero and ladder is not False:
+        _checks.instance(ladder, "ladder", bool | Ladder, "True, False or a chains.Ladder")
+        keeper = KeptLadder(Ladder() if isinstance(ladder, bool) else ladder, seed)
+        callbacks = (*callbacks, keeper)
     feed = make_batch_source(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
     total = int(updates) if updates is not None else feed.updates(int(epochs or 1))
     evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
@@ -340,7 +352,7 @@ def train(
             for callback in callbacks:
                 offer(callback, "finish", machine)
             if directory:
-                directory.save_machines(state)
+                directory.save_machines(state, None if keeper is None else keeper.ladder)
     finally:
         feed.close()
         try:
@@ -353,6 +365,7 @@ def train(
     return TrainingRun(
         machine=machine,
         averaged_machine=averaged,
+        ladder=None if keeper is None else keeper.ladder,
         history=state.history.records,
         status="stopped" if state.stopped else "completed" if finished else "interrupted",
         updates=state.step,
