@@ -5,7 +5,7 @@ from harmonium.chains.convergence import Convergence, Diagnosis, convergence, di
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
 from harmonium.chains.ladder import Ladder, Traffic, halve, traffic
-from harmonium.chains.ladder_file import lead_to, load_ladder, save_ladder
+from harmonium.chains.ladder_file import laws_along, lead_to, load_ladder, save_ladder
 from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
@@ -42,6 +42,7 @@ __all__ = [
     "fill_hidden_state",
     "halve",
     "initial_states",
+    "laws_along",
     "lead_to",
     "load_ladder",
     "local_search",

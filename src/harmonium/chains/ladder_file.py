@@ -11,9 +11,9 @@ import torch
 from harmonium import _checks, _random
 from harmonium._storage import FORMAT, pack, replace_file, unpack
 from harmonium.chains.ladder import Ladder
-from harmonium.chains.rungs import as_rung, require_bottom
+from harmonium.chains.rungs import as_rung, law_of, require_bottom
 from harmonium.chains.spacing import Pilots
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 
 _FORM, _VERSION = f"{FORMAT} ladder", 1
 
@@ -74,6 +74,17 @@ def load_ladder(path: str | os.PathLike[str], machine: BoltzmannMachine) -> Ladd
         raise ValueError(f"path: {path} has the ladder of another machine, {error}") from error
     law = machine.hamiltonian()
     return Ladder([[x.to(law.device, law.dtype) for x in rung] for rung in rungs], **settings)
+
+
+def laws_along(machine: BoltzmannMachine, ladder: Ladder) -> list[Hamiltonian]:
+    """Returns the laws of all machines of a ladder from the bottom, the last that of the machine.
+
+    Raises:
+        ValueError: rungs of another graph, or none.
+    """
+    law = machine.hamiltonian()
+    require_bottom(law, ladder.rungs or ())
+    return [*(law_of(law, rung) for rung in ladder.rungs or ()), law]
 
 
 @torch.no_grad()

@@ -14,12 +14,14 @@ import torch
 import typer
 
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
-from harmonium.chains import Correction, Kernel
+from harmonium._storage import LADDER
+from harmonium.chains import Correction, Kernel, Ladder, lead_to, load_ladder
 from harmonium.cli.coding import codec_of
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
 from harmonium.data import BUILT_IN, Codec
 from harmonium.learning import rules
+from harmonium.machine import BoltzmannMachine
 
 
 def words(known: Collection[str]) -> Callable[[str], list[str]]:
@@ -111,6 +113,18 @@ class Trained(Checked):
         """
         machine, source = load_machine(self.run, self.averaged, as_device(self.device))
         return codec_of(machine, unknown_of(unknown)), source
+
+    def ladder(self, machine: BoltzmannMachine) -> Ladder | None:
+        """Returns the ladder to a machine that its run has kept; None: it has kept none.
+
+        Raises:
+            ValueError: a damaged file.
+        """
+        path = self.run / LADDER
+        if not path.is_file():
+            return None
+        kept = load_ladder(path, machine)
+        return lead_to(kept, machine) if self.averaged else kept
 
 
 @dataclass(frozen=True, kw_only=True)

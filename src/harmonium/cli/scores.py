@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from math import exp2, inf
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from harmonium.chains import Ladder
 from harmonium.cli.coding import visible_units
-from harmonium.cli.output import working
+from harmonium.cli.output import Listing, working
 from harmonium.data import Codec, Place, Rows
 from harmonium.likelihood import (
     MAX_LOG2_STATES,
+    LadderPartition,
     LogPartition,
     ais,
     exact_log_likelihood,
     exact_log_partition,
     ladder,
+    likelihood_curve,
     log2_states,
     log2_states_of,
     log_likelihood,
@@ -47,6 +50,7 @@ def estimate(
     chains: int = 100,
     temperatures: int = 1000,
     reverse: bool = True,
+    kept: Ladder | None = None,
 ) -> tuple[LogPartition, dict[str, Any], list[str]]:
     """ln Z by the ``method``, what is to be said of it in a table, and notes.
 
@@ -55,6 +59,8 @@ def estimate(
         base_rows: states for the base of AIS, or None for a pilot run of the machine.
         base: what these rows are called.
         seed: of AIS, which the other arguments describe as the command's options.
+        kept: the ladder of the run, for the method "ladder", whose table then has "along", a line for every
+            rung; None: one is made along the couplings.
     """
     exact = method == "exact" or (
         method == "auto" and enumeration_cost(machine, range(len(machine.layers))) <= _AFFORDABLE
@@ -72,7 +78,7 @@ def estimate(
         climbing = working(f"running {chains} chains on a ladder for ln Z")
         with climbing, warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always", RuntimeWarning)
-            found = ladder(machine, data=visible, chains=chains, seed=seed)
+            found = ladder(machine, kept, data=visible, chains=chains, seed=seed)
         notes += [str(doubt.message) for doubt in doubts]
         log_partition, seen = found.log_partition, found.traffic
         table = {
@@ -85,7 +91,10 @@ def estimate(
             "round_trips": seen.round_trips,
             "integrated": float(found.integrated[-1]),
             "base": base or "noise",
+            "made": "along the couplings" if kept is None else "along the training",
         }
+        if kept is not None and kept.ages is not None:
+            table["along"] = along(machine, kept.ages, found, visible)
     else:
         annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
         with annealing, warnings.catch_warnings(record=True) as doubts:
@@ -104,6 +113,20 @@ def estimate(
         if not reverse:
             table["upper"] = None
     return log_partition, table, notes
+
+
+def along(
+    machine: BoltzmannMachine, ages: Sequence[float], found: LadderPartition, rows: Tensor | None
+) -> Listing:
+    """ln Z with its standard error, and the mean log-likelihood of rows, of every machine of a ladder."""
+    columns = {
+        "updates": [*ages, None],  # of the machine itself
+        "log_partition": found.values.tolist(),
+        "standard_error": found.standard_errors.tolist(),
+    }
+    if rows is not None and machine.graph.independent:
+        columns["log_likelihood"] = likelihood_curve(machine, found, rows).tolist()
+    return Listing(dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True))
 
 
 def evaluate_rows(

@@ -7,17 +7,20 @@ from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.relaxed_bp import RelaxedBP
 from harmonium.meanfield.scheme import Point, Scheme
 from harmonium.meanfield.solution import Solution, Status
+from harmonium.meanfield.solution_tree import Node, SolutionTree, solution_tree
 from harmonium.meanfield.solvers import adatap, naive, relaxed_bp, tap
 
 __all__ = [
     "AdaTAP",
     "DampingLike",
     "Landscape",
+    "Node",
     "Plefka",
     "Point",
     "RelaxedBP",
     "Scheme",
     "Solution",
+    "SolutionTree",
     "Status",
     "adatap",
     "check_settings",
@@ -26,6 +29,7 @@ __all__ = [
     "landscape",
     "naive",
     "relaxed_bp",
+    "solution_tree",
     "solve",
     "tap",
 ]

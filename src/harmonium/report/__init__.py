@@ -4,6 +4,7 @@ from harmonium.report.baselines import Baselines, score_baselines
 from harmonium.report.card import model_card
 from harmonium.report.columns import compare_columns
 from harmonium.report.images import image_grid, image_panels, write_png
+from harmonium.report.inside import draw_directions, draw_tree
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
 from harmonium.report.links import Link, compare_links, compare_marginals
 from harmonium.report.logos import unit_logos
@@ -34,6 +35,8 @@ __all__ = [
     "compare_columns",
     "compare_links",
     "compare_marginals",
+    "draw_directions",
+    "draw_tree",
     "embedding",
     "frechet_distance",
     "free_energy_bands",

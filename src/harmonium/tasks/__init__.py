@@ -3,6 +3,7 @@
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks.contacts import contacts, mutations
 from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise
+from harmonium.tasks.directions import Directions, directions
 from harmonium.tasks.effective_couplings import (
     EFFECTIVE_METHODS,
     EffectiveCouplings,
@@ -19,6 +20,7 @@ __all__ = [
     "PREDICT_METHODS",
     "Channel",
     "Denoised",
+    "Directions",
     "EffectiveCouplings",
     "GaussianChannel",
     "Imputation",
@@ -27,6 +29,7 @@ __all__ = [
     "by_column",
     "contacts",
     "denoise",
+    "directions",
     "effective_couplings",
     "impute",
     "mutations",

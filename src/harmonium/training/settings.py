@@ -43,6 +43,7 @@ class Steps(Checked):
             l1squared=0.1; repeatable.
         clip_norm: largest norm of the gradient; 1 beside Gaussian units or a label if not given.
         averaging: decay of a running average of the parameters, such as 0.999.
+        ladder: keep running averages along the way as the rungs of a ladder.
     """
 
     PANEL: ClassVar[str] = "Length and steps"
@@ -58,6 +59,7 @@ class Steps(Checked):
     penalties: Annotated[list[str] | None, Setting(option="--penalty", metavar="KIND=STRENGTH")] = None
     clip_norm: Annotated[float | None, Setting(Interval(0.0, closed="neither"))] = None
     averaging: Share | None = None
+    ladder: Annotated[bool, Setting(option="--ladder")] = False
 
 
 @final

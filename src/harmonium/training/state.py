@@ -230,7 +230,12 @@ def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, sc
     Raises:
         ValueError: naming the first setting that differs.
     """
-    saved = {"precision": "float32", "engine": "torch", **saved}  # as of runs before there were others
+    saved = {
+        "precision": "float32",
+        "engine": "torch",
+        "ladder": False,
+        **saved,
+    }  # as of runs before there were others
     for name, value in now.items():
         if name in ("device", "engine") and saved.get(name) != value:
             _checks.warn(

@@ -196,6 +196,7 @@ def train(
         l1=l1,
         penalties=penalties,
         averaging=averaging,
+        ladder=ladder is not False,
         transform=transform,
         seed=seed,
         precision=precision,

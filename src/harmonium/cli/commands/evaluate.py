@@ -58,7 +58,8 @@ def evaluate(
 
     Args:
         data: data to evaluate, such as a training and a test set.
-        method: for ln Z: auto (exact where that takes seconds), exact, ais, or ladder.
+        method: for ln Z: auto (exact where that takes seconds), exact, ais, or ladder, along the training
+            where the run has kept one (train --ladder).
         chains: annealing runs of AIS, or chains of a ladder.
         temperatures: temperatures of AIS.
         reverse: bound ln Z from above by reverse annealing too.
@@ -84,7 +85,10 @@ def evaluate(
     if base_rows is not None and base is None and len(base_rows) < min(_FEWEST, len(chosen[0][1])):
         base_rows = None
     base = None if base_rows is None else chosen[0][0]
-    settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures, "reverse": reverse}
+    kept = run.ladder(machine) if method == "ladder" else None
+    settings: dict[str, Any] = {
+        "chains": chains, "temperatures": temperatures, "reverse": reverse, "kept": kept
+    }  # fmt: skip
     log_partition, table, notes = estimate(machine, base_rows, base, seed, method=method, **settings)
     if chosen and chosen[0][1].missing and table["method"] == "ais":
         used = 0 if base_rows is None else len(base_rows)
@@ -94,6 +98,8 @@ def evaluate(
         )
     layers = [str(layer) for layer in machine.layers]
     result: dict[str, Any] = {"machine": source, "layers": layers, "log_partition": table}
+    if "along" in table:
+        result["along"] = table.pop("along")
     tap = None
     if with_tap:
         if base_rows is None:

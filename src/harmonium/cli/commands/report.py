@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import log2
 from pathlib import Path
@@ -13,18 +13,19 @@ import torch
 
 from harmonium._settings import From0, Setting
 from harmonium._storage import replace_file
-from harmonium.chains import Gibbs
+from harmonium.chains import Gibbs, Ladder
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, working
-from harmonium.cli.scores import estimate, evaluate_rows, spread, whole
+from harmonium.cli.scores import along, estimate, evaluate_rows, spread, whole
 from harmonium.data import Codec, DataSet, Rows
+from harmonium.likelihood import ladder
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
 from harmonium.report.page.learned import fill_learned
-from harmonium.report.page.parts import Grid, Section
+from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, Subject
 from harmonium.report.plots import mixing_heights
@@ -73,9 +74,11 @@ def report(
     shape, names = source_of(machine)[1], coding.names
     if dataset is not None:
         shape, names = shape or dataset.image_shape or (), names or dataset.names
+    kept = run.ladder(machine)
+    rounds = sweeps if kept is None else -(-sweeps // len(kept.rungs or ()))  # sweeps of all rungs together
     with working("sampling"):
         noise = machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed)
-        samples = run_chains(machine, Gibbs(), noise, sweeps, seed=seed)
+        samples = run_chains(machine, kept or Gibbs(), noise, rounds, seed=seed)
     subject = Subject(
         machine,
         coding.encoder,
@@ -87,7 +90,7 @@ def report(
         lacking,
         None if training is None else spread(training, _ROWS).to(machine.device),
         samples,
-        sweeps,
+        rounds,
         seed,
     )
 
@@ -101,11 +104,15 @@ def report(
     parts = [first, drawn]
     met: dict[str, Any] = {}  # by pairs of chains, without which annealing is not judged
     scores: dict[str, float] = {}  # the mean ln p of rows, in nats of the states
+    ages: list[tuple[str, str, Callable[[Section, Subject], None]]] = []
+    if kept is not None:
+        ages = [("along", "Along the training", partial(_along, kept))]
     for id, title, fill in (
         ("mixing", "Mixing", partial(_mixing, met, most=mixing_steps)),
         ("likelihood", "Likelihood", partial(_likelihood, facts, coding, temperatures, met, scores)),
         ("learned", "Was it learned?", partial(fill_learned, scores)),
         ("equilibrium", "Equilibrium", partial(_equilibrium, most=mixing_steps)),
+        *ages,
         *SECTIONS,
     ):
         part = Section(id, title)
@@ -243,6 +250,34 @@ def _equilibrium(section: Section, subject: Subject, most: int) -> None:
     remark = verdict.moments_remark(scaled._asdict(), about)
     section.remarks += [] if remark is None else [remark]
     section.tables = [_table(f"moments beside {about}", scaled._asdict())]
+
+
+def _along(kept: Ladder, section: Section, subject: Subject) -> None:
+    """Draws ln Z and likelihood of the machines that the run has kept."""
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", RuntimeWarning)
+        found = ladder(subject.machine, kept, data=subject.rows, seed=subject.seed)
+    ages, seen = kept.ages or tuple(range(len(kept.rungs or ()))), found.traffic
+    lines = along(subject.machine, ages, found, subject.rows)
+    lines[-1]["updates"] = lines[-2]["updates"]
+    section.lead = (
+        f"{len(ages)} running averages of the machine are the rungs of a ladder, on which chains change "
+        f"places with acceptances from {float(seen.acceptance.min()):.2f} to "
+        f"{float(seen.acceptance.max()):.2f} and travel from the bottom to the top "
+        f"{seen.round_trips:.2g} times a round; the samples of this page come from it."
+    )
+    section.remarks = [Remark("caution", str(doubt.message)) for doubt in doubts]
+    for name, title in (("log_likelihood", "Likelihood by ladder"), ("log_partition", "ln Z by ladder")):
+        if name in lines[0]:
+            points = {title: [(float(line["updates"]), float(line[name])) for line in lines]}
+            errors = {title: [(float(line["updates"]), float(line["standard_error"])) for line in lines]}
+            section.charts.append(chart(title, points, "updates", "nats", errors=errors))
+    section.tables = [
+        Grid(
+            [name.replace("_", " ") for name in lines[0]],
+            [[f"{x:.6g}" for x in line.values()] for line in lines],
+        )
+    ]
 
 
 def _settings(records: Sequence[RunRecord]) -> Section:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium._random import as_generator, integers
 from harmonium._settings import Count, From0, Setting
-from harmonium.chains import Gibbs, local_search
+from harmonium.chains import Gibbs, Ladder, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import (
@@ -69,6 +69,8 @@ def sample(
     coding, source = run.load()
     machine, alphabet = coding.machine, alphabet_of(coding)
     check_sequences(out, alphabet)
+    if isinstance(mover, Ladder):
+        mover = run.ladder(machine) or mover
     trained_on, image = source_of(machine)
     refuse_discriminative(coding, "sample")
     held = states_given(coding, given or [], number)

@@ -1,0 +1,138 @@
+"""``harmonium inspect``."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from harmonium._settings import From0
+from harmonium._storage import replace_file
+from harmonium.chains import Gibbs, Ladder, laws_along
+from harmonium.chains import run as run_chains
+from harmonium.cli import options
+from harmonium.cli.coding import read_for, rows_of, source_of
+from harmonium.cli.output import Listing, working
+from harmonium.cli.scores import estimate, spread, whole
+from harmonium.data import Codec
+from harmonium.likelihood import log_likelihood
+from harmonium.machine import BoltzmannMachine
+from harmonium.meanfield import solution_tree
+from harmonium.report import draw_directions, draw_tree
+from harmonium.report.plots import require_figures
+from harmonium.tasks import directions, effective_couplings
+
+EXAMPLES = ("harmonium inspect runs/digits", "harmonium inspect runs/digits --data digits --out inside")
+
+_FILES = ("directions.png", "tree.png", "tree.nwk")
+_VALUES, _ROWS, _CHAINS, _PAIRS = 5, 1000, 500, 10
+_COLUMNS = 200  # for which effective couplings take seconds
+
+
+def inspect(
+    run: options.Trained,
+    data: options.OtherData | None = None,
+    out: Path | None = None,
+    sweeps: From0 = 1000,
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+) -> dict[str, Any]:
+    """Look inside a machine: its directions, solutions, couplings and entropy, over the ages of its run.
+
+    Writes directions.png (singular values over ages; data and samples along the first two directions), and
+    the tree of TAP solutions as tree.nwk (Newick) and tree.png. Ages are those that train --ladder has kept.
+
+    Args:
+        data: rows to look at; the training data if not given.
+        out: folder for the results; RUN/inspect, or beside a machine file, if not given.
+        sweeps: of the chains that are drawn, of all machines of a ladder together.
+    """
+    require_figures("inspect")
+    coding, source = run.load()
+    machine = coding.machine.requires_grad_(False)
+    folder = out or (run.run if run.run.is_dir() else run.run.parent) / "inspect"
+    found = [name for name in _FILES if (folder / name).exists()]
+    if found and not overwrite:
+        raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
+    named = data or source_of(machine)[0]
+    if named is None:
+        raise ValueError("data: expected DATA to look at, as the machine names no training data")
+    rows = whole(rows_of(coding, read_for(coding, named), missing=True))
+    if rows is None:
+        raise ValueError(f"data: expected rows without missing cells, received none in {named}")
+    X, kept = spread(rows, _ROWS).to(machine.device), run.ladder(machine)
+    notes = (
+        [] if kept else ["ages: the run has kept none (train --ladder), so this is the last machine alone"]
+    )
+    laws = [machine.hamiltonian()] if kept is None else laws_along(machine, kept)
+    ages = [0.0] if kept is None else _ages(kept)
+    with working("decomposing the couplings"):
+        each = [directions(law) for law in laws]
+    with working("sampling"):
+        rounds = -(-sweeps // len(laws))
+        start = machine.random_states(_CHAINS, seed=seed)
+        states = run_chains(machine, kept or Gibbs(), start, rounds, seed=seed)
+        samples = machine.hamiltonian().visible_states(states)
+    with working("solving for the tree"):
+        tree = solution_tree(machine, laws, ages, X)
+    with working("finding ln Z"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # among the notes
+        partition, table, remarks = estimate(
+            machine, rows, named, seed, method="auto" if kept is None else "ladder", kept=kept
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    places = {"data": each[-1].project(X).cpu(), "samples": each[-1].project(samples).cpu()}
+    if len(each[-1].values) > 1:
+        draw_directions(ages, [one.values for one in each], places, folder / _FILES[0])
+    draw_tree(tree.root, folder / _FILES[1])
+    replace_file(folder / _FILES[2], f"{tree.newick}\n".encode())
+    result: dict[str, Any] = {
+        "machine": source,
+        "data": named,
+        "log_partition": {"method": table["method"], "value": partition.value,
+                          "standard_error": partition.standard_error},
+        "solutions": int(tree.solutions[-1]),
+        "tree": tree.newick,
+        "ages": Listing(
+            {"updates": age, "solutions": int(number), "singular_values": one.values[:_VALUES].tolist()}
+            for age, number, one in zip(ages, tree.solutions, each, strict=True)
+        ),
+    }  # fmt: skip
+    if machine.graph.independent:
+        surprise = -log_likelihood(machine, samples, partition)
+        result["entropy"] = {
+            "value": float(surprise.mean()),
+            "standard_error": (float(surprise.var()) / len(surprise) + partition.standard_error**2) ** 0.5,
+        }
+    result |= _strongest(coding, machine, notes)
+    result |= {"folder": folder, "files": [name for name in _FILES if (folder / name).exists()]}
+    return {**result, "notes": [*notes, *remarks]}
+
+
+def _ages(kept: Ladder) -> list[float]:
+    """Returns the updates of all machines of a ladder, or their numbers; the top has the last rung's."""
+    assert kept.rungs is not None
+    ages = list(map(float, range(len(kept.rungs)))) if kept.ages is None else list(kept.ages)
+    return [*ages, ages[-1]]
+
+
+def _strongest(coding: Codec, machine: BoltzmannMachine, notes: list[str]) -> dict[str, Any]:
+    """Returns the strongest effective couplings of two visible columns, where the machine allows them."""
+    if machine.visible_width > _COLUMNS:
+        notes.append(f"couplings: left out, as they take long beyond {_COLUMNS} columns")
+        return {}
+    try:
+        with working("finding effective couplings"):
+            found = effective_couplings(machine)
+    except ValueError as error:
+        notes.append(f"couplings: left out, {error}")
+        return {}
+    upper = found.pairs.triu(1)
+    order = upper.abs().flatten().topk(min(_PAIRS, upper.numel())).indices.tolist()
+    names = coding.names if coding.names and len(coding.names) == machine.visible_width else None
+    pairs = [divmod(place, machine.visible_width) for place in order]
+    lines = [
+        {"columns": [names[i] if names else i for i in pair], "coupling": float(upper[pair])}
+        for pair in pairs
+    ]
+    return {"couplings": Listing(line for line in lines if line["coupling"])}

@@ -1,0 +1,113 @@
+"""The tree of mean-field solutions over the ages of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._checks import Numbers
+from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.meanfield.fixed_point import prepare, solve
+from harmonium.meanfield.landscape import distinct
+from harmonium.meanfield.plefka import Plefka
+
+
+class Node(NamedTuple):
+    """A solution, and those of later ages that it splits into.
+
+    Attributes:
+        age: the last at which it is one.
+        rows: that lie in it.
+        children: none for a solution of the last age.
+    """
+
+    age: float
+    rows: int
+    children: tuple[Node, ...]
+
+    def newick(self, earlier: float | None = None) -> str:
+        """Returns the node as Newick text: leaves by their rows, branches by their length in age."""
+        inner = f"({','.join(child.newick(self.age) for child in self.children)})" if self.children else ""
+        length = f":{self.age - earlier:g}" if earlier is not None else ";"
+        return f"{inner}{self.rows}{length}"
+
+
+class SolutionTree(NamedTuple):
+    """The solutions of the last machine as leaves, which merge in those of earlier ones.
+
+    Attributes:
+        root: of the tree, at the first age.
+        solutions: how many there are at every age, (ages,) int64.
+        basin: leaf of every row, (rows,) int64, from 0 in the order of first appearance.
+        newick: the tree as text, as programs for phylogenies read it.
+    """
+
+    root: Node
+    solutions: Tensor
+    basin: Tensor
+    newick: str
+
+
+@torch.no_grad()
+def solution_tree(
+    machine: BoltzmannMachine,
+    laws: Sequence[Hamiltonian],
+    ages: Sequence[float],
+    X: Numbers,
+    *,
+    order: int = 2,
+    resolution: float = 0.01,
+    tolerance: float = 1e-5,
+    max_sweeps: int = 1000,
+) -> SolutionTree:
+    """Follows the TAP solutions of a trained machine back to the first of its training.
+
+    Rows flow to solutions of the last machine; these flow to solutions of the machine before, where some are
+    the same, and so on (Decelle, Rosset & Seoane 2023). Starts that do not converge stay where they
+    are after ``max_sweeps``.
+
+    Args:
+        machine: gives the form of the rows.
+        laws: its laws at rising ages, the last its own: ``chains.laws_along(machine, ladder)``.
+        ages: of the laws, not falling, such as updates.
+        X: visible states, (rows, visible_width).
+        order: see ``tap``; 1 is naive mean field.
+        resolution: as in ``landscape``.
+        tolerance: see ``tap``.
+        max_sweeps: see ``tap``.
+
+    Raises:
+        ValueError: numbers of laws and ages that differ, ages that fall, or rows that do not fit.
+    """
+    if len(laws) != len(ages) or not laws or list(ages) != sorted(ages):
+        raise ValueError(
+            f"ages: expected one for each of {len(laws)} laws, not falling, received {list(ages)!r}"
+        )
+    _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
+    _, starts = prepare(machine, X, None)
+    basin, nodes, numbers = torch.zeros(len(starts), dtype=torch.int64), list[Node](), list[int]()
+    for place in range(len(laws) - 1, -1, -1):
+        law, age = laws[place], float(ages[place])
+        found = solve(
+            Plefka(law, order), starts, tolerance=tolerance, damping="adaptive", max_sweeps=max_sweeps
+        )
+        group = distinct(found.means, resolution).cpu()
+        count = int(group.max()) + 1
+        first = [int((group == g).nonzero()[0]) for g in range(count)]
+        if place == len(laws) - 1:
+            basin, nodes = group, [Node(age, int((group == g).sum()), ()) for g in range(count)]
+        else:
+            nodes = [_join(age, [nodes[i] for i in (group == g).nonzero().flatten()]) for g in range(count)]
+        numbers.append(count)
+        starts = law.visible_states([x[first] for x in found.means])
+    root = nodes[0] if len(nodes) == 1 else Node(float(ages[0]), len(basin), tuple(nodes))
+    return SolutionTree(root, torch.tensor(numbers[::-1]), basin, root.newick())
+
+
+def _join(age: float, nodes: list[Node]) -> Node:
+    """Returns what some solutions are one age earlier: the same node, or one that splits into them."""
+    return nodes[0] if len(nodes) == 1 else Node(age, sum(node.rows for node in nodes), tuple(nodes))

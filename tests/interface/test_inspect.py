@@ -1,0 +1,86 @@
+"""What a run keeps along its way, as the commands use it: ladder, directions, the tree of solutions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.chains.rungs import as_rung, law_of
+
+from .command_line import CommandLine
+
+BARS = "bars-and-stripes"
+
+
+def test_singular_vectors_make_the_couplings_again() -> None:
+    made = hm.BoltzmannMachine(
+        [hm.Gaussian(3), hm.Spin(4), hm.Bernoulli(2), hm.Bernoulli(3)],
+        edges=[(0, 1), (0, 2), (2, 3), (1, 3)],
+        visible=[0, 3],
+    )
+    hm.machine.normal_(made, 1.0, seed=0)
+    found, law = hm.tasks.directions(made), made.hamiltonian()
+    J = {(l, m): x.detach().double() for l, m, x in law.edges}
+    whole = torch.cat([torch.cat([J[0, 1], J[0, 2]], 1), torch.cat([J[1, 3].T, J[2, 3].T], 1)])
+    torch.testing.assert_close((found.visible * found.values) @ found.hidden.T, whole)
+    torch.testing.assert_close(found.visible.T @ found.visible, torch.eye(6).double())
+    assert bool((found.visible.gather(0, found.visible.abs().argmax(0, keepdim=True)) > 0).all())
+    torch.testing.assert_close(found.project(found.visible.T), torch.eye(6).double())
+    alone = hm.BoltzmannMachine([hm.Spin(3)], edges=[(0, 0)])
+    with pytest.raises(ValueError, match="expected an edge between a visible and a hidden layer"):
+        hm.tasks.directions(alone)
+
+
+def test_solutions_of_a_ferromagnet_merge_where_naive_mean_field_has_one() -> None:
+    """For 10 and 10 spins with equal couplings J that is up to J = 1/10."""
+    made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
+    with torch.no_grad():
+        made.couplings[0].weight.fill_(0.5)
+    law, top = made.hamiltonian(), as_rung(made)
+    ages = [0.0, 0.05, 0.09, 0.12, 0.3, 0.5]
+    laws = [law_of(law, [x * (age / 0.5 if x.dim() == 2 else 1) for x in top]) for age in ages]
+    X = torch.ones(6, 10)
+    X[:2] = -1
+    X[2, 0] = -1
+    tree = hm.meanfield.solution_tree(made, laws, ages, X, order=1)
+    assert tree.solutions.tolist() == [1, 1, 1, 2, 2, 2] and tree.basin.tolist() == [0, 0, 1, 1, 1, 1]
+    assert tree.newick == "(2:0.41,4:0.41)6;" and tree.root.age == 0.09
+    with pytest.raises(ValueError, match="ages: expected one for each of 6 laws, not falling"):
+        hm.meanfield.solution_tree(made, laws, ages[::-1], X)
+
+
+def test_commands_use_the_ladder_of_a_run(cli: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    cli.succeed(
+        "train", BARS, run, "--hidden", 6, "--updates", 1500, "--learning-rate", 0.2, "--ladder",
+        "--averaging", 0.99, "--threads", 1, "--json",
+    )  # fmt: skip
+    machine = hm.load(run)
+    kept = hm.chains.load_ladder(run / "ladder.safetensors", machine)
+    assert kept.rungs is not None and len(kept.rungs) >= 2
+    found = cli.succeed("evaluate", run, BARS, "--method", "ladder", "--json").json
+    exact = hm.likelihood.exact_log_partition(machine)
+    table, along = found["log_partition"], found["along"]
+    assert abs(table["value"] - exact) < 4 * table["standard_error"] < 0.5
+    assert table["made"] == "along the training" and len(along) == len(kept.rungs) + 1
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    mean = float(hm.likelihood.log_likelihood(machine, X, table["value"]).mean())
+    assert along[-1]["log_likelihood"] == pytest.approx(mean, abs=1e-4)
+    cli.succeed("evaluate", run, BARS, "--method", "ladder", "--averaged", "--chains", 20)
+    cli.succeed("sample", run, "--kernel", "ladder", "--out", tmp_path / "s.npy", "--sweeps", 20)
+    inside = cli.succeed("inspect", run, "--json", "--sweeps", 100).json
+    assert inside["ages"][0]["updates"] == 0 and len(inside["ages"]) == len(along)
+    values = torch.linalg.svdvals(machine.couplings[0].weight)[:5]
+    assert inside["ages"][-1]["singular_values"] == pytest.approx(values.tolist(), rel=1e-5)
+    assert 0 < inside["entropy"]["value"] < 16 * 0.694 and len(inside["couplings"]) == 10
+    assert (run / "inspect" / "tree.nwk").read_text().strip() == inside["tree"]
+    assert all((run / "inspect" / name).stat().st_size > 0 for name in ("tree.png", "directions.png"))
+    assert "exists; --overwrite" in cli.refuse("inspect", run)
+    page = cli.succeed("report", run, "--sweeps", 50, "--mixing-steps", 20, "--json").json
+    assert "Along the training" in Path(page["file"]).read_text()
+    assert json.loads((run / "config.json").read_text())["ladder"] == 1
+    assert "holds a run" in cli.refuse("train", BARS, run)
