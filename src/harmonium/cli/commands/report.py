@@ -104,17 +104,15 @@ def report(
     parts = [first, drawn]
     met: dict[str, Any] = {}  # by pairs of chains, without which annealing is not judged
     scores: dict[str, float] = {}  # the mean ln p of rows, in nats of the states
-    ages: list[tuple[str, str, Callable[[Section, Subject], None]]] = []
-    if kept is not None:
-        ages = [("along", "Along the training", partial(_along, kept))]
-    for id, title, fill in (
+    fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
         ("mixing", "Mixing", partial(_mixing, met, most=mixing_steps)),
         ("likelihood", "Likelihood", partial(_likelihood, facts, coding, temperatures, met, scores)),
         ("learned", "Was it learned?", partial(fill_learned, scores)),
         ("equilibrium", "Equilibrium", partial(_equilibrium, most=mixing_steps)),
-        *ages,
+        *([] if kept is None else [("along", "Along the training", partial(_along, kept))]),
         *SECTIONS,
-    ):
+    ]
+    for id, title, fill in fillers:
         part = Section(id, title)
         with working(title.lower()):
             try:
