@@ -10,6 +10,7 @@ from harmonium.coupled.block import (
     Reflection,
 )
 from harmonium.coupled.gibbs import Gibbs, Jumps
+from harmonium.coupled.ladders import LadderMeetings, meet_ladders
 from harmonium.coupled.meeting import meet, run_pairs
 from harmonium.coupled.meetings import Meetings, mixing_bound, mixing_limit
 from harmonium.coupled.metropolis import Metropolis
@@ -24,12 +25,14 @@ __all__ = [
     "Gibbs",
     "Independent",
     "Jumps",
+    "LadderMeetings",
     "Maximal",
     "Meetings",
     "Metropolis",
     "PairKernel",
     "Reflection",
     "meet",
+    "meet_ladders",
     "mixing_bound",
     "mixing_limit",
     "run_pairs",
