@@ -22,6 +22,12 @@ def machine(real: bool = False) -> hm.BoltzmannMachine:
     return hm.BoltzmannMachine([hm.Gaussian(6) if real else hm.Bernoulli(6), hm.Bernoulli(4)], seed=3)
 
 
+def strong() -> hm.BoltzmannMachine:
+    made = machine()
+    hm.machine.normal_(made, 2.0, seed=0)
+    return made
+
+
 def filled(fill: Callable[..., None], *arguments: Any, **named: Any) -> list[Tensor]:
     made = machine(real=True)
     fill(made, *arguments, **named)
@@ -66,6 +72,10 @@ CALLS: dict[str, Callable[..., Any]] = {
         machine(), hm.likelihood.ladder(machine(), chains=10, rounds=20, seed=0).state, 1.0, **s
     ).own["states"][1][1],
     "ladder": lambda **s: hm.likelihood.ladder(machine(), chains=10, rounds=20, **s).values,
+    "lead_to": lambda **s: hm.chains.lead_to(
+        hm.chains.Ladder([hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)])]), strong(), **s
+    ).rungs[1],
+    "meet_ladders": lambda **s: hm.coupled.meet_ladders(machine(), pairs=9, **s).meetings.states,
     "ladder_of": lambda **s: hm.learning.ladder_of(
         machine(), hm.rules.ptt(1, 8).gradient(machine(), ROWS, seed=0).state, **s
     ).own["states"][1][1],

@@ -1,4 +1,4 @@
-"""Pairs of ladders meet where pairs of Gibbs chains do not, and their estimates are unbiased.
+"""Pairs of ladders meet between modes, and their estimates are unbiased.
 
 Failure rate on a fresh seed: |z| < 4 fails with probability 6e-5.
 """
@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import harmonium as hm
-from harmonium.coupled import meet, meet_ladders, mixing_bound
+from harmonium.coupled import meet_ladders, mixing_bound
 
 from .test_ladder import spins_in_two_modes
 
@@ -20,25 +19,16 @@ def up(states: list[Tensor]) -> Tensor:
     return (total > 0).double() + (total == 0).double() / 2
 
 
-@pytest.mark.parametrize(("lag", "after"), [(1, 0), (5, 3)])
-def test_the_weights_of_two_modes_are_unbiased(lag: int, after: int) -> None:
-    """So early that the chains themselves are far from the law: half of them are up."""
+def test_the_weights_of_two_modes_are_unbiased() -> None:
+    """After so few rounds the ladders themselves do not yet follow the law."""
     made = spins_in_two_modes()
-    found = meet_ladders(made, pairs=400, lag=lag, after=after, statistic=up, seed=lag)
+    found = meet_ladders(made, pairs=400, lag=20, after=6, statistic=up, seed=0)
     assert not bool(found.meetings.capped.any()) and found.estimates is not None
     error = float(found.estimates.std()) / 20
-    assert abs(float(found.estimates.mean()) - 0.6457) < 4 * error < 0.3
-    assert bool((found.meetings.times >= lag).all())
-    bounds = mixing_bound(found.meetings, range(0, 200, 20))
+    assert abs(float(found.estimates.mean()) - 0.6457) < 4 * error < 0.6
+    assert bool((found.meetings.times >= 20).all())
+    bounds = mixing_bound(found.meetings, range(0, 400, 20))
     assert float(bounds[0]) > 0.1 and float(bounds[-1]) < 0.05
-
-
-def test_gibbs_pairs_do_not_meet_there() -> None:
-    made = spins_in_two_modes()
-    with torch.no_grad():
-        start = made.random_states(50, seed=0)
-    met = meet(made, hm.coupled.Gibbs(), start, max_steps=200, seed=1)
-    assert float(met.capped.double().mean()) > 0.3
 
 
 def test_a_pair_that_has_met_stays_together() -> None:
@@ -52,5 +42,7 @@ def test_a_pair_that_has_met_stays_together() -> None:
 def test_capped_pairs_are_marked() -> None:
     found = meet_ladders(spins_in_two_modes(), pairs=10, max_rounds=2, seed=0)
     assert bool(found.meetings.capped.any()) and found.estimates is None
+    with pytest.raises(ValueError, match="lag: expected an even number, received 3"):
+        meet_ladders(spins_in_two_modes(), lag=3, seed=0)
     with pytest.raises(ValueError, match="max_rounds"):
         meet_ladders(spins_in_two_modes(), pairs=10, after=5, max_rounds=2, seed=0)

@@ -33,7 +33,7 @@ def meet_ladders(
     ladder: Ladder | None = None,
     *,
     pairs: int = 100,
-    lag: int = 1,
+    lag: int = 2,
     after: int = 0,
     max_rounds: int = 10_000,
     statistic: Callable[[States], Tensor] | None = None,
@@ -49,7 +49,8 @@ def meet_ladders(
         machine: at the top.
         ladder: the kernel, such as ``TrainingRun.ladder``; None: ``chains.Ladder()``.
         pairs: how many, at least 2. All ladders start at noise.
-        lag: rounds that the first of a pair runs ahead, at least 1.
+        lag: rounds that the first of a pair runs ahead, even: pairs of rungs exchange in turn, the same ones
+            in both ladders.
         after: rounds before the estimate, at least 0; best about as many as pairs need to meet.
         max_rounds: after which pairs are given up and marked as capped, at least ``after + lag``.
         statistic: a function of states of the machine, for each layer (rows, width_l), with a value for every
@@ -69,6 +70,8 @@ def meet_ladders(
     ladder = Ladder() if ladder is None else ladder
     _checks.instance(ladder, "ladder", Ladder, "a chains.Ladder")
     pairs, lag = _checks.positive_int(pairs, "pairs", minimum=2), _checks.positive_int(lag, "lag")
+    if lag % 2:
+        raise ValueError(f"lag: expected an even number, received {lag}")
     after = _checks.positive_int(after, "after", minimum=0)
     max_rounds = _checks.positive_int(max_rounds, "max_rounds", minimum=after + lag)
     law, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
