@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
+from harmonium.chains.rungs import as_rung
 
 ROWS = torch.randint(0, 2, (12, 6), generator=torch.Generator().manual_seed(0)).float()
 REAL = np.random.default_rng(0).normal(size=(12, 6))
@@ -73,7 +74,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     ).own["states"][1][1],
     "ladder": lambda **s: hm.likelihood.ladder(machine(), chains=10, rounds=20, **s).values,
     "lead_to": lambda **s: hm.chains.lead_to(
-        hm.chains.Ladder([hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)])]), strong(), **s
+        hm.chains.Ladder([[x * (x.dim() == 1) for x in as_rung(strong())]]), strong(), **s
     ).rungs[1],
     "meet_ladders": lambda **s: hm.coupled.meet_ladders(machine(), pairs=9, **s).meetings.states,
     "ladder_of": lambda **s: hm.learning.ladder_of(

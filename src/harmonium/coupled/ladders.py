@@ -67,8 +67,8 @@ def meet_ladders(
         >>> bool(hm.coupled.meet_ladders(machine, pairs=20, seed=0).meetings.capped.any())
         False
     """
-    ladder = Ladder() if ladder is None else ladder
-    _checks.instance(ladder, "ladder", Ladder, "a chains.Ladder")
+    kernel = Ladder() if ladder is None else ladder
+    _checks.instance(kernel, "ladder", Ladder, "a chains.Ladder")
     pairs, lag = _checks.positive_int(pairs, "pairs", minimum=2), _checks.positive_int(lag, "lag")
     if lag % 2:
         raise ValueError(f"lag: expected an even number, received {lag}")
@@ -76,12 +76,12 @@ def meet_ladders(
     max_rounds = _checks.positive_int(max_rounds, "max_rounds", minimum=after + lag)
     law, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
 
-    def begin() -> KernelState:
-        return ladder.init(law, machine.random_states(pairs, seed=generator), generator)
+    def begin(kernel: Ladder) -> KernelState:
+        return kernel.init(law, machine.random_states(pairs, seed=generator), generator)
 
-    x = begin()
-    ladder = ladder.with_rungs(x.own["rungs"])
-    y = begin()
+    x = begin(kernel)
+    kernel = kernel.with_rungs(x.own["rungs"])
+    y = begin(kernel)
     times, total = torch.zeros(pairs, dtype=torch.int64, device=law.device), None
     if statistic is not None and after == 0:
         total = statistic(x.states).double()
@@ -89,9 +89,9 @@ def meet_ladders(
     while t < max_rounds and (t < max(after, lag) or not bool(times.all())):
         t += 1
         key = int(_random.integers(1 << 62, (), generator))
-        x, _ = ladder.step(law, x, torch.Generator(law.device).manual_seed(key))
+        x, _ = kernel.step(law, x, torch.Generator(law.device).manual_seed(key))
         if t > lag:
-            y, _ = ladder.step(law, y, torch.Generator(law.device).manual_seed(key))
+            y, _ = kernel.step(law, y, torch.Generator(law.device).manual_seed(key))
         apart = times == 0
         if t >= lag:
             apart &= ~_agree(x, y)
