@@ -217,7 +217,14 @@ def test_cells_without_a_state_are_missing_with_one_warning(rbm: Any) -> None:
     assert len(said) == 1
     np.testing.assert_array_equal(scores, rbm.score_samples(holes))
     with pytest.warns(UserWarning, match="as missing"):
-        assert set(rbm.impute(new, sweeps=5)["kind"]) == {"a", "b"}
+        full = rbm.impute(new.assign(income=np.nan), sweeps=5)
+    assert full["kind"].tolist() == ["a", "x", "b", "a"] and full["opinion"].tolist() == [1, 2, 17, 4]
+    assert full["income"].notna().all()  # told by the rest; what was given stays
+    typed = hm.data.Table.fit(FRAME.astype({"kind": "category"}))
+    given = new.astype({"kind": "category"})
+    with pytest.warns(UserWarning, match="as missing"):
+        back = typed.fill(given, typed.encode(given))["kind"]
+    assert back.tolist() == ["a", "x", "b", "a"] and back.cat.categories.tolist() == ["a", "b", "x"]
     with pytest.raises(ValueError, match="column 'kind': expected one of 'a', 'b' as in fit, received 'x'"):
         rbm.sample(2, given={"kind": "x"})
 

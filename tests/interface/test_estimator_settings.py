@@ -20,6 +20,7 @@ import harmonium as hm
 from harmonium.data import bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
 from harmonium.estimators._options import option
+from harmonium.training import TrainingDiverged
 
 torch.set_num_threads(1)
 
@@ -103,7 +104,7 @@ def test_partial_fit_has_one_rate_whatever_the_rows(kind, optimizer) -> None:
 @pytest.mark.parametrize("kind", [RBM, DBM])
 def test_a_run_that_was_too_short_says_so(kind) -> None:
     sizes = (16, 8) if kind is DBM else 16
-    with pytest.warns(ConvergenceWarning, match=rf"{kind.__name__}: .*second half of 200 updates; more ep"):
+    with pytest.warns(ConvergenceWarning, match=rf"{kind.__name__}: .*of 200 updates; more ep.*early_stopping=True"):
         kind(sizes, max_updates=200, random_state=0).fit(BITS, LABEL)
 
 
@@ -126,6 +127,40 @@ def test_early_stopping_keeps_the_best_of_held_out_rows(kind) -> None:
     few = (holed, [0, 1, 1]) if kind is RBMClassifier else (BITS[:1],)
     with pytest.raises(ValueError, match=r"validation_fraction: expected rows on both sides, received 0\.3"):
         small(kind, **settings).fit(*few)
+
+
+def test_early_stopping_keeps_the_best_average() -> None:
+    """And what is still learned by heart is not asked for where other rows have lost by it."""
+    noise, labels = (RANDOM.random((60, 9)) < 0.5).astype(float), RANDOM.integers(0, 2, 60)
+    settings = {"early_stopping": True, "validation_fraction": 0.3, "averaging": 0.99, "learning_rate": 0.1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        kept = small(RBMClassifier, **settings, max_updates=400, n_iter_no_change=99).fit(noise, labels)
+    scores = [r["validation_score"] for r in kept.history_ if "validation_score" in r]
+    best = 50 * (1 + int(np.argmax(scores)))
+    assert len(scores) == 8 and best < 400
+    again = small(RBMClassifier, **settings, max_updates=best, schedule=lambda step, total: 1 - step / 400)
+    again.set_params(n_iter_no_change=99).fit(noise, labels)
+    for one, other in zip(kept.machine_.parameters(), again.machine_.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("averaging", [None, 0.9])
+def test_divergence_is_answered_by_a_lower_rate(averaging) -> None:
+    points = RANDOM.normal(size=(60, 4)) @ RANDOM.normal(size=(4, 4))
+    settings = {"max_updates": 40, "clip_norm": None, "averaging": averaging, "optimizer": "adam"}
+    settings |= {"centred": False}
+    with pytest.warns(RuntimeWarning, match=r"diverged after \d+ updates at .*a third of it") as said:
+        made = small(RBM, **settings, learning_rate=90.0).fit(points)
+    times = len([warning for warning in said if "a third of it" in str(warning.message)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        direct = small(RBM, **settings, learning_rate=90.0 / 3**times).fit(points)
+    for one, other in zip(made.machine_.parameters(), direct.machine_.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+    assert made.history_[0]["learning_rate"] == pytest.approx(90.0 / 3**times, rel=0.1)
+    with pytest.raises(TrainingDiverged):
+        small(RBM, **settings, learning_rate=90.0, on_divergence="raise").fit(points)
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -259,7 +259,7 @@ class Table(Encoder):
     def fill(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Any:
         """A table with its missing cells taken from states or means of the visible units.
 
-        A cell that ``encode`` took as missing is one of them.
+        What was given stays, a cell that ``encode`` took as missing too.
 
         Args:
             X: as in ``encode``.
@@ -283,10 +283,11 @@ class Table(Encoder):
                 filled[name] = filled[name].filled(each.cells(len(sheet)).values)
         decoded = self._decoded(states, draws)
         for column, cells, new in zip(self.columns, self._matched(sheet), decoded, strict=True):
-            lost = np.isnan(column.encode(cells)).any(1) & ~cells.missing
-            values = cells.values.copy()
-            values[lost] = np.nan if cells.numeric else None
-            full = Cells(cells.name, values, cells.dtype, column.categories, column.ordered, cells.texts)
+            labels = column.categories
+            if labels is not None:  # those that nothing in training had stand behind
+                given = dict.fromkeys(cells.values[~cells.missing].tolist())
+                labels += tuple(label for label in given if label not in labels)
+            full = replace(cells, categories=labels, ordered=column.ordered)
             if cells.numeric and new.dtype.kind != "f" and cells.missing.all():  # NaN in place of labels
                 full = replace(full, values=np.full(len(new), None), dtype=column.dtype)
             filled[cells.name] = full.filled(new)

@@ -83,8 +83,8 @@ class DensityEstimator(BoltzmannEstimator):
             ValueError: a parameter out of range, a row or a column of missing cells only, or values that the
                 visible units do not take. After this and any other error the estimator is as it was before
                 the call: after a first ``fit`` not fitted.
-            TrainingDiverged: something is no longer finite, or the machine has run away from its data; the
-                message says what to change.
+            TrainingDiverged: something is no longer finite, or the machine has run away from its data, at the
+                lowest rate too (``on_divergence``); the message says what to change.
             KeyboardInterrupt: after Ctrl-C. The estimator keeps what it has learnt where training of all
                 layers had begun (``RBMOutlier`` without ``offset_``), and else is as it was. A second Ctrl-C
                 acts at once: the estimator is as it was.

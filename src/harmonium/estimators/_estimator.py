@@ -230,7 +230,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
 
         Returns:
             What X is: a frame with the same names and dtypes, or an array (rows, columns), float32 for
-            float32 data, else float64. What was given comes back as it was. With ``binarise`` an array.
+            float32 data, else float64. What was given comes back as it was, a new label too. With
+            ``binarise`` an array.
 
         Raises:
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.

@@ -65,6 +65,7 @@ class Options:
     early_stopping: bool = option(False, "boolean")
     validation_fraction: float = option(0.1, _SHARE)
     n_iter_no_change: int = option(10, COUNT)
+    on_divergence: str = option("slower", StrOptions({"slower", "raise"}))
     warm_start: bool = option(False, "boolean")
     log_partition: str = option("auto", StrOptions({"auto", "exact", "ais"}))
     ais_chains: int = option(100, Interval(Integral, 2, None, closed="left"))

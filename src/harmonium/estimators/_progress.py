@@ -1,8 +1,8 @@
-"""Progress of training: what one call passes to the next, and a warning where it ended too soon."""
+"""Progress of training: what one call passes to the next, rates that fall where it diverges, and warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, final
 
@@ -13,10 +13,11 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine
-from harmonium.training import Update
+from harmonium.training import OPTIMIZERS, OptimizerFactory, TrainingDiverged, TrainingRun, Update
 
 _SHARE = 0.1  # of all that was gained, by the second half of the updates: the machine is still learning
 _SURE = 2.0  # standard errors over the rows
+_SLOWER, _TIMES = 1 / 3, 4  # of the learning rate after a training that diverged, so many times at most
 
 RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
 
@@ -67,9 +68,16 @@ class Rise:
         if self.wants(update.step, update.total):
             self._seen.append(self._score(update.machine, self._rows).cpu())
 
-    def warn(self, name: str, updates: int) -> None:
-        """Warns where the second half of the updates gained more than a tenth of it all."""
-        if len(self._seen) < 3:
+    def warn(self, name: str, updates: int, held_out: Sequence[float]) -> None:
+        """Warns where the second half of the updates gained more than a tenth of it all.
+
+        Args:
+            name: of the estimator.
+            updates: that were made.
+            held_out: scores of rows that were held out, in order. Where one is above the last, more updates
+                would do harm, and nothing is said; where there are none, no more are asked for.
+        """
+        if len(self._seen) < 3 or (held_out and max(held_out) > held_out[-1]):
             return
         first, half, last = self._seen
         late, gain = last - half, float((last - torch.minimum(first.mean(), half.mean())).mean())
@@ -79,6 +87,59 @@ class Rise:
             _checks.warn(
                 f"{name}: what the machine knows of its training rows was still rising when training ended: "
                 f"{share:.0%} of all that it gained came in the second half of {updates} updates; more "
-                "epochs, a larger max_updates or a higher learning_rate take it further",
+                "epochs, a larger max_updates or a higher learning_rate take it further"
+                + ("" if held_out else ", and early_stopping=True ends where other rows no longer gain"),
                 ConvergenceWarning,
             )
+
+
+def make_optimizer(
+    named: str | OptimizerFactory,
+    parameters: list[torch.nn.Parameter],
+    rate: float,
+    factor: float,
+    earlier: Progress | None,
+) -> torch.optim.Optimizer:
+    """Returns an optimiser that goes on from an earlier one.
+
+    Args:
+        named: its name, or what makes it with rates of its own.
+        parameters: to train.
+        rate: of one by name.
+        factor: of all rates.
+        earlier: of the last call, None where there was none.
+    """
+    made: torch.optim.Optimizer = (
+        OPTIMIZERS[named](parameters, lr=rate, fused=True) if isinstance(named, str) else named(parameters)
+    )
+    if earlier is not None:
+        earlier.remind(made)
+    if factor < 1:
+        for group in made.param_groups:
+            group["lr"] *= factor
+    return made
+
+
+def train_slower(attempt: Callable[[float], TrainingRun], machine: BoltzmannMachine) -> TrainingRun:
+    """Trains, and where that diverges anew, from the same machine, at a third of the learning rate.
+
+    Args:
+        attempt: trains the machine in place at this times its learning rate.
+        machine: what is trained.
+
+    Raises:
+        TrainingDiverged: at the lowest rate too.
+    """
+    begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()}
+    for number in range(_TIMES):
+        try:
+            return attempt(_SLOWER**number)
+        except TrainingDiverged as error:
+            _checks.warn(
+                f"training diverged after {error.step} updates at a learning rate of "
+                f"{error.learning_rate:.4g} and begins anew at a third of it; a lower learning_rate needs no "
+                'second attempt, and on_divergence="raise" makes none',
+                RuntimeWarning,
+            )
+        machine.load_state_dict(begun)
+    return attempt(_SLOWER**_TIMES)

@@ -25,7 +25,7 @@ from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
 from harmonium.estimators._kept_rows import rows_to_keep
 from harmonium.estimators._options import Options
-from harmonium.estimators._progress import Progress, Rise, RowScore
+from harmonium.estimators._progress import Progress, Rise, RowScore, make_optimizer, train_slower
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import (
@@ -36,7 +36,7 @@ from harmonium.machine import (
     join_layers,
     normal_,
 )
-from harmonium.training import OPTIMIZERS, EarlyStopping, TrainingRun, train
+from harmonium.training import EarlyStopping, TrainingRun, train
 from harmonium.training.batch_source import check_rows
 
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
@@ -274,16 +274,9 @@ class Training:
         options = self.options
         earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
-        def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-            made: torch.optim.Optimizer = (
-                OPTIMIZERS[options.optimizer](parameters, lr=rate, fused=True)
-                if isinstance(options.optimizer, str)
-                else options.optimizer(parameters)
-            )
-            if earlier is not None:
-                earlier.remind(made)
-            built.append(made)
-            return made
+        def optimizer(factor: float, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+            built.append(make_optimizer(options.optimizer, parameters, rate, factor, earlier))
+            return built[-1]
 
         redraw = partial(_redraw, fitted.data_width) if options.binarise == "sample" else None
 
@@ -293,7 +286,6 @@ class Training:
 
         scored = torch.arange(count, device="cpu") if judged is None else judged.nonzero().flatten().cpu()
         kept, validation = torch.arange(count, device="cpu"), dict[str, Any]()
-        callbacks: list[Any] = []
         if whole and options.early_stopping:
             out, kept = self._hold_out(fitted, count, scored)
             per_epoch = -(-len(kept) // min(options.batch_size, len(kept)))
@@ -303,33 +295,41 @@ class Training:
                 "metrics": {"validation_score": self.row_score},
                 "evaluate_every": max(per_epoch, _EVALUATE),
             }
-            best = options.averaging is None
-            callbacks = [EarlyStopping("validation_score", options.n_iter_no_change, restore_best=best)]
         used = len(kept)
         updates, rate = self.budget(fitted.machine, used, None if weights is None else weights[kept])
         if not whole:
             updates = updates_of(1, used, options.batch_size)
             rate = steady_rate(options) if options.learning_rate is None else rate
-        if whole and len(scored):
-            first = scored[torch.isin(scored, kept)][:_SCORED]
-            self.rise = Rise(self.row_score, scored_states(first), fitted.machine)
-            callbacks = [self.rise, *callbacks]
-        self.run = run = train(
-            fitted.machine,
-            states if used == count else states.subset(kept),
-            rule=rule,
-            rule_state=earlier.chains_of(rule) if earlier else None,
-            sample_weight=None if weights is None else weights[kept],
-            updates=updates,
-            optimizer=optimizer,
-            schedule=options.schedule if whole else "constant",
-            transform=redraw,
-            seed=fitted.stream("train", fitted.n_updates),
-            callbacks=callbacks,
-            progress=options.verbose > 0,
-            **validation,
-            **options._train_settings(),
-        )
+        first = scored[torch.isin(scored, kept)][:_SCORED]
+        learned = states if used == count else states.subset(kept)
+
+        def attempt(factor: float) -> TrainingRun:
+            """Trains at this times the learning rate."""
+            callbacks: list[Any] = []
+            if whole and len(first):
+                self.rise = Rise(self.row_score, scored_states(first), fitted.machine)
+                callbacks.append(self.rise)
+            if validation:
+                callbacks.append(EarlyStopping("validation_score", options.n_iter_no_change))
+            return train(
+                fitted.machine,
+                learned,
+                rule=rule,
+                rule_state=earlier.chains_of(rule) if earlier else None,
+                sample_weight=None if weights is None else weights[kept],
+                updates=updates,
+                optimizer=partial(optimizer, factor),
+                schedule=options.schedule if whole else "constant",
+                transform=redraw,
+                seed=fitted.stream("train", fitted.n_updates),
+                callbacks=callbacks,
+                progress=options.verbose > 0,
+                **validation,
+                **options._train_settings(),
+            )
+
+        raises = options.on_divergence == "raise"
+        self.run = run = attempt(1.0) if raises else train_slower(attempt, fitted.machine)
         rows = scored_states(torch.from_numpy(rows_to_keep(fitted, count, weights)))
         if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
@@ -341,7 +341,7 @@ class Training:
             generative=rule.generative,
             history=[*fitted.history, *records],
             n_updates=fitted.n_updates + run.updates,
-            progress=Progress(rule.name, run.rule_state, built[0]),
+            progress=Progress(rule.name, run.rule_state, built[-1]),
             rows=rows,
             numbers={},
             log_partition=None,
@@ -380,7 +380,8 @@ class Training:
             return
         self.run.whole()
         if self.rise is not None and self.run.status == "completed":
-            self.rise.warn(type(self.options).__name__, self.run.updates)
+            held_out = [r["validation_score"] for r in self.run.history if "validation_score" in r]
+            self.rise.warn(type(self.options).__name__, self.run.updates, held_out)
 
 
 def _beside(data: Tensor, label: Tensor | None) -> Tensor:

@@ -99,7 +99,8 @@ class RBMImputer(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Returns the rows without a missing cell; what they show stays as it is.
 
-        A cell that nothing in ``fit`` was like, such as a new label, counts as missing, with a warning.
+        A cell that nothing in ``fit`` was like, such as a new label, stays too. Others are filled in as if it
+        were missing, with a warning.
 
         Args:
             X: (rows, columns), as in ``fit``.

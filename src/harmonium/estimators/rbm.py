@@ -85,12 +85,14 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
             units a start off the saddle (``harmonium.machine.init_from_data_``).
         early_stopping: whether ``fit`` holds rows out, ends when they are told no better, and keeps the
-            parameters that told them best (with ``averaging`` the average at the end). How well is told by
+            parameters that told them best, with ``averaging`` those of the average. How well is told by
             ``harmonium.likelihood.pseudo_log_likelihood``, and of real units, deep machines and rows with
             missing cells by ``predictive_log_score``; ``history_`` has it as ``validation_score``.
         validation_fraction: of the rows that are held out, in (0, 1); read only with ``early_stopping``.
         n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
             epoch, or every 50 updates where an epoch has fewer.
+        on_divergence: "slower": training that diverges begins anew at a third of the learning rate, up to four
+            times, each with a warning; "raise": TrainingDiverged.
         warm_start: whether another ``fit`` goes on with the machine, the chains and the optimiser's memory of
             the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``, ``hidden``,
             ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.

@@ -3,9 +3,10 @@
 A callback is called with an ``Update`` after each update; one that returns ``STOP`` ends the run cleanly. An
 object may also offer any of these methods:
 
-- ``begin(machine, metrics)``: the run is about to start; ``metrics`` are the names of its metrics;
+- ``begin(judged, metrics)``: the run is about to start; ``judged`` is the machine that its metrics judge, the
+  running average where the run keeps one, and ``metrics`` are their names;
 - ``wants(step, total)``: whether it has to be called after so many updates; without it, after all of them;
-- ``finish(machine)``: the run was completed or stopped (not: interrupted) and its checkpoint is written;
+- ``finish(judged)``: the run was completed or stopped (not: interrupted) and its checkpoint is written;
 - ``close()``: the run is over, however it ended;
 - ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint keeps of the callback; nested lists,
   tuples and dicts of tensors, numbers, strings and None.
@@ -54,6 +55,7 @@ class Update:
         gradient_norm: Euclidean norm over all parameters, with decay terms, before clipping.
         diagnostics: of the rule, for this update.
         metrics: evaluated after this update; empty where none were.
+        averaged: a machine with the running average of the parameters; None without ``averaging``.
     """
 
     step: int
@@ -64,6 +66,12 @@ class Update:
     gradient_norm: float
     diagnostics: Mapping[str, float]
     metrics: Mapping[str, float]
+    averaged: BoltzmannMachine | None = None
+
+    @property
+    def judged(self) -> BoltzmannMachine:
+        """The machine that the metrics judge: the running average where there is one."""
+        return self.machine if self.averaged is None else self.averaged
 
 
 Callback = Callable[[Update], Signal | None]
@@ -91,8 +99,9 @@ class EarlyStopping:
         metric: name of the metric to follow, one of those given to ``train``.
         patience: evaluations without an improvement after which the run stops, >= 1.
         minimum_change: a change counts as an improvement when it exceeds this, >= 0, in the metric's unit.
-        restore_best: when the run ends, stopped or completed, put back the parameters of the best evaluation.
-            The checkpoint keeps the last ones, so that a longer run continues from there.
+        restore_best: when the run ends, stopped or completed, put back the parameters of the best evaluation:
+            with ``averaging`` those of the average, which is what metrics judge then. The checkpoint keeps
+            the last ones, so that a longer run continues from there.
         larger_is_better: False for errors and other metrics that should fall.
 
     Attributes:
@@ -126,7 +135,7 @@ class EarlyStopping:
         self._best_state: dict[str, Tensor] | None = None
         self._current: dict[str, Tensor] = {}
 
-    def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
+    def begin(self, judged: BoltzmannMachine, metrics: Sequence[str]) -> None:
         """Starts afresh, so that one object may serve several runs."""
         if self.metric not in metrics:
             raise ValueError(
@@ -134,7 +143,7 @@ class EarlyStopping:
             )
         self.best = self.best_step = self._best_state = None
         self._waited = 0
-        self._current = machine.state_dict()
+        self._current = judged.state_dict()
 
     def wants(self, step: int, total: int) -> bool:
         """Returns False: it looks at metrics alone, and all callbacks see the updates that have them."""
@@ -148,16 +157,16 @@ class EarlyStopping:
         if self._improves(value):
             self.best, self.best_step, self._waited = value, update.step, 0
             if self.restore_best:
-                state = update.machine.state_dict()
+                state = update.judged.state_dict()
                 self._best_state = {name: tensor.clone() for name, tensor in state.items()}
         else:
             self._waited += 1
         return STOP if self._waited >= self.patience else None
 
-    def finish(self, machine: BoltzmannMachine) -> None:
+    def finish(self, judged: BoltzmannMachine) -> None:
         """Puts the best parameters back."""
         if self._best_state is not None:
-            machine.load_state_dict(self._best_state)
+            judged.load_state_dict(self._best_state)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that a checkpoint keeps."""
@@ -225,7 +234,7 @@ class TensorBoard:
         self._writer: Any = None
         self._step = 0
 
-    def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
+    def begin(self, judged: BoltzmannMachine, metrics: Sequence[str]) -> None:
         """Starts afresh, so that one object may serve several runs."""
         self._step = 0
 
@@ -245,13 +254,13 @@ class TensorBoard:
             for name, value in update.metrics.items():
                 writer.add_scalar(f"metrics/{name}", value, update.step)
         if self.pictures is not None and update.step % self.pictures_every == 0:
-            self._draw(update.machine, update.step)
+            self._draw(update.judged, update.step)
         self._step = update.step
 
-    def finish(self, machine: BoltzmannMachine) -> None:
+    def finish(self, judged: BoltzmannMachine) -> None:
         """Draws the machine that the run leaves."""
         if self.pictures is not None and self._step % self.pictures_every:
-            self._draw(machine, self._step)
+            self._draw(judged, self._step)
 
     def close(self) -> None:
         """Flushes and closes the event file."""

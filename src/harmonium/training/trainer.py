@@ -130,7 +130,7 @@ def train(
         validation_weight: of these rows, as ``sample_weight``. Metrics do not get it, nor rows of weight 0.
         metrics: callables ``(machine, validation)`` by name that return a value for every row, such as
             ``harmonium.likelihood.pseudo_log_likelihood``, of which the weighted mean is recorded; without
-            ``validation_weight`` also a number.
+            ``validation_weight`` also a number. With ``averaging`` they judge the average.
         evaluate_every: updates between two evaluations; None: an epoch, 1000 with a stream. The end
             of the run is always evaluated.
         record_every: updates between two records of the history; None: 100, or a hundredth of a shorter run.
@@ -237,9 +237,10 @@ def train(
     average = None if averaging is None else RunningAverage(machine, averaging)
     generator = _random.as_generator(stream_seed(seed, "rule"), machine.device)
 
-    for callback in callbacks:
-        offer(callback, "begin", machine, tuple(evaluate.metrics))
     averaged = average.machine if average else None
+    judged = average.machine if average else machine
+    for callback in callbacks:
+        offer(callback, "begin", judged, tuple(evaluate.metrics))
     state = TrainingState(machine, averaged, climber, generator, callbacks, worker, feed)
     state.begin_from(rule_state)
     way: type[Updates] = CompiledUpdates if served(state, settings, total, climber) else OneByOne
@@ -274,7 +275,7 @@ def train(
 
     def record(evaluating: bool) -> dict[str, float]:
         require_sound(monitor.check_parameters(state.step))
-        values = evaluate(machine) if evaluating and group.is_rank_zero else {}
+        values = evaluate(judged) if evaluating and group.is_rank_zero else {}
         state.metrics.update(values)
         couplings = [W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")]
         measured = {"weight_norm": global_norm(couplings), **values}
@@ -328,7 +329,9 @@ def train(
                     _checks.warn(f"rule: stopped after {state.step} updates: {cause}", RuntimeWarning)
                 if callbacks:
                     epoch = feed.epoch(state.step)
-                    update = Update(state.step, total, epoch, machine, rate, norm, diagnostics, values)
+                    update = Update(
+                        state.step, total, epoch, machine, rate, norm, diagnostics, values, averaged
+                    )
                     state.stopped = any([callback(update) is STOP for callback in callbacks])
                 state.stopped = state.stopped or cause is not None
                 if state.stopped and not recording:
@@ -351,7 +354,7 @@ def train(
         if finished and group.is_rank_zero:
             monitor.warn()
             for callback in callbacks:
-                offer(callback, "finish", machine)
+                offer(callback, "finish", judged)
             if directory:
                 directory.save_machines(state, None if keeper is None else keeper.ladder)
     finally:
