@@ -104,7 +104,9 @@ def test_partial_fit_has_one_rate_whatever_the_rows(kind, optimizer) -> None:
 @pytest.mark.parametrize("kind", [RBM, DBM])
 def test_a_run_that_was_too_short_says_so(kind) -> None:
     sizes = (16, 8) if kind is DBM else 16
-    with pytest.warns(ConvergenceWarning, match=rf"{kind.__name__}: .*of 200 updates; more ep.*early_stopping=True"):
+    with pytest.warns(
+        ConvergenceWarning, match=rf"{kind.__name__}: .*of 200 updates; more ep.*early_stopping=True"
+    ):
         kind(sizes, max_updates=200, random_state=0).fit(BITS, LABEL)
 
 

@@ -37,8 +37,6 @@ _SOME_ROWS = 5000  # at most that a covariance is found from
 _ROUNDS = 2  # of covariances given the hidden units
 _RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each way to learn the columns
 _LAST, _LAST_RATE = 25, 0.015  # updates on all rows, and their rate
-_LABELS_OUT, _LABEL_RATE = 4, 0.04  # beside a label: one row in so many is held out, and the first rate
-_DECAYS = (1.0, 0.2, 4.0)  # of which held-out labels choose one, over the number of rows
 
 
 class Trained(NamedTuple):
@@ -79,15 +77,6 @@ class _Way(NamedTuple):
     joined: list[int]
     ridge: float
     covariances: dict[int, Tensor]
-
-
-class _Split(NamedTuple):
-    """Rows that are learned, rows that are held out, and the weights of both."""
-
-    rows: Tensor
-    weights: Tensor | None
-    asked: Tensor
-    shares: Tensor | None
 
 
 class _Start(NamedTuple):
@@ -141,9 +130,6 @@ def train_exactly(
     the machine is moved by as much as its start moves, and a few more updates follow. Couplings have a
     standard normal prior.
 
-    With a label and ``aim.joint`` below 1 columns stay by themselves. A quarter of the rows decides on the
-    weight decay and where training ends, and all rows are learned anew so.
-
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
@@ -155,18 +141,15 @@ def train_exactly(
     order = _random.permutation(len(v), as_generator(seed))
     if judged is not None:  # those first
         order = order[(~judged[order]).to(torch.int8).argsort(stable=True)]
-    count, labels = len(v) if judged is None else int(judged.sum()), aim.joint < 1
-    held = max(1, count // (_LABELS_OUT if labels else _HELD_OUT))
+    count = len(v) if judged is None else int(judged.sum())
+    held = max(1, count // _HELD_OUT)
     out, kept = order[:held].sort().values, order[held:].sort().values
     rows, share = v[kept.to(v.device)], None if weights is None else weights[kept]
     asked, each = v[out.to(v.device)], None if weights is None else weights[out]
 
-    if labels:
-        return _learn_labels(machine, v, weights, seed, aim, _Split(rows, share, asked, each))
-
     def attempt(way: _Way, rival: _Attempt | None = None) -> _Attempt:
         start = _begin(machine, rows, share, way)
-        made, decay = deepcopy(start.machine), 1 / _count(rows, share)
+        made, decay = deepcopy(start.machine), 1 / count_rows(rows, share)
         if way.covariances:
             assert rival is not None
             made = _change_roots(rival.made, rival.start.roots, start.roots)
@@ -204,7 +187,7 @@ def train_exactly(
     else:
         best = attempt(single)
     made, last = best.made, [_LAST_RATE] * min(_LAST, best.updates)
-    start, decay = _begin(machine, v, weights, best.way), 1 / _count(v, weights)
+    start, decay = _begin(machine, v, weights, best.way), 1 / count_rows(v, weights)
     starts = zip(start.machine.parameters(), best.start.machine.parameters(), strict=True)
     for p, (now, before) in zip(made.parameters(), starts, strict=True):
         p.add_(now - before)
@@ -222,40 +205,6 @@ def train_exactly(
     if start.roots:
         made = fold(made, start.roots).to(dtype=machine.dtype)
     return Trained(made, best.done.history, best.updates + len(last))
-
-
-def _learn_labels(
-    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int, aim: Aim, split: _Split
-) -> Trained:
-    """Trains a machine of rows and their labels, by the weight decay that tells held-out labels best."""
-    single, tried = _Way([], 0.0, {}), list[tuple[ExactFit, float]]()
-    for decay in _DECAYS:
-        done = fit_exact(
-            _begin(machine, split.rows, split.weights, single).machine,
-            split.rows,
-            split.weights,
-            validation=split.asked,
-            validation_weights=split.shares,
-            **aim._asdict(),
-            learning_rate=_LABEL_RATE,
-            max_updates=_UPDATES,
-            weight_decay=decay / _count(split.rows, split.weights),
-            to_beat=max((other.score for other, _ in tried), default=-inf),
-            seed=seed,
-        )
-        tried.append((done, decay))
-    best, decay = max(tried, key=lambda one: one[0].score)
-    made = _begin(machine, v, weights, single).machine
-    fit_exact(
-        made,
-        v,
-        weights,
-        **aim._asdict(),
-        rates=best.rates,
-        weight_decay=decay / _count(v, weights),
-        seed=seed,
-    )
-    return Trained(made, best.history, len(best.rates))
 
 
 def _change_roots(
@@ -280,7 +229,7 @@ def _score(attempt: _Attempt) -> float:
     return attempt.done.score
 
 
-def _count(v: Tensor, weights: Tensor | None) -> float:
+def count_rows(v: Tensor, weights: Tensor | None) -> float:
     """Returns the number of rows that these rows stand for."""
     return len(v) if weights is None else float(weights.sum())
 

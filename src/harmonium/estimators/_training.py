@@ -24,6 +24,7 @@ from harmonium.estimators._exact_training import FEW, MANY, Aim, train_exactly, 
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
 from harmonium.estimators._kept_rows import rows_to_keep
+from harmonium.estimators._label_training import train_labels
 from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, Rise, RowScore, make_optimizer, train_slower
 from harmonium.layers import Layer
@@ -353,7 +354,8 @@ class Training:
         """Trains a new machine without chains."""
         machine = fitted.machine.to(device=self.options.device)
         v = states.all().to(machine.device, machine.dtype)
-        done = train_exactly(machine, v, weights, fitted.stream("train"), self.aim, judged)
+        learn = train_exactly if self.aim.joint == 1 else train_labels
+        done = learn(machine, v, weights, fitted.stream("train"), self.aim, judged)
         done.machine.metadata = machine.metadata
         rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
         fitted = replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates)

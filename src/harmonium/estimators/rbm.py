@@ -91,8 +91,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         validation_fraction: of the rows that are held out, in (0, 1); read only with ``early_stopping``.
         n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
             epoch, or every 50 updates where an epoch has fewer.
-        on_divergence: "slower": training that diverges begins anew at a third of the learning rate, up to four
-            times, each with a warning; "raise": TrainingDiverged.
+        on_divergence: "slower": training that diverges begins anew at a third of the learning rate, at most
+            four times, each with a warning; "raise": TrainingDiverged.
         warm_start: whether another ``fit`` goes on with the machine, the chains and the optimiser's memory of
             the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``, ``hidden``,
             ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.

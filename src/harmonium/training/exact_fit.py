@@ -28,7 +28,7 @@ class ExactFit(NamedTuple):
 
     Attributes:
         score: the best mean ln p of the rows that were held out, in nats, or ln p(y | x) with
-            ``condition_on``; NaN without any.
+            ``condition_on``; with ``rates`` the last one; NaN without any.
         rates: the learning rate of every update that led there; ``fit_exact(rates=...)`` makes them again.
         history: a record of every look at the rows that were held out.
     """
@@ -142,7 +142,7 @@ def fit_exact(
         condition_on: layers of x, to learn (1 - joint) ln p(y | x) + joint ln p(x, y) of the others, y; see
             ``exact_gradient``. Rows held out are then judged by ln p(y | x).
         joint: in [0, 1].
-        rates: of every update, in place of a rate that falls; nothing is then judged.
+        rates: of every update, in place of a rate that falls. All are made, whatever ``validation`` is told.
         learning_rate: the first one, above 0.
         max_updates: at least 1.
         weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row.
@@ -188,12 +188,7 @@ def fit_exact(
         return x, mean, square, number
 
     at.write_(x)
-    if rates is not None:
-        for rate in rates:
-            state = step(state, rate)
-        return ExactFit(float("nan"), list(rates), [])
-    assert validation is not None
-    held, shares = _some(validation.to(v), validation_weights, generator)
+    held, shares = (v, None) if validation is None else _some(validation.to(v), validation_weights, generator)
 
     def judge() -> float:
         if condition_on:
@@ -203,9 +198,18 @@ def fit_exact(
             found = float(each.mean() if shares is None else shares.to(each) @ each / shares.sum())
         return found if found == found else -inf
 
+    score, history = float("nan"), list[dict[str, Any]]()
+    if rates is not None:
+        for number, rate in enumerate([*rates, 0.0]):
+            if validation is not None and (number % _EVERY == 0 or number == len(rates)):
+                score = judge()
+                history.append({"step": number, "validation_score": score})
+            if number < len(rates):
+                state = step(state, rate)
+        return ExactFit(score, list(rates), history)
     made, count = list[float](), 0
     best, score, kept = state, judge(), 0
-    history: list[dict[str, Any]] = [{"step": 0, "validation_score": score}]
+    history.append({"step": 0, "validation_score": score})
     for factor, patience in _FALLS:
         state, since, bar = best, 0, score
         at.write_(state[0])

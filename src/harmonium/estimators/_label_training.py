@@ -1,0 +1,157 @@
+"""Training of tables with labels without chains: from a logistic regression, as folds decide."""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+from itertools import product
+
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from harmonium import _random
+from harmonium._random import as_generator
+from harmonium.estimators._exact_training import Aim, Trained, count_rows
+from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.training import fit_exact
+
+_FOLDS = 3
+_DECAYS = (0.3, 4.0)  # of the couplings, over the number of rows
+_RATE, _UPDATES = 0.05, 60  # of every fit, and updates at most
+_REACH = 6.0  # of a hidden unit that is all but linear: log odds from it to both sides
+_STD = 0.3  # of all other couplings: with 0.1 what no line tells is not left for in so few updates
+
+
+@torch.no_grad()
+def train_labels(
+    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int, aim: Aim, judged: Tensor
+) -> Trained:
+    """Trains a new machine of rows and their labels by exact gradients, beginning with a logistic regression.
+
+    Folds of the rows tell how strongly couplings decay, and after how many updates ln p(y | x) of the rows
+    that are held out is largest. All rows are learned so. As no update may be best, labels are told about as
+    well as by the regression where the rows ask for no more.
+
+    Args:
+        machine: one layer of Bernoulli units joined to all visible ones, the last of them a label;
+            it is not changed.
+        v: visible states, (rows, visible_width), NaN where missing.
+        weights: of the rows, (rows,), above 0; None: all count alike.
+        seed: of the folds and of the couplings.
+        aim: what is learned.
+        judged: rows with a label, (rows,) bool; at least one.
+    """
+    order = _random.permutation(len(v), as_generator(seed))
+    order = order[judged.to(order.device)[order]]
+    folds = min(_FOLDS, len(order)) if len(order) > 1 else 0
+    looks = range(0, _UPDATES + 1, 10)
+    scores = {(decay, step): 0.0 for decay, step in product(_DECAYS, looks)}
+    for number in range(folds):
+        out = torch.zeros(len(v), dtype=torch.bool)
+        out[order[number::folds]] = True
+        out = out.to(v.device)
+        kept = None if weights is None else weights[~out]
+        begun = _begin(machine, v[~out], kept, seed)
+        asked = None if weights is None else weights[out]
+        for decay in _DECAYS:
+            done = fit_exact(
+                deepcopy(begun),
+                v[~out],
+                kept,
+                validation=v[out],
+                validation_weights=asked,
+                **aim._asdict(),
+                rates=[_RATE] * _UPDATES,
+                weight_decay=decay / count_rows(v[~out], kept),
+                initial_std=None,
+                seed=seed,
+            )
+            for record in done.history:
+                scores[decay, record["step"]] += record["validation_score"] / folds
+    decay, updates = max(scores, key=lambda key: scores[key]) if folds else (_DECAYS[-1], _UPDATES)
+    made = _begin(machine, v, weights, seed)
+    fit_exact(
+        made,
+        v,
+        weights,
+        **aim._asdict(),
+        rates=[_RATE] * updates,
+        weight_decay=decay / count_rows(v, weights),
+        initial_std=None,
+        seed=seed,
+    )
+    history = [
+        {"step": step, "learning_rate": _RATE, "weight_decay": decay, "validation_score": scores[decay, step]}
+        for step in looks
+        if folds
+    ]
+    return Trained(made, history, updates)
+
+
+@torch.no_grad()
+def _begin(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int) -> BoltzmannMachine:
+    """Returns a machine of small couplings, in which some hidden units make up a logistic regression.
+
+    A hidden unit with couplings w to x and ±r to the label adds softplus(w·x + r) - softplus(w·x - r) to the
+    log odds, which is w·x + r up to where |w·x| comes near r. Locations make up for the couplings, so that
+    means are those of the rows.
+    """
+    made = deepcopy(machine)
+    init_visible_biases_(made, v, weights)
+    (hidden,), (*data, label) = made.hidden, made.visible
+    generator = as_generator(seed, made.device)
+    places = {l: getattr(made.layers[l], made.layers[l].location) for l in (*made.visible, hidden)}
+    centre = made.split(v.nanmean(0, keepdim=True).nan_to_num(0.0))
+    on = torch.full((made.layers[hidden].n_units,), 0.5, dtype=v.dtype, device=v.device)  # their means
+    found, count = _regress(made, v, weights), 0
+    if found is not None:
+        slopes, intercepts = found
+        count = len(slopes)
+        own = torch.eye(len(intercepts)).to(v)[:, -count:]  # of two classes the second, else each
+        on[:count] = centre[label][0] @ own
+        places[label].copy_(intercepts.view_as(places[label]))
+        told = dict(zip(data, torch.split(slopes, [made.layers[l].width for l in data], 1), strict=True))
+    for (l, _), coupling in zip(made.edges, made.couplings, strict=True):
+        coupling.draw_(_STD, generator)
+        W, scale = coupling.weight.detach().clone(), made.layers[l].scale
+        W[:, :count] = 0.0
+        if count and l != label:
+            W[:, :count] = told[l].t() if scale is None else told[l].t() / scale.unsqueeze(1)
+        places[hidden].sub_((W.t() @ centre[l][0]).view_as(places[hidden]))
+        places[l].sub_((W @ on).view_as(places[l]))
+        if count and l == label:
+            W[:, :count] = _REACH * (2 * own - 1)
+        coupling.fill_(W)
+    return made
+
+
+def _regress(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    """Returns a logistic regression of the label on states, what is missing at its mean.
+
+    Returns:
+        Slopes of the log odds of the second class, (1, data width), or of more classes those of each,
+        (classes, data width); and locations of the label, (classes,), beside hidden units of these slopes.
+        None where there are too few hidden units, or rows of fewer classes.
+    """
+    *data, label = machine.visible
+    split, classes = machine.split(v), machine.layers[label].width
+    there = ~split[label].isnan().any(1)
+    y = split[label][there].argmax(1)
+    functions = 1 if classes == 2 else classes
+    if functions > machine.layers[machine.hidden[0]].n_units or len(y.unique()) < classes:
+        return None
+    x = torch.cat([split[l] for l in data], 1)
+    x = (x - x.nanmean(0)).nan_to_num(0.0)
+    coded = [machine.layers[l].one_hot or machine.layers[l].two_values is not None for l in data]
+    widths = torch.tensor([machine.layers[l].width for l in data])
+    spread = x.std(0).masked_fill(torch.tensor(coded).repeat_interleave(widths).to(v.device), 1.0)
+    spread = spread.masked_fill(spread == 0, 1.0)
+    each = None if weights is None else weights[there.cpu()].numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a start that has not converged serves too
+        model = LogisticRegression(max_iter=200).fit((x / spread)[there].cpu().numpy(), y.cpu().numpy(), each)
+    slopes, intercepts = (torch.from_numpy(part).to(v) for part in (model.coef_, model.intercept_))
+    if classes == 2:
+        intercepts = torch.stack([torch.zeros_like(intercepts[0]), intercepts[0] - _REACH])
+    return slopes / spread, intercepts
