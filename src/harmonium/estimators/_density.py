@@ -13,6 +13,7 @@ from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, counted, taken, weights_of
+from harmonium.estimators._lost_links import warn_of_lost_links
 from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,
@@ -136,6 +137,8 @@ class DensityEstimator(BoltzmannEstimator):
             fitted, states = training.prepare(rows, weights, earlier, whole=whole)
             learner._fitted = training.learn(fitted, states, weights, rule, whole=whole)
             training.end()
+            if whole:
+                warn_of_lost_links(type(learner).__name__, learner._fitted, training.row_score)
             training.calibrate(rows, weights)
         return self
 

@@ -1,0 +1,62 @@
+"""A machine that has learned nothing of columns that hang together says so, and no other does."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+import harmonium as hm
+
+pandas = pytest.importorskip("pandas")
+torch.set_num_threads(1)
+
+RANDOM = np.random.default_rng(0)
+GROUP = RANDOM.integers(0, 3, 120)
+LINKED = pandas.DataFrame(
+    {
+        "noise": RANDOM.random(120) < 0.5,
+        "city": np.array(["Ulm", "Rom", "Bern"])[GROUP],
+        "country": np.array(["D", "I", "CH"])[GROUP],
+    }
+)
+APART = LINKED.assign(country=RANDOM.permutation(LINKED["country"]))
+NUMBERS = RANDOM.normal(size=(120, 1)) + 0.5 * RANDOM.normal(size=(120, 3))
+WORDS = "no better than independent columns"
+SHORT: dict[str, Any] = {"n_hidden": 4, "learning_rate": 1e-6, "max_updates": 2, "random_state": 0}
+
+
+def said(model: Any, X: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X)
+    return [str(w.message) for w in caught if w.category is ConvergenceWarning and WORDS in str(w.message)]
+
+
+@pytest.mark.parametrize("X", [LINKED, LINKED.mask(RANDOM.random(LINKED.shape) < 0.1), NUMBERS])
+def test_a_machine_that_learned_nothing_names_the_link_that_it_lost(X: Any) -> None:
+    (words,) = said(hm.RBM(**SHORT, initial_std=0.01), X)
+    names = ["columns 'city' and 'country'"] if X is not NUMBERS else [f"columns {i} and" for i in (0, 1)]
+    assert words.startswith("RBM: ") and any(name in words for name in names)
+    assert "another random_state" in words
+
+
+@pytest.mark.parametrize(("kind", "sizes"), [(hm.DBM, (4, 3)), (hm.RBM, 20)])
+def test_machines_that_are_not_summed_out_say_so_too(kind: Any, sizes: Any) -> None:
+    assert len(said(kind(**{**SHORT, "n_hidden": sizes}), LINKED)) == 1
+
+
+@pytest.mark.parametrize("X", [LINKED, NUMBERS])
+def test_a_machine_that_learned_something_says_nothing(X: Any) -> None:
+    assert said(hm.RBM(random_state=0), X) == []
+    adam: dict[str, Any] = {"optimizer": "adam", "centred": False, "learning_rate": 0.03, "max_updates": 300}
+    assert said(hm.RBM(4, **adam, random_state=0), X) == []
+
+
+def test_nothing_is_said_where_there_is_no_link_to_be_learned() -> None:
+    assert said(hm.RBM(**SHORT), APART) == []
+    assert said(hm.RBM(**SHORT), LINKED[:20]) == []
