@@ -4,6 +4,7 @@
     python experiments/tables.py --part labels
     python experiments/tables.py --part draws --tables penguins --seeds 0
     python experiments/tables.py --arms RBM IterativeImputer
+    python experiments/tables.py --part fits --seeds $(seq 0 19)    # 200 fits of each of two machines
 
 Ten tables come with packages (`pip install palmerpenguins statsmodels vega_datasets`); a table whose package
 is not there is left out, with a word, and so is miceforest. Every arm sees the same rows, holes and splits,
@@ -14,6 +15,8 @@ and is at its defaults.
 - ``labels``: a third of the rows is held out; log loss and accuracy, with and without 20 % of the cells.
 - ``draws``: as many rows are drawn as there were; a forest learns from them, and from the real rows, and
   tells the label of rows that were held out. Shares of values far outside of what was seen, and of copies.
+- ``fits``: of some rows and columns of a table, with up to 40 % of the cells lost: whether ``RBM`` ends well,
+  without chains and with, and the share of imputed numbers farther outside of those seen than their range.
 - ``outliers``: in a twentieth of the rows a third of the cells comes from other rows. Area under the curve.
 
 Every result is a line of --out as soon as it is there; a repeated command makes those that are missing.
@@ -275,7 +278,38 @@ def outliers(table: pd.DataFrame, label: str | None, seed: int) -> Any:
         yield {"arm": arm}, made
 
 
-PARTS = {"holes": holes, "labels": labels, "draws": draws, "outliers": outliers}
+# Fits
+# ----------------------------------------------------------------------------
+
+
+def fits(table: pd.DataFrame, label: str | None, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, len(table), random.integers(20, 400))
+    columns = random.permutation(table.shape[1])[: random.integers(2, 13)]
+    some = table.iloc[rows, columns].reset_index(drop=True)
+    shown = some.mask(HOLES["at random"](some, random.uniform(0, 0.4), random))
+    for arm, model in {"RBM": hm.RBM(random_state=seed), "RBM(30)": hm.RBM(30, random_state=seed)}.items():
+
+        def made(model: Any = model) -> dict[str, float]:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                full = model.fit(shown).impute(shown, value="mean")
+            numbers = some.columns[real(some)]
+            low, high = shown[numbers].min(), shown[numbers].max()
+            reach = high - low
+            far = (full[numbers] < low - reach) | (full[numbers] > high + reach)
+            finite = np.isfinite(full[numbers].dropna(axis=1, how="all").to_numpy()).all()
+            slower = sum("training diverged" in str(warning.message) for warning in said)
+            return {
+                "finite": finite,
+                "outside": far.to_numpy().mean() if len(numbers) else 0.0,
+                "slower": slower,
+            }
+
+        yield {"arm": arm}, made
+
+
+PARTS = {"holes": holes, "labels": labels, "draws": draws, "outliers": outliers, "fits": fits}
 
 
 def main() -> None:
