@@ -58,6 +58,11 @@ def test_rates_make_the_same_machine_again() -> None:
     assert 0 < len(done.rates) <= 120
     repeated = hm.training.fit_exact(again, rows[:400], rates=done.rates, seed=4)
     assert repeated.history == [] and repeated.rates == done.rates
+    judged = hm.training.fit_exact(
+        independent(rows), rows[:400], validation=rows[400:], rates=[0.1] * 25, seed=4
+    )
+    assert [record["step"] for record in judged.history] == [0, 10, 20, 25] and len(judged.rates) == 25
+    assert judged.score == judged.history[-1]["validation_score"] > judged.history[0]["validation_score"]
     for one, other in zip(found.parameters(), again.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
@@ -105,27 +110,28 @@ def test_there_must_be_rows_to_judge_by_or_rates() -> None:
 
 
 @pytest.mark.parametrize("joint", [0.0, 0.03, 1.0])
-@pytest.mark.parametrize("joined", [False, True])
-def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined: bool) -> None:
+@pytest.mark.parametrize(("joined", "whole"), [(False, False), (True, False), (False, True)])
+def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined: bool, whole: bool) -> None:
     """ln p(y | x) is a softmax over whole rows with each label, whatever x lacks."""
     machine = mixed(1)
     hm.machine.normal_(machine, 1.0, 5)
     v = hm.tasks.sample(machine, 12, seed=2).rows
-    v[:6, [0, 6]] = torch.nan
-    v[3:8, 5] = torch.nan
+    if not whole:
+        v[:6, [0, 6]] = torch.nan
+        v[3:8, 5] = torch.nan
     v[9, 2:5] = torch.nan  # no label
     weights = torch.linspace(0.5, 2.0, 12, dtype=torch.float64)
     roots = {2: torch.tensor([[1.0, 0.0], [0.8, 0.5]]).double()} if joined else {}
     inputs, label = [0, 2], slice(2, 5)
 
     def objective() -> float:
-        whole = hm.training.fold(machine, roots) if joined else machine
+        folded = hm.training.fold(machine, roots) if joined else machine
         score = hm.likelihood.exact_log_likelihood
         each = []
         for y in torch.eye(3).double():
             x = v.clone()
             x[:, label] = y
-            each.append(score(whole, x))
+            each.append(score(folded, x))
         of_labels = torch.stack(each, 1)
         chosen = (of_labels * v[:, label].nan_to_num(0.0)).sum(1)
         both = torch.where(v[:, 2].isnan(), of_labels.logsumexp(1), chosen)

@@ -49,8 +49,8 @@ def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:
     one, other = ((unit if names is None else names[unit].name) for unit in (first, second))
     _checks.warn(
         f"{name}: the machine tells its rows no better than independent columns would, though columns "
-        f"{one!r} and {other!r} hang together (correlation {r:.2f}): give it another random_state, more n_hidden, or "
-        'with chains more epochs or optimizer="adam" with centred=False',
+        f"{one!r} and {other!r} hang together (correlation {r:.2f}): give it another random_state, more "
+        'n_hidden, or with chains more epochs or optimizer="adam" with centred=False',
         ConvergenceWarning,
     )
 

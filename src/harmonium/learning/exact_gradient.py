@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from math import inf
 
 import torch
 from torch import Tensor
@@ -11,7 +12,9 @@ from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.learning.pullback import Parametrisation
 from harmonium.likelihood import HiddenStates
-from harmonium.machine import BoltzmannMachine, Statistics
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
+
+_STATES = 64  # of a label at most, one by one beside every row
 
 
 @torch.no_grad()
@@ -65,16 +68,60 @@ def exact_gradient(
     given = _checks.weights(weights, "weights", len(v))
     each = v.new_ones(len(v), dtype=torch.float64) if given is None else given.to(v.device, torch.float64)
     hamiltonian = law.hamiltonian()
-    table, sums = HiddenStates(hamiltonian, roots), Statistics(hamiltonian)
-    each = each / each.sum()
+    sums, each = Statistics(hamiltonian), each / each.sum()
     layers = set(condition_on)
     joint = _checks.real(joint, "joint", low=0.0, high=1.0) if layers else 1.0
-    value = table.add_expectation(sums, each, v)
-    if joint < 1:
-        value += table.add_expectation(sums, (joint - 1) * each, _keep_layers(law.machine, v, layers))
+    shown = _keep_layers(law.machine, v, layers) if joint < 1 else v
+    table = HiddenStates(hamiltonian, roots)
+    label = _find_label(hamiltonian, v, layers) if joint < 1 and not roots else None
+    if label is not None:
+        value = _add_labels(hamiltonian, sums, each, v, label, joint)
+    else:
+        value = table.add_expectation(sums, each, v)
+        if joint < 1:
+            value += table.add_expectation(sums, (joint - 1) * each, shown)
     if joint > 0:
         value += table.add_expectation(sums, -joint)
     return float(value), law.pullback(sums)
+
+
+def _find_label(law: Hamiltonian, v: Tensor, layers: Collection[int]) -> int | None:
+    """Returns the one layer besides these, of one unit with few states, if hidden units are free beside it.
+
+    That is where one hidden layer, without edges of its own, is joined to layers that all rows show. None:
+    there is no such layer.
+    """
+    graph = law.graph
+    rest = [l for l in graph.visible if l not in layers]
+    if len(graph.hidden) != 1 or graph.inner or len(rest) != 1:
+        return None
+    unit, split = law.layers[rest[0]], law.split(v)
+    few = unit.n_units == 1 and unit.n_states is not None and unit.n_states <= _STATES
+    return None if not few or any(bool(split[l].isnan().any()) for l in layers) else rest[0]
+
+
+def _add_labels(
+    law: Hamiltonian, into: Statistics, each: Tensor, v: Tensor, label: int, joint: float
+) -> Tensor:
+    """Adds E[S | row] - (1 - joint) E[S | row without its label], with weights: by the states of the label.
+
+    Given all else the hidden units are independent, so that their joint states need no sum.
+
+    Returns:
+        The sum of which that is the derivative, () float64.
+    """
+    (hidden,), values = law.graph.hidden, law.layers[label].values().to(v)
+    rows, count = len(v), len(values)
+    states = [x.repeat_interleave(count, 0) for x in law.split(v)]
+    given = law.split(v)[label]
+    states[label] = values.repeat(rows, 1)
+    field = law.field(hidden, states)
+    log_weights = -law.free_energy(states, (hidden,), {hidden: field}).view(rows, count)
+    unlike = (given.unsqueeze(1) != values).any(2) & ~given.isnan().any(1, keepdim=True)
+    seen = log_weights.masked_fill(unlike, -inf)
+    weights = seen.softmax(1) - (1 - joint) * log_weights.softmax(1)
+    into.add(law, states, (each.unsqueeze(1) * weights).flatten(), (hidden,), {hidden: field})
+    return each @ (seen.logsumexp(1) - (1 - joint) * log_weights.logsumexp(1))
 
 
 def _keep_layers(machine: BoltzmannMachine, v: Tensor, layers: Collection[int]) -> Tensor:
