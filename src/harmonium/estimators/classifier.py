@@ -57,8 +57,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
     Args:
         n_hidden: hidden units, at least 1. None: 8 for a table that is trained without chains (see ``RBM``),
-            else 100. Gradients are then exact, holes included, and ln p(y | x) of a quarter of the rows
-            chooses weight decay and length for all rows; with w = 1 it decides what ln p does in ``RBM``.
+            else 100. Gradients are then exact, holes included. With w < 1 it begins at a logistic regression,
+            and ln p(y | x) in three folds chooses weight decay and length; with w = 1 it does as ``RBM``.
         objective: "hybrid", with w = ``joint``; "discriminative", w = 0; "joint", w = 1.
         joint: w, in [0, 1]; read only with ``objective="hybrid"``.
         rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, or a
