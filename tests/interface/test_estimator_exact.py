@@ -128,8 +128,8 @@ def test_links_between_columns_of_all_kinds_are_learned(rbm) -> None:
 def test_whole_weights_stand_for_repeated_rows() -> None:
     """The rows held out differ, so that the same is learned, and not the same bits."""
     twice = pandas.concat([HOLED, HOLED[:80]], ignore_index=True)
-    weighted = RBM(random_state=0).fit(HOLED, sample_weight=np.r_[np.full(80, 2), np.ones(80)])
-    assert weighted.score(HOLED) == pytest.approx(RBM(random_state=0).fit(twice).score(HOLED), abs=0.4)
+    weighted = RBM(2, random_state=0).fit(HOLED, sample_weight=np.r_[np.full(80, 2), np.ones(80)])
+    assert weighted.score(HOLED) == pytest.approx(RBM(2, random_state=0).fit(twice).score(HOLED), abs=0.4)
     masked = RBM(2, random_state=0).fit(HOLED[:60], sample_weight=np.r_[np.zeros(20), np.ones(40)])
     alone = RBM(2, random_state=0).fit(HOLED[20:60])
     assert masked.score(HOLED[20:60]) == alone.score(HOLED[20:60])
