@@ -25,7 +25,12 @@ _STD = 0.3  # of all other couplings: with 0.1 what no line tells is not left fo
 
 @torch.no_grad()
 def train_labels(
-    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int, aim: Aim, judged: Tensor
+    machine: BoltzmannMachine,
+    v: Tensor,
+    weights: Tensor | None,
+    seed: int,
+    aim: Aim,
+    judged: Tensor | None = None,
 ) -> Trained:
     """Trains a new machine of rows and their labels by exact gradients, beginning with a logistic regression.
 
@@ -40,10 +45,11 @@ def train_labels(
         weights: of the rows, (rows,), above 0; None: all count alike.
         seed: of the folds and of the couplings.
         aim: what is learned.
-        judged: rows with a label, (rows,) bool; at least one.
+        judged: rows with a label, (rows,) bool, at least one; None: all.
     """
     order = _random.permutation(len(v), as_generator(seed))
-    order = order[judged.to(order.device)[order]]
+    if judged is not None:
+        order = order[judged.to(order.device)[order]]
     folds = min(_FOLDS, len(order)) if len(order) > 1 else 0
     looks = range(0, _UPDATES + 1, 10)
     scores = {(decay, step): 0.0 for decay, step in product(_DECAYS, looks)}
@@ -139,7 +145,10 @@ def _regress(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None) -> tu
     there = ~split[label].isnan().any(1)
     y = split[label][there].argmax(1)
     functions = 1 if classes == 2 else classes
-    if functions > machine.layers[machine.hidden[0]].n_units or len(y.unique()) < classes:
+    if (
+        functions > machine.layers[machine.hidden[0]].n_units
+        or int(split[label][there].any(0).sum()) < classes
+    ):
         return None
     x = torch.cat([split[l] for l in data], 1)
     x = (x - x.nanmean(0)).nan_to_num(0.0)
