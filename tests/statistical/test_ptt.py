@@ -176,23 +176,7 @@ def test_the_ladder_of_a_run_has_ln_z_and_samples() -> None:
         hm.learning.ladder_of(made, train(small(), hm.rules.pcd(1), updates=2).rule_state)
 
 
-@pytest.fixture
-def full_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps that are never shortened for a while."""
-    monkeypatch.setattr("harmonium.learning.ptt._following", lambda step, size: 1.0)
-
-
-def test_steps_that_overshoot_are_shortened_for_a_while() -> None:
-    """So that hardly any is taken back, and rates are not halved for good."""
-    run = train(small(), learning_rate=50.0, updates=100, momentum=0.5, record_every=1)
-    steps = [note["step_factor"] for note in run.history]
-    assert sum(note["rejected"] for note in run.history) <= 2
-    assert min(steps) < 0.5 and max(steps[steps.index(min(steps)) :]) > 2 * min(steps)
-    gentle = train(small(), learning_rate=0.1, updates=100, record_every=1)
-    assert all(note["step_factor"] == 1 for note in gentle.history)
-
-
-def test_a_step_too_long_is_taken_back(full_steps: None) -> None:
+def test_a_step_too_long_is_taken_back() -> None:
     """Rates of 50 lead out of reach at once: half of the updates go back, until rates serve."""
     made, seen = small(), []
 
@@ -212,9 +196,7 @@ def test_a_step_too_long_is_taken_back(full_steps: None) -> None:
     assert bool(torch.isfinite(torch.cat([p.flatten() for p in made.parameters()])).all())
 
 
-def test_rejections_in_a_row_stop_the_run_with_a_cause(
-    monkeypatch: pytest.MonkeyPatch, full_steps: None
-) -> None:
+def test_rejections_in_a_row_stop_the_run_with_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine that is left is the last frozen one."""
     made = small()
     monkeypatch.setattr("harmonium.learning.ptt._PATIENCE", 2)
@@ -238,7 +220,7 @@ def test_a_run_that_was_cut_goes_on_bit_by_bit(rule: Any, tmp_path: Path) -> Non
     settings = {"learning_rate": 20.0, "momentum": 0.5, "updates": 90}
     whole = small()
     run = train(whole, rule, **settings)
-    assert min(note["step_factor"] for note in run.history) < 1 and len(run.rule_state["own"]["rungs"]) > 2
+    assert run.rule_state["own"]["rate"] < 1 and len(run.rule_state["own"]["rungs"]) > 2
 
     for cut in (7, 23, 60):
         parts = small()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import log, sqrt
 from typing import Any, final
 
 import torch
@@ -30,8 +29,7 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian
 _FIRST_GAPS = 0.5  # acceptance on the way from independent units to the machine of the start
 _SOON = 0.3  # acceptance in the first update after a freeze, below which a step was too long
 _PATIENCE = 30  # rejections in a row
-_REACH, _RECOVERY = 0.1, 1.2  # -ln of a step's sample size, beyond which the next is shorter; its growth
-_BEGUN = {"since": 0, "rejections": 0, "rate": 1.0, "step": 1.0, "restart": 0, "cause": "", "stop": ""}
+_BEGUN = {"since": 0, "rejections": 0, "rate": 1.0, "restart": 0, "cause": "", "stop": ""}
 _DICT = ("chains", "sweeps", "own")
 
 
@@ -50,8 +48,6 @@ class LadderChains(Expectation):
       size below 0.1: the step was too long. Parameters, chains and reservoir go back to the frozen
       machine's, learning rates are halved for good, the optimiser forgets its momenta. After 30 rejections in
       a row the run is stopped, with the cause.
-
-    A step whose weights have an effective sample size below 0.9 makes the next one shorter, for a while.
 
     The frozen machines are a ladder, from independent units on: see ``ladder_of``.
 
@@ -100,7 +96,6 @@ class LadderChains(Expectation):
             "rejected": float(own["restart"]),
             "rungs": float(len(own["rungs"])),
             "rate_factor": own["rate"],
-            "step_factor": own["step"],
             "log_partition": float(own["log_partitions"][-1]),
         }
         return Outcome(state, seen, True)
@@ -108,7 +103,7 @@ class LadderChains(Expectation):
     def control(self, state: Any) -> StepControl:
         own = state["own"]
         back = own["parameters"] if own["restart"] and own["parameters"] else None
-        return StepControl(own["rate"] * own["step"], back, own["stop"] or None)
+        return StepControl(own["rate"], back, own["stop"] or None)
 
     def _go_on(
         self, law: Hamiltonian, state: Any, parameters: Any, generator: torch.Generator
@@ -123,7 +118,6 @@ class LadderChains(Expectation):
         offered = Exchange.offer(law, rung, offering, reservoir, generator)
         weights = (own["energies"] - offered.energies[0]).softmax(0)
         size = float(1 / weights.square().sum() / len(weights))
-        own["step"] = _following(own["step"], size)
         rate = float((weights * offered.gain.clamp(max=0).exp()).sum())
         seen = {"acceptance": rate, "sample_size": size, "frozen": 0.0}
         sweeps = state["sweeps"] + self.sweeps
@@ -290,17 +284,6 @@ class LadderChains(Expectation):
         for name in ("samples", "reservoir"):
             for l in kept:
                 hamiltonian.layers[l].check_rows(own[name]["states"][l], f"state['own'][{name!r}][{l}]")
-
-
-def _following(step: float, size: float) -> float:
-    """Returns the factor of the next step, given that of the last one and the sample size that it left.
-
-    Where a machine changes its nature, steps that served before swing to and fro: each overshoots, and the
-    weights of the chains spread by a variance of about -ln of their sample size, which is the square of its
-    length in the metric of the law. The next is as much shorter; later ones grow again.
-    """
-    spread = -log(max(size, LEAST))
-    return min(1.0, step * (_RECOVERY if spread <= 0 else min(_RECOVERY, sqrt(_REACH / spread))))
 
 
 @torch.no_grad()
