@@ -208,7 +208,7 @@ def _draw(scores: dict[tuple[int, int], float], near: dict[tuple[int, int], bool
     axes[0, 0].plot(*zip(*true, strict=True), "s", ms=1.5, color="0.5", label="below 8 Å")
     axes[0, 0].plot(*zip(*[(max(p), min(p)) for p in strongest], strict=True), "s", ms=1.5, label="machine")
     axes[0, 0].set(xlabel="site", ylabel="site", aspect="equal")
-    axes[0, 0].legend(fontsize="small")
+    axes[0, 0].legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncol=2)
     made.savefig(path, dpi=90)
 
 
