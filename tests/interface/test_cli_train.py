@@ -145,7 +145,7 @@ def test_averaging_validation_and_events(cli: CommandLine, tmp_path: Path) -> No
     arguments = ("--averaging", 0.9, "--validation", BARS, "--evaluate-every", 5, "--tensorboard")
     result = cli.train(BARS, run, *arguments)
     assert "averaged.safetensors" in result["files"]
-    machine, X = hm.load(run / "machine.safetensors"), torch.from_numpy(hm.data.bars_and_stripes())
+    machine, X = hm.load(run / "averaged.safetensors"), torch.from_numpy(hm.data.bars_and_stripes())
     exact = hm.likelihood.pseudo_log_likelihood(machine, X).mean().item()
     assert result["metrics"]["pseudo_log_likelihood"] == pytest.approx(exact, abs=1e-6)
     assert len(list((run / "tensorboard").glob("events*"))) == 1
@@ -199,7 +199,7 @@ def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, t
         ([BARS, "--rule", "magic"], ["--rule: ", "pcd", "magic"]),
         ([BARS, "--rule", "cd", "--chains", "5"], ["--chains: ", "cd", "5"]),
         ([BARS, "--hidden", "5,x"], ["--hidden: ", "'x'"]),
-        ([BARS, "--hidden", "0"], ["--hidden: ", "'0'"]),
+        ([BARS, "--hidden", "0,5"], ["--hidden: ", "'0'"]),
         ([BARS, "--hidden-kind", "soft"], ["--hidden-kind: ", "soft"]),
         ([BARS, "--visible", "soft"], ["soft", "bernoulli"]),
         ([BARS, "--binarise", "magic"], ["--binarise: ", "magic"]),

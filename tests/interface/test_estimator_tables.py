@@ -151,7 +151,7 @@ def test_new_categories_are_missing_or_refused(rbm):
         ):
             getattr(strict, method)(frame)
     with pytest.warns(UserWarning, match="taken as missing: 'Oslo' in column 'city'"):
-        assert rbm.impute(frame, sweeps=5)["city"].iloc[1] in ("Ulm", "Rom", "Bern")
+        assert rbm.impute(frame, sweeps=5)["city"].iloc[1] == "Oslo"  # what was given stays
     holed = frame.assign(city=["Ulm", None, "Bern"])
     with pytest.warns(UserWarning, match="taken as missing"):
         np.testing.assert_array_equal(rbm.score_samples(frame), rbm.score_samples(holed))
