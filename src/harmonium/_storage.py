@@ -31,10 +31,19 @@ class OtherVersion(ValueError):
     """A file of a version of its format that this version of harmonium does not read."""
 
 
-def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, overwrite: bool) -> None:
-    """Writes tensors and header so that the path holds the old file or the whole new one, never a part."""
+def check_free(path: Path, overwrite: bool) -> None:
+    """Refuses to write where a file is, unless it may be replaced.
+
+    Raises:
+        FileExistsError: it may not.
+    """
     if path.exists() and not overwrite:
         raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+
+
+def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, overwrite: bool) -> None:
+    """Writes tensors and header so that the path holds the old file or the whole new one, never a part."""
+    check_free(path, overwrite)
     tensors = {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
     for name, x in tensors.items():
         _checks.finite(x, name)

@@ -22,6 +22,7 @@ from harmonium.chains.rungs import (
     draw_bottom,
     fields_of,
     law_of,
+    laws_of,
     mix,
     require_bottom,
 )
@@ -217,7 +218,7 @@ class Ladder(Kernel):
             planned: rounds of the run, or None.
         """
         chains, number = len(states[0]), len(rungs)
-        every = [law_of(law, rung) for rung in rungs[1:]] + [law]
+        every = laws_of(law, rungs[1:])
         moved = [*below[1:], list(states)]
         inner = [
             self.kernel.init(each, x, generator, planned).own for each, x in zip(every, moved, strict=True)

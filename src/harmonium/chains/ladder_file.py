@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from harmonium import _checks, _random
-from harmonium._storage import FORMAT, pack, replace_file, unpack
+from harmonium._storage import FORMAT, check_free, pack, replace_file, unpack
 from harmonium.chains.ladder import Ladder
-from harmonium.chains.rungs import as_rung, law_of, require_bottom
+from harmonium.chains.rungs import as_rung, laws_of, require_bottom
 from harmonium.chains.spacing import Pilots
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 
@@ -33,8 +33,7 @@ def save_ladder(path: str | os.PathLike[str], ladder: Ladder, *, overwrite: bool
     path = Path(path)
     if ladder.rungs is None:
         raise ValueError("ladder: expected one with rungs, which nothing but a machine makes, received none")
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+    check_free(path, overwrite)
     tensors = {str(i): torch.stack(each).cpu() for i, each in enumerate(zip(*ladder.rungs, strict=True))}
     settings = {
         "sweeps": ladder.sweeps,
@@ -84,7 +83,7 @@ def laws_along(machine: BoltzmannMachine, ladder: Ladder) -> list[Hamiltonian]:
     """
     law = machine.hamiltonian()
     require_bottom(law, ladder.rungs or ())
-    return [*(law_of(law, rung) for rung in ladder.rungs or ()), law]
+    return laws_of(law, ladder.rungs or ())
 
 
 @torch.no_grad()

@@ -50,6 +50,11 @@ def law_of(like: Hamiltonian, rung: Sequence[Tensor]) -> Hamiltonian:
     return Hamiltonian(like.layers, like.graph, thetas, tuple(rest), 1.0, like.held)  # type: ignore[arg-type]
 
 
+def laws_of(law: Hamiltonian, rungs: Sequence[Sequence[Tensor]]) -> list[Hamiltonian]:
+    """Returns the laws of some rungs, then the law that they lead to."""
+    return [*(law_of(law, rung) for rung in rungs), law]
+
+
 def mix(low: Sequence[Tensor], high: Sequence[Tensor], t: float) -> Rung:
     """Returns (1 - t) of one rung and t of another, in natural parameters, shaped as they are."""
     return [torch.lerp(x, y, t) for x, y in zip(low, high, strict=True)]

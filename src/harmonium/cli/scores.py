@@ -94,7 +94,7 @@ def estimate(
             "made": "along the couplings" if kept is None else "along the training",
         }
         if kept is not None and kept.ages is not None:
-            table["along"] = along(machine, kept.ages, found, visible)
+            table["along"] = along(machine, [*kept.ages, None], found, visible)
     else:
         annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
         with annealing, warnings.catch_warnings(record=True) as doubts:
@@ -115,12 +115,19 @@ def estimate(
     return log_partition, table, notes
 
 
+def ages_of(kept: Ladder) -> list[float]:
+    """Returns the updates of all machines of a ladder, or their numbers; the top has the last rung's."""
+    assert kept.rungs is not None
+    ages = list(map(float, range(len(kept.rungs)))) if kept.ages is None else list(kept.ages)
+    return [*ages, ages[-1]]
+
+
 def along(
-    machine: BoltzmannMachine, ages: Sequence[float], found: LadderPartition, rows: Tensor | None
+    machine: BoltzmannMachine, ages: Sequence[float | None], found: LadderPartition, rows: Tensor | None
 ) -> Listing:
     """ln Z with its standard error, and the mean log-likelihood of rows, of every machine of a ladder."""
     columns = {
-        "updates": [*ages, None],  # of the machine itself
+        "updates": ages,
         "log_partition": found.values.tolist(),
         "standard_error": found.standard_errors.tolist(),
     }

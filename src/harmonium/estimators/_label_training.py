@@ -7,7 +7,6 @@ from copy import deepcopy
 from itertools import product
 
 import torch
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from harmonium import _random
@@ -156,6 +155,8 @@ def _regress(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None) -> tu
     widths = torch.tensor([machine.layers[l].width for l in data])
     spread = x.std(0).masked_fill(torch.tensor(coded).repeat_interleave(widths).to(v.device), 1.0)
     spread = spread.masked_fill(spread == 0, 1.0)
+    from sklearn.linear_model import LogisticRegression  # slow to import, and only needed here
+
     each = None if weights is None else weights[there.cpu()].numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a start that has not converged serves too

@@ -301,13 +301,13 @@ class Training:
         if not whole:
             updates = updates_of(1, used, options.batch_size)
             rate = steady_rate(options) if options.learning_rate is None else rate
-        first = scored[torch.isin(scored, kept)][:_SCORED]
+        first = scored[torch.isin(scored, kept)][:_SCORED] if whole else scored[:0]
         learned = states if used == count else states.subset(kept)
 
         def attempt(factor: float) -> TrainingRun:
             """Trains at this times the learning rate."""
             callbacks: list[Any] = []
-            if whole and len(first):
+            if len(first):
                 self.rise = Rise(self.row_score, scored_states(first), fitted.machine)
                 callbacks.append(self.rise)
             if validation:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._storage import replace_file
+from harmonium._storage import check_free, replace_file
 from harmonium.machine import BoltzmannMachine
 
 
@@ -168,8 +168,7 @@ def write(
     path = Path(path)
     _checks.one_of(form, "form", ("auto", *writable()))
     form = form_by_suffix(path) if form == "auto" else form
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+    check_free(path, overwrite)
     if chains is not None:
         chains = _checks.tensor(chains, "chains", machine.dtype, machine.device)
         machine.check_rows(chains, "chains")

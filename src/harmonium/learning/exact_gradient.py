@@ -71,7 +71,6 @@ def exact_gradient(
     sums, each = Statistics(hamiltonian), each / each.sum()
     layers = set(condition_on)
     joint = _checks.real(joint, "joint", low=0.0, high=1.0) if layers else 1.0
-    shown = _keep_layers(law.machine, v, layers) if joint < 1 else v
     table = HiddenStates(hamiltonian, roots)
     label = _find_label(hamiltonian, v, layers) if joint < 1 and not roots else None
     if label is not None:
@@ -79,6 +78,7 @@ def exact_gradient(
     else:
         value = table.add_expectation(sums, each, v)
         if joint < 1:
+            shown = _keep_layers(law.machine, v, layers)
             value += table.add_expectation(sums, (joint - 1) * each, shown)
     if joint > 0:
         value += table.add_expectation(sums, -joint)

@@ -15,6 +15,7 @@ from harmonium.chains.rungs import (
     climb,
     draw_bottom,
     law_of,
+    laws_of,
     log_partition_of_bottom,
     require_bottom,
 )
@@ -215,7 +216,7 @@ class LadderChains(Expectation):
         law, generator = request.hamiltonian, request.generator
         number = self.chains or max(2, len(request.v))
         rungs = space_rungs(law, generator, _FIRST_GAPS, self.max_rungs - 1)
-        laws = [*(law_of(law, rung) for rung in rungs[1:]), law]
+        laws = laws_of(law, rungs[1:])
         foot = law_of(law, rungs[0])
         samples = Population.of(foot, draw_bottom(foot, number * self.samples, generator))
         bottom = torch.tensor([log_partition_of_bottom(foot)], dtype=torch.float64, device=law.device)

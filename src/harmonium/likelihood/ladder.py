@@ -10,7 +10,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, KernelState, Ladder, Traffic, fill_hidden_state, run_kernel, traffic
-from harmonium.chains.rungs import as_rung, fields_of, law_of, log_partition_of_bottom
+from harmonium.chains.rungs import as_rung, fields_of, laws_of, log_partition_of_bottom
 from harmonium.chains.spacing import space_rungs
 from harmonium.likelihood.bennett import bennett_ratio
 from harmonium.likelihood.log_partition import LogPartition
@@ -168,9 +168,7 @@ def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbe
     states = law.split(v)
     means = [
         -float(each.free_energy(states, law.graph.summed).mean()) - float(value)
-        for each, value in zip(
-            [*(law_of(law, rung) for rung in found.state.own["rungs"]), law], found.values, strict=True
-        )
+        for each, value in zip(laws_of(law, found.state.own["rungs"]), found.values, strict=True)
     ]
     return torch.tensor(means, dtype=torch.float64)
 

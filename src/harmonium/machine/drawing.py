@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from harmonium._storage import replace_file
+from harmonium._storage import check_free, replace_file
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.graph import Graph
@@ -31,8 +31,7 @@ class Drawing(NamedTuple):
         Raises:
             FileExistsError: the file exists and ``overwrite`` is False.
         """
-        if Path(path).exists() and not overwrite:
-            raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+        check_free(Path(path), overwrite)
         replace_file(Path(path), self.svg.encode())
 
     def _repr_svg_(self) -> str:

@@ -117,7 +117,7 @@ def landscape(
     if len(settled) == 0:
         raise ValueError(f"X: expected a start that converges within {max_sweeps} sweeps, received none")
     group = distinct([a[settled] for a in whole.means], resolution)
-    _, first, counts = _find_first(group)
+    _, first, counts = find_first(group)
     order_of = counts.argsort(descending=True, stable=True)
     rank = torch.empty_like(order_of)
     rank[order_of] = torch.arange(len(order_of), device=rank.device)
@@ -162,7 +162,7 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
     left = torch.arange(rows, device=projected.device)
     while len(left):
         _, cell = torch.unique(cells[left], dim=0, return_inverse=True)
-        mine = left[_find_first(cell)[1]][cell]
+        mine = left[find_first(cell)[1]][cell]
         near = measure_distance(left, mine) <= reach
         leader[left[near]] = mine[near]
         left = left[~near]
@@ -181,7 +181,7 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
     return torch.from_numpy(component).to(place.device, torch.int64)[place]
 
 
-def _find_first(group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def find_first(group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the groups 0, 1, …, the place where each appears first, and its size."""
     groups, counts = torch.unique(group, return_counts=True)
     places = torch.arange(len(group), device=group.device)

@@ -12,7 +12,7 @@ from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield.fixed_point import prepare, solve
-from harmonium.meanfield.landscape import distinct
+from harmonium.meanfield.landscape import distinct, find_first
 from harmonium.meanfield.plefka import Plefka
 
 
@@ -96,13 +96,12 @@ def solution_tree(
             Plefka(law, order), starts, tolerance=tolerance, damping="adaptive", max_sweeps=max_sweeps
         )
         group = distinct(found.means, resolution).cpu()
-        count = int(group.max()) + 1
-        first = [int((group == g).nonzero()[0]) for g in range(count)]
+        groups, first, sizes = find_first(group)
         if place == len(laws) - 1:
-            basin, nodes = group, [Node(age, int((group == g).sum()), ()) for g in range(count)]
+            basin, nodes = group, [Node(age, size, ()) for size in sizes.tolist()]
         else:
-            nodes = [_join(age, [nodes[i] for i in (group == g).nonzero().flatten()]) for g in range(count)]
-        numbers.append(count)
+            nodes = [_join(age, [nodes[i] for i in (group == g).nonzero().flatten()]) for g in groups]
+        numbers.append(len(groups))
         starts = law.visible_states([x[first] for x in found.means])
     root = nodes[0] if len(nodes) == 1 else Node(float(ages[0]), len(basin), tuple(nodes))
     return SolutionTree(root, torch.tensor(numbers[::-1]), basin, root.newick())

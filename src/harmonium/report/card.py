@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harmonium.machine import BoltzmannMachine
+from harmonium.report.logos import letters_of
 
 
 def model_card(
@@ -34,8 +35,8 @@ def model_card(
         >>> print(hm.report.model_card(machine).splitlines()[0])
         # A Boltzmann machine
     """
-    encoder = machine.metadata.get("encoder") or {}
-    letters = f"Its letters are `{encoder['alphabet']}`, by their states." if "alphabet" in encoder else ""
+    alphabet = letters_of(machine)
+    letters = "" if alphabet is None else f"Its letters are `{alphabet}`, by their states."
     parts = [
         f"# {title}",
         "Intended use: … Not intended for: … License: …",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -23,6 +23,11 @@ class Stacked(NamedTuple):
     letter: str
     bottom: float
     top: float
+
+
+def letters_of(machine: BoltzmannMachine) -> Any:
+    """Returns the letters of the sequences that a machine has learned; None: it has learned others."""
+    return (machine.metadata.get("encoder") or {}).get("alphabet")
 
 
 def stack_letters(weights: Tensor, alphabet: str) -> Iterator[Stacked]:
@@ -64,8 +69,7 @@ def unit_logos(
         ValueError: other units, or letters that do not fit.
     """
     layer, hidden = machine.layers[0], machine.hidden
-    encoder = machine.metadata.get("encoder") or {}
-    letters = encoder.get("alphabet") if alphabet is None else alphabet
+    letters = letters_of(machine) if alphabet is None else alphabet
     if machine.visible != (0,) or not layer.one_hot or not hidden:
         raise ValueError(f"machine: expected categorical units beside hidden ones, received {machine.layers}")
     states = layer.width // layer.n_units

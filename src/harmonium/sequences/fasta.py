@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from harmonium import _checks
 from harmonium._size_limit import check_claim
-from harmonium._storage import replace_file
+from harmonium._storage import check_free, replace_file
 from harmonium.sequences.alphabet import ALPHABETS, READINGS, find_alphabet, kind_of
 
 _LINE = 80  # letters of a line that is written
@@ -119,8 +119,7 @@ def write_fasta(
     given = [str(i + 1) for i in range(len(values))] if names is None else list(names)
     if len(given) != len(values) or any("\n" in name for name in given):
         raise ValueError(f"names: expected {len(values)} of one line each, received {len(given)}")
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+    check_free(path, overwrite)
     table = np.frombuffer((letters + ("N" if "N" in others else "X")).encode("ascii"), np.uint8)
     rows = table[values.astype(np.int64)]
     lines = []

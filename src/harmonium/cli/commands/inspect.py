@@ -8,12 +8,12 @@ from typing import Any
 
 from harmonium._settings import From0
 from harmonium._storage import replace_file
-from harmonium.chains import Gibbs, Ladder, laws_along
+from harmonium.chains import Gibbs, laws_along
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, rows_of, source_of
 from harmonium.cli.output import Listing, working
-from harmonium.cli.scores import estimate, spread, whole
+from harmonium.cli.scores import ages_of, estimate, spread, whole
 from harmonium.data import Codec
 from harmonium.likelihood import log_likelihood
 from harmonium.machine import BoltzmannMachine
@@ -65,7 +65,7 @@ def inspect(
         [] if kept else ["ages: the run has kept none (train --ladder), so this is the last machine alone"]
     )
     laws = [machine.hamiltonian()] if kept is None else laws_along(machine, kept)
-    ages = [0.0] if kept is None else _ages(kept)
+    ages = [0.0] if kept is None else ages_of(kept)
     with working("decomposing the couplings"):
         each = [directions(law) for law in laws]
     with working("sampling"):
@@ -107,13 +107,6 @@ def inspect(
     result |= _strongest(coding, machine, notes)
     result |= {"folder": folder, "files": [name for name in _FILES if (folder / name).exists()]}
     return {**result, "notes": [*notes, *remarks]}
-
-
-def _ages(kept: Ladder) -> list[float]:
-    """Returns the updates of all machines of a ladder, or their numbers; the top has the last rung's."""
-    assert kept.rungs is not None
-    ages = list(map(float, range(len(kept.rungs)))) if kept.ages is None else list(kept.ages)
-    return [*ages, ages[-1]]
 
 
 def _strongest(coding: Codec, machine: BoltzmannMachine, notes: list[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harmonium.cli import options
 from harmonium.cli.coding import read_for, rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, working
-from harmonium.cli.scores import along, estimate, evaluate_rows, spread, whole
+from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
 from harmonium.data import Codec, DataSet, Rows
 from harmonium.likelihood import ladder
 from harmonium.report.page import template, verdict
@@ -255,11 +255,10 @@ def _along(kept: Ladder, section: Section, subject: Subject) -> None:
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", RuntimeWarning)
         found = ladder(subject.machine, kept, data=subject.rows, seed=subject.seed)
-    ages, seen = kept.ages or tuple(range(len(kept.rungs or ()))), found.traffic
-    lines = along(subject.machine, ages, found, subject.rows)
-    lines[-1]["updates"] = lines[-2]["updates"]
+    seen = found.traffic
+    lines = along(subject.machine, ages_of(kept), found, subject.rows)
     section.lead = (
-        f"{len(ages)} running averages of the machine are the rungs of a ladder, on which chains change "
+        f"{len(lines) - 1} running averages of the machine are the rungs of a ladder, on which chains change "
         f"places with acceptances from {float(seen.acceptance.min()):.2f} to "
         f"{float(seen.acceptance.max()):.2f} and travel from the bottom to the top "
         f"{seen.round_trips:.2g} times a round; the samples of this page come from it."
