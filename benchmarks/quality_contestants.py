@@ -115,7 +115,7 @@ def rbms(data: DataSet, option: Option, passes: int) -> hm.BoltzmannMachine:
     if data.sites is not None:
         X = data.train.view(-1, *data.sites).argmax(2).float()
     total = updates(data, passes)
-    with torch.random.fork_rng(), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
         kind = BBRBM if data.sites is None else PBRBM
         model = kind.init_parameters(data.hidden, SimpleNamespace(data=X), torch.device("cpu"), torch.float32)

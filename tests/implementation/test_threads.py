@@ -125,10 +125,9 @@ import torch
 import harmonium as hm
 torch.set_num_threads(1)
 X = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1).random_states(70, seed=0)[0]
-for rule in (hm.rules.pcd(), hm.rules.centred(hm.rules.cd())):
-    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1)
-    hm.train(machine, X, rule=rule, updates=200, momentum=0.5, l1=1e-4, weight_decay=1e-3, seed=3)
-    print(machine.couplings[0].weight.tolist())
+machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1)
+hm.train(machine, X, rule=hm.rules.pcd(), updates=200, momentum=0.5, l1=1e-4, weight_decay=1e-3, seed=3)
+print(machine.couplings[0].weight.tolist())
 small = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1)
 print(hm.rules.ucd(chains=40).gradient(small, X, seed=2).parameters["couplings.0.weight"].tolist())
 real = hm.BoltzmannMachine([hm.Gaussian(6), hm.Spin(9)], seed=1)
@@ -183,7 +182,7 @@ def test_what_was_compiled_is_made_anew_when_a_function_that_it_calls_changes(tm
         assert done.stderr == ""
         return float(done.stdout)
 
-    assert mean() == mean() == 1.0
+    assert mean() == 1.0
     units = package / "compiled" / "per_unit.py"
     right, wrong = "(large if s >= 0 else small)", "(small if s >= 0 else large)"
     assert units.read_text().count(right) == 1

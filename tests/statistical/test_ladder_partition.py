@@ -81,16 +81,16 @@ def test_other_units_and_graphs(make) -> None:
 
 
 def test_errors_are_those_of_repeats() -> None:
-    """The spread of 20 runs and their mean against the truth; their stated errors are right to a third."""
+    """The spread of 12 runs and their mean against the truth; their stated errors are right to a half."""
     made = spins_in_two_modes()
     truth = float(hm.likelihood.exact_log_partition(made))
     runs = [
         hm.likelihood.ladder(made, Ladder(acceptance=0.6), chains=60, rounds=100, seed=seed)
-        for seed in range(20)
+        for seed in range(12)
     ]
     z = torch.tensor([(run.value - truth) / run.standard_error for run in runs])
-    assert 0.55 < float(z.std()) < 1.6  # chi of 19 degrees of freedom, at 1e-3 each side
-    assert abs(float(z.mean())) < 4 / 20**0.5
+    assert 0.38 < float(z.std()) < 1.69  # chi of 11 degrees of freedom, at 1e-3 each side
+    assert abs(float(z.mean())) < 4 / 12**0.5
 
 
 def test_a_mode_that_rung_0_does_not_reach_is_said() -> None:
