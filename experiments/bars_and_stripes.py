@@ -3,6 +3,7 @@
     python experiments/bars_and_stripes.py --budget quick             # 10 seeds of recipes with decayed rates
     python experiments/bars_and_stripes.py --budget paper             # 100 seeds at the paper's constant rate
     python experiments/bars_and_stripes.py --only ucd-jumps --seeds 20
+    python experiments/bars_and_stripes.py --only ptt-centred --updates 6000
     python experiments/bars_and_stripes.py --seconds 33 --seeds 5     # equal CPU time, not equal updates
 
 A 16x16 machine of 0/1 units, all 32 rows at every update, 1000 chains, 10,000 updates, parameters from
@@ -38,7 +39,7 @@ CHAINS, UPDATES, BEST, EVERY = 1000, 10_000, -108.13, 250
 X = torch.from_numpy(hm.data.bars_and_stripes(4))
 JUMPS = Gibbs(jumps=Jumps(X))
 rules = hm.rules
-PTT = rules.ptt(1, CHAINS, freeze=0.5, offers=CHAINS // 4)
+PTT = rules.ptt(1, CHAINS, offers=CHAINS // 4)
 RECIPES = {  # rule, learning rate, schedule, optimiser
     "ucd-jumps": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.02, "cosine", "adam"),
     "ucd-jumps-sgd": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.1, "cosine", "sgd"),
@@ -49,8 +50,8 @@ RECIPES = {  # rule, learning rate, schedule, optimiser
     "pcd-1-adam": (rules.pcd(1, CHAINS), 0.02, "cosine", "adam"),
     "tempered-pcd": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.1, "cosine", "sgd"),
     "tempered-pcd-adam": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.02, "cosine", "adam"),
-    "ptt": (PTT, 1.0, "cosine", "sgd"),
-    "ptt-centred": (rules.centred(PTT), 1.0, "cosine", "sgd"),
+    "ptt": (PTT, 1.0, "warmup_cosine", "sgd"),
+    "ptt-centred": (rules.centred(PTT), 1.0, "warmup_cosine", "sgd"),
     **{f"cd-{k}": (rules.cd(k), 0.1, "cosine", "sgd") for k in (1, 5, 10, 20)},
     "exact": (rules.exact(), 0.02, "cosine", "adam"),
 }

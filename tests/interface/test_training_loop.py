@@ -114,6 +114,8 @@ def test_schedules() -> None:
     assert [SCHEDULES["linear"](t, 10) for t in (0, 5, 10)] == [1, 0.5, 0]
     assert [SCHEDULES["cosine"](t, 10) for t in (0, 5, 10)] == pytest.approx([1, 0.5, 0])
     assert [SCHEDULES["inverse_sqrt"](t, 10) for t in (0, 3000)] == [1, 0.5]
+    risen = [SCHEDULES["warmup_cosine"](t, 100) for t in (0, 4, 50, 100)]
+    assert risen == pytest.approx([0.2, SCHEDULES["cosine"](4, 100), 0.5, 0])
 
 
 @pytest.mark.parametrize("schedule", [*SCHEDULES, lambda step, total: 2.0 * step / total])

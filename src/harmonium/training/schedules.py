@@ -20,6 +20,11 @@ def cosine(step: int, total: int) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * step / total))
 
 
+def warmup_cosine(step: int, total: int) -> float:
+    """Returns the cosine, risen to in a line over the first twentieth of the run."""
+    return min(1.0, 20 * (step + 1) / total) * cosine(step, total)
+
+
 def linear(step: int, total: int) -> float:
     """Returns a straight line, from 1 at the first update to 0 at the end of the run."""
     return 1.0 - step / total
@@ -33,6 +38,7 @@ def inverse_sqrt(step: int, total: int) -> float:
 SCHEDULES: dict[str, Schedule] = {
     "constant": constant,
     "cosine": cosine,
+    "warmup_cosine": warmup_cosine,
     "linear": linear,
     "inverse_sqrt": inverse_sqrt,
 }

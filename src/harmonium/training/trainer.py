@@ -103,7 +103,8 @@ def train(
             minimises, which then sets its own learning rates.
         learning_rate: of the named optimisers, >= 0.
         schedule: multiplies the learning rates: ``"constant"``, ``"cosine"`` and ``"linear"`` (to 0 at the
-            end), ``"inverse_sqrt"`` (1 / sqrt(1 + step / 1000)), or a callable ``(step, total) -> factor``.
+            end), ``"warmup_cosine"`` (rising over the first twentieth), ``"inverse_sqrt"``
+            (1 / sqrt(1 + step / 1000)), or a callable ``(step, total) -> factor``.
         momentum: of ``"sgd"``, in [0, 1).
         clip_norm: largest Euclidean norm of the gradient, over all parameters together and after decay terms.
         weight_decay: >= 0; adds -weight_decay · W to the gradient of the couplings W, and of nothing else.
