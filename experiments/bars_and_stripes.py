@@ -3,7 +3,7 @@
     python experiments/bars_and_stripes.py --budget quick             # 10 seeds of recipes with decayed rates
     python experiments/bars_and_stripes.py --budget paper             # 100 seeds at the paper's constant rate
     python experiments/bars_and_stripes.py --only ucd-jumps --seeds 20
-    python experiments/bars_and_stripes.py --only ptt-centred --updates 6000
+    python experiments/bars_and_stripes.py --only ptt-centred --updates 7000
     python experiments/bars_and_stripes.py --seconds 33 --seeds 5     # equal CPU time, not equal updates
 
 A 16x16 machine of 0/1 units, all 32 rows at every update, 1000 chains, 10,000 updates, parameters from

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -241,6 +242,32 @@ def test_progress_is_one_line_of_a_terminal() -> None:
     frames = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).splitlines()
     assert "pseudo log likelihood -123.5" in shown and max(map(len, frames)) <= 80
     assert "validation" not in shown  # numbers that do not fit are left out, not cut
+
+
+def test_progress_is_an_output_of_the_cell_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Output:
+        def update(self, form: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown.append(form["text/plain"])
+
+    def display(form: dict[str, str], *, raw: bool, display_id: bool) -> Output:
+        assert display_id
+        Output().update(form, raw=raw)
+        return Output()
+
+    modules = {name: ModuleType(name) for name in ("IPython", "IPython.display")}
+    modules["IPython"].get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
+    modules["IPython.display"].display = display  # type: ignore[attr-defined]
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    run(progress=None)
+    assert "0/12" in shown[0] and "12/12" in shown[-1]
+    assert all("\n" not in line and "\x1b" not in line and len(line) <= 100 for line in shown)
+    before = len(shown)
+    run(progress=False)
+    assert len(shown) == before
 
 
 def test_numbers_that_do_not_fit_are_left_out_whole() -> None:

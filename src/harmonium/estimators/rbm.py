@@ -76,7 +76,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         optimizer: "sgd"; "adam", which wants a rate around 0.01 and ``centred=False``; or a callable
             ``parameters -> torch.optim.Optimizer`` with its own rates.
         schedule: of the learning rate in ``fit``: "constant", "cosine", "warmup_cosine", "linear",
-            "inverse_sqrt", or a callable ``(step, total) -> factor``. In ``partial_fit`` the rate is constant.
+            "inverse_sqrt", or a callable ``(step, total) -> factor``. ``partial_fit`` has a constant rate.
         clip_norm: largest norm of the gradient, above 0; None: any. Gaussian units need it against outliers.
         weight_decay: >= 0, of the couplings.
         averaging: decay in (0, 1) of the running average of the parameters that ``machine_`` is, as in

@@ -1,4 +1,4 @@
-"""The terminal of a run: Ctrl-C and SIGTERM as a request, and a progress line on stderr."""
+"""The terminal of a run: Ctrl-C and SIGTERM as a request, and a progress line on stderr or in a notebook."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from io import StringIO
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,7 @@ _REFRESH_SECONDS = 0.2
 _BARS = (10, 40)  # columns of the bar, at least and at most
 _COMFORT = 70  # columns for the rest, before the bar grows
 _REMAINING = 8  # columns of the time that is left
+_NOTEBOOK = 100  # columns of a notebook's output
 
 
 class Interruption:
@@ -67,16 +69,20 @@ def show_progress(
     Args:
         total: updates of the run.
         step: updates already made.
-        show: True shows the line, False hides it, None shows it where stderr is a terminal.
+        show: True shows the line, False hides it, None shows it in a terminal (stderr) and in a notebook.
 
     Yields:
         A function that brings the line to a step and some numbers, a few times a second at most; None where
         there is no line.
     """
-    if not (sys.stderr.isatty() if show is None else show):
+    cell = in_notebook()
+    if not (cell or sys.stderr.isatty() if show is None else show):
         yield None
         return
-    console = Console(stderr=True, force_terminal=show)
+    if cell:  # rich's own way wants widgets, which few have
+        console = Console(file=StringIO(), width=_NOTEBOOK, force_jupyter=False)
+    else:
+        console = Console(stderr=True, force_terminal=show)
     least, most = _BARS
     bar = min(max(console.width - _COMFORT, least), most)
     room = console.width - bar - len(f" {total}/{total} ") - _REMAINING - 1
@@ -90,7 +96,7 @@ def show_progress(
         auto_refresh=False,
     )
     task = line.add_task("training", total=total, completed=step, numbers="")
-    last = 0.0
+    last, refresh = 0.0, _open_cell(line) if cell else line.refresh
 
     def update(step: int, numbers: Mapping[str, float]) -> None:
         nonlocal last
@@ -98,13 +104,32 @@ def show_progress(
         if now - last >= _REFRESH_SECONDS or step == total:
             last = now
             line.update(task, completed=step, numbers=fit_numbers(numbers, room))
-            line.refresh()
+            refresh()
 
-    with line:
+    with nullcontext() if cell else line:
         try:
             yield update
         finally:
-            line.refresh()
+            refresh()
+
+
+def in_notebook() -> bool:
+    """Returns whether a kernel of Jupyter runs this."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+
+
+def _open_cell(line: Progress) -> Callable[[], None]:
+    """Opens an output of the cell that runs; returns what brings it up to date."""
+    from IPython.display import display
+
+    def drawn() -> dict[str, str]:
+        with line.console.capture() as taken:
+            line.console.print(line.get_renderable())
+        return {"text/plain": taken.get().rstrip()}
+
+    output = display(drawn(), raw=True, display_id=True)
+    return lambda: output.update(drawn(), raw=True)
 
 
 def fit_numbers(numbers: Mapping[str, float], room: int) -> str:

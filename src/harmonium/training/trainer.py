@@ -148,7 +148,7 @@ def train(
             ``epochs`` may change under a schedule that does not depend on them. A run that a callback stopped
             stays stopped.
         overwrite: remove the files of the run that ``run_dir`` holds, at the first record or checkpoint.
-        progress: True shows a progress line on stderr, False none; None: where stderr is a terminal.
+        progress: True shows a progress line on stderr, False none; None: in a terminal or a notebook.
         distributed: ``"auto"``: all processes of the default group of ``torch.distributed`` train one
             machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
             evaluates and calls callbacks; a signal to any of them ends the run in all. None: this process by
