@@ -2,13 +2,15 @@
 
     python experiments/ladders.py                          # 8x8 digits, 64x100, one seed
     python experiments/ladders.py --part few --seeds 5     # 500 rows, the others held out
+    python experiments/ladders.py --part table --seeds 5   # answers of a survey (pip install statsmodels)
     python experiments/ladders.py --part cost              # one update of each rule, in turns
     python experiments/ladders.py --part coupled           # do pairs of ladders meet?
 
 Digits are cut at half their grey levels (Béreux et al. 2026 claim the gain of equilibrium training for few
-rows). Every run has the same CPU seconds, with its rate falling to 0 in a line over them, every rule the same
-rates to choose from, by the first seed's held-out likelihood. Each run is a line of results.jsonl; a repeated
-command runs what is missing and prints the table.
+rows). The survey is anes96, 944 rows, a column of 0 and 1 for every answer of up to ten. Every run has the
+same CPU seconds, with its rate falling to 0 in a line over them, every rule the same rates to choose from, by
+the first seed's held-out likelihood. Each run is a line of results.jsonl; a repeated command runs what is
+missing and prints the table.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import warnings
 from statistics import mean, median, stdev
 from typing import Any
 
+import numpy as np
 import torch
 from ucd_common import parser
 
@@ -35,9 +38,21 @@ RULES = {
 }
 
 
+def survey() -> torch.Tensor:
+    """A column of 0 and 1 for every answer of the questions that have at most ten."""
+    from statsmodels.datasets import anes96
+
+    table = anes96.load_pandas().data
+    return torch.cat([
+        torch.nn.functional.one_hot(torch.from_numpy(np.unique(column, return_inverse=True)[1])).float()
+        for _, column in table.items() if column.nunique() <= 10
+    ], 1)  # fmt: skip
+
+
 def rows(part: str, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Training and held-out rows: three quarters of all, or 500."""
-    X = torch.from_numpy(hm.data.threshold(hm.data.digits()[0])).float()
+    digits = torch.from_numpy(hm.data.threshold(hm.data.digits()[0])).float()
+    X = survey() if part == "table" else digits
     X = X[torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))]
     count = FEW if part == "few" else len(X) * 3 // 4
     return X[:count], X[count:]
@@ -172,7 +187,7 @@ def table(records: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     made = parser(__doc__, "ladders")
-    made.add_argument("--part", choices=["full", "few", "cost", "coupled"], default="full")
+    made.add_argument("--part", choices=["full", "few", "table", "cost", "coupled"], default="full")
     made.add_argument("--seeds", type=int, default=1)
     made.add_argument("--seconds", type=float, default=15.0, help="CPU seconds of every training")
     arguments = made.parse_args()
