@@ -138,3 +138,18 @@ def test_the_value_is_the_plain_mean_over_distinct_solutions() -> None:
     assert value.solutions == len(found.counts) > 1
     assert value.value == pytest.approx(float(-found.free_energies.mean()))
     assert value.spread == pytest.approx(float(found.free_energies.std(correction=0)))
+
+
+def test_strong_couplings_want_a_heavier_damping_and_the_error_says_so() -> None:
+    random = torch.Generator().manual_seed(0)
+    J = torch.randn(36, 36, generator=random).triu(1)
+    machine = hm.BoltzmannMachine([hm.Spin(36)], edges={(0, 0): hm.Dense()})
+    machine.couplings[0].fill_(0.6 * (J + J.T))
+    machine.layers[0].set_finite_(bias=0.3 * torch.randn(36, generator=random))
+    starts = machine.random_states(20, seed=1)[0]
+    with pytest.raises(
+        ValueError, match=r"within 300 sweeps, received none; .* damping=0.9 and max_sweeps=1500"
+    ):
+        hm.likelihood.tap_log_partition(machine, starts, max_sweeps=300)
+    found = hm.likelihood.tap_log_partition(machine, starts, damping=0.95, max_sweeps=20_000)
+    assert found.converged > 0

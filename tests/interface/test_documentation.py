@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+import harmonium as hm
 from harmonium.chains import Kernel
 from harmonium.couplings import Coupling
 from harmonium.layers import Layer
@@ -165,3 +166,18 @@ def test_pages_ask_no_other_server() -> None:
             assert (ROOT / "docs" / path).parent.joinpath(font).is_file(), font
     theme = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "overrides").rglob("*.html"))
     assert "http" not in theme and "//" not in theme
+
+
+def test_what_packages_offer_is_documented() -> None:
+    """The reader of the sources finds a file where a function has the name of its file, without help."""
+    griffe = pytest.importorskip("griffe")
+    path = ROOT / "docs" / "overrides" / "named_like_modules.py"
+    read = griffe.load(
+        "harmonium", search_paths=[ROOT / "src"], extensions=griffe.load_extensions(path.as_posix())
+    )
+    for name in ("likelihood.ais", "likelihood.ladder", "chains.run", "meanfield.adatap", "tasks.denoise"):
+        assert read[name].is_function, name
+    for package in (hm.chains, hm.likelihood, hm.meanfield, hm.report, hm.tasks, hm.training):
+        face = read[package.__name__.partition(".")[2]]
+        files = {name for name in package.__all__ if face.members[name].is_module}
+        assert files <= {"callbacks"}  # which is offered whole

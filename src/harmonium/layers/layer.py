@@ -160,6 +160,7 @@ class Layer(nn.Module, ABC):
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         """Returns the entries outside of the support, as booleans of x's shape, and the support in words."""
 
+    @torch.no_grad()
     def set_finite_(self, **values: Tensor) -> None:
         """Sets parameters by name, each of the parameter's shape, as the last line of ``fit_``.
 

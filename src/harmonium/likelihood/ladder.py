@@ -56,6 +56,9 @@ class LadderPartition(NamedTuple):
         """Returns the standard error of ``value``."""
         return self.log_partition.standard_error
 
+    def __str__(self) -> str:
+        return f"{self.log_partition}; {len(self.values)} machines"
+
     def __repr__(self) -> str:
         return f"LadderPartition({self.log_partition!r}, {len(self.values)} machines)"
 

@@ -10,7 +10,7 @@ import torch
 from harmonium import _checks, _html
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
-from harmonium.meanfield import landscape
+from harmonium.meanfield import DampingLike, landscape
 
 
 class LogPartition(NamedTuple):
@@ -108,6 +108,7 @@ def tap_log_partition(
     order: int = 2,
     resolution: float = 0.01,
     tolerance: float = 1e-5,
+    damping: DampingLike = "adaptive",
     max_sweeps: int = 1000,
 ) -> TapPartition:
     """Estimates ln Z as the mean of -F over the TAP solutions that data flow to (Tramel et al. 2018, Eq. 37).
@@ -121,13 +122,20 @@ def tap_log_partition(
         order: see ``meanfield.tap``.
         resolution: see ``meanfield.landscape``.
         tolerance: see ``meanfield.tap``.
+        damping: see ``meanfield.tap``.
         max_sweeps: see ``meanfield.tap``.
 
     Raises:
         ValueError: no start that converges.
     """
     found = landscape(
-        machine, X, order=order, resolution=resolution, tolerance=tolerance, max_sweeps=max_sweeps
+        machine,
+        X,
+        order=order,
+        resolution=resolution,
+        tolerance=tolerance,
+        damping=damping,
+        max_sweeps=max_sweeps,
     )
     values = -found.free_energies
     return TapPartition(

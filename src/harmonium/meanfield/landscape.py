@@ -115,7 +115,10 @@ def landscape(
         )
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:
-        raise ValueError(f"X: expected a start that converges within {max_sweeps} sweeps, received none")
+        raise ValueError(
+            f"X: expected a start that converges within {max_sweeps} sweeps, received none; strong couplings "
+            f"want a heavier hand, such as damping=0.9 and max_sweeps={5 * max_sweeps}"
+        )
     group = distinct([a[settled] for a in whole.means], resolution)
     _, first, counts = find_first(group)
     order_of = counts.argsort(descending=True, stable=True)

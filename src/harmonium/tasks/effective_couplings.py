@@ -56,7 +56,7 @@ def effective_couplings(
 
     For spins J_S = 2⁻ⁿ Σ_v (-F(v)) Π_{i∈S} v_i, for units of 0 and 1 the same in terms of 2v - 1; for
     categorical units the components of the law in the zero-sum gauge (Decelle, Navas Gómez & Seoane 2025;
-    FORMULAS §11). They do not depend on the gauge of the machine.
+    FORMULAS §10). They do not depend on the gauge of the machine.
 
     Args:
         machine: whose visible units have two values or are categorical; edges among them are counted in.
