@@ -1,4 +1,4 @@
-"""Documents what is named like its module: ``harmonium.likelihood.ais`` is a function of a file ``ais.py``."""
+"""Documents what is named like its module: ``likelihood.ais`` is a function of a file ``ais.py``."""
 
 from __future__ import annotations
 

@@ -147,9 +147,7 @@ def test_strong_couplings_want_a_heavier_damping_and_the_error_says_so() -> None
     machine.couplings[0].fill_(0.6 * (J + J.T))
     machine.layers[0].set_finite_(bias=0.3 * torch.randn(36, generator=random))
     starts = machine.random_states(20, seed=1)[0]
-    with pytest.raises(
-        ValueError, match=r"within 300 sweeps, received none; .* damping=0.9 and max_sweeps=1500"
-    ):
+    with pytest.raises(ValueError, match=r"within 300 sweeps.* damping=0.9 and max_sweeps=1500"):
         hm.likelihood.tap_log_partition(machine, starts, max_sweeps=300)
     found = hm.likelihood.tap_log_partition(machine, starts, damping=0.95, max_sweeps=20_000)
     assert found.converged > 0
