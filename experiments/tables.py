@@ -13,6 +13,7 @@ and is at its defaults.
 - ``holes``: 10 or 30 % of the cells are lost, each by itself or in blocks. Root mean square error of numbers
   over the deviation of their column; share of labels that are right; coverage of 90 % intervals of draws.
 - ``labels``: a third of the rows is held out; log loss and accuracy, with and without 20 % of the cells.
+- ``labels`` and ``draws`` hold out people where there are several rows of each (travel).
 - ``draws``: as many rows are drawn as there were; a forest learns from them, and from the real rows, and
   tells the label of rows that were held out. Shares of values far outside of what was seen, and of copies.
 - ``fits``: of some rows and columns of a table, with up to 40 % of the cells lost: whether ``RBM`` ends well,
@@ -86,12 +87,16 @@ def affairs() -> pd.DataFrame:
 
 
 def travel() -> pd.DataFrame:
+    """Four ways to travel for each of 210 people, one of them chosen."""
     table = _statsmodels("modechoice").astype(float)
     names = np.array(["air", "train", "bus", "car"])
     chosen = names[table["mode"].astype(int) - 1]
-    return table.drop(columns=["individual", "mode"]).assign(
+    assert (table["individual"].to_numpy().reshape(-1, 4) == table["individual"].to_numpy()[::4, None]).all()
+    found = table.drop(columns=["individual", "mode"]).assign(
         mode=chosen, choice=np.where(table["choice"] > 0, "yes", "no")
     )
+    found.attrs["together"] = 4  # three rows of a person tell the choice in the fourth
+    return found
 
 
 def health() -> pd.DataFrame:
@@ -134,6 +139,15 @@ TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str | None]] = {  # and the 
     "cars": (cars, "Origin"), "tumours": (tumours, "kind"), "wines": (wines, "cultivar"),
     "diabetes": (diabetes, "sex"),
 }  # fmt: skip
+
+
+def halves(table: pd.DataFrame, label: str, seed: int) -> list[np.ndarray]:
+    """Returns numbers of rows to learn from, and of a third for the test; rows of one person stay together."""
+    rows, together = np.arange(len(table)), table.attrs.get("together", 1)
+    first, y = rows[::together], table[label].to_numpy(str)
+    stratify = y if together == 1 else None  # all choose the same number of times
+    parts = train_test_split(first, test_size=1 / 3, random_state=seed, stratify=stratify)
+    return [(part[:, None] + np.arange(together)).ravel() for part in parts]
 
 
 # Missing cells
@@ -208,7 +222,7 @@ def labels(table: pd.DataFrame, label: str | None, seed: int) -> Any:
     X, y = table.drop(columns=label), table[label].to_numpy(str)
     for fraction in (0.0, 0.2):
         lost = HOLES["at random"](X, fraction, np.random.default_rng(seed))
-        train, test = train_test_split(np.arange(len(X)), test_size=1 / 3, random_state=seed, stratify=y)
+        train, test = halves(table, label, seed)
         Z = X.mask(lost)
         for arm, model in classifiers(X, seed).items():
 
@@ -229,7 +243,7 @@ def labels(table: pd.DataFrame, label: str | None, seed: int) -> Any:
 def draws(table: pd.DataFrame, label: str | None, seed: int) -> Any:
     if label is None:
         return
-    train, test = train_test_split(table, test_size=1 / 3, random_state=seed, stratify=table[label])
+    train, test = (table.iloc[part] for part in halves(table, label, seed))
 
     def told(rows: pd.DataFrame) -> float:
         model = prepared(table.drop(columns=label), RandomForestClassifier(random_state=seed))

@@ -109,6 +109,20 @@ def test_there_must_be_rows_to_judge_by_or_rates() -> None:
         hm.training.fit_exact(independent(rows), rows)
 
 
+def test_each_coupling_has_its_own_decay() -> None:
+    """Equal decays are one number, and one that weighs all else down keeps its coupling alone near 0."""
+    rows = planted(300)[1]
+    made = [independent(rows) for _ in range(3)]
+    for machine, decay in zip(made, (0.0, [0.0, 0.0, 0.0], [0.0, 10.0, 0.0]), strict=True):
+        hm.training.fit_exact(machine, rows, rates=[0.1] * 30 + [0.01] * 10, weight_decay=decay)
+    for one, other in zip(made[0].parameters(), made[1].parameters(), strict=True):
+        assert torch.equal(one, other)
+    norms = [float(coupling.weight.detach().norm()) for coupling in made[2].couplings]
+    assert norms[1] < 0.1 * min(norms[0], norms[2])
+    with pytest.raises(ValueError, match="weight_decay: expected one number, or one for each of 3 couplings"):
+        hm.training.fit_exact(made[0], rows, rates=[0.05], weight_decay=[0.1, 0.1])
+
+
 @pytest.mark.parametrize("joint", [0.0, 0.03, 1.0])
 @pytest.mark.parametrize(("joined", "whole"), [(False, False), (True, False), (False, True)])
 def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined: bool, whole: bool) -> None:

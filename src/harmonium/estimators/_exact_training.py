@@ -37,6 +37,7 @@ _SOME_ROWS = 5000  # at most that a covariance is found from
 _ROUNDS = 2  # of covariances given the hidden units
 _RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each way to learn the columns
 _LAST, _LAST_RATE = 25, 0.015  # updates on all rows, and their rate
+_OF_STATES = 0.3  # of the weight decay, for couplings to columns that are not Gaussian: labels hang together
 
 
 class Trained(NamedTuple):
@@ -128,7 +129,7 @@ def train_exactly(
 
     A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows have their say:
     the machine is moved by as much as its start moves, and a few more updates follow. Couplings have a
-    standard normal prior.
+    normal prior, of variance 1 to Gaussian columns, and wider to others, whose links are otherwise lost.
 
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.
@@ -149,7 +150,7 @@ def train_exactly(
 
     def attempt(way: _Way, rival: _Attempt | None = None) -> _Attempt:
         start = _begin(machine, rows, share, way)
-        made, decay = deepcopy(start.machine), 1 / count_rows(rows, share)
+        made = deepcopy(start.machine)
         if way.covariances:
             assert rival is not None
             made = _change_roots(rival.made, rival.start.roots, start.roots)
@@ -163,7 +164,7 @@ def train_exactly(
             **aim._asdict(),
             learning_rate=_RATE,
             max_updates=_UPDATES,
-            weight_decay=decay,
+            weight_decay=_list_decays(machine, count_rows(rows, share)),
             initial_std=None if way.covariances else 0.1,
             to_beat=-inf if rival is None else rival.done.score,
             seed=seed,
@@ -186,8 +187,7 @@ def train_exactly(
             best = again
     else:
         best = attempt(single)
-    made, last = best.made, [_LAST_RATE] * min(_LAST, best.updates)
-    start, decay = _begin(machine, v, weights, best.way), 1 / count_rows(v, weights)
+    made, start = best.made, _begin(machine, v, weights, best.way)
     starts = zip(start.machine.parameters(), best.start.machine.parameters(), strict=True)
     for p, (now, before) in zip(made.parameters(), starts, strict=True):
         p.add_(now - before)
@@ -197,21 +197,27 @@ def train_exactly(
         weights,
         roots=start.roots,
         **aim._asdict(),
-        rates=last,
-        weight_decay=decay,
+        rates=[_LAST_RATE] * _LAST,
+        weight_decay=_list_decays(machine, count_rows(v, weights)),
         initial_std=None,
         seed=seed,
     )
     if start.roots:
         made = fold(made, start.roots).to(dtype=machine.dtype)
-    return Trained(made, best.done.history, best.updates + len(last))
+    return Trained(made, best.done.history, best.updates + _LAST)
 
 
 def _change_roots(
     machine: BoltzmannMachine, before: dict[int, Tensor], after: dict[int, Tensor]
 ) -> BoltzmannMachine:
-    """Returns the machine of other columns u with the same means of x given hidden units, and variances 1."""
+    """Returns the machine of other columns u with the same means of x given hidden units, and variances 1.
+
+    What the columns add to the weight of a hidden unit changes with their metric. Its bias makes up for that,
+    beside the means of the others; one unit alone keeps its law.
+    """
     made, law = deepcopy(machine), machine.hamiltonian()
+    table, (hidden,) = HiddenStates(law), machine.hidden
+    on, biases = table.posterior(table.nothing_seen(1)).hidden_means()[0], made.layers[hidden].bias
     for l, root in after.items():
         turn = torch.linalg.inv(root.double())
         turn = (turn @ before[l].double() if l in before else turn).to(root)
@@ -220,9 +226,29 @@ def _change_roots(
         units.fit_((turn @ (linear / curvature), one), one)
         for (low, _), coupling, J in zip(made.edges, made.couplings, law.J, strict=True):
             if low == l:
-                moved = turn @ (J / curvature.unsqueeze(1))
+                shifts = J / curvature.unsqueeze(1)
+                middle = linear / curvature + shifts @ on
+                moved = turn @ shifts
                 coupling.fill_(moved if units.scale is None else moved / units.scale.unsqueeze(1))
+                biases += _pull(J, shifts, middle, on) - _pull(moved, moved, turn @ middle, on)
     return made
+
+
+def _pull(J: Tensor, shifts: Tensor, middle: Tensor, on: Tensor) -> Tensor:
+    """Returns by how much ψ of Gaussian columns rises where each hidden unit turns on, others at their means.
+
+    Args:
+        J: couplings, (width, hidden).
+        shifts: of the columns' means by each hidden unit, (width, hidden).
+        middle: the columns' means beside the means of the hidden units, (width,).
+        on: those means, (hidden,).
+    """
+    return (J * (middle.unsqueeze(1) + shifts * (0.5 - on))).sum(0)
+
+
+def _list_decays(machine: BoltzmannMachine, rows: float) -> list[float]:
+    """Returns the weight decay of every coupling: the prior's precision over the number of rows."""
+    return [(1.0 if machine.layers[l].gaussian else _OF_STATES) / rows for l, _ in machine.edges]
 
 
 def _score(attempt: _Attempt) -> float:

@@ -86,12 +86,12 @@ class _Coordinates:
         for name, p in self.law.parameters.items():
             p.copy_(x[name])
 
-    def gradient(self, v: Tensor, weights: Tensor | None, decay: float) -> tuple[float, Tensor]:
-        """Returns the mean that rows are learned by, and the gradient of it less decay/2 · |W|²."""
+    def gradient(self, v: Tensor, weights: Tensor | None, decays: Sequence[float]) -> tuple[float, Tensor]:
+        """Returns the mean that rows are learned by, and the gradient of it less Σ decay/2 · |W|²."""
         value, g = exact_gradient(
             self.law, v, weights, roots=self.roots, condition_on=self.condition_on, joint=self.joint
         )
-        for name, l, m in self.edges:
+        for (name, l, m), decay in zip(self.edges, decays, strict=True):
             below, above = g[self.places[l]].flatten(), g[self.places[m]].flatten()
             g[name] -= torch.outer(below, self.means[m]) + torch.outer(self.means[l], above)
             g[name] -= decay * self.law.parameters[name]
@@ -121,7 +121,7 @@ def fit_exact(
     rates: Sequence[float] | None = None,
     learning_rate: float = 0.05,
     max_updates: int = 200,
-    weight_decay: float = 3e-4,
+    weight_decay: float | Sequence[float] = 3e-4,
     initial_std: float | None = 0.1,
     to_beat: float = -inf,
     seed: int | torch.Generator = 0,
@@ -145,13 +145,15 @@ def fit_exact(
         rates: of every update, in place of a rate that falls. All are made, whatever ``validation`` is told.
         learning_rate: the first one, above 0.
         max_updates: at least 1.
-        weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row.
+        weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row. Or one for each
+            coupling of the machine, in the order of its edges.
         initial_std: of the couplings, above 0; None: training goes on from those of the machine.
         to_beat: a score of another fit; this one ends where it does not seem to reach it.
         seed: of couplings and of the rows of every update.
 
     Raises:
-        ValueError: a machine that ``HiddenStates`` does not take, or neither ``validation`` nor ``rates``.
+        ValueError: a machine that ``HiddenStates`` does not take, neither ``validation`` nor ``rates``, or
+            another number of decays than of couplings.
 
     Examples:
         >>> import torch
@@ -164,6 +166,12 @@ def fit_exact(
     """
     if validation is None and rates is None:
         raise ValueError("validation: expected rows, or else rates of every update, received neither")
+    edges = len(machine.edges)
+    decays = [*weight_decay] if isinstance(weight_decay, Sequence) else [weight_decay] * edges
+    if len(decays) != edges:
+        raise ValueError(
+            f"weight_decay: expected one number, or one for each of {edges} couplings, received {len(decays)}"
+        )
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
     generator = _random.as_generator(seed, machine.device)
     at = _Coordinates(machine, v, roots, condition_on, joint)
@@ -179,7 +187,7 @@ def fit_exact(
     def step(state: tuple[Tensor, Tensor, Tensor, int], rate: float) -> tuple[Tensor, Tensor, Tensor, int]:
         x, mean, square, number = state
         rows, each = _some(v, weights, generator)
-        _, g = at.gradient(rows, each, weight_decay)
+        _, g = at.gradient(rows, each, decays)
         number += 1
         mean, square = torch.lerp(g, mean, _MEAN), torch.lerp(g.square(), square, _SQUARE)
         spread = (square / (1 - _SQUARE**number)).sqrt() + _TINY
