@@ -142,7 +142,7 @@ TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str | None]] = {  # and the 
 
 
 def halves(table: pd.DataFrame, label: str, seed: int) -> list[np.ndarray]:
-    """Returns numbers of rows to learn from, and of a third for the test; rows of one person stay together."""
+    """Returns the rows to learn from, and a third for the test; those of one person stay together."""
     rows, together = np.arange(len(table)), table.attrs.get("together", 1)
     first, y = rows[::together], table[label].to_numpy(str)
     stratify = y if together == 1 else None  # all choose the same number of times

@@ -25,18 +25,21 @@ def learned(rows: Tensor, judged: Tensor | None = None) -> float:
     return float(hm.likelihood.exact_log_likelihood(made, pairs(2, 0)).exp().sum())
 
 
-def test_all_rows_are_learned_where_those_held_out_say_nothing() -> None:
+def test_all_rows_are_learned_where_those_held_out_deny_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows held out that deny a link of many others are no reason to learn nothing at all."""
-    rows = torch.cat([pairs(60, 0), pairs(0, 14)])
-    assert learned(rows, torch.arange(74) >= 60) > 0.55
+    rows, judged = torch.cat([pairs(60, 0), pairs(0, 14)]), torch.arange(74) >= 60
+    found = learned(rows, judged)
+    monkeypatch.setattr(_exact_training, "_LAST", 0)
+    assert found - 0.5 > 3 * abs(learned(rows, judged) - 0.5)
 
 
 def test_links_of_states_have_a_wide_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = learned(pairs(100, 0))
     monkeypatch.setattr(_exact_training, "_OF_STATES", 1.0)
-    assert learned(pairs(100, 0)) < wide - 0.01 < 0.99
+    assert learned(pairs(100, 0)) < wide - 0.01
 
 
+@torch.no_grad()
 def test_another_root_leaves_a_hidden_unit_its_law() -> None:
     """By enumeration; what hidden units tell of x stays, too."""
     machine = hm.machine.join_layers([hm.Gaussian(3), hm.Categorical(1, 3)], [hm.Bernoulli(1)]).double()

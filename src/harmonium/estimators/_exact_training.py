@@ -216,8 +216,8 @@ def _change_roots(
     beside the means of the others; one unit alone keeps its law.
     """
     made, law = deepcopy(machine), machine.hamiltonian()
-    table, (hidden,) = HiddenStates(law), machine.hidden
-    on, biases = table.posterior(table.nothing_seen(1)).hidden_means()[0], made.layers[hidden].bias
+    table, above = HiddenStates(law), made.layers[made.hidden[0]]
+    on, biases = table.posterior(table.nothing_seen(1)).hidden_means()[0], getattr(above, above.location)
     for l, root in after.items():
         turn = torch.linalg.inv(root.double())
         turn = (turn @ before[l].double() if l in before else turn).to(root)
