@@ -14,17 +14,29 @@ from typing import Any
 import numpy as np
 
 import harmonium as hm
-from harmonium.sequences import read_fasta
+from harmonium.sequences import read_fasta, read_stockholm
 
 from ._damage import WORDS, Edit, gzip_edit, unfolding, zip_edit
 from ._kind import Kind
 
 FASTA = b">one\nACDE-F\nGH\n>two\nAC-EKF\nGX\n\n>three\nKKDEAF\nGH\n"
+STOCKHOLM = b"""# STOCKHOLM 1.0
+#=GF ID three
+#=GS one OS human
+one AC.DE-
+two ACgE-F
+#=GR two SS HHHHHH
+#=GC RF xx.xxx
+
+one FGH
+two AGX
+//
+"""
 MEGABYTES = 1024
 
 
 def exchanged_kinds() -> list[Kind]:
-    """All kinds; those of HDF5 are left out without h5py."""
+    """All kinds; those of HDF5 are left out without h5py, Stockholm without Biopython."""
 
     def sequences(name: str, contents: list[bytes], **more: Any) -> Kind:
         return Kind(name, name, [{name: x} for x in contents], _read_sequences, _describe, **more)
@@ -36,6 +48,8 @@ def exchanged_kinds() -> list[Kind]:
         sequences("x.fasta.gz", [gzip.compress(FASTA)], sealed=True, share=4),
         *(_machine(f"exchanged{end}", _written(end)) for end in (".dat", ".txt", ".npz")),
     ]
+    if find_spec("Bio"):
+        found.append(sequences("x.sto", [STOCKHOLM], share=4))
     if find_spec("h5py"):
         found.append(_machine("exchanged.h5", [*_written(".h5"), _julia()]))
     return found
@@ -57,6 +71,8 @@ def hostile_exchanged(name: str) -> list[bytes]:
         tail = checksum.to_bytes(4, "little") + (size % (1 << 32)).to_bytes(4, "little")
         bombs = [b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + packed + tail]
         return [*bombs, *(gzip.compress(line * (20 << 20)) for line in (b"A\n", b">\n", b"\n"))]
+    if name == "x.sto":
+        return [b"# STOCKHOLM 1.0\n" + b"".join(b"%x A\n" % i for i in range(1 << 20)) + b"//\n"]
     if name == "exchanged.dat":
         return [b"".join(b"h %d %c 0.5\n" % (i, a) for i in range(40_000) for a in b"AC")]
     if name == "exchanged.txt":
@@ -68,6 +84,7 @@ def hostile_exchanged(name: str) -> list[bytes]:
 EXCHANGED_EDITS: dict[str, Edit] = {
     "x.fasta": words_edit,
     "x.txt": words_edit,
+    "x.sto": words_edit,
     "x.fasta.gz": gzip_edit,
     "exchanged.dat": words_edit,
     "exchanged.txt": words_edit,
@@ -105,7 +122,7 @@ def _julia() -> bytes:
 
 
 def _read_sequences(path: Path) -> Any:
-    found = read_fasta(path)
+    found = (read_stockholm if path.suffix == ".sto" else read_fasta)(path)
     return found.codes.tolist(), found.names, found.alphabet
 
 

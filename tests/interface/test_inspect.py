@@ -30,9 +30,41 @@ def test_singular_vectors_make_the_couplings_again() -> None:
     torch.testing.assert_close(found.visible.T @ found.visible, torch.eye(6).double())
     assert bool((found.visible.gather(0, found.visible.abs().argmax(0, keepdim=True)) > 0).all())
     torch.testing.assert_close(found.project(found.visible.T), torch.eye(6).double())
-    alone = hm.BoltzmannMachine([hm.Spin(3)], edges=[(0, 0)])
     with pytest.raises(ValueError, match="expected an edge between a visible and a hidden layer"):
-        hm.tasks.directions(alone)
+        hm.tasks.directions(hm.BoltzmannMachine([hm.Spin(3)], edges=[]))
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_directions_of_sequences_do_not_depend_on_the_gauge(hidden: int) -> None:
+    """They are those of the zero-sum gauge, also where a machine without hidden units joins sites."""
+    sites = hm.Categorical(4, 3)
+    made = hm.BoltzmannMachine([sites, hm.Bernoulli(3)] if hidden else [sites], edges=[(0, min(hidden, 1))])
+    hm.machine.normal_(made, 1.0, seed=0)
+    found = hm.tasks.directions(made)
+    hm.machine.to_zero_sum_(made)
+    whole = made.hamiltonian().J[0].detach().double()
+    torch.testing.assert_close((found.visible * found.values) @ found.hidden.T, whole, atol=1e-5, rtol=0)
+    leading = found.visible[:, found.values > 1e-5]
+    torch.testing.assert_close(leading.view(4, 3, -1).sum(1), torch.zeros(4, leading.shape[1]).double())
+    if not hidden:  # of a symmetric matrix
+        values = torch.linalg.eigvalsh(whole).abs().sort(descending=True).values
+        torch.testing.assert_close(found.values, values, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_sequences_are_looked_into(cli: CommandLine, hidden: int, tmp_path: Path) -> None:
+    """Data lie along the first direction as the pairs of letters that they were made of."""
+    (tmp_path / "family.txt").write_text("ACGUA\nACGUC\nACGUG\nUGCAU\nUGCAC\nUGCAG\n" * 5)
+    steps = ("--hidden", hidden, "--updates", 300, "--learning-rate", 0.1, "--threads", 1)
+    cli.succeed("train", tmp_path / "family.txt", tmp_path / "run", *steps)
+    found = cli.succeed("inspect", tmp_path / "run", "--sweeps", 20, "--json").json
+    assert "logos.png" in found["files"] and "directions.png" in found["files"]
+    assert len(found["couplings"]) == 10
+    machine, rows = hm.load(tmp_path / "run"), hm.data.read(tmp_path / "family.txt")
+    X = hm.data.Codec.of(machine).rows(rows).all()
+    along = hm.tasks.directions(machine).project(X)[:, 0]
+    first = torch.arange(len(X)) % 6 < 3
+    assert along[first].min() > along[~first].max() or along[first].max() < along[~first].min()
 
 
 def test_solutions_of_a_ferromagnet_merge_where_naive_mean_field_has_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from harmonium.report.logos import stack_letters
 from harmonium.sequences import (
     ALPHABETS,
     read_fasta,
+    read_stockholm,
     similarity_weights,
     split_by_similarity,
     write_fasta,
@@ -119,6 +121,68 @@ def test_damaged_files_are_refused(tmp_path):
         read_fasta(path)
     with pytest.raises(FileNotFoundError, match="none at"):
         read_fasta(tmp_path / "y.fa")
+
+
+STOCKHOLM = """# STOCKHOLM 1.0
+#=GF ID pair
+one/1-6  ACc.GU
+two/3-8  A-..Gu
+#=GC RF  xx..xx
+
+one/1-6  GG-
+two/3-8  .AN
+#=GC RF  xxx
+//
+"""
+
+
+@pytest.mark.parametrize("name", ["x.sto", "x.stk.gz"])
+def test_stockholm_is_fasta_with_blocks_and_marks(name, tmp_path):
+    pytest.importorskip("Bio")
+    same = wrote(tmp_path / "x.fasta", ">one/1-6\nACGUGG-\n>two/3-8\nA-GU-AN\n")
+    for unknown in ("gap", "missing"):
+        found, expected = (
+            read(path, alphabet="rna", unknown=unknown)
+            for read, path in ((read_stockholm, wrote(tmp_path / name, STOCKHOLM)), (read_fasta, same))
+        )
+        np.testing.assert_array_equal(found.codes, expected.codes)
+        assert found[1:] == expected[1:]
+        np.testing.assert_array_equal(
+            hm.data.read(tmp_path / name, unknown=unknown).samples,
+            hm.data.read(same, unknown=unknown).samples,
+        )
+
+
+def test_without_a_reference_small_letters_alone_are_insertions(tmp_path):
+    pytest.importorskip("Bio")
+    text = "".join(line for line in STOCKHOLM.splitlines(True) if "RF" not in line)
+    found = read_stockholm(wrote(tmp_path / "x.sto", text))
+    dotted = wrote(tmp_path / "x.fa", ">1\nAC-GUGG-\n>2\nA--GU-AN\n")  # a column of dots alone is one of gaps
+    np.testing.assert_array_equal(found.codes, read_fasta(dotted).codes)
+    small = read_stockholm(wrote(tmp_path / "y.sto", "# STOCKHOLM 1.0\n1 acg.u\n2 a-gau\n//\n"))
+    assert small.codes.tolist() == [[1, 2, 3, 0, 4], [1, 0, 3, 1, 4]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (STOCKHOLM.replace("GG-", "GG"), "Stockholm format"),
+        (STOCKHOLM * 2, "Stockholm format"),
+        (">a\nACGU\n", "Stockholm format"),
+        (STOCKHOLM.replace(".AN", ".A1"), r"sequence 2: .*'1' in 'two/3-8'"),
+    ],
+)
+def test_other_stockholm_files_are_refused(text, message, tmp_path):
+    pytest.importorskip("Bio")
+    with pytest.raises(ValueError, match=message) as caught:
+        read_stockholm(wrote(tmp_path / "x.sto", text), alphabet="rna")
+    assert str(tmp_path / "x.sto") in str(caught.value)
+
+
+def test_stockholm_without_biopython_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "Bio", None)
+    with pytest.raises(ImportError, match=r"harmonium\[biopython\]"):
+        hm.data.read(wrote(tmp_path / "x.sto", STOCKHOLM))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from harmonium.data._frames import read_feather, read_parquet
 from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_npy, read_npz
 from harmonium.data._read_csv import read_csv
 from harmonium.data.dataset import DataSet
-from harmonium.sequences import SUFFIXES, read_fasta
+from harmonium.sequences import STOCKHOLM, SUFFIXES, Alignment, read_fasta, read_stockholm
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
 
@@ -31,7 +31,6 @@ _FORMATS: list[tuple[str, str, Reader]] = [
     (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),
     (r"\.(h5|hdf5)", "HDF5", read_hdf5),
 ]
-_SEQUENCES = "aligned sequences"
 
 
 def read(
@@ -58,7 +57,8 @@ def read(
     - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
       Two-dimensional samples stay in the file, others are read.
     - ``.fasta``, ``.fa``, ``.a2m``, ``.a3m``, ``.txt``, each also with ``.gz``: aligned sequences, one a row,
-      as places of their letters in the alphabet (``harmonium.sequences.read_fasta``).
+      as places of their letters in the alphabet (``harmonium.sequences.read_fasta``). ``.sto``, ``.stk`` and
+      ``.stockholm`` too (needs Biopython).
     - a folder: its images in the order of their names, all of one size and kind.
     - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
       ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``mnist`` and ``mnist-test``, whose files
@@ -78,7 +78,8 @@ def read(
 
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.
-        ImportError: HDF5 without h5py, Parquet and Feather without a library that reads them.
+        ImportError: HDF5 without h5py, Stockholm files without Biopython, Parquet and Feather without a
+            library that reads them.
         ValueError: an unknown format, or a file that is empty, damaged, foreign or without samples; the text
             names the file and the reason.
     """
@@ -90,8 +91,8 @@ def read(
             f"{source}: no such file or folder, and not a built-in name ({', '.join(BUILT_IN)})"
         )
     form, reader = _format(path)
-    if form == _SEQUENCES:
-        reader = partial(_read_sequences, alphabet=alphabet, unknown=unknown)
+    if reader in (read_fasta, read_stockholm):
+        reader = partial(_read_sequences, reader, alphabet=alphabet, unknown=unknown)
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")
@@ -108,21 +109,24 @@ def read(
 def _format(path: Path) -> tuple[str, Reader]:
     if path.is_dir():
         return "a folder of images", read_images
-    if path.name.lower().removesuffix(".gz").endswith(SUFFIXES):
-        return _SEQUENCES, read_fasta
+    bare = path.name.lower().removesuffix(".gz")
+    if bare.endswith((*SUFFIXES, *STOCKHOLM)):
+        return "aligned sequences", read_fasta if bare.endswith(SUFFIXES) else read_stockholm
     for pattern, form, reader in _FORMATS:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
             return form, reader
     raise ValueError(
         f"{path}: expected a name that ends in .npy, .npz, .csv, .tsv, .parquet, .feather, .idx[.gz], "
-        "idx3-ubyte[.gz], .h5 or .hdf5, of sequences .fasta, .fa, .a2m, .a3m or .txt[.gz], or a folder of "
-        "images; a spreadsheet can be saved as .csv"
+        "idx3-ubyte[.gz], .h5 or .hdf5, of sequences .fasta, .fa, .a2m, .a3m, .txt or .sto[.gz], or a folder "
+        "of images; a spreadsheet can be saved as .csv"
     )
 
 
-def _read_sequences(path: Path, alphabet: str, unknown: str) -> tuple[Any, ...]:
+def _read_sequences(
+    reader: Callable[..., Alignment], path: Path, alphabet: str, unknown: str
+) -> tuple[Any, ...]:
     """The codes of an alignment, NaN where a letter is missing, and the alignment."""
-    found = read_fasta(path, alphabet=alphabet, unknown=unknown)
+    found = reader(path, alphabet=alphabet, unknown=unknown)
     holes = found.codes < 0
     codes = np.where(holes, np.float32(np.nan), found.codes) if holes.any() else found.codes
     return codes, None, None, None, None, found

@@ -7,7 +7,7 @@ from harmonium.report.images import image_grid, image_panels, write_png
 from harmonium.report.inside import draw_directions, draw_tree
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
 from harmonium.report.links import Link, compare_links, compare_marginals
-from harmonium.report.logos import unit_logos
+from harmonium.report.logos import draw_logos, unit_logos
 from harmonium.report.moments import MomentErrors, moment_errors
 from harmonium.report.plots import learning_curve, mixing_curve, plane
 from harmonium.report.resampling import Resampling, resampling
@@ -36,6 +36,7 @@ __all__ = [
     "compare_links",
     "compare_marginals",
     "draw_directions",
+    "draw_logos",
     "draw_tree",
     "embedding",
     "frechet_distance",

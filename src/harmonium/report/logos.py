@@ -1,9 +1,9 @@
-"""Logos: the letters that a hidden unit of a machine of sequences looks for, site by site."""
+"""Logos: letters site by site, such as those that a hidden unit of a machine of sequences looks for."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -82,23 +82,41 @@ def unit_logos(
     chosen = [_checks.positive_int(unit, "units", minimum=0) for unit in units]
     if not chosen or max(chosen) >= len(fields):
         raise ValueError(f"units: expected some below {len(fields)}, received {chosen}")
-    figure = new_figure("unit_logos", (max(6.0, 0.12 * layer.n_units), 1.6 * len(chosen)))
+    draw_logos(fields[chosen], letters, path, [f"unit {unit}" for unit in chosen])
+
+
+def draw_logos(
+    weights: Tensor, alphabet: str, path: str | os.PathLike[str], titles: Sequence[str]
+) -> None:
+    """Draws logos below each other, such as those of hidden units or of ``tasks.directions``.
+
+    Args:
+        weights: heights of the letters, (logos, sites, states), above the line or below it.
+        alphabet: the letters in the order of the states.
+        path: PNG file; one that is there is replaced in one step.
+        titles: of the logos.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+    """
+    logos, sites, _ = weights.shape
+    figure = new_figure("draw_logos", (max(6.0, 0.12 * sites), 1.6 * logos))
     from matplotlib.patches import PathPatch
     from matplotlib.textpath import TextPath
     from matplotlib.transforms import Affine2D
 
-    for axes, unit in zip(figure.subplots(len(chosen), 1, squeeze=False)[:, 0], chosen, strict=True):
-        for each in stack_letters(fields[unit], letters):
+    panels = figure.subplots(logos, 1, squeeze=False)[:, 0]
+    for axes, heights, title in zip(panels, weights, titles, strict=True):
+        for each in stack_letters(heights, alphabet):
             outline = TextPath((0, 0), each.letter, size=1)
             box = outline.get_extents()
             if box.width and box.height:  # a gap is a dash, and wide
                 scale = Affine2D().translate(-box.x0, -box.y0).scale(0.9 / box.width, 1 / box.height)
                 placed = scale.scale(1, each.top - each.bottom).translate(each.site + 0.55, each.bottom)
-                colour = _COLOURS[letters.index(each.letter) % len(_COLOURS)]
+                colour = _COLOURS[alphabet.index(each.letter) % len(_COLOURS)]
                 axes.add_patch(PathPatch(outline, transform=placed + axes.transData, color=colour, lw=0))
-        heights = fields[unit]
         top, low = heights.clamp(min=0).sum(1).max(), heights.clamp(max=0).sum(1).min()
-        axes.set(xlim=(0.4, layer.n_units + 0.6), ylim=(1.05 * float(low) - 1e-6, 1.05 * float(top) + 1e-6))
+        axes.set(xlim=(0.4, sites + 0.6), ylim=(1.05 * float(low) - 1e-6, 1.05 * float(top) + 1e-6))
         axes.axhline(0, color="0.3", lw=0.5)
-        axes.set_ylabel(f"unit {unit}")
+        axes.set_ylabel(title)
     save_figure(figure, path)

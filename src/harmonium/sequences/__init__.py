@@ -1,22 +1,27 @@
 """Sequences: aligned proteins, RNA and DNA, and how much each of them counts.
 
-- :func:`read_fasta` and :func:`write_fasta` go between files and an :class:`Alignment` of codes.
+- :func:`read_fasta`, :func:`read_stockholm` and :func:`write_fasta` go between files and an
+  :class:`Alignment` of codes.
 - :func:`similarity_weights` weighs sequences by how many are like them; :func:`split_by_similarity` holds
   some out that are like none of the others.
 - ``tasks.contacts`` and ``tasks.mutations`` read a machine that has learned them.
 """
 
+from harmonium.sequences.alignment import Alignment
 from harmonium.sequences.alphabet import ALPHABETS, READINGS, find_alphabet
-from harmonium.sequences.fasta import SUFFIXES, Alignment, read_fasta, write_fasta
+from harmonium.sequences.fasta import SUFFIXES, read_fasta, write_fasta
 from harmonium.sequences.similarity import similarity_weights, split_by_similarity
+from harmonium.sequences.stockholm import STOCKHOLM, read_stockholm
 
 __all__ = [
     "ALPHABETS",
     "READINGS",
+    "STOCKHOLM",
     "SUFFIXES",
     "Alignment",
     "find_alphabet",
     "read_fasta",
+    "read_stockholm",
     "similarity_weights",
     "split_by_similarity",
     "write_fasta",

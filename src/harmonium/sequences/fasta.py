@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import gzip
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harmonium import _checks
-from harmonium._size_limit import check_claim
 from harmonium._storage import check_free, replace_file
+from harmonium.sequences.alignment import MISSING, Alignment, encode, text_of
 from harmonium.sequences.alphabet import ALPHABETS, READINGS, find_alphabet, kind_of
 
 _LINE = 80  # letters of a line that is written
-_PIECE = 1 << 20
-_OF_A_LINE, _OF_A_LETTER = 200, 8  # bytes in memory
+_OF_A_LINE = 200  # bytes in memory
 SUFFIXES = (".fasta", ".fa", ".a2m", ".a3m", ".txt")
-"""Of files of sequences, each also with .gz."""
-MISSING = -1
-"""The code of a letter that is not observed."""
-
-
-class Alignment(NamedTuple):
-    """Sequences of one length.
-
-    Attributes:
-        codes: (sequences, sites), int8: places of the letters in the alphabet, -1 where not observed.
-        names: of the sequences, what follows ">"; empty texts where the file has none.
-        alphabet: the letters in the order of their codes.
-        unknown: what letters that stand for several were taken as, see ``read_fasta``.
-    """
-
-    codes: NDArray[np.int8]
-    names: list[str]
-    alphabet: str
-    unknown: str = "gap"
+"""Of files of FASTA and of a sequence a line, each also with .gz."""
 
 
 def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
@@ -67,10 +46,8 @@ def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap"
     """
     path = Path(path)
     _checks.one_of(unknown, "unknown", READINGS)
-    if not path.is_file():
-        raise FileNotFoundError(f"path: expected a file of sequences, found none at {path}")
     try:
-        return _read(_text_of(path), alphabet, unknown)
+        return _read(text_of(path, _OF_A_LINE), alphabet, unknown)
     except ValueError as error:
         raise ValueError(f"path: {path}: {error}") from error
 
@@ -130,23 +107,6 @@ def write_fasta(
     replace_file(path, gzip.compress(contents, mtime=0) if path.suffix.lower() == ".gz" else contents)
 
 
-def _text_of(path: Path) -> str:
-    """Returns the content of a file; ValueError: it is damaged, unpacks to too much, or is no text."""
-    content, lines, size = bytearray(), 0, path.stat().st_size
-    try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                content += piece
-                lines += piece.count(b"\n")
-                check_claim(_OF_A_LETTER * len(content) + _OF_A_LINE * lines, size, "its text")
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"damaged, or not compressed by gzip ({error})") from error
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"expected text, received byte {content[error.start]} at {error.start}") from error
-
-
 def _read(text: str, alphabet: str, unknown: str) -> Alignment:
     names, sequences, places = _parse(text.split("\n"))
     letters = {letter for sequence in sequences for letter in set(sequence)}
@@ -158,34 +118,12 @@ def _read(text: str, alphabet: str, unknown: str) -> Alignment:
         sequences = [sequence.translate(drop) for sequence in sequences]
     elif not capitals and kind_of(alphabet) in ("auto", *ALPHABETS):
         sequences = [sequence.upper() for sequence in sequences]
-    letters = {letter for sequence in sequences for letter in set(sequence)}
-    known, others = find_alphabet(alphabet, letters)
-    widths = [len(sequence) for sequence in sequences]
-    for i, width in enumerate(widths):
-        if width != widths[0] or width == 0:
-            raise ValueError(
-                f"line {places[i]}: expected {widths[0] or 'some'} letters as in the first one, received "
-                f"{width} in {names[i] or sequences[i][:20]!r}; align them first"
-            )
-    code = {letter: i for i, letter in enumerate(known)}
-    if unknown != "error":
-        code = {letter: 0 if unknown == "gap" else MISSING for letter in others} | code
-    for i, sequence in enumerate(sequences):
-        if wrong := set(sequence) - code.keys():
-            raise ValueError(
-                f"line {places[i]}: expected letters of {known!r}, received {min(wrong)!r} in "
-                f"{names[i] or sequence[:20]!r}"
-            )
-    table = np.zeros(max(map(ord, code)) + 1, np.int8)
-    for letter, number in code.items():
-        table[ord(letter)] = number
-    points = np.frombuffer("".join(sequences).encode("utf-32-le"), np.uint32)
-    return Alignment(table[points].reshape(len(sequences), -1), names, known, unknown)
+    return encode(names, sequences, places, alphabet, unknown)
 
 
-def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[int]]:
+def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
     """Returns names, sequences, and the lines that these begin at."""
-    names, parts, places = list[str](), list[list[str]](), list[int]()
+    names, parts, places = list[str](), list[list[str]](), list[str]()
     plain = None  # whether the file is a sequence a line
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -199,12 +137,12 @@ def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[int]]:
                 )
             names.append(text[1:].strip())
             parts.append([])
-            places.append(number)
+            places.append(f"line {number}")
             continue
         if plain:
             names.append("")
             parts.append([])
-            places.append(number)
+            places.append(f"line {number}")
         parts[-1].append("".join(text.split()))
     if not parts:
         raise ValueError("expected sequences, received none")

@@ -12,6 +12,7 @@ from harmonium.tasks.effective_couplings import (
 from harmonium.tasks.impute import METHODS, Imputation, by_column, impute, unobserved, visible_means
 from harmonium.tasks.predict import PREDICT_METHODS, predict
 from harmonium.tasks.sample import Sample, sample
+from harmonium.tasks.sparse import activate, decimate
 
 __all__ = [
     "DENOISE_METHODS",
@@ -26,8 +27,10 @@ __all__ = [
     "Imputation",
     "Sample",
     "SymmetricChannel",
+    "activate",
     "by_column",
     "contacts",
+    "decimate",
     "denoise",
     "directions",
     "effective_couplings",

@@ -26,7 +26,7 @@ EFFECTIVE_METHODS = ("auto", "exact", "gaussian")
 _EXACT_STATES = 1 << 16  # of the visible units together, at most
 _TRIPLE_COLUMNS = 400  # whose triples take half a gigabyte
 _REACH, _POINTS = 6.0, 41  # of the average over a normal law, in deviations
-_NUMBERS = 1 << 22  # that are worked on at a time
+_NUMBERS = 1 << 17  # that are worked on at a time: a megabyte stays near the processor
 
 
 class EffectiveCouplings(NamedTuple):

@@ -18,13 +18,14 @@ from harmonium.data import Codec
 from harmonium.likelihood import log_likelihood
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import solution_tree
-from harmonium.report import draw_directions, draw_tree
+from harmonium.report import draw_directions, draw_logos, draw_tree
+from harmonium.report.logos import letters_of
 from harmonium.report.plots import require_figures
 from harmonium.tasks import directions, effective_couplings
 
 EXAMPLES = ("harmonium inspect runs/digits", "harmonium inspect runs/digits --data digits --out inside")
 
-_FILES = ("directions.png", "tree.png", "tree.nwk")
+_FILES = ("directions.png", "tree.png", "tree.nwk", "logos.png")
 _VALUES, _ROWS, _CHAINS, _PAIRS = 5, 1000, 500, 10
 _COLUMNS = 200  # for which effective couplings take seconds
 
@@ -39,8 +40,9 @@ def inspect(
 ) -> dict[str, Any]:
     """Look inside a machine: its directions, solutions, couplings and entropy, over the ages of its run.
 
-    Writes directions.png (singular values over ages; data and samples along the first two directions), and
-    the tree of TAP solutions as tree.nwk (Newick) and tree.png. Ages are those that train --ladder has kept.
+    Writes directions.png (singular values over ages; data and samples along the first two directions), of
+    sequences logos.png (the letters of these directions), and the tree of TAP solutions as tree.nwk (Newick)
+    and tree.png. Ages are those that train --ladder has kept.
 
     Args:
         data: rows to look at; the training data if not given.
@@ -84,6 +86,11 @@ def inspect(
     places = {"data": each[-1].project(X).cpu(), "samples": each[-1].project(samples).cpu()}
     if len(each[-1].values) > 1:
         draw_directions(ages, [one.values for one in each], places, folder / _FILES[0])
+    if (letters := letters_of(machine)) is not None:
+        width = machine.visible_width - coding.label_width
+        leading = (each[-1].visible * each[-1].values)[:width, :2].T.reshape(-1, width // len(letters), len(letters))
+        titles = [f"direction {a + 1}" for a in range(len(leading))]
+        draw_logos(leading.cpu(), letters, folder / _FILES[3], titles)
     draw_tree(tree.root, folder / _FILES[1])
     replace_file(folder / _FILES[2], f"{tree.newick}\n".encode())
     result: dict[str, Any] = {

@@ -1,0 +1,67 @@
+"""Stockholm files, by Biopython's parser, to codes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harmonium import _checks
+from harmonium.sequences.alignment import Alignment, encode, text_of
+from harmonium.sequences.alphabet import ALPHABETS, READINGS, kind_of
+
+_OF_A_LINE = 4000  # bytes in memory: of Biopython's record
+_GAPS = str.maketrans("._~", "---")
+STOCKHOLM = (".sto", ".stk", ".stockholm")
+"""Suffixes of Stockholm files, each also with .gz."""
+
+
+def read_stockholm(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
+    """Reads an alignment of Pfam, Rfam, HMMER or Infernal; ``.gz`` too.
+
+    Columns that the reference line (``#=GC RF``) marks by a gap are insertions, and left out; without that
+    line columns of small letters without a capital one are. In other columns small letters are letters, and
+    dots are gaps.
+
+    Args:
+        path: of the file.
+        alphabet, unknown: as of ``read_fasta``.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ImportError: the ``biopython`` extra is not installed.
+        ValueError: another file, several alignments, or letters outside of the alphabet; the message names
+            the file and the sequence.
+    """
+    path = Path(path)
+    _checks.one_of(unknown, "unknown", READINGS)
+    try:
+        from Bio import AlignIO
+    except ImportError as error:
+        raise ImportError('Stockholm files need Biopython: pip install "harmonium[biopython]"') from error
+    try:
+        text = text_of(path, _OF_A_LINE)
+        try:
+            found = AlignIO.read(io.StringIO(text), "stockholm")
+        except Exception as error:  # the parser of a damaged file raises almost anything
+            raise ValueError(f"no alignment in Stockholm format ({error or type(error).__name__})") from error
+        return _read(found, alphabet, unknown)
+    except ValueError as error:
+        raise ValueError(f"path: {path}: {error}") from error
+
+
+def _read(found: Any, alphabet: str, unknown: str) -> Alignment:
+    names = [record.id for record in found]
+    letters = np.array([list(str(record.seq)) for record in found])
+    reference = found.column_annotations.get("reference_annotation")
+    small, capital = np.char.islower(letters), np.char.isupper(letters)
+    if reference is not None:
+        kept = np.array([mark not in ".-_~" for mark in reference])
+    else:
+        kept = capital.any(0) | ~small.any(0) if capital.any() else np.ones(letters.shape[1], bool)
+    sequences = ["".join(row) for row in letters[:, kept].tolist()]
+    if kind_of(alphabet) in ("auto", *ALPHABETS):
+        sequences = [sequence.translate(_GAPS).upper() for sequence in sequences]
+    return encode(names, sequences, [f"sequence {i + 1}" for i in range(len(names))], alphabet, unknown)

@@ -1,0 +1,142 @@
+"""Sparse machines: pairs of units that are let go, or taken up, between one training and the next."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._checks import Numbers
+from harmonium.couplings import Masked
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine, to_zero_sum_
+
+
+@torch.no_grad()
+def decimate(machine: BoltzmannMachine, pairs: int, *, edge: int = 0) -> BoltzmannMachine:
+    """Returns a machine that keeps the strongest pairs of units of one coupling, on ``Masked``.
+
+    The strength of a pair is the Frobenius norm of its block in the zero-sum gauge, in which the machine
+    comes back. Train it on before more pairs are let go, a small share at a time (decimation; compare
+    Barrat-Charlaix et al. 2021, who let go of single entries).
+
+    Args:
+        machine: on any graph; it is left as it is. Couplings of categorical units have to be dense or masked.
+        pairs: how many are kept; of a coupling with fewer all are.
+        edge: number of the coupling in ``machine.edges``.
+
+    Raises:
+        TypeError, ValueError: no such coupling, or a number of pairs below 0.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Categorical(6, 5)], {(0, 0): hm.Dense()}, [0], seed=0)
+        >>> sparse = hm.tasks.decimate(machine, 4)
+        >>> int(sparse.couplings[0].joined.sum()) // (2 * 5 * 5)
+        4
+    """
+    below, above, joined = _sides(machine, edge)
+    pairs = _checks.positive_int(pairs, "pairs", minimum=0)
+    made = deepcopy(machine)
+    to_zero_sum_(made)
+    W = made.couplings[edge].matrix()
+    strength = W.view(below.n_units, -1, above.n_units, above.width // above.n_units).square().sum((1, 3))
+    kept = _largest(strength.cpu().masked_fill(~joined, -1), min(pairs, int(joined.sum())))
+    return _on(made, edge, kept)
+
+
+@torch.no_grad()
+def activate(
+    machine: BoltzmannMachine,
+    pairs: int,
+    X: Numbers,
+    states: Tensor,
+    *,
+    weights: Tensor | None = None,
+    pseudocount: float = 0.01,
+    edge: int = 0,
+) -> BoltzmannMachine:
+    """Returns a machine that joins more pairs of visible units: those that it is most wrong about.
+
+    The gain of a pair is the Kullback-Leibler divergence of its states in the rows from those in the
+    machine's own draws: what the best coupling and fields of that pair alone would add to the mean ln p
+    (activation; Calvanese et al. 2024). New couplings begin at 0: train the machine on before the next pairs.
+
+    Args:
+        machine: with a coupling of visible units that are categorical or have two values; it is left as it is.
+        pairs: how many are taken up.
+        X: (rows, visible_width).
+        states: draws of the machine, (draws, visible_width).
+        weights: of the rows, (rows,); None: all count alike.
+        pseudocount: share of uniform noise in both, in (0, 1), for states that were not seen.
+        edge: number of the coupling in ``machine.edges``, such as one on ``Masked`` without any pair.
+
+    Raises:
+        TypeError, ValueError: no such coupling, more pairs than are free, or rows that do not fit.
+    """
+    below, above, joined = _sides(machine, edge)
+    l, m = machine.edges[edge]
+    if not {l, m} <= set(machine.visible) or not all(x.one_hot or x.two_values for x in (below, above)):
+        raise ValueError(f"edge: expected one of visible units with few states, received {below} and {above}")
+    free = ~joined
+    if l == m:
+        free = free.triu(1)
+    pairs = _checks.positive_int(pairs, "pairs", minimum=0)
+    if pairs > int(free.sum()):
+        raise ValueError(f"pairs: expected at most {int(free.sum())} that are not joined, received {pairs}")
+    noise = _checks.real(pseudocount, "pseudocount", low=1e-12, high=1 - 1e-12)
+    law = machine.hamiltonian()
+    found = []
+    for rows, shares in ((_checks.tensor(X, "X", machine.dtype, machine.device), weights), (states, None)):
+        share = torch.ones(len(rows)) if shares is None else torch.as_tensor(shares)
+        share = (share / share.sum()).to(rows.device, torch.float64)
+        parts = law.split(rows)
+        a, b = (_one_hot(layer, parts[k]) for layer, k in ((below, l), (above, m)))
+        both = torch.einsum("r,ris,rjt->ijst", share, a, b)
+        found.append((1 - noise) * both + noise / both[0, 0].numel())
+    gain = (found[0] * (found[0] / found[1]).log()).sum((2, 3))
+    return _on(deepcopy(machine), edge, joined | _largest(gain.cpu().masked_fill(~free, -1), pairs))
+
+
+def _sides(machine: BoltzmannMachine, edge: int) -> tuple[Layer, Layer, Tensor]:
+    """Returns the layers of an edge, and which of their units it joins, in a layer those above the diagonal."""
+    number = _checks.positive_int(edge, "edge", minimum=0)
+    if number >= len(machine.edges):
+        raise ValueError(f"edge: expected one below {len(machine.edges)}, received {edge}")
+    below, above = (machine.layers[l] for l in machine.edges[number])
+    joined = machine.couplings[number].joined
+    if joined is None:
+        units = torch.ones(below.n_units, above.n_units, dtype=torch.bool)
+    else:
+        units = joined.cpu().view(below.n_units, -1, above.n_units, above.width // above.n_units).any(3).any(1)
+    return below, above, units.triu(1) if below is above else units  # on the CPU, as masks are
+
+
+def _largest(scores: Tensor, number: int) -> Tensor:
+    """Returns which entries are the largest, booleans."""
+    chosen = torch.zeros(scores.numel(), dtype=torch.bool)
+    chosen[scores.flatten().topk(number).indices] = True
+    return chosen.view_as(scores)
+
+
+def _one_hot(layer: Layer, x: Tensor) -> Tensor:
+    """Returns states as indicators, (rows, units, states) float64."""
+    if layer.one_hot:
+        return x.double().view(len(x), layer.n_units, -1)
+    return torch.stack([x == value for value in layer.two_values or ()], -1).double()
+
+
+def _on(machine: BoltzmannMachine, edge: int, mask: Tensor) -> BoltzmannMachine:
+    """Returns a machine with the parameters of another, of which one coupling joins other pairs of units."""
+    kinds = [type(coupling)(**coupling.config()) for coupling in machine.couplings]
+    kinds[edge] = Masked(mask)
+    edges = dict(zip(machine.edges, kinds, strict=True))
+    made = BoltzmannMachine(machine.layers, edges, machine.visible, seed=None)
+    made.to(machine.device, machine.dtype)
+    for coupling, before in zip(made.couplings, machine.couplings, strict=True):
+        coupling.fill_(before.matrix())
+        coupling.weight.requires_grad_(before.weight.requires_grad)
+    made.metadata = deepcopy(machine.metadata)
+    return made
