@@ -261,6 +261,8 @@ def main() -> None:
                 "nearest": partial(nearest, train, held, samples),
                 "log_likelihood": partial(likelihoods, machine, train, held),
             }
+            if name == "pseudo":  # whose samples are not looked at
+                measures = {}
             if part == "pf00072":
                 measures["contacts"] = partial(precision, machine, run_dir / "contacts.png")
             for measure, measured in measures.items():

@@ -10,8 +10,8 @@ from torch import Tensor
 
 import harmonium as hm
 
-SITES, STATES = 6, 3
-PLANTED = ((0, 1), (1, 4), (2, 5), (3, 5))
+SITES, STATES = 5, 3
+PLANTED = ((0, 1), (1, 4), (2, 3), (2, 4))
 
 
 def pairs_of(machine: hm.BoltzmannMachine) -> set[tuple[int, int]]:
@@ -50,11 +50,11 @@ def test_decimation_finds_planted_pairs(planted: tuple[Tensor, Tensor]) -> None:
     with torch.no_grad():  # in a gauge in which strengths mean nothing
         machine.couplings[0].weight[0].add_(5.0)
     before = {name: x.clone() for name, x in machine.state_dict().items()}
-    for kept in (10, 7, 4):
-        sparse = hm.tasks.decimate(machine if kept == 10 else sparse, kept)
-        assert len(pairs_of(sparse)) == kept and set(PLANTED) <= pairs_of(sparse)
-        far = learned(sparse, planted)
-    assert pairs_of(sparse) == set(PLANTED) and far < 0.01
+    sparse = hm.tasks.decimate(machine, 7)
+    assert len(pairs_of(sparse)) == 7 and set(PLANTED) < pairs_of(sparse)
+    learned(sparse, planted)
+    sparse = hm.tasks.decimate(sparse, 4)
+    assert pairs_of(sparse) == set(PLANTED) and learned(sparse, planted) < 0.01
     assert all(torch.equal(x, before[name]) for name, x in machine.state_dict().items())
 
 
@@ -63,7 +63,7 @@ def test_what_is_left_of_a_decimated_machine_is_its_own(planted: tuple[Tensor, T
     rows, _ = planted
     machine = hm.BoltzmannMachine([hm.Categorical(SITES, STATES)], {(0, 0): hm.Dense()}, [0])
     hm.machine.normal_(machine, 1.0, seed=3)
-    whole = hm.tasks.decimate(machine, 15)
+    whole = hm.tasks.decimate(machine, 10)
     p, q = (torch.log_softmax(-each.energy([rows]).double(), 0) for each in (machine, whole))
     torch.testing.assert_close(p, q, atol=1e-5, rtol=0)
     hm.machine.to_zero_sum_(machine)

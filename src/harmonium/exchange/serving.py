@@ -15,7 +15,8 @@ def to_program(machine: BoltzmannMachine) -> Any:
 
     ``torch.export.save`` writes it, and ``torch.export.load(path).module()`` runs it, on any number of rows.
     It does not check them: they have to be complete, in the support of the visible units, and of the
-    machine's dtype. Where ``onnx`` and ``onnxscript`` are installed, ``torch.onnx.export`` takes it too.
+    machine's dtype. Where ``onnx`` and ``onnxscript`` are installed, ``torch.onnx.export`` takes it too, with
+    Bernoulli, Spin, Categorical and Gaussian units.
 
     Args:
         machine: whose hidden layers are not joined to each other and have no inner edges, such as an RBM; or
