@@ -30,6 +30,8 @@ two ACgE-F
 
 one FGH
 two AGX
+#=GR two SS HHH
+#=GC RF xxx
 //
 """
 MEGABYTES = 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import combinations, product
 
 import pytest
@@ -121,6 +122,18 @@ def test_the_gaussian_average_becomes_exact_as_weights_shrink(name):
         errors.append(float((exact.pairs - near.pairs).norm() / exact.pairs.norm()))
     assert errors[0] < 0.05
     assert errors[1] < max(errors[0] / 2.5, 1e-9)
+
+
+@pytest.mark.parametrize(("spread", "error"), [(0.5, 1e-7), (1.5, 1e-7), (3.0, 1e-4)])
+def test_points_of_the_average_are_as_many_as_it_needs(spread, error, monkeypatch):
+    """Beside ten times as many, for fields spread over hidden spins as said."""
+    machine = made([hm.Spin(12), hm.Spin(5)], std=0.3)
+    machine.couplings[0].fill_(machine.couplings[0].matrix().sign() * spread / 12**0.5)
+    found = effective_couplings(machine, method="gaussian").pairs
+    module = sys.modules["harmonium.tasks.effective_couplings"]
+    monkeypatch.setattr(module, "_DISTANCES", (0.03, 0.03))
+    finer = effective_couplings(machine, method="gaussian").pairs
+    assert float(finer.abs().max()) > 0.01 and float((found - finer).abs().max()) < error
 
 
 def test_fully_visible_machines_are_their_own_couplings():

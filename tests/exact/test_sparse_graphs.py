@@ -115,3 +115,8 @@ def test_refused() -> None:
     spins = hm.BoltzmannMachine([hm.Spin(3)], [(0, 0)], [0])
     with pytest.raises(ValueError, match="pairs: expected at most 0 that are not joined, received 1"):
         hm.tasks.activate(spins, 1, torch.ones(2, 3), torch.ones(2, 3))
+    empty = hm.BoltzmannMachine([hm.Spin(3)], {(0, 0): hm.Masked(torch.zeros(3, 3))}, [0])
+    with pytest.raises(ValueError, match="states: expected"):
+        hm.tasks.activate(empty, 1, torch.ones(2, 3), torch.ones(2, 2))
+    with pytest.raises(ValueError, match=r"weights: expected \(2,\), received \(3,\)"):
+        hm.tasks.activate(empty, 1, torch.ones(2, 3), torch.ones(2, 3), weights=torch.ones(3))

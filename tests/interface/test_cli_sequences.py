@@ -143,6 +143,19 @@ def test_data_are_described_and_converted(cli: CommandLine, family: Path, tmp_pa
     )
 
 
+def test_stockholm_files_are_data_as_fasta_is(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    pytest.importorskip("Bio")
+    names, letters = TEXT.split()[::2], TEXT.replace("n", "N").split()[1::2]
+    lines = [f"{name[1:]} {sequence}" for name, sequence in zip(names, letters, strict=True)]
+    path = tmp_path / "family.sto"
+    path.write_text("\n".join(["# STOCKHOLM 1.0", *lines, "//"]) + "\n")
+    cli.succeed("data", path, "--out", tmp_path / "x.fasta")
+    cli.succeed("data", family, "--out", tmp_path / "y.fasta")
+    assert (tmp_path / "x.fasta").read_bytes() == (tmp_path / "y.fasta").read_bytes()
+    cli.train(path, tmp_path / "run")
+    cli.succeed("evaluate", tmp_path / "run", family, "--method", "exact")
+
+
 def test_missing_letters_are_filled_in(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     cli.train(family, tmp_path / "run", "--unknown", "missing")
     cli.succeed("impute", tmp_path / "run", family, "--out", tmp_path / "full.fasta")

@@ -85,9 +85,7 @@ def unit_logos(
     draw_logos(fields[chosen], letters, path, [f"unit {unit}" for unit in chosen])
 
 
-def draw_logos(
-    weights: Tensor, alphabet: str, path: str | os.PathLike[str], titles: Sequence[str]
-) -> None:
+def draw_logos(weights: Tensor, alphabet: str, path: str | os.PathLike[str], titles: Sequence[str]) -> None:
     """Draws logos below each other, such as those of hidden units or of ``tasks.directions``.
 
     Args:

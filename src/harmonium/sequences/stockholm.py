@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -42,9 +42,9 @@ def read_stockholm(path: str | Path, *, alphabet: str = "auto", unknown: str = "
     except ImportError as error:
         raise ImportError('Stockholm files need Biopython: pip install "harmonium[biopython]"') from error
     try:
-        text = text_of(path, _OF_A_LINE)
+        text, parser = text_of(path, _OF_A_LINE), cast(Any, AlignIO)  # which has no types
         try:
-            found = AlignIO.read(io.StringIO(text), "stockholm")
+            found = parser.read(io.StringIO(text), "stockholm")
         except Exception as error:  # the parser of a damaged file raises almost anything
             raise ValueError(f"no alignment in Stockholm format ({error or type(error).__name__})") from error
         return _read(found, alphabet, unknown)
@@ -56,11 +56,11 @@ def _read(found: Any, alphabet: str, unknown: str) -> Alignment:
     names = [record.id for record in found]
     letters = np.array([list(str(record.seq)) for record in found])
     reference = found.column_annotations.get("reference_annotation")
-    small, capital = np.char.islower(letters), np.char.isupper(letters)
+    kept = np.ones(letters.shape[1], bool)
     if reference is not None:
         kept = np.array([mark not in ".-_~" for mark in reference])
-    else:
-        kept = capital.any(0) | ~small.any(0) if capital.any() else np.ones(letters.shape[1], bool)
+    elif (capital := np.char.isupper(letters)).any():
+        kept = np.logical_or(capital.any(0), ~np.char.islower(letters).any(0))
     sequences = ["".join(row) for row in letters[:, kept].tolist()]
     if kind_of(alphabet) in ("auto", *ALPHABETS):
         sequences = [sequence.translate(_GAPS).upper() for sequence in sequences]

@@ -25,7 +25,10 @@ EFFECTIVE_METHODS = ("auto", "exact", "gaussian")
 
 _EXACT_STATES = 1 << 16  # of the visible units together, at most
 _TRIPLE_COLUMNS = 400  # whose triples take half a gigabyte
-_REACH, _POINTS = 6.0, 41  # of the average over a normal law, in deviations
+# Of the average over a normal law, in deviations: its reach, and the distances of its points, the smaller where
+# fields are spread by 2 and more, the larger up to 1. The error is exp(-2π²/(distance · spread)) for softplus,
+# whose poles are at ±iπ, and the root of that for ln 2cosh.
+_REACH, _DISTANCES = 6.0, (0.3, 0.6)
 _NUMBERS = 1 << 17  # that are worked on at a time: a megabyte stays near the processor
 
 
@@ -188,7 +191,9 @@ class _GaussianFields(_Means):
         self._variances = torch.stack([pull.square().mean(0) for pull in self._pulls])
         outside = self._J @ torch.cat([unit.states.mean(0) for unit in units])
         self._local = [_state_weights(law, unit) + unit.centred @ outside[unit.place] for unit in units]
-        self._z = torch.linspace(-_REACH, _REACH, _POINTS).to(up)
+        (fine, coarse), spread = _DISTANCES, max(self._variances.sum(0).tolist(), default=0.0) ** 0.5
+        points = 2 * round(_REACH / max(fine, coarse / max(1.0, spread))) + 1
+        self._z = torch.linspace(-_REACH, _REACH, points).to(up)
         self._shares = (-0.5 * self._z.square()).softmax(0)
 
     def beside(self, kept: tuple[int, ...], last: list[int]) -> Tensor:
@@ -215,14 +220,15 @@ class _GaussianFields(_Means):
     def _average(self, field: Tensor, spread: Tensor) -> Tensor:
         """Returns Σ_a E ψ_a(field + spread · z), (rows,)."""
         law, total = self._law, field.new_zeros(len(field))
-        size = max(1, _NUMBERS // (_POINTS * max(1, field.shape[1])))
+        points = len(self._z)
+        size = max(1, _NUMBERS // (points * max(1, field.shape[1])))
         for rows in torch.split(torch.arange(len(field), device=field.device), size):
             start = 0
             for m in law.graph.hidden:
                 part = slice(start, start + law.layers[m].width)
                 start = part.stop
-                points = field[rows, None, part] + self._z[:, None] * spread[rows, None, part]
-                psi = law.log_partition(m, points.flatten(0, 1)).view(len(rows), _POINTS)
+                fields = field[rows, None, part] + self._z[:, None] * spread[rows, None, part]
+                psi = law.log_partition(m, fields.flatten(0, 1)).view(len(rows), points)
                 total[rows] += psi @ self._shares
         return total
 

@@ -41,8 +41,7 @@ def decimate(machine: BoltzmannMachine, pairs: int, *, edge: int = 0) -> Boltzma
     pairs = _checks.positive_int(pairs, "pairs", minimum=0)
     made = deepcopy(machine)
     to_zero_sum_(made)
-    W = made.couplings[edge].matrix()
-    strength = W.view(below.n_units, -1, above.n_units, above.width // above.n_units).square().sum((1, 3))
+    strength = _by_unit(made.couplings[edge].matrix(), below, above).square().sum((1, 3))
     kept = _largest(strength.cpu().masked_fill(~joined, -1), min(pairs, int(joined.sum())))
     return _on(made, edge, kept)
 
@@ -52,7 +51,7 @@ def activate(
     machine: BoltzmannMachine,
     pairs: int,
     X: Numbers,
-    states: Tensor,
+    states: Numbers,
     *,
     weights: Tensor | None = None,
     pseudocount: float = 0.01,
@@ -65,7 +64,7 @@ def activate(
     (activation; Calvanese et al. 2024). New couplings begin at 0: train the machine on before the next pairs.
 
     Args:
-        machine: with a coupling of visible units that are categorical or have two values; it is left as it is.
+        machine: with a coupling of visible units that are categorical or have two values, left as it is.
         pairs: how many are taken up.
         X: (rows, visible_width).
         states: draws of the machine, (draws, visible_width).
@@ -89,8 +88,11 @@ def activate(
     noise = _checks.real(pseudocount, "pseudocount", low=1e-12, high=1 - 1e-12)
     law = machine.hamiltonian()
     found = []
-    for rows, shares in ((_checks.tensor(X, "X", machine.dtype, machine.device), weights), (states, None)):
+    for name, given, shares in (("X", X, weights), ("states", states, None)):
+        rows = machine.visible_rows(given, name)
         share = torch.ones(len(rows)) if shares is None else torch.as_tensor(shares)
+        if share.shape != (len(rows),):
+            raise ValueError(f"weights: expected ({len(rows)},), received {tuple(share.shape)}")
         share = (share / share.sum()).to(rows.device, torch.float64)
         parts = law.split(rows)
         a, b = (_one_hot(layer, parts[k]) for layer, k in ((below, l), (above, m)))
@@ -101,17 +103,24 @@ def activate(
 
 
 def _sides(machine: BoltzmannMachine, edge: int) -> tuple[Layer, Layer, Tensor]:
-    """Returns the layers of an edge, and which of their units it joins, in a layer those above the diagonal."""
+    """Returns the layers of an edge, and which of their units it joins, on the CPU as masks are.
+
+    Within a layer these stand above the diagonal.
+    """
     number = _checks.positive_int(edge, "edge", minimum=0)
     if number >= len(machine.edges):
         raise ValueError(f"edge: expected one below {len(machine.edges)}, received {edge}")
     below, above = (machine.layers[l] for l in machine.edges[number])
     joined = machine.couplings[number].joined
     if joined is None:
-        units = torch.ones(below.n_units, above.n_units, dtype=torch.bool)
-    else:
-        units = joined.cpu().view(below.n_units, -1, above.n_units, above.width // above.n_units).any(3).any(1)
-    return below, above, units.triu(1) if below is above else units  # on the CPU, as masks are
+        joined = torch.ones(below.width, above.width, dtype=torch.bool)
+    units = _by_unit(joined.cpu(), below, above).any(3).any(1)
+    return below, above, units.triu(1) if below is above else units
+
+
+def _by_unit(W: Tensor, below: Layer, above: Layer) -> Tensor:
+    """Returns a matrix of couplings as blocks, (units below, states, units above, states)."""
+    return W.view(below.n_units, -1, above.n_units, above.width // above.n_units)
 
 
 def _largest(scores: Tensor, number: int) -> Tensor:

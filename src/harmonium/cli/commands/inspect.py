@@ -88,7 +88,9 @@ def inspect(
         draw_directions(ages, [one.values for one in each], places, folder / _FILES[0])
     if (letters := letters_of(machine)) is not None:
         width = machine.visible_width - coding.label_width
-        leading = (each[-1].visible * each[-1].values)[:width, :2].T.reshape(-1, width // len(letters), len(letters))
+        leading = (each[-1].visible * each[-1].values)[:width, :2].T.reshape(
+            -1, width // len(letters), len(letters)
+        )
         titles = [f"direction {a + 1}" for a in range(len(leading))]
         draw_logos(leading.cpu(), letters, folder / _FILES[3], titles)
     draw_tree(tree.root, folder / _FILES[1])
