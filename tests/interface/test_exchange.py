@@ -245,6 +245,19 @@ def test_text_of_adabmdca(sparse, tmp_path):
     assert isinstance(found.machine.couplings[0], hm.Masked if sparse else hm.Dense)
 
 
+def test_adabmdca_reads_what_is_written_and_has_the_same_energies(tmp_path):
+    io, statmech = (pytest.importorskip(f"adabmDCA.{name}") for name in ("io", "statmech"))
+    machine = drawn([hm.Categorical(4, 5)], {(0, 0): hm.Dense()}, [0])
+    exchange.write(machine, tmp_path / "params.dat")
+    params = io.load_params(str(tmp_path / "params.dat"), "rna", torch.device("cpu"), torch.float64)
+    v = rows_of(machine).double()
+    theirs = statmech.compute_energy(v.view(-1, 4, 5), params)
+    torch.testing.assert_close(theirs, energies(machine, v), atol=1e-6, rtol=0)
+    io.save_params(str(tmp_path / "theirs.dat"), params, "rna")  # and the other way round
+    again = exchange.read(tmp_path / "theirs.dat").machine
+    torch.testing.assert_close(energies(again, v), theirs, atol=1e-5, rtol=0)
+
+
 def test_energies_of_adabmdca_lines(tmp_path):
     lines = ["J 0 1 A C 0.5", "J 1 0 G U -2", "h 0 A 1", *(f"h 0 {a} 0" for a in "-CGU")]
     lines += [f"h 1 {a} {value}" for value, a in enumerate("-ACGU")]
