@@ -60,7 +60,7 @@ RECIPES: dict[tuple[str, str], dict[str, Any]] = {
         "sweeps": 1, "chains": 1000,
     },
     ("pf00072", "rbm"): {
-        "updates": 9000, "batch_size": 500, "learning_rate": 0.05, "averaging": 0.99, "weight_decay": 0.001,
+        "updates": 6000, "batch_size": 500, "learning_rate": 0.05, "averaging": 0.99, "weight_decay": 0.001,
         "sweeps": 5, "chains": 500, "hidden": 200,
     },
     ("pf00072", "pseudo"): {
