@@ -8,9 +8,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import harmonium as hm
-from harmonium.estimators._exact_training import Aim
 from harmonium.estimators._label_posterior import LabelPosterior
-from harmonium.estimators._label_training import _begin, train_labels
+from harmonium.training import Aim, fit_labels
+from harmonium.training.label_fit import _begin
 
 torch.set_num_threads(1)
 ROWS = 240
@@ -59,7 +59,7 @@ def test_folds_leave_the_regression_for_what_it_cannot_tell() -> None:
     far = (v[:, 0] * v[:, 1] > 0).double()  # of which a line tells nothing
     v[:, 6:] = torch.stack([1 - far, far], 1)
     judged = torch.ones(ROWS, dtype=torch.bool)
-    done = train_labels(machine, v, None, 0, Aim([0, 1, 2], 0.03), judged)
+    done = fit_labels(machine, v, aim=Aim([0, 1, 2], 0.03), judged=judged)
     scores = [record["validation_score"] for record in done.history]
     assert done.updates == done.history[int(np.argmax(scores))]["step"] > 0
     p = told(done.machine, v)[np.arange(ROWS), far.numpy().astype(int)]
@@ -72,6 +72,6 @@ def test_labels_that_nothing_tells_are_told_by_their_share() -> None:
     v[:, 6:] = torch.from_numpy(np.stack([~y, y], 1) * 1.0)
     v[:40, :2] = torch.nan
     judged = torch.arange(ROWS) >= 20
-    done = train_labels(machine, v, torch.linspace(0.5, 1.5, ROWS), 0, Aim([0, 1, 2], 0.03), judged)
+    done = fit_labels(machine, v, torch.linspace(0.5, 1.5, ROWS), aim=Aim([0, 1, 2], 0.03), judged=judged)
     assert max(record["validation_score"] for record in done.history) > -0.72
     assert np.abs(told(done.machine, v)[:, 1] - 0.3).mean() < 0.15

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.estimators import _exact_training
-from harmonium.estimators._exact_training import _change_roots, train_exactly
+from harmonium.training import fit_table, table_fit
+from harmonium.training.table_fit import _change_roots
 
 
 def pairs(equal: int, unequal: int) -> Tensor:
@@ -21,7 +21,7 @@ def pairs(equal: int, unequal: int) -> Tensor:
 def learned(rows: Tensor, judged: Tensor | None = None) -> float:
     """P(the columns are equal) in the machine that is learned."""
     machine = hm.machine.join_layers([hm.Bernoulli(2)], [hm.Bernoulli(4)]).double()
-    made = train_exactly(machine, rows, None, seed=1, judged=judged).machine
+    made = fit_table(machine, rows, None, seed=1, judged=judged).machine
     return float(hm.likelihood.exact_log_likelihood(made, pairs(2, 0)).exp().sum())
 
 
@@ -29,13 +29,13 @@ def test_all_rows_are_learned_where_those_held_out_deny_it(monkeypatch: pytest.M
     """A few rows held out that deny a link of many others are no reason to learn nothing at all."""
     rows, judged = torch.cat([pairs(60, 0), pairs(0, 14)]), torch.arange(74) >= 60
     found = learned(rows, judged)
-    monkeypatch.setattr(_exact_training, "_LAST", 0)
+    monkeypatch.setattr(table_fit, "_LAST", 0)
     assert found - 0.5 > 3 * abs(learned(rows, judged) - 0.5)
 
 
 def test_links_of_states_have_a_wide_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = learned(pairs(100, 0))
-    monkeypatch.setattr(_exact_training, "_OF_STATES", 1.0)
+    monkeypatch.setattr(table_fit, "_OF_STATES", 1.0)
     assert learned(pairs(100, 0)) < wide - 0.01
 
 

@@ -36,9 +36,18 @@ def filled(fill: Callable[..., None], *arguments: Any, **named: Any) -> list[Ten
 
 
 def filled_exactly(**named: Any) -> list[Tensor]:
-    made = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)])
+    made = small()
     hm.training.fit_exact(made, ROWS, rates=[0.05] * 3, **named)
     return list(made.parameters())
+
+
+def small() -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)])
+
+
+def labelled() -> hm.BoltzmannMachine:
+    layers = [hm.Bernoulli(6), hm.Categorical(1, 2), hm.Bernoulli(3)]
+    return hm.BoltzmannMachine(layers, [(0, 2), (1, 2)], [0, 1])
 
 
 def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) -> list[Tensor]:
@@ -48,6 +57,7 @@ def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) ->
 
 
 STATES = machine().random_states(12, seed=1)
+LABELLED = torch.cat([ROWS, torch.eye(2)[ROWS[:, 0].long()]], 1)
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
     "join_layers": lambda **s: list(hm.machine.join_layers([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
@@ -91,6 +101,10 @@ CALLS: dict[str, Callable[..., Any]] = {
         torch.cat((ROWS, torch.ones(12, 2)), 1), 1, "gibbs", sweeps=3, **s,
     ),
     "fit_exact": lambda **s: filled_exactly(**s),
+    "fit_table": lambda **s: list(hm.training.fit_table(small(), ROWS, **s).machine.parameters()),
+    "fit_labels": lambda **s: list(
+        hm.training.fit_labels(labelled(), LABELLED, aim=hm.training.Aim([0], 0.1), **s).machine.parameters()
+    ),
     "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
     "pretrain": lambda **s: trained(
         hm.training.pretrain, hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3), **s

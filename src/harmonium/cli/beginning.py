@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -16,6 +16,7 @@ from harmonium.cli.runs import load_machine
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import Codec, DataSet, Rows, read
 from harmonium.machine import BoltzmannMachine, init_from_data_, init_visible_biases_, join_layers, normal_
+from harmonium.training import suits_fit_table
 from harmonium.training.batch_source import check_rows
 
 _STD = 0.01  # of the first couplings
@@ -31,12 +32,14 @@ class Beginning:
         X: states, as ``harmonium.train`` takes them.
         dataset: what was read.
         weights: of the rows, (rows,); None: all count alike.
+        at_once: whether it is a table's, to be trained without chains.
     """
 
     machine: BoltzmannMachine
     X: Rows
     dataset: DataSet
     weights: Tensor | None = None
+    at_once: bool = False
 
     @classmethod
     def new(cls, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool = True) -> Beginning:
@@ -59,6 +62,10 @@ class Beginning:
         with naming(dataset.name):
             codec = _fit(rest, settings, kinds, tabular)
         width = sum(layer.width for layer in codec.layers)
+        few, count = settings.few_hidden(), int(rest.samples.shape[0])
+        at_once = few is not None and suits_fit_table(codec.encoder, [*codec.layers], count, few)
+        if at_once:
+            settings = replace(settings, hidden=[str(few)])
         if labels is not None:
             codec = codec.with_label(labels)
         with naming(dataset.name):
@@ -68,13 +75,14 @@ class Beginning:
         generator = as_generator(seed)
         with naming(dataset.name):
             rows = codec.rows(rest, machine.dtype, labels, shown="anything")
-            normal_(machine, _STD if std is None else std, generator)
-            if std is None:
-                init_from_data_(machine, rows, generator, weights)
-            else:
-                init_visible_biases_(machine, rows, weights)
+            if not at_once:  # which begins by itself
+                normal_(machine, _STD if std is None else std, generator)
+                if std is None:
+                    init_from_data_(machine, rows, generator, weights)
+                else:
+                    init_visible_biases_(machine, rows, weights)
         machine.metadata = {**codec.to_dict(), "data": _description(dataset, data)}
-        return cls(machine, rows, dataset, weights)
+        return cls(machine, rows, dataset, weights, at_once)
 
     @classmethod
     def trained(cls, settings: TrainSettings) -> Beginning:

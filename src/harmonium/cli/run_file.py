@@ -92,7 +92,7 @@ class RunFile:
         """Returns the settings that hold for any machine."""
         return RunFile({name: value for name, value in self.values.items() if name not in _STRUCTURE})
 
-    def left_by(self, given: Sequence[str], rule: str) -> dict[str, Any]:
+    def left_by(self, given: Sequence[str], rule: str | None) -> dict[str, Any]:
         """Returns the values that the settings given on the command line leave in force.
 
         Args:

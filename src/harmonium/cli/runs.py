@@ -70,14 +70,18 @@ class Describe:
         Events of the run that is replaced go, or TensorBoard would draw both.
         """
         if not self._written:
-            if self._overwrite:
-                for events in (self._run_dir / EVENTS).glob("events.out.tfevents.*"):
-                    events.unlink()
-            description = json.dumps(describe(update.machine), indent=2) + "\n"
-            for name, text in ((DESCRIPTION, description), (RUN_FILE, self._settings)):
-                remove_leftovers(self._run_dir / name)
-                replace_file(self._run_dir / name, text.encode("utf-8", "surrogateescape"))
+            self.write(update.machine)
             self._written = True
+
+    def write(self, machine: BoltzmannMachine) -> None:
+        """Writes the files."""
+        if self._overwrite:
+            for events in (self._run_dir / EVENTS).glob("events.out.tfevents.*"):
+                events.unlink()
+        description = json.dumps(describe(machine), indent=2) + "\n"
+        for name, text in ((DESCRIPTION, description), (RUN_FILE, self._settings)):
+            remove_leftovers(self._run_dir / name)
+            replace_file(self._run_dir / name, text.encode("utf-8", "surrogateescape"))
 
 
 def describe(machine: BoltzmannMachine) -> dict[str, Any]:

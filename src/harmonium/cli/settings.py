@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -18,7 +18,7 @@ from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import hidden_for
-from harmonium.training import Steps
+from harmonium.training import FEW_UNITS, Steps
 
 MANY, FEW = 500, 100  # hidden units, where none are given
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -57,9 +57,10 @@ class Structure(Checked):
         alphabet: of sequences: protein, rna, dna, or letters in an order of their own; by the letters if not
             given.
         visible: kind of visible units.
-        hidden: hidden units; 500 if not given, 100 for data of a width below that; 500,1000 for two layers,
-            relu:100 or categorical:50:4 for a kind and states of its own; repeatable. 0: none, visible units
-            are joined to each other, as in a Potts machine.
+        hidden: hidden units; if not given 8 for tables that are learned without chains, else 500, or 100 for
+            data of a width below that; 500,1000 for two layers, relu:100 or categorical:50:4 for a kind and
+            states of its own; repeatable. 0: none, visible units are joined to each other, as in a Potts
+            machine.
         hidden_kind: kind of hidden units.
         hidden_states: states of each hidden unit, where the kind leaves it open.
         binarise: what to do to grey levels.
@@ -115,7 +116,8 @@ class RuleSettings(Checked):
     Attributes:
         objective: with --label, what is learned; hybrid if not given.
         joint: share of ln p(rest, label) in --objective hybrid; 0.03 if not given.
-        rule: learning rule.
+        rule: learning rule; pcd if not given, but for tables of at most 100 columns: without any option of
+            steps, chains or rules they are learned in seconds by exact sums over at most 12 hidden units.
         sweeps: sweeps of the rule's chains at every update.
         chains: chains of the rule; the batch size if not given.
         replicas: temperatures of tempered_pcd.
@@ -127,7 +129,7 @@ class RuleSettings(Checked):
     PANEL: ClassVar[str] = "Learning rule"
     objective: Annotated[str | None, Setting(OBJECTIVES)] = None
     joint: Annotated[float | None, Setting(Interval(0.0, 1.0), belongs_to=("objective",))] = None
-    rule: Annotated[str, Setting(rules.RECIPES)] = "pcd"
+    rule: Annotated[str | None, Setting(rules.RECIPES)] = None
     sweeps: Annotated[int | None, _OF_RULE] = None
     chains: Annotated[int | None, _OF_RULE] = None
     replicas: Annotated[int | None, _OF_RULE] = None
@@ -156,10 +158,11 @@ class RuleSettings(Checked):
             "centred": self.centred or None,
         }
         arguments = {option: value for option, value in given.items() if value is not None}
-        known, texts = rules.options(self.rule), self.rule_option or []
+        rule, texts = self.rule or "pcd", self.rule_option or []
+        known = rules.options(rule)
         for each in texts:
             option, equals, value = (part.strip() for part in each.partition("="))
-            takes = f"{self.rule} takes {', '.join(known) or 'no options'}"
+            takes = f"{rule} takes {', '.join(known) or 'no options'}"
             if not equals:
                 raise ValueError(f"rule_option: expected NAME=VALUE, received {each!r}; {takes}")
             if option not in known:
@@ -168,7 +171,7 @@ class RuleSettings(Checked):
                 raise ValueError(f"rule_option: expected {option} once, received it twice")
             arguments[option] = _read_value(option, value)
         try:
-            return rules.from_options(self.rule, **arguments)
+            return rules.from_options(rule, **arguments)
         except (TypeError, ValueError) as error:
             if str(error).partition(":")[0] in {each.partition("=")[0].strip() for each in texts}:
                 raise ValueError(f"rule_option: {error}") from error
@@ -210,6 +213,23 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Structure, So
     threads: options.Threads | None = None
     checkpoint_every: Count | None = None
     shards: int | None = None
+
+    def few_hidden(self) -> int | None:
+        """Returns how many hidden units a table's machine has that is trained without chains.
+
+        None where a setting asks for chains, or for other hidden units.
+        """
+        plain = {known.name: known.default for known in fields(self)}
+        if any(getattr(self, name) != plain[name] for name in _BY_CHAINS):
+            return None
+        given = self.hidden or [str(FEW_UNITS)]
+        return int(given[0]) if len(given) == 1 and given[0].isdecimal() else None
+
+
+_BY_CHAINS = {known.name for each in (Steps, RuleSettings, options.Chains) for known in fields(each)} | {
+    *("initial_std", "hidden_kind", "binarise", "from_run", "early_stopping", "evaluate_every"),
+    *("tensorboard", "checkpoint_every", "shards"),
+} - {"objective", "joint"}
 
 
 def share_of(

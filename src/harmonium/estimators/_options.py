@@ -13,13 +13,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from harmonium.data import UNKNOWN, BernoulliBinarise, Encoder
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.training import OPTIMIZERS, SCHEDULES, OptimizerFactory, Schedule
+from harmonium.training import FEW_UNITS, OPTIMIZERS, SCHEDULES, OptimizerFactory, Schedule, suits_fit_table
 
 BINARISE: dict[str, Encoder] = {"sample": BernoulliBinarise(0)}
 
 COUNT = Interval(Integral, 1, None, closed="left")
 FROM_0 = Interval(Real, 0, None, closed="left")
 _SHARE = Interval(Real, 0, 1, closed="neither")
+_CHAINS = (  # parameters of training by chains: one that is not at its default asks for them
+    *("rule", "sweeps", "n_chains", "batch_size", "epochs", "max_updates", "centred", "learning_rate"),
+    *("optimizer", "schedule", "clip_norm", "weight_decay", "averaging", "initial_std", "early_stopping"),
+    *("validation_fraction", "n_iter_no_change", "warm_start", "hidden", "hidden_states", "binarise"),
+)
 _KINDS = StrOptions(Layer.registry.keys())  # units of users too
 
 
@@ -74,6 +79,21 @@ class Options:
     verbose: int = option(0, "verbose")
     device: str | torch.device | None = option(None, str, torch.device, None, train=True)
     random_state: Any = option(None, "random_state")
+
+    def _trains_exactly(self, encoder: Encoder, layers: list[Layer], rows: int) -> bool:
+        """Returns whether ``fit`` trains without chains: a table that it suits, and no parameter of chains.
+
+        Args:
+            encoder: of the rows.
+            layers: the visible layers.
+            rows: their number.
+        """
+        plain = {known.name: known.default for known in fields(self)}
+        if any(getattr(self, name) != plain[name] for name in _CHAINS):
+            return False
+        size = getattr(self, "n_hidden", None)
+        size = FEW_UNITS if size is None else size
+        return isinstance(size, Integral) and suits_fit_table(encoder, layers, rows, int(size))
 
     @property
     def _parameter_constraints(self) -> dict[str, list[Any]]:

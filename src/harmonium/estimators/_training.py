@@ -20,11 +20,9 @@ from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.data import Codec, Rows, bernoulli_binarise
 from harmonium.estimators._budget import Budget, Budgets, steady_rate, updates_of
-from harmonium.estimators._exact_training import FEW, MANY, Aim, train_exactly, trains_exactly
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
 from harmonium.estimators._kept_rows import rows_to_keep
-from harmonium.estimators._label_training import train_labels
 from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, Rise, RowScore, make_optimizer, train_slower
 from harmonium.layers import Layer
@@ -37,10 +35,11 @@ from harmonium.machine import (
     join_layers,
     normal_,
 )
-from harmonium.training import EarlyStopping, TrainingRun, train
+from harmonium.training import FEW_UNITS, Aim, EarlyStopping, TrainingRun, fit_labels, fit_table, train
 from harmonium.training.batch_source import check_rows
 
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
+_MANY = 100  # hidden units by default, where chains train
 _STD = 0.03  # of the first couplings
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
@@ -211,9 +210,9 @@ class Training:
         codec = fit_codec(X, options.visible, options.unknown, options.binarise, weights)
         visible, encoder = [*codec.layers], codec.encoder
         data_width = sum(layer.width for layer in visible)
-        self.exact = whole and trains_exactly(options, encoder, visible, X.shape[0])
+        self.exact = whole and options._trains_exactly(encoder, visible, X.shape[0])
         visible += [] if label is None else [label[0]]
-        chosen = (FEW if self.exact else MANY) if options.n_hidden is None else options.n_hidden
+        chosen = (FEW_UNITS if self.exact else _MANY) if options.n_hidden is None else options.n_hidden
         hidden = hidden_for(options.hidden, sizes_of(chosen), options.hidden_states)
         for below, above in [*((layer, hidden[0]) for layer in visible), *pairwise(hidden)]:
             if not (below.bounded or above.bounded):  # such a machine may have no normaliser
@@ -354,8 +353,8 @@ class Training:
         """Trains a new machine without chains."""
         machine = fitted.machine.to(device=self.options.device)
         v = states.all().to(machine.device, machine.dtype)
-        learn = train_exactly if self.aim.joint == 1 else train_labels
-        done = learn(machine, v, weights, fitted.stream("train"), self.aim, judged)
+        learn = fit_table if self.aim.joint == 1 else fit_labels
+        done = learn(machine, v, weights, aim=self.aim, judged=judged, seed=fitted.stream("train"))
         done.machine.metadata = machine.metadata
         rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
         fitted = replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates)

@@ -23,7 +23,6 @@ from harmonium._rows import Rows, refuse_blank
 from harmonium.estimators import _columns
 from harmonium.estimators._budget import with_label
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._exact_training import Aim
 from harmonium.estimators._intake import Array, counted, taken, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
@@ -35,7 +34,7 @@ from harmonium.layers import Categorical
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks import unobserved
-from harmonium.training import OptimizerFactory
+from harmonium.training import Aim, OptimizerFactory
 
 
 @final

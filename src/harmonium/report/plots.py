@@ -98,8 +98,8 @@ def learning_curve(
         nats = all("likelihood" in name or "bound" in name for name in names)
         upper.set(ylabel="nats" if nats else names[0].replace("_", " ") if len(names) == 1 else "metrics")
     upper.set_title("Learning curve")
-    steps = [record["step"] for record in history]
-    lower.plot(steps, [record["gradient_norm"] for record in history], color="0.3")
+    norms = [(record["step"], record["gradient_norm"]) for record in history if "gradient_norm" in record]
+    lower.plot([step for step, _ in norms], [norm for _, norm in norms], color="0.3")
     lower.set(xlabel="update", ylabel="gradient norm")
     save_figure(figure, path)
 

@@ -8,7 +8,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +26,7 @@ from harmonium._storage import (
     replace_file,
 )
 from harmonium.chains import Ladder, save_ladder
+from harmonium.machine import BoltzmannMachine
 from harmonium.matmul import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.history import Record, read_lines, write_line
@@ -210,6 +211,15 @@ class RunDirectory:
         if ladder is not None:
             with self._name_failures(self._ladder):
                 save_ladder(self._ladder, ladder, overwrite=True)
+
+    def write_whole(self, machine: BoltzmannMachine, records: Sequence[Record]) -> None:
+        """Writes a run that was made at once: settings, history and machine."""
+        self._replace()
+        self.write_config()
+        with self._name_failures(self._history):
+            replace_file(self._history, b"".join(map(write_line, records)))
+        with self._name_failures(self._machine):
+            machine.save(self._machine, overwrite=True)
 
     def _replace(self) -> None:
         """Removes the run that this one replaces, and writes this one's settings."""

@@ -48,7 +48,7 @@ def impute(
     data: options.Data,
     out: Path,
     missing: str = "nan",
-    method: Annotated[str, Setting(complete=options.words(METHODS))] = "gibbs",
+    method: Annotated[str, Setting(complete=options.words(METHODS))] = "auto",
     value: Literal["best", "mode", "mean", "draw"] | None = None,
     imputations: Count | None = None,
     rows: int | None = None,

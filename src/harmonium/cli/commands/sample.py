@@ -25,7 +25,9 @@ from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
 from harmonium.data import BitPlanes, Codec, Sheet
+from harmonium.likelihood import has_hidden_states
 from harmonium.machine import States
+from harmonium.tasks import sample as draw_exactly
 from harmonium.tasks import visible_means
 
 EXAMPLES = (
@@ -34,13 +36,15 @@ EXAMPLES = (
     "harmonium sample runs/rows --out rows.csv --number 1000 --given species=setosa",
 )
 
+_SWEEPS = 1000
+
 
 def sample(
     run: options.Trained,
     chains: options.Chains,
     out: Path,
     number: Count = 100,
-    sweeps: From0 = 1000,
+    sweeps: From0 | None = None,
     start: Literal["noise", "data", "local-mode"] = "noise",
     data: options.OtherData | None = None,
     given: Annotated[list[str] | None, Setting(metavar="COLUMN=VALUE")] = None,
@@ -50,13 +54,16 @@ def sample(
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
-    """Draw samples from a machine by Markov chains and write them to a file.
+    """Draw samples from a machine and write them to a file.
+
+    They come from the exact law where at most 12 hidden units can be summed out and no option of chains is
+    given, and else from Markov chains.
 
     Args:
         out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences
             .fasta, .fa, each also with .gz.
         number: how many samples, each from a chain of its own.
-        sweeps: sweeps of every chain.
+        sweeps: of every chain; 1000 if not given.
         start: where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves).
         data: rows to start from; the training data if not given.
         given: rows with this value in a column or label; repeatable.
@@ -81,25 +88,35 @@ def sample(
         raise ValueError("means: expected --states for bit-planes, whose means are not grey levels")
 
     generator = as_generator(seed, machine.device)
-    if start == "noise":
-        noise = machine.random_states(number, seed=generator)
-        first: States | Tensor = machine.hamiltonian().visible_states(noise).detach()
-    elif start == "local-mode":
-        with working("searching local modes"):
-            noise = machine.random_states(number, seed=generator)
-            first, _ = local_search(machine, noise, clamp, seed=generator)
+    plain = chains.kernel is None and sweeps is None and start == "noise" and not means
+    exact = plain and has_hidden_states(machine.graph, machine.layers)
+    sweeps = 0 if exact else _SWEEPS if sweeps is None else sweeps
+    if exact:
+        with working("drawing"):
+            rows = number if clamp is None else 1
+            v = draw_exactly(machine, rows, given=clamp, method="exact", seed=generator).rows
     else:
-        first = _rows(coding, number, data or trained_on, generator)
-    with working(f"sampling {number} chains for {sweeps} sweeps"):
-        states = run_chains(machine, mover, first, sweeps, clamp, seed=generator)
-        hamiltonian = machine.hamiltonian()
-        v = visible_means(hamiltonian, states).detach() if means else hamiltonian.visible_states(states)
-        if held is not None:
-            v = torch.where(held.isnan(), v.cpu(), held)
-        samples, labels = coding.decode(v)
+        first: States | Tensor
+        if start == "noise":
+            noise = machine.random_states(number, seed=generator)
+            first = machine.hamiltonian().visible_states(noise).detach()
+        elif start == "local-mode":
+            with working("searching local modes"):
+                noise = machine.random_states(number, seed=generator)
+                first, _ = local_search(machine, noise, clamp, seed=generator)
+        else:
+            first = _rows(coding, number, data or trained_on, generator)
+        with working(f"sampling {number} chains for {sweeps} sweeps"):
+            states = run_chains(machine, mover, first, sweeps, clamp, seed=generator)
+            hamiltonian = machine.hamiltonian()
+            v = visible_means(hamiltonian, states).detach() if means else hamiltonian.visible_states(states)
+    if held is not None:
+        v = torch.where(held.isnan(), v.cpu(), held)
+    samples, labels = coding.decode(v)
     limits = data_range(coding) if picture else None
     shown = f"{mean_word(machine)} given the hidden units" if means else "drawn states"
-    title = f"{number} samples, {sweeps} sweeps from {start}: {shown}{in_words(limits)}"
+    way = "from the exact law" if exact else f"{sweeps} sweeps from {start}"
+    title = f"{number} samples, {way}: {shown}{in_words(limits)}"
     drawn: dict[str, Any] = {"alphabet": alphabet, "title": title, "limits": limits}
     write_rows(out, samples, shape, columns, coding.names, labels, **drawn)
     result: dict[str, Any] = {
@@ -109,9 +126,7 @@ def sample(
         "columns": int(samples.shape[1]),
         "dtype": "table" if isinstance(samples, Sheet) else str(samples.dtype),
         "kind": "means" if means else "states",
-        "sweeps": sweeps,
-        "kernel": repr(mover),
-        "start": start,
+        **({"method": "exact"} if exact else {"sweeps": sweeps, "kernel": repr(mover), "start": start}),
     }
     if labels is not None and out.suffix.lower() not in (*TABLES, ".npz"):
         result["notes"] = [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -25,8 +26,17 @@ from harmonium.cli.settings import TrainSettings, share_of
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, label_rate, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.training import Callback, Steps, TrainingRun, callbacks
+from harmonium.training import (
+    Aim,
+    Callback,
+    Steps,
+    TrainingRun,
+    callbacks,
+    fit_labels,
+    fit_table,
+)
 from harmonium.training import train as fit
+from harmonium.training.run_directory import RunDirectory
 
 EXAMPLES = (
     "harmonium train digits runs/digits --binarise sample --hidden 200",
@@ -88,7 +98,9 @@ def train(
         if share is not None:
             rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
             machine.metadata["objective"] = settings.objective
-        validation, metrics = _validation(machine, settings)
+        validation, metrics = (None, None) if beginning.at_once else _validation(machine, settings)
+    if beginning.at_once:
+        return _train_at_once(settings, beginning, share, stored.text(settings), resume, overwrite)
     if resume:
         runs.require_same_encoding(run_dir, machine)
         if not overwrite and not run_dir.exists():
@@ -135,6 +147,67 @@ def train(
     return result
 
 
+def _train_at_once(
+    settings: TrainSettings,
+    beginning: Beginning,
+    share: float | None,
+    text: str,
+    resume: bool,
+    overwrite: bool,
+) -> dict[str, Any]:
+    """Trains a table's machine by exact sums over its hidden units, and keeps it as a run.
+
+    Args:
+        settings: of the run, as decided.
+        beginning: the machine and its rows.
+        share: weight of ln p(rest, label) in the objective; None without a label.
+        text: the content of ``run.toml``.
+        resume: whether the run that the folder may hold is to go on: it is whole.
+        overwrite: whether it is to be replaced.
+    """
+    run_dir, start = Path(str(settings.run_dir)), time.monotonic()
+    if resume and (run_dir / MACHINE).exists():
+        runs.require_same_encoding(run_dir, beginning.machine)
+        note(f"the run in {run_dir} is whole: it was made at once, and has no more updates to make")
+        return {"run": run_dir, "status": "completed", "files": [MACHINE]}
+    machine = beginning.machine.to(options.as_device(options.own_device(settings.device)))
+    v = beginning.X.all().to(machine.device)
+    learns = fit_table if share is None else fit_labels
+    aim = Aim() if share is None else Aim([*machine.visible[:-1]], share)
+    judged = None if share is None else ~v[:, beginning.data_width :].isnan().any(1)
+    with working("summing over the hidden units"):
+        done = learns(machine, v, beginning.weights, aim=aim, judged=judged, seed=settings.seed)
+    done.machine.metadata = machine.metadata
+    followed = settings.metric or ("likelihood" if share is None and settings.validation else None)
+    validation, metrics = _validation(done.machine, replace(settings, metric=followed))
+    values = {}
+    if validation is not None and metrics is not None:
+        values = {name: float(metric(done.machine, validation)) for name, metric in metrics.items()}
+    seconds = time.monotonic() - start
+    records = [
+        {"step": each["step"], "seconds": seconds, "held_out_log_likelihood": each["validation_score"]}
+        for each in done.history
+        if 0 < each["step"] < done.updates  # looks after these found nothing better
+    ]
+    records.append({"step": max(1, done.updates), "seconds": seconds, **values})
+    rule = rules.exact()
+    directory = RunDirectory(
+        run_dir,
+        {"rule": rule.name, "seed": settings.seed, "rows": len(v)},
+        resume=resume,
+        overwrite=overwrite,
+    )
+    try:
+        directory.write_whole(done.machine, records)
+        runs.Describe(run_dir, overwrite, text).write(done.machine)
+    finally:
+        directory.close()
+    run = TrainingRun(
+        done.machine, None, done.history, "completed", done.updates, seconds, run_dir, None, values
+    )
+    return _summary(run, beginning, rule, [])
+
+
 def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
     """Returns the settings with what depends on the data decided, and the share of ln p(rest, label).
 
@@ -151,6 +224,14 @@ def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSetting
             f"DATA: expected labels in a column {label!r}, which the machine learns to tell, received none; "
             "--objective joint learns of rows without them"
         )
+    if beginning.at_once:
+        return replace(
+            settings,
+            objective=objective,
+            joint=share if objective == "hybrid" else None,
+            hidden=[str(beginning.machine.layers[-1].n_units)],
+            threads=torch.get_num_threads(),
+        ), share
     epochs, plain = settings.epochs, beginning.plain
     if settings.updates is None and epochs is None:
         rows = len(beginning.X)

@@ -128,7 +128,7 @@ def curves(runs: Sequence[RunRecord]) -> list[Chart]:
         rest = [name for name in rest if name not in family]
         plan.append((title, unit, family))
     plan += [(_spell(name), "value", [name]) for name in rest]
-    if len({record["learning_rate"] for run in runs for record in run.history}) > 1:
+    if len({record.get("learning_rate") for run in runs for record in run.history}) > 1:
         plan.append(("Learning rate", "rate", ["learning_rate"]))
     made = [_draw_curve(runs, title, unit, names) for title, unit, names in plan]
     return [each for each in made if each is not None]

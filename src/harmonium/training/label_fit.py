@@ -11,9 +11,9 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
-from harmonium.estimators._exact_training import Aim, Trained, count_rows
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.training import fit_exact
+from harmonium.training.exact_fit import fit_exact
+from harmonium.training.table_fit import Aim, TableFit, count_rows
 
 _FOLDS = 3
 _DECAYS = (0.3, 4.0)  # of the couplings, over the number of rows
@@ -23,14 +23,15 @@ _STD = 0.3  # of all other couplings: with 0.1 what no line tells is not left fo
 
 
 @torch.no_grad()
-def train_labels(
+def fit_labels(
     machine: BoltzmannMachine,
     v: Tensor,
-    weights: Tensor | None,
-    seed: int,
+    weights: Tensor | None = None,
+    *,
     aim: Aim,
     judged: Tensor | None = None,
-) -> Trained:
+    seed: int | torch.Generator = 0,
+) -> TableFit:
     """Trains a new machine of rows and their labels by exact gradients, beginning with a logistic regression.
 
     Folds of the rows tell how strongly couplings decay, and after how many updates ln p(y | x) of the rows
@@ -42,11 +43,12 @@ def train_labels(
             it is not changed.
         v: visible states, (rows, visible_width), NaN where missing.
         weights: of the rows, (rows,), above 0; None: all count alike.
-        seed: of the folds and of the couplings.
         aim: what is learned.
         judged: rows with a label, (rows,) bool, at least one; None: all.
+        seed: of the folds and of the couplings: an int or a generator.
     """
-    order = _random.permutation(len(v), as_generator(seed))
+    generator = as_generator(seed)
+    order, stream = _random.permutation(len(v), generator), generator.initial_seed() % (1 << 63)
     if judged is not None:
         order = order[judged.to(order.device)[order]]
     folds = min(_FOLDS, len(order)) if len(order) > 1 else 0
@@ -57,7 +59,7 @@ def train_labels(
         out[order[number::folds]] = True
         out = out.to(v.device)
         kept = None if weights is None else weights[~out]
-        begun = _begin(machine, v[~out], kept, seed)
+        begun = _begin(machine, v[~out], kept, stream)
         asked = None if weights is None else weights[out]
         for decay in _DECAYS:
             done = fit_exact(
@@ -70,12 +72,12 @@ def train_labels(
                 rates=[_RATE] * _UPDATES,
                 weight_decay=decay / count_rows(v[~out], kept),
                 initial_std=None,
-                seed=seed,
+                seed=stream,
             )
             for record in done.history:
                 scores[decay, record["step"]] += record["validation_score"] / folds
     decay, updates = max(scores, key=lambda key: scores[key]) if folds else (_DECAYS[-1], _UPDATES)
-    made = _begin(machine, v, weights, seed)
+    made = _begin(machine, v, weights, stream)
     fit_exact(
         made,
         v,
@@ -84,18 +86,20 @@ def train_labels(
         rates=[_RATE] * updates,
         weight_decay=decay / count_rows(v, weights),
         initial_std=None,
-        seed=seed,
+        seed=stream,
     )
     history = [
         {"step": step, "learning_rate": _RATE, "weight_decay": decay, "validation_score": scores[decay, step]}
         for step in looks
         if folds
     ]
-    return Trained(made, history, updates)
+    return TableFit(made, history, updates)
 
 
 @torch.no_grad()
-def _begin(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int) -> BoltzmannMachine:
+def _begin(
+    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int | torch.Generator
+) -> BoltzmannMachine:
     """Returns a machine of small couplings, in which some hidden units make up a logistic regression.
 
     A hidden unit with couplings w to x and ±r to the label adds softplus(w·x + r) - softplus(w·x - r) to the

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import fields
 from math import inf
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -17,19 +15,14 @@ from harmonium.data import Encoder, Table
 from harmonium.layers import Gaussian, Layer
 from harmonium.likelihood import HiddenStates
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.training import ExactFit, fit_exact, fit_normal, fit_residuals, fold
+from harmonium.training.correlated import fit_normal, fit_residuals, fold
+from harmonium.training.exact_fit import ExactFit, fit_exact
 
-FEW, MANY = 8, 100  # hidden units by default: where training is exact, and elsewhere
+FEW_UNITS = 8
+"""Hidden units of a table's machine, by default."""
 _MOST = 12  # that are summed out
 _WIDEST, _OF_ONE_KIND = 100, 40  # visible columns at most; of one kind they may be pixels
 _JOINED = 40  # real columns at most
-_CHAINS = (
-    *("rule", "sweeps", "n_chains", "batch_size", "epochs", "max_updates", "centred", "learning_rate"),
-    *("optimizer", "schedule", "clip_norm", "weight_decay", "averaging", "initial_std", "early_stopping"),
-    *("validation_fraction", "n_iter_no_change", "warm_start", "hidden", "hidden_states", "binarise"),
-)
-"""Parameters of training by chains: one that is not at its default asks for them."""
-
 _HELD_OUT = 7  # one row in so many
 _RIDGES = (1e-3, 1e-2, 1e-1)  # of the covariance of joined columns
 _MANY_ROWS = 800  # of which the first ridge serves, and one round
@@ -40,7 +33,7 @@ _LAST, _LAST_RATE = 25, 0.015  # updates on all rows, and their rate
 _OF_STATES = 0.3  # of the weight decay, for couplings to columns that are not Gaussian: labels hang together
 
 
-class Trained(NamedTuple):
+class TableFit(NamedTuple):
     """A machine that was trained without chains.
 
     Attributes:
@@ -97,34 +90,31 @@ class _Attempt(NamedTuple):
     updates: int
 
 
-def trains_exactly(options: Any, encoder: Encoder, layers: list[Layer], rows: int) -> bool:
-    """Returns whether ``fit`` trains without chains: a table of few columns, and no option of chains.
+def suits_fit_table(encoder: Encoder, layers: list[Layer], rows: int, hidden: int) -> bool:
+    """Returns whether ``fit_table`` serves: a table of few columns, not pixels, and few hidden units.
 
     Args:
-        options: the estimator.
         encoder: of the rows.
         layers: the visible layers.
         rows: their number; one can be held out.
+        hidden: Bernoulli units of the one hidden layer.
     """
     width = sum(layer.width for layer in layers)
     table = isinstance(encoder, Table) or all(layer.gaussian for layer in layers)
-    size, most = options.n_hidden, _OF_ONE_KIND if len(layers) == 1 else _WIDEST
-    few = size is None or (isinstance(size, Integral) and size <= _MOST)
-    plain = {known.name: known.default for known in fields(options)}
-    return (
-        table and few and width <= most and rows > 1 and all(getattr(options, x) == plain[x] for x in _CHAINS)
-    )
+    most = _OF_ONE_KIND if len(layers) == 1 else _WIDEST
+    return table and hidden <= _MOST and width <= most and rows > 1
 
 
 @torch.no_grad()
-def train_exactly(
+def fit_table(
     machine: BoltzmannMachine,
     v: Tensor,
-    weights: Tensor | None,
-    seed: int,
+    weights: Tensor | None = None,
+    *,
     aim: Aim = Aim(),  # noqa: B008
     judged: Tensor | None = None,
-) -> Trained:
+    seed: int | torch.Generator = 0,
+) -> TableFit:
     """Trains a new machine by exact gradients, with its real columns joined where that is better.
 
     A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows have their say:
@@ -135,11 +125,12 @@ def train_exactly(
         machine: one hidden layer joined to all visible ones; it is not changed.
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
         weights: of the rows, (rows,), above 0; None: all count alike.
-        seed: of the rows that are held out, and of the couplings.
         aim: what is learned; with a label the rows that are held out are judged by ln p(y | x).
         judged: rows that may be held out, (rows,) bool; None: all.
+        seed: of the rows that are held out, and of the couplings: an int or a generator.
     """
-    order = _random.permutation(len(v), as_generator(seed))
+    generator = as_generator(seed)
+    order, stream = _random.permutation(len(v), generator), generator.initial_seed() % (1 << 63)
     if judged is not None:  # those first
         order = order[(~judged[order]).to(torch.int8).argsort(stable=True)]
     count = len(v) if judged is None else int(judged.sum())
@@ -167,7 +158,7 @@ def train_exactly(
             weight_decay=_list_decays(machine, count_rows(rows, share)),
             initial_std=None if way.covariances else 0.1,
             to_beat=-inf if rival is None else rival.done.score,
-            seed=seed,
+            seed=stream,
         )
         earlier = rival.updates if way.covariances and rival is not None else 0
         return _Attempt(way, start, made, done, earlier + len(done.rates))
@@ -200,11 +191,11 @@ def train_exactly(
         rates=[_LAST_RATE] * _LAST,
         weight_decay=_list_decays(machine, count_rows(v, weights)),
         initial_std=None,
-        seed=seed,
+        seed=stream,
     )
     if start.roots:
         made = fold(made, start.roots).to(dtype=machine.dtype)
-    return Trained(made, best.done.history, best.updates + _LAST)
+    return TableFit(made, best.done.history, best.updates + _LAST)
 
 
 def _change_roots(
