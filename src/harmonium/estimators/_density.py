@@ -113,7 +113,7 @@ class DensityEstimator(BoltzmannEstimator):
             sample_weight: as in ``fit``.
 
         Raises:
-            As ``fit``.
+            ValueError, TrainingDiverged, KeyboardInterrupt, SystemExit: as ``fit``.
 
         Examples:
             >>> import harmonium as hm
