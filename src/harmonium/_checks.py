@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import sys
 import warnings
@@ -150,6 +151,12 @@ def one_of(value: Any, name: str, known: Iterable[str]) -> str:
 
 autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 """Returns whether autocast is on for any device: one cheap check before ``outside_autocast``."""
+
+
+def close_to(word: str, known: Iterable[str]) -> str:
+    """Returns the end of a message that names what was perhaps meant; empty where nothing is like the word."""
+    close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
+    return f"; close to it: {', '.join(close)}" if close else ""
 
 
 def outside_autocast(kind: str) -> None:

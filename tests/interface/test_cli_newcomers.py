@@ -93,6 +93,13 @@ MISTAKES = {
         ["predict", "run", "table.csv", "--out", "p.csv", "--column", "town"],
         ["--column: ", "'city'", "'town'"],
     ),
+    "a column's name": (
+        ["predict", "run", "table.csv", "--out", "p.csv", "--column", "ages"],
+        ["--column: ", "received 'ages'; close to it: age"],
+    ),
+    "a command's name": (["imput", "run"], ["No such command 'imput'; close to it: impute."]),
+    "what a command does": (["fill", "run"], ["No such command 'fill'; close to it: impute."]),
+    "no command at all": (["zzz"], ["No such command 'zzz'. (see"]),
     "probabilities of a number": (
         ["predict", "run", "table.csv", "--out", "p.csv", "--column", "age", "--probabilities"],
         ["--probabilities: ", "labels or counts", "'age'"],

@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -68,6 +69,11 @@ def parser_of(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
+def _is_close(word: str, name: str) -> bool:
+    """Returns whether a word is like the name of a command, or stands in its description."""
+    return bool(get_close_matches(word, [name])) or word in summary(name).lower().split()
+
+
 @final
 class _Commands(TyperGroup):
     """Commands that are imported when one is called: torch takes seconds, and a list of them needs none."""
@@ -80,6 +86,9 @@ class _Commands(TyperGroup):
         return TyperCommand(cmd_name, help=summary(cmd_name)) if known else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if not args[0].startswith("-") and args[0] not in command_names():
+            close = ", ".join(name for name in command_names() if _is_close(args[0].lower(), name))
+            ctx.fail(f"No such command {args[0]!r}{close and f'; close to it: {close}'}.")
         name, listed, rest = super().resolve_command(ctx, args)
         for module in filter(None, os.environ.get(IMPORT, "").split(",")):
             import_module(module.strip())  # before the parser is made, whose help and completion list kinds

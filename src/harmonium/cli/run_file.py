@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import shlex
 import tomllib
@@ -16,7 +15,7 @@ from typing import Any, final, get_args
 
 import typer
 
-from harmonium import matmul
+from harmonium import _checks, matmul
 from harmonium._settings import settings_of
 from harmonium.cli.coding import source_of
 from harmonium.cli.output import note
@@ -77,13 +76,8 @@ class RunFile:
         for written, value in content.items():
             key = written.replace("-", "_")
             if key not in known:
-                close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-                hint = (
-                    f"close to it: {', '.join(close)}"
-                    if close
-                    else "harmonium train --help lists the options"
-                )
-                raise ValueError(f"config: {path}: there is no setting called {written!r}; {hint}")
+                hint = _checks.close_to(key, known) or "; harmonium train --help lists the options"
+                raise ValueError(f"config: {path}: there is no setting called {written!r}{hint}")
             name = known[key]
             values[name] = _typed(_SETTINGS[name].kind, value, f"config: {path}: {written}")
         return cls(values, kinds, list(map(str, commands)), made_with)

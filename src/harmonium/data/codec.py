@@ -255,8 +255,9 @@ class Codec:
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes"
             )
-        names = ", ".join(repr(str(each.name)) for each in known)
-        raise ValueError(f"column: expected one of {names}, received {column!r}")
+        names = [str(each.name) for each in known]
+        listed, close = ", ".join(map(repr, names)), _checks.close_to(column, names)
+        raise ValueError(f"column: expected one of {listed}, received {column!r}{close}")
 
     def log_slopes(self, states: Tensor, units: Tensor | None = None) -> Tensor:
         """Returns ln |slope| of the encoder, summed over units of each row, (rows,) float64.

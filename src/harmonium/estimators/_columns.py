@@ -35,7 +35,8 @@ def column_number(estimator: Any, column: Any, name: str) -> int:
         names = list(estimator.feature_names_in_)
     if np.ndim(column) or column not in names:
         listed = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
-        raise ValueError(f"{name}: expected columns among {listed}; received {column!r}")
+        close = _checks.close_to(str(column), map(str, names))
+        raise ValueError(f"{name}: expected columns among {listed}; received {column!r}{close}")
     return names.index(column)
 
 
