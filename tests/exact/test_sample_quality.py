@@ -108,6 +108,11 @@ def test_wrong_arguments_are_named(message, call):
         call()
 
 
+def test_tables_are_to_be_encoded():
+    with pytest.raises(TypeError, match=r"data: expected numbers, received object; encode .*encode\(frame\)"):
+        nearest_neighbours(REAL, np.array([["a", 1.0]], dtype=object))
+
+
 def test_a_missing_torchmetrics_is_named(monkeypatch):
     for name in ("torchmetrics.image.fid", "torchmetrics.image.kid"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -304,7 +304,14 @@ def _compute_features(images: Any, features: nn.Module, name: str) -> Tensor:
 
 def _read_set(x: Any, name: str) -> Tensor:
     """Returns a set as a floating tensor of at least one row."""
-    values = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))
+    values = x if isinstance(x, Tensor) else np.asarray(x)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind not in "biuf":
+            raise TypeError(
+                f"{name}: expected numbers, received {values.dtype}; encode a table, "
+                "as by hm.data.Table.fit(frame).encode(frame)"
+            )
+        values = torch.from_numpy(values)
     if values.dim() < 2 or len(values) == 0:
         raise ValueError(
             f"{name}: expected at least one row of at least one value, received {tuple(values.shape)}"
