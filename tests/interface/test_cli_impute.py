@@ -45,6 +45,9 @@ def test_holes_in_the_file_are_what_is_missing(cli: CommandLine, saved: Path, tm
     for value in ("best", "mean", "draw"):
         out = tmp_path / f"{value}.npy"
         said = cli.succeed("impute", saved, tmp_path / "holes.npy", "--out", out, "--value", value, "--json")
+        assert said.json["missing"] == holes.mean()
+        counted = f"{holes.sum()} of {holes.size}, in {holes.any(1).sum()} rows"
+        assert said.json["missing_cells"] == counted
         assert said.json["value"] == {"best": "mode"}.get(value, value)
         completed = np.load(out)
         assert np.array_equal(completed[~holes], X[~holes])

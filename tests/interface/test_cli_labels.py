@@ -70,6 +70,7 @@ def run(cli: CommandLine, files: dict[str, Path]) -> Path:
 def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "p.csv"
     found = cli.succeed("predict", run, files["test"], "--out", out, "--probabilities", "--json").json
+    assert found["rows_scored"] == 40 and "notes" not in found
     assert found["accuracy"] >= 0.9 and found["method"] == "exact" and found["column"] == "kind"
     header, *rows = rows_of(out)
     assert header == ["kind", "kind=a", "kind=b"]
@@ -82,6 +83,7 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     )
     assert rows_of(tmp_path / "y.csv")[0] == ["y", "y=1", "y=4"]
     scores = cli.succeed("evaluate", run, files["test"], "--json").json["results"][0]
+    assert list(scores)[:4] == ["data", "rows", "label_accuracy", "label_log_likelihood"]  # what counts, first
     assert scores["label_accuracy"] == pytest.approx(found["accuracy"])
     assert -0.5 < scores["label_log_likelihood"] < 0 and scores["log_likelihood"] is not None
     # Rows without a label, or without a cell, are judged by what they show.
@@ -91,6 +93,10 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     (some,) = answer["results"]
     assert some["label_accuracy"] >= 0.9 and some["log_likelihood"] > scores["log_likelihood"]
     assert "label_accuracy: of the 20 rows that have a label" in answer["notes"]
+    found = cli.succeed("predict", run, tmp_path / "gaps.csv", "--out", tmp_path / "g.csv", "--json").json
+    assert found["rows_scored"] == 20 < found["rows"]
+    learned = cli.succeed("predict", run, files["train"], "--out", tmp_path / "t.csv", "--json").json
+    assert learned["notes"][0].startswith("accuracy: on the data of the training")
 
 
 @pytest.mark.parametrize(("column", "score"), [("city", "accuracy"), ("x", "root_mean_square_error")])

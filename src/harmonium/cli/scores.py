@@ -197,12 +197,12 @@ def evaluate_rows(
     pseudo_mean, pseudo_error = _mean(pseudo)
     return {
         "rows": len(rows),
+        **_of_labels(coding, rows, notes, seed),
         **limits,
         "log_likelihood": None if unavailable else mean,
         "rows_standard_error": error,
         "log_partition_standard_error": 0.0 if enumerated else log_partition.standard_error,
         **({"variational_bound": mean} if unavailable else {}),
-        **_of_labels(coding, rows, notes, seed),
         "pseudo_log_likelihood": pseudo_mean,
         "pseudo_standard_error": pseudo_error,
     }

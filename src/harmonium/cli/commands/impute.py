@@ -119,12 +119,17 @@ def impute(
             completed, labels_of_it = coding.fill(dataset, absent.numpy() | holes(X), states_of_it)
             given: dict[str, Any] = {"source": dataset, "alphabet": alphabet}
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it, **given)
+    lacking = absent.numpy() | holes(X)
+    if labels_there is not None and coding.label_width:
+        unlabelled = coding.split(states)[1].isnan().any(1, keepdim=True)
+        lacking = np.hstack([lacking, unlabelled.cpu().numpy()])
     written = units if labels_there is not None else units[:, : units.shape[1] - coding.label_width]
     result: dict[str, Any] = {
         "machine": source,
         **({"file": out} if imputations is None else {"files": targets}),
         "rows": len(X),
         "missing": float(written.double().mean()),
+        "missing_cells": f"{lacking.sum()} of {lacking.size}, in {lacking.any(1).sum()} rows",
         "method": method,
         "value": value,
     }

@@ -14,6 +14,7 @@ from harmonium.cli import options
 from harmonium.cli.coding import read_for, states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
+from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import probabilities
 from harmonium.data import Cells, Labels, Place, Sheet
 from harmonium.data.sheet import TEXT
@@ -104,19 +105,33 @@ def predict(
         "rows": len(states),
         "column": column,
         "method": used,
-        **_score(place, truth, best),
     }
+    notes = []
     if used == "gibbs" and method == "auto" and machine.layers[place.layer].discrete:
-        result["notes"] = ["method: chains, as there are too many states to count"]
-    return result
+        notes.append("method: chains, as there are too many states to count")
+    if score := _score(place, truth, best):
+        result |= score
+        if _same(settings_of_run(run.run).get("data"), data):
+            notes.append(
+                f"{next(iter(score))}: on the data of the training, which flatters; rows that it has not "
+                "learned from tell more"
+            )
+    return {**result, "notes": notes} if notes else result
+
+
+def _same(learned: Any, data: str) -> bool:
+    """Returns whether the data are those of the training, by their name or their file."""
+    return learned is not None and (learned == data or Path(learned).resolve() == Path(data).resolve())
 
 
 def _score(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:
-    """Scores the predictions of a column over the rows where its value is given: accuracy, or RMS error."""
+    """Scores the predictions over the rows that have the column: accuracy or RMS error, and their number."""
     known = ~np.isnan(truth[:, 0])
     if not known.any():
         return {}
     given, found = (place.column.coding.decode(states[known]) for states in (truth, best))
     if isinstance(place.column.coding, Labels):
-        return {"accuracy": float(np.mean([a == b for a, b in zip(given, found, strict=True)]))}
-    return {"root_mean_square_error": float(np.sqrt(np.mean((given - found) ** 2)))}
+        score = {"accuracy": float(np.mean([a == b for a, b in zip(given, found, strict=True)]))}
+    else:
+        score = {"root_mean_square_error": float(np.sqrt(np.mean((given - found) ** 2)))}
+    return {**score, "rows_scored": int(known.sum())}
