@@ -91,6 +91,8 @@ def test_graphs_and_kernels_are_diagnosed() -> None:
     found = diagnose(deep, hm.chains.Tempering(2), chains=10, sweeps=60, directions=1)
     assert list(found.quantities) == ["free energy", "edge (0, 1), direction 1", "edge (1, 2), direction 1"]
     assert found.draws == 300
+    spins = diagnose(hm.BoltzmannMachine([hm.Spin(3)], edges=[(0, 0)], seed=0), chains=4, sweeps=40)
+    assert next(iter(spins.quantities)) == "energy"  # nothing is summed out
     with pytest.raises(ValueError, match="sweeps: expected an int of at least 40, received 39"):
         diagnose(deep, sweeps=39)
     with pytest.raises(TypeError, match="kernel: expected a kernel, received str"):

@@ -128,6 +128,7 @@ class Diagnosis(NamedTuple):
     Attributes:
         quantities: R̂ and effective sample sizes by the quantity's name: "free energy", and for every edge
             "edge (l, m), direction k", the projection of layer l on the coupling's k-th singular vector.
+            Where no layer is summed out the first is "energy".
         draws: sweeps after the warm-up, of all chains together.
     """
 
@@ -211,7 +212,7 @@ def diagnose(
 
     run(machine, kernel, start, sweeps, seed=generator, observer=observe)
     draws = torch.stack(kept).cpu()  # (sweeps, quantities, chains)
-    names = ["free energy"]
+    names = ["free energy" if hamiltonian.graph.summed else "energy"]
     for l, m, axis in axes:
         names += [f"edge ({l}, {m}), direction {k}" for k in range(1, axis.shape[1] + 1)]
     found = {name: convergence(draws[:, number].t()) for number, name in enumerate(names)}
