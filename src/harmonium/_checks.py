@@ -154,7 +154,7 @@ autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lam
 
 
 def close_to(word: str, known: Iterable[str]) -> str:
-    """Returns the end of a message that names what was perhaps meant; empty where nothing is like the word."""
+    """Returns the end of a message that names what was perhaps meant; empty where nothing is close."""
     close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
     return f"; close to it: {', '.join(close)}" if close else ""
 

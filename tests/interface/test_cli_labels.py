@@ -83,7 +83,7 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     )
     assert rows_of(tmp_path / "y.csv")[0] == ["y", "y=1", "y=4"]
     scores = cli.succeed("evaluate", run, files["test"], "--json").json["results"][0]
-    assert list(scores)[:4] == ["data", "rows", "label_accuracy", "label_log_likelihood"]  # what counts, first
+    assert list(scores)[:4] == ["data", "rows", "label_accuracy", "label_log_likelihood"]
     assert scores["label_accuracy"] == pytest.approx(found["accuracy"])
     assert -0.5 < scores["label_log_likelihood"] < 0 and scores["log_likelihood"] is not None
     # Rows without a label, or without a cell, are judged by what they show.
