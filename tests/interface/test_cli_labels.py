@@ -95,6 +95,8 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     assert "label_accuracy: of the 20 rows that have a label" in answer["notes"]
     found = cli.succeed("predict", run, tmp_path / "gaps.csv", "--out", tmp_path / "g.csv", "--json").json
     assert found["rows_scored"] == 20 < found["rows"]
+    filled = cli.succeed("impute", run, tmp_path / "gaps.csv", "--out", tmp_path / "f.csv", "--json").json
+    assert filled["missing_cells"] == f"21 of {40 * len(NAMES)}, in 21 rows"  # labels too
     learned = cli.succeed("predict", run, files["train"], "--out", tmp_path / "t.csv", "--json").json
     assert learned["notes"][0].startswith("accuracy: on the data of the training")
 
