@@ -27,7 +27,8 @@ def read_stockholm(path: str | Path, *, alphabet: str = "auto", unknown: str = "
 
     Args:
         path: of the file.
-        alphabet, unknown: as of ``read_fasta``.
+        alphabet: as of ``read_fasta``.
+        unknown: as of ``read_fasta``.
 
     Raises:
         FileNotFoundError: no such file.
