@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import harmonium as hm
+from harmonium.cli import output
 from harmonium.data import Cells, Column, Table, encoder_from_dict
 from harmonium.data.codings import Grouped
 from harmonium.data.number_codings import Affine, Logarithm, Quantiles
@@ -438,7 +439,7 @@ def test_the_command_takes_columns_as_they_are(cli: CommandLine, tmp_path: Path)
 def test_nineteen_columns_are_listed_within_eighty_letters(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(output, "_WIDTH_OFF_A_TERMINAL", 80)
     names = [*FRAME, *(f"measurement_of_part_{i}" for i in range(9))]
     frame = pandas.concat([FRAME, pandas.DataFrame(RANDOM.normal(size=(ROWS, 9)))], axis=1).set_axis(
         names, axis=1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,8 +62,9 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_plain(result), indent=2, allow_nan=False))
         return
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()  # which rich reads itself
-    console = Console(file=sys.stdout, width=None if known else _WIDTH_OFF_A_TERMINAL, highlight=False)
+    console = Console(
+        file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH_OFF_A_TERMINAL, highlight=False
+    )
     scalars = Table.grid(padding=(0, 2))
     tables = []
     for name, value in result.items():
