@@ -246,6 +246,7 @@ def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSetting
         settings,
         objective=objective,
         joint=share if objective == "hybrid" else None,
+        rule=settings.rule or "pcd",
         hidden=settings.hidden_or_default(beginning.data_width),
         epochs=epochs,
         learning_rate=rate if settings.learning_rate is None else settings.learning_rate,
