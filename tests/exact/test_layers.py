@@ -492,7 +492,8 @@ def test_given_natural_parameters_override_the_layers_own(case: Case) -> None:
             for (name, parameter), value in zip(twin.named_parameters(), other, strict=True):
                 parameter.copy_(value.log() if name.startswith("log_quadratic") else value)
         else:
-            twin.bias.copy_(other[0].reshape(twin.bias.shape))
+            for parameter, value in zip(twin.parameters(), other, strict=True):
+                parameter.copy_(value.reshape(parameter.shape))
     torch.testing.assert_close(layer.sample(b, noise, theta=other), twin.sample(b, noise))
     torch.testing.assert_close(layer.mode(b, theta=other), twin.mode(b))
 

@@ -24,7 +24,8 @@ def test_it_has_machines_of_every_kind_of_unit(tmp_path: Path) -> None:
     for i, files in enumerate(machines.variants):
         (tmp_path / f"{i}").write_bytes(files[machines.target])
         found |= {layer.kind for layer in hm.load(tmp_path / f"{i}").layers}
-    assert found == set(Layer.registry)
+    missing = set(Layer.registry) - found
+    assert not missing, f"add a machine with {missing} to _machines in tests/campaigns/_honest.py"
 
 
 def reader(does: Callable[[bytes], Any]) -> Kind:
