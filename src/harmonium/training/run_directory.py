@@ -214,8 +214,8 @@ class RunDirectory:
 
     def write_whole(self, machine: BoltzmannMachine, records: Sequence[Record]) -> None:
         """Writes a run that was made at once: settings, history and machine."""
-        self._replace()
         self.write_config()
+        self._replace()
         with self._name_failures(self._history):
             replace_file(self._history, b"".join(map(write_line, records)))
         with self._name_failures(self._machine):

@@ -100,6 +100,7 @@ def impute(
         table = isinstance(coding.encoder, Table)
         X = rest.samples if table else rest.numbers()
     absent = _pattern(missing, X, shape, seed)
+    lacking = absent.numpy() | holes(X)
     with naming(data):
         states = states_of(coding, dataset)
         units = units_of(coding, absent, rest).to(machine.device) | unobserved(machine, states)
@@ -112,14 +113,12 @@ def impute(
             targets, [chosen] if imputations is None else done.draws, strict=False
         ):
             if target.suffix.lower() == ".png":
-                hole = absent.numpy() | holes(X)
                 title = f"Completed by {method}, {_SHOWN.get(value, mean_word(machine))}"
-                _draw(target, coding, (states, states_of_it), hole, shape, columns, title)
+                _draw(target, coding, (states, states_of_it), lacking, shape, columns, title)
                 continue
-            completed, labels_of_it = coding.fill(dataset, absent.numpy() | holes(X), states_of_it)
+            completed, labels_of_it = coding.fill(dataset, lacking, states_of_it)
             given: dict[str, Any] = {"source": dataset, "alphabet": alphabet}
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it, **given)
-    lacking = absent.numpy() | holes(X)
     if labels_there is not None and coding.label_width:
         unlabelled = coding.split(states)[1].isnan().any(1, keepdim=True)
         lacking = np.hstack([lacking, unlabelled.cpu().numpy()])
