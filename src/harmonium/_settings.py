@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, is_dataclass, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from inspect import cleandoc, get_annotations
 from math import inf
@@ -158,6 +158,12 @@ Count = Annotated[int, Setting(COUNT)]
 From0 = Annotated[int, Setting(Interval(0, whole=True))]
 Share = Annotated[float, Setting(Interval(0.0, 1.0, "neither"))]
 AtLeast0 = Annotated[float, Setting(Interval(0.0))]
+
+
+def any_given(settings: Any, names: Iterable[str]) -> bool:
+    """Returns whether any of these fields of a dataclass is not at its default."""
+    plain = {known.name: known.default for known in fields(settings)}
+    return any(getattr(settings, name) != plain[name] for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.cli.settings import TrainSettings
 from harmonium.training import fit_table
 
 from .command_line import CommandLine
@@ -120,9 +122,60 @@ def test_an_option_of_chains_asks_for_them(cli: CommandLine, folder: Path, tmp_p
 
 
 def test_settings_alone_decide() -> None:
-    from harmonium.cli.settings import TrainSettings
-
     assert TrainSettings().few_hidden() == 8 and TrainSettings(hidden=["5"]).few_hidden() == 5
     for name, value in (("rule", "pcd"), ("hidden", ["4,3"]), ("epochs", 3), ("batch_size", 10),
                         ("initial_std", 0.1), ("shards", 8), ("early_stopping", 3)):  # fmt: skip
         assert TrainSettings(**{name: value}).few_hidden() is None, name
+
+
+def test_a_run_with_a_label_is_repeated_to_the_byte(cli: CommandLine, folder: Path) -> None:
+    again = folder / "label again"
+    cli.succeed("train", "--config", folder / "label" / "run.toml", again)
+    kept = (folder / "label" / "machine.safetensors").read_bytes()
+    assert (again / "machine.safetensors").read_bytes() == kept
+
+
+@pytest.mark.parametrize("objective", ["joint", "discriminative"])
+def test_any_objective_is_learned_at_once(
+    cli: CommandLine, folder: Path, tmp_path: Path, objective: str
+) -> None:
+    told = ("--label", "city", "--objective", objective, "--hidden", 4, "--json")
+    done = cli.succeed("train", folder / "rows.csv", tmp_path / "run", *told).json
+    assert done["rule"] == "exact()"
+    found = cli.succeed("evaluate", tmp_path / "run", folder / "others.csv", "--json").json
+    assert found["results"][0]["label_accuracy"] > 0.8
+
+
+def test_no_hidden_units_are_a_potts_machine_by_chains(cli: CommandLine, tmp_path: Path) -> None:
+    states = np.random.default_rng(0).choice(["a", "b", "c"], (40, 3))
+    pandas.DataFrame(states, columns=["x", "y", "z"]).to_csv(tmp_path / "rows.csv", index=False)
+    told = ("--hidden", 0, "--updates", 3, "--json")
+    assert TrainSettings(hidden=["0"]).few_hidden() is None
+    done = cli.succeed("train", tmp_path / "rows.csv", tmp_path / "run", *told).json
+    assert done["rule"].startswith("pcd") and not any("Bernoulli" in layer for layer in done["layers"])
+
+
+def test_what_is_followed_is_refused_before_anything_is_learned(
+    cli: CommandLine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("harmonium.cli.commands.train")
+    monkeypatch.setattr(module, "fit_table", lambda *arguments, **named: pytest.fail("it was trained"))
+    data, run = folder / "rows.csv", tmp_path / "run"
+    assert "no such file" in cli("train", data, run, "--validation", tmp_path / "no.csv").stderr
+    told = ("--validation", folder / "others.csv", "--metric", "label")
+    assert "expected label with --label" in cli.refuse("train", data, run, *told)
+
+
+def test_a_run_by_chains_goes_on_by_chains(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
+    """Without run.toml, as older versions left it, the checkpoint alone tells."""
+    run, data = tmp_path / "run", folder / "rows.csv"
+    cli.succeed("train", data, run, "--rule", "pcd", "--hidden", 4, "--epochs", 1, "--schedule", "constant")
+    (run / "run.toml").unlink()
+    told = ("--hidden", 4, "--schedule", "constant", "--epochs", 2, "--json")
+    done = cli.succeed("train", "--resume", data, run, *told).json
+    assert done["rule"].startswith("pcd") and (run / "checkpoint.safetensors").exists()
+    (run / "run.toml").unlink()
+    (run / "machine.safetensors").unlink()  # as where it was interrupted
+    kept = (run / "checkpoint.safetensors").read_bytes()
+    assert "--schedule: the run to resume" in cli.refuse("train", "--resume", data, run, "--hidden", 4)
+    assert (run / "checkpoint.safetensors").read_bytes() == kept

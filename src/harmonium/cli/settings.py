@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from harmonium import coupled
-from harmonium._settings import COUNT, Checked, Count, Interval, Setting
+from harmonium._settings import COUNT, Checked, Count, Interval, Setting, any_given
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.metrics import METRICS
@@ -219,17 +219,17 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Structure, So
 
         None where a setting asks for chains, or for other hidden units.
         """
-        plain = {known.name: known.default for known in fields(self)}
-        if any(getattr(self, name) != plain[name] for name in _BY_CHAINS):
+        if any_given(self, _BY_CHAINS):
             return None
         given = self.hidden or [str(FEW_UNITS)]
-        return int(given[0]) if len(given) == 1 and given[0].isdecimal() else None
+        return (int(given[0]) or None) if len(given) == 1 and given[0].isdecimal() else None
 
 
-_BY_CHAINS = {known.name for each in (Steps, RuleSettings, options.Chains) for known in fields(each)} | {
+_OF_CHAINS = {known.name for each in (Steps, RuleSettings, options.Chains) for known in fields(each)}
+_BY_CHAINS = (_OF_CHAINS - {"objective", "joint"}) | {
     *("initial_std", "hidden_kind", "binarise", "from_run", "early_stopping", "evaluate_every"),
     *("tensorboard", "checkpoint_every", "shards"),
-} - {"objective", "joint"}
+}
 
 
 def share_of(

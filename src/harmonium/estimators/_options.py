@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from harmonium._settings import any_given
 from harmonium.data import UNKNOWN, BernoulliBinarise, Encoder
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
@@ -88,8 +89,7 @@ class Options:
             layers: the visible layers.
             rows: their number.
         """
-        plain = {known.name: known.default for known in fields(self)}
-        if any(getattr(self, name) != plain[name] for name in _CHAINS):
+        if any_given(self, _CHAINS):
             return False
         size = getattr(self, "n_hidden", None)
         size = FEW_UNITS if size is None else size

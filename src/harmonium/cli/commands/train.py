@@ -11,30 +11,22 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from torch import Tensor
 
 from harmonium._settings import Setting
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.beginning import Beginning
 from harmonium.cli.coding import codec_of, read_for, read_kinds, rows_of
-from harmonium.cli.metrics import Metric, metrics_of
+from harmonium.cli.metrics import metrics_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.settings import TrainSettings, share_of
+from harmonium.data import Rows
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, label_rate, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.training import (
-    Aim,
-    Callback,
-    Steps,
-    TrainingRun,
-    callbacks,
-    fit_labels,
-    fit_table,
-)
+from harmonium.training import Aim, Callback, Steps, TrainingRun, callbacks, fit_labels, fit_table
 from harmonium.training import train as fit
 from harmonium.training.run_directory import RunDirectory
 
@@ -90,6 +82,8 @@ def train(
     with working("reading the data"):
         if settings.from_run is None:
             tabular = not (resume and runs.without_table(run_dir))
+            if resume and (run_dir / CHECKPOINT).exists():  # so it was made by chains
+                settings = replace(settings, rule=settings.rule or "pcd")
             beginning = Beginning.new(settings, stored.kinds, tabular)
         else:
             beginning = Beginning.trained(settings)
@@ -98,9 +92,12 @@ def train(
         if share is not None:
             rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
             machine.metadata["objective"] = settings.objective
-        validation, metrics = (None, None) if beginning.at_once else _validation(machine, settings)
+        held = _held_out(machine, settings)
+        metrics = (
+            None if held is None else metrics_of(codec_of(machine), settings.metric, held, settings.seed)
+        )
     if beginning.at_once:
-        return _train_at_once(settings, beginning, share, stored.text(settings), resume, overwrite)
+        return _train_at_once(settings, beginning, share, held, stored.text(settings), resume, overwrite)
     if resume:
         runs.require_same_encoding(run_dir, machine)
         if not overwrite and not run_dir.exists():
@@ -123,7 +120,7 @@ def train(
                 sample_weight=beginning.weights,
                 seed=settings.seed,
                 device=device,
-                validation=validation,
+                validation=None if held is None else held.all(),
                 metrics=metrics,
                 evaluate_every=settings.evaluate_every,
                 callbacks=watchers,
@@ -151,6 +148,7 @@ def _train_at_once(
     settings: TrainSettings,
     beginning: Beginning,
     share: float | None,
+    held: Rows | None,
     text: str,
     resume: bool,
     overwrite: bool,
@@ -161,6 +159,7 @@ def _train_at_once(
         settings: of the run, as decided.
         beginning: the machine and its rows.
         share: weight of ln p(rest, label) in the objective; None without a label.
+        held: rows that the metrics are of; None: there are none.
         text: the content of ``run.toml``.
         resume: whether the run that the folder may hold is to go on: it is whole.
         overwrite: whether it is to be replaced.
@@ -172,17 +171,17 @@ def _train_at_once(
         return {"run": run_dir, "status": "completed", "files": [MACHINE]}
     machine = beginning.machine.to(options.as_device(options.own_device(settings.device)))
     v = beginning.X.all().to(machine.device)
-    learns = fit_table if share is None else fit_labels
     aim = Aim() if share is None else Aim([*machine.visible[:-1]], share)
     judged = None if share is None else ~v[:, beginning.data_width :].isnan().any(1)
+    learn = fit_table if aim.joint == 1 else fit_labels
     with working("summing over the hidden units"):
-        done = learns(machine, v, beginning.weights, aim=aim, judged=judged, seed=settings.seed)
+        done = learn(machine, v, beginning.weights, aim=aim, judged=judged, seed=settings.seed)
     done.machine.metadata = machine.metadata
-    followed = settings.metric or ("likelihood" if share is None and settings.validation else None)
-    validation, metrics = _validation(done.machine, replace(settings, metric=followed))
     values = {}
-    if validation is not None and metrics is not None:
-        values = {name: float(metric(done.machine, validation)) for name, metric in metrics.items()}
+    if held is not None:
+        followed = settings.metric or ("likelihood" if share is None else None)
+        metrics = metrics_of(codec_of(done.machine), followed, held, settings.seed)
+        values = {name: float(metric(done.machine, held.all())) for name, metric in metrics.items()}
     seconds = time.monotonic() - start
     records = [
         {"step": each["step"], "seconds": seconds, "held_out_log_likelihood": each["validation_score"]}
@@ -258,19 +257,20 @@ def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSetting
     ), share
 
 
-def _validation(
-    machine: BoltzmannMachine, settings: TrainSettings
-) -> tuple[Tensor | None, dict[str, Metric] | None]:
-    """Returns held-out states, and what is followed on them."""
+def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None:
+    """Reads the rows of --validation.
+
+    Raises:
+        ValueError: what is followed on them without them.
+    """
     if settings.validation is None:
         for name in ("metric", "early_stopping"):
             value = getattr(settings, name)
             if value is not None:
                 raise ValueError(f"{name}: expected together with --validation, received {value} without")
-        return None, None
+        return None
     coding = codec_of(machine)
-    rows = rows_of(coding, read_for(coding, settings.validation), missing=True)
-    return next(rows.chunks(len(rows))), metrics_of(coding, settings.metric, rows, settings.seed)
+    return rows_of(coding, read_for(coding, settings.validation), missing=True)
 
 
 def _summary(
