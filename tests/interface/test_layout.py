@@ -1,4 +1,4 @@
-"""The project's outer shape: what can be imported, how long files are, and what the text must not contain."""
+"""The project's outer shape: what can be imported, and what the text must not contain."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ import harmonium as hm
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-
-MAX_LINES = 400
-LONG_FILES: dict[str, str] = {}  # path from the root: why it is longer
 
 PUBLIC = [
     *("Bernoulli", "Categorical", "Gaussian", "Spin"),
@@ -120,12 +117,6 @@ def test_the_fast_tests_touch_every_package() -> None:
     fast = [file for file in files if "pytestmark = pytest.mark.slow" not in file.read_text("utf-8")]
     packages = {path.parent.name for path in (ROOT / "src" / "harmonium").glob("*/__init__.py")}
     assert packages - set().union(*map(imported, fast)) == set()
-
-
-def test_files_are_short_or_say_why_not() -> None:
-    lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
-    long = {path for path, count in lines.items() if count > MAX_LINES}
-    assert long == set(LONG_FILES), f"files over {MAX_LINES} lines and LONG_FILES differ"
 
 
 SHAPE = re.compile(r"\([^\s(),]+,(?: [^\s(),]+(?:, [^\s(),]+)*)?\)|\b(?:rows|width|shapes?)\b")
