@@ -4,7 +4,6 @@
     python experiments/ladders.py --part few --seeds 5     # 500 rows, the others held out
     python experiments/ladders.py --part table --seeds 5   # answers of a survey (pip install statsmodels)
     python experiments/ladders.py --part cost              # one update of each rule, in turns
-    python experiments/ladders.py --part coupled           # do pairs of ladders meet?
 
 Digits are cut at half their grey levels (Béreux et al. 2026 claim the gain of equilibrium training for few
 rows). The survey is anes96, 944 rows, a column of 0 and 1 for every answer of up to ten. Every run has the
@@ -146,32 +145,6 @@ def cost(updates: int = 200) -> list[dict[str, Any]]:
     return found
 
 
-def coupled(pairs: int = 100, rounds: int = 2000) -> list[dict[str, Any]]:
-    """Whether pairs of ladders and of Gibbs chains meet, on machines of one and of two modes."""
-    two = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
-    with torch.no_grad():
-        two.couplings[0].weight.fill_(0.6)
-        for layer in two.layers:
-            layer.bias.fill_(0.015)
-    digits, kept = begun(rows("full", 0)[0], 0), None
-    kept = hm.train(
-        digits, rows("full", 0)[0], rule=RULES["pcd"], updates=10_000, batch_size=BATCH, learning_rate=0.05,
-        schedule="linear", ladder=True, progress=False,
-    ).whole().ladder  # fmt: skip
-    found = []
-    for name, machine, ladder in (("two modes", two, None), ("digits", digits, kept)):
-        noise = machine.random_states(pairs, seed=0)
-        gibbs = hm.coupled.meet(machine, hm.coupled.Gibbs(), noise, max_steps=rounds, seed=1)
-        ladders = hm.coupled.meet_ladders(machine, ladder, pairs=pairs, max_rounds=rounds, seed=1).meetings
-        for recipe, met in (("gibbs", gibbs), ("ladder", ladders)):
-            found.append({
-                "part": "coupled", "recipe": f"{name}, {recipe}", "pairs": pairs, "rounds": rounds,
-                "met": int((~met.capped).sum()), "median": float(met.times.double().median()),
-                "worst": float(met.times.max()),
-            })  # fmt: skip
-    return found
-
-
 def table(records: list[dict[str, Any]]) -> None:
     """Prints medians, and the spread, by recipe and rate."""
     for key in dict.fromkeys((r["part"], r["recipe"], r.get("rate")) for r in records):
@@ -187,7 +160,7 @@ def table(records: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     made = parser(__doc__, "ladders")
-    made.add_argument("--part", choices=["full", "few", "table", "cost", "coupled"], default="full")
+    made.add_argument("--part", choices=["full", "few", "table", "cost"], default="full")
     made.add_argument("--seeds", type=int, default=1)
     made.add_argument("--seconds", type=float, default=15.0, help="CPU seconds of every training")
     arguments = made.parse_args()
@@ -203,8 +176,8 @@ def main() -> None:
         return record
 
     part, seconds = arguments.part, arguments.seconds
-    if part in ("cost", "coupled"):
-        for record in cost() if part == "cost" else coupled():
+    if part == "cost":
+        for record in cost():
             keep(record)
     else:
         done = {

@@ -86,7 +86,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "lead_to": lambda **s: hm.chains.lead_to(
         hm.chains.Ladder([[x * (x.dim() == 1) for x in as_rung(strong())]]), strong(), **s
     ).rungs[1],
-    "meet_ladders": lambda **s: hm.coupled.meet_ladders(machine(), pairs=9, **s).meetings.states,
     "ladder_of": lambda **s: hm.learning.ladder_of(
         machine(), hm.rules.ptt(1, 8).gradient(machine(), ROWS, seed=0).state, **s
     ).own["states"][1][1],

@@ -10,7 +10,6 @@ from harmonium.coupled.block import (
     Reflection,
 )
 from harmonium.coupled.gibbs import Gibbs, Jumps
-from harmonium.coupled.ladders import LadderMeetings, meet_ladders
 from harmonium.coupled.meeting import meet, run_pairs
 from harmonium.coupled.meetings import Meetings, mixing_bound, mixing_limit
 from harmonium.coupled.metropolis import Metropolis
@@ -25,14 +24,12 @@ __all__ = [
     "Gibbs",
     "Independent",
     "Jumps",
-    "LadderMeetings",
     "Maximal",
     "Meetings",
     "Metropolis",
     "PairKernel",
     "Reflection",
     "meet",
-    "meet_ladders",
     "mixing_bound",
     "mixing_limit",
     "run_pairs",
