@@ -68,7 +68,7 @@ class DataSet:
     def sites(self) -> tuple[int, int] | None:
         """Categorical units and states of each, or None where units are 0 or 1."""
         layer = self.layer()
-        return (layer.n_units, layer.width // layer.n_units) if isinstance(layer, hm.Categorical) else None
+        return (layer.n_units, layer.columns_per_unit) if isinstance(layer, hm.Categorical) else None
 
 
 def digits() -> DataSet:

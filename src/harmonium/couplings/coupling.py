@@ -65,7 +65,7 @@ class Coupling(nn.Module, ABC):
         pattern = self.pattern(below, above)
         self.inner = below is above
         if self.inner:
-            unit = torch.arange(below.n_units, device="cpu").repeat_interleave(below.width // below.n_units)
+            unit = torch.arange(below.n_units, device="cpu").repeat_interleave(below.columns_per_unit)
             upper = unit.unsqueeze(-1) < unit
             pattern = upper if pattern is None else (pattern | pattern.t()) & upper
         self._pattern = pattern

@@ -50,8 +50,8 @@ class Local(Coupling):
         seen = torch.zeros(above.n_units, height, width, dtype=torch.bool, device="cpu")
         for unit, (top, left) in enumerate(corners):
             seen[unit, top : top + self.window[0], left : left + self.window[1]] = True
-        columns = seen.flatten(1).repeat_interleave(below.width // below.n_units, 1)
-        return columns.repeat_interleave(above.width // above.n_units, 0).t()
+        columns = seen.flatten(1).repeat_interleave(below.columns_per_unit, 1)
+        return columns.repeat_interleave(above.columns_per_unit, 0).t()
 
     def config(self) -> dict[str, Any]:
         return {"shape": list(self.shape), "window": list(self.window)}

@@ -45,8 +45,8 @@ class Masked(Coupling):
                 f"mask: expected shape {expected}, the units of {below} and {above}, "
                 f"received {tuple(self._mask.shape)}"
             )
-        rows = self._mask.repeat_interleave(below.width // below.n_units, 0)
-        return rows.repeat_interleave(above.width // above.n_units, 1)
+        rows = self._mask.repeat_interleave(below.columns_per_unit, 0)
+        return rows.repeat_interleave(above.columns_per_unit, 1)
 
     def config(self) -> dict[str, Any]:
         bits = np.packbits(self._mask.numpy())

@@ -243,7 +243,7 @@ class Codec:
         numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
         places, start = list[tuple[int, int, slice]](), 0
         for l, layer in zip(numbers, self.layers, strict=True):
-            width = layer.width // layer.n_units
+            width = layer.columns_per_unit
             ends = range(start, start + layer.width, width)
             places += [(l, unit, slice(end, end + width)) for unit, end in enumerate(ends)]
             start += layer.width
@@ -267,7 +267,7 @@ class Codec:
         """
         if units is None:
             parts = zip(torch.split(states, [x.width for x in self.layers], 1), self.layers, strict=True)
-            units = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
+            units = torch.cat([~x[:, :: layer.columns_per_unit].isnan() for x, layer in parts], 1)
             units = units[:, : units.shape[1] - (self.label is not None)]
         if not self.density:
             return units.new_zeros(len(units), dtype=torch.float64)

@@ -60,7 +60,7 @@ def _find_link(machine: BoltzmannMachine, v: Tensor) -> tuple[float, int, int]:
     x = (v - v.nanmean(0)).nan_to_num(0.0).double()
     x = x / x.norm(dim=0).clamp(min=1e-12)
     layers = [machine.layers[l] for l in machine.visible]
-    each = [layer.width // layer.n_units for layer in layers for _ in range(layer.n_units)]
+    each = [layer.columns_per_unit for layer in layers for _ in range(layer.n_units)]
     units = torch.arange(len(each)).repeat_interleave(torch.tensor(each)).to(v.device)
     found = (x.t() @ x).abs().masked_fill(units == units.unsqueeze(1), 0.0)
     i, j = divmod(int(found.argmax()), len(units))

@@ -86,6 +86,7 @@ class Layer(nn.Module, ABC):
     def __init__(self, n_units: int, columns: int = 1) -> None:
         super().__init__()
         self.n_units = _checks.positive_int(n_units, "n_units")
+        self.columns_per_unit = columns
         self.width = self.n_units * columns
 
     @abstractmethod
@@ -281,7 +282,7 @@ class Layer(nn.Module, ABC):
 
     def by_unit(self, x: Tensor) -> Tensor:
         """Returns x, (..., width), by unit: (..., n_units, columns)."""
-        return x.reshape(*x.shape[:-1], self.n_units, self.width // self.n_units)
+        return x.reshape(*x.shape[:-1], self.n_units, self.columns_per_unit)
 
     def check(self, x: Tensor, name: str) -> None:
         """Refuses states of the wrong shape, type or support.

@@ -128,7 +128,7 @@ def predictive_log_score(
             drawn = _random.uniform((len(x), layer.n_units), generator, torch.float64) < share
             seen = ~layer.by_unit(x)[..., 0].isnan()
             asked[l] = drawn.to(seen.device) & seen
-            free = (asked[l] | ~seen).repeat_interleave(layer.width // layer.n_units, 1)
+            free = (asked[l] | ~seen).repeat_interleave(layer.columns_per_unit, 1)
             held[l] = x.masked_fill(free, torch.nan)
         known = hamiltonian.visible_states(held)
         solution = naive(machine, known, known, tolerance=_TOLERANCE, max_sweeps=_SWEEPS)

@@ -67,7 +67,7 @@ def _means(layer: Layer, W: Tensor) -> Tensor:
     if not layer.one_hot:
         return torch.zeros_like(W)
     means = W.view(layer.n_units, -1, W.shape[1]).mean(1, keepdim=True)
-    return means.expand(-1, layer.width // layer.n_units, -1).reshape(W.shape)
+    return means.expand(-1, layer.columns_per_unit, -1).reshape(W.shape)
 
 
 def _per_unit(layer: Layer, means: Tensor) -> Tensor:

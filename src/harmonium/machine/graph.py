@@ -112,7 +112,7 @@ class Graph:
 
     def _order_units(self, l: int, layer: Layer) -> np.ndarray:
         """Lists the units of a layer with inner edges as a sweep comes to them, int32."""
-        q = layer.width // layer.n_units
+        q = layer.columns_per_unit
         parts = [part for part in chain.from_iterable(self.colours) if part.layer == l]
         columns = torch.cat([part.columns for part in parts if part.columns is not None])
         order: np.ndarray = (columns[::q] // q).numpy().astype(np.int32)

@@ -251,7 +251,7 @@ def init_from_data_(
     J *= min(1.0, _EXPLAINED / explained) ** 0.5
 
     points = draw_rows(hidden.n_units)
-    points = points.repeat_interleave(hidden.width // hidden.n_units, 0)
+    points = points.repeat_interleave(hidden.columns_per_unit, 0)
     thresholds = -(points * J.t()).sum(1)
     location = getattr(hidden, hidden.location)
     location.copy_(thresholds.view_as(location))

@@ -12,7 +12,7 @@ def mark_joined_units(layer: Layer, joined: Tensor | None) -> np.ndarray | None:
     """Marks the pairs of units that an inner edge joins, (units, units) booleans; None: all of them."""
     if joined is None:
         return None
-    q = layer.width // layer.n_units
+    q = layer.columns_per_unit
     between: np.ndarray = joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy()
     return between
 

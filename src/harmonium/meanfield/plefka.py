@@ -102,7 +102,7 @@ class Plefka(Scheme):
         if pairs.shape == J.shape:
             total = pairs.mul_(J)
         else:
-            p, q = _count_columns(below), _count_columns(above)
+            p, q = below.columns_per_unit, above.columns_per_unit
             pairs = pairs.view(below.n_units, p, p, above.n_units, q, q)
             by_unit = J.view(below.n_units, p, above.n_units, q)
             total = torch.einsum("istjuv,itjv->isju", pairs, by_unit).reshape(J.shape)
@@ -137,14 +137,9 @@ class Plefka(Scheme):
 # blocks (batch, n_units · q²). With one column the block is the variance, and all below the plain product.
 
 
-def _count_columns(layer: Layer) -> int:
-    """Returns the number of columns of a unit's state."""
-    return layer.width // layer.n_units
-
-
 def _square_couplings(below: Layer, above: Layer, J: Tensor) -> Tensor:
     """Returns J ⊗ J between the blocks of two layers, (blocks below, blocks above)."""
-    p, q = _count_columns(below), _count_columns(above)
+    p, q = below.columns_per_unit, above.columns_per_unit
     if p == q == 1:
         return J.square()
     J = J.view(below.n_units, p, above.n_units, q)
@@ -153,7 +148,7 @@ def _square_couplings(below: Layer, above: Layer, J: Tensor) -> Tensor:
 
 def _form_covariances(layer: Layer, a: Tensor, c: Tensor) -> Tensor:
     """Returns covariance blocks from means and variances; of one-hot units diag(a) - a aᵀ."""
-    if _count_columns(layer) == 1:
+    if layer.columns_per_unit == 1:
         return c
     mean = layer.by_unit(a)
     block = torch.diag_embed(mean) - mean.unsqueeze(-1) * mean.unsqueeze(-2)
@@ -162,7 +157,7 @@ def _form_covariances(layer: Layer, a: Tensor, c: Tensor) -> Tensor:
 
 def _add_times(field: Tensor, layer: Layer, A: Tensor, a: Tensor) -> Tensor:
     """Returns field + A a, (batch, width), written over the field."""
-    q = _count_columns(layer)
+    q = layer.columns_per_unit
     if q == 1:
         return field.addcmul_(A, a)
     blocks = A.view(*A.shape[:-1], layer.n_units, q, q)
@@ -171,7 +166,7 @@ def _add_times(field: Tensor, layer: Layer, A: Tensor, a: Tensor) -> Tensor:
 
 def _take_diagonals(layer: Layer, A: Tensor) -> Tensor:
     """Returns the diagonal of every block, (batch, width)."""
-    q = _count_columns(layer)
+    q = layer.columns_per_unit
     if q == 1:
         return A
     return A.view(*A.shape[:-1], layer.n_units, q, q).diagonal(dim1=-2, dim2=-1).flatten(-2)

@@ -72,7 +72,7 @@ def unit_logos(
     letters = letters_of(machine) if alphabet is None else alphabet
     if machine.visible != (0,) or not layer.one_hot or not hidden:
         raise ValueError(f"machine: expected categorical units beside hidden ones, received {machine.layers}")
-    states = layer.width // layer.n_units
+    states = layer.columns_per_unit
     if not isinstance(letters, str) or len(letters) != states:
         raise ValueError(f"alphabet: expected {states} letters, received {letters!r}")
     fields = receptive_fields(machine)[hidden[0]].detach().cpu().view(-1, layer.n_units, states)

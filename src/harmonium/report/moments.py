@@ -120,7 +120,7 @@ class PairStatistics:
 
     def __init__(self, machine: BoltzmannMachine, rows: Tensor) -> None:
         width, layers = rows.shape[1], [machine.layers[l] for l in machine.visible]
-        columns = [layer.width // layer.n_units for layer in layers for _ in range(layer.n_units)]
+        columns = [layer.columns_per_unit for layer in layers for _ in range(layer.n_units)]
         self._columns = torch.linspace(0, width - 1, min(width, _WIDEST), dtype=torch.float64).round().long()
         unit = torch.arange(len(columns)).repeat_interleave(torch.tensor(columns))[self._columns]
         self._pairs = (unit.unsqueeze(-1) < unit).to(rows.device)

@@ -103,4 +103,4 @@ def _require_sites(machine: BoltzmannMachine) -> tuple[int, int]:
     if machine.visible != (0,) or not layer.one_hot:
         visible = ", ".join(str(machine.layers[l]) for l in machine.visible)
         raise ValueError(f"machine: expected one layer of categorical visible units, received {visible}")
-    return layer.n_units, layer.width // layer.n_units
+    return layer.n_units, layer.columns_per_unit

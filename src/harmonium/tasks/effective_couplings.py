@@ -131,7 +131,7 @@ def _units_of(law: Hamiltonian) -> Iterator[_Unit]:
             raise ValueError(
                 f"machine: expected visible units with two values, or categorical ones, received {layer}"
             )
-        width = layer.width // layer.n_units
+        width = layer.columns_per_unit
         for number in range(layer.n_units):
             yield _Unit(l, number, slice(start, start + width), layer.values().to(law.thetas[0][0]))
             start += width

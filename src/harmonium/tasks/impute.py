@@ -218,7 +218,7 @@ def by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
         raise TypeError(f"missing: expected booleans, received {missing.dtype}")
     missing = torch.as_tensor(missing, device=machine.device)
     layers = [machine.layers[l] for l in machine.visible]
-    columns = [layer.width // layer.n_units for layer in layers for _ in range(layer.n_units)]
+    columns = [layer.columns_per_unit for layer in layers for _ in range(layer.n_units)]
     units = len(columns)
     if missing.dim() != 2 or missing.shape[0] not in (1, rows) or missing.shape[1] not in (1, units):
         raise ValueError(
@@ -232,5 +232,5 @@ def unobserved(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     """Marks the units that are missing from states: (rows, units), bool."""
     parts = machine.split(v).items()
     return torch.cat(
-        [x[:, :: machine.layers[l].width // machine.layers[l].n_units].isnan() for l, x in parts], 1
+        [x[:, :: machine.layers[l].columns_per_unit].isnan() for l, x in parts], 1
     )

@@ -120,7 +120,7 @@ def _sides(machine: BoltzmannMachine, edge: int) -> tuple[Layer, Layer, Tensor]:
 
 def _by_unit(W: Tensor, below: Layer, above: Layer) -> Tensor:
     """Returns a matrix of couplings as blocks, (units below, states, units above, states)."""
-    return W.view(below.n_units, -1, above.n_units, above.width // above.n_units)
+    return W.view(below.n_units, -1, above.n_units, above.columns_per_unit)
 
 
 def _largest(scores: Tensor, number: int) -> Tensor:

@@ -212,7 +212,7 @@ def _describe(visible: Sequence[Layer], hidden: Layer, dtype: Any) -> tuple[Any,
     widths = [layer.width for layer in visible]
     ends = np.cumsum(widths)
     units = [layer.n_units for layer in visible]
-    states = [0 if layer.gaussian else layer.width // layer.n_units for layer in visible]
+    states = [0 if layer.gaussian else layer.columns_per_unit for layer in visible]
     floors = [getattr(layer, "variance_floor", 0.0) for layer in visible]
     lows = [layer.two_values[0] if layer.two_values else 0.0 for layer in (*visible, hidden)]
     return (
