@@ -231,6 +231,4 @@ def by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
 def unobserved(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     """Marks the units that are missing from states: (rows, units), bool."""
     parts = machine.split(v).items()
-    return torch.cat(
-        [x[:, :: machine.layers[l].columns_per_unit].isnan() for l, x in parts], 1
-    )
+    return torch.cat([x[:, :: machine.layers[l].columns_per_unit].isnan() for l, x in parts], 1)
