@@ -24,11 +24,12 @@ class Outcome(NamedTuple):
     Attributes:
         state: for its next call, or None.
         diagnostics: numbers about the estimate.
-        sampled: whether it is the plain mean over states of independent chains, as that of the data is over
-            rows, and not exact, say, or a sum over coupled chains. Offsets of centring depend on it
+        is_plain_mean: whether it is the plain mean over states of independent chains, as that of the data is
+            over rows, and not exact, say, or a sum over coupled chains. Offsets of centring depend on it
             (``rules.centred``).
-        begun: the mean of every layer, (width_l,), over the states where chains begin, if the estimate is
-            right on average given these states; None otherwise. Offsets of centring may depend on them.
+        initial_means: the mean of every layer, (width_l,), over the states where chains begin, if the
+            estimate is right on average given these states; None otherwise. Offsets of centring may depend on
+            them.
     """
 
     state: Any

@@ -201,22 +201,22 @@ class Rule:
                 replace(request, v=condition, weight=weight, fields={}, observed=False)
             )
             diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in second.items()}
-        kept, sampled, begun = None, False, None
+        free = Outcome(None, {})
         if self.generative:
-            free = replace(request, weight=-self.density_share * request.weight, state=state)
-            kept, more, sampled, begun = Outcome(*self.free.add(free))
-            diagnostics |= more
+            weight = -self.density_share * request.weight
+            free = self.free.add(replace(request, weight=weight, state=state))
+            diagnostics |= free.diagnostics
         if not self.centred:
-            return [], diagnostics, kept
-        if sampled and self.condition_on is None:  # the midpoint of the means of rows and chains
+            return [], diagnostics, free.state
+        if free.is_plain_mean and self.condition_on is None:  # the midpoint of the means of rows and chains
             off = request.into.means()
-            return [x - y / 2 for x, y in zip(clamped, off, strict=True)], diagnostics, kept
+            return [x - y / 2 for x, y in zip(clamped, off, strict=True)], diagnostics, free.state
         earlier.check(request.hamiltonian)
         own = PreviousBatch.from_request(request)
         offsets = (own if earlier.rows is None else earlier).means(request.hamiltonian)
-        if begun is not None:
-            offsets = [(x + y) / 2 for x, y in zip(offsets, begun, strict=True)]
-        return [request.weight * x for x in offsets], diagnostics, own.state(kept)
+        if free.initial_means is not None:
+            offsets = [(x + y) / 2 for x, y in zip(offsets, free.initial_means, strict=True)]
+        return [request.weight * x for x in offsets], diagnostics, own.state(free.state)
 
     def direction(self, law: Parametrisation, delta: Statistics, centre: list[Tensor]) -> dict[str, Tensor]:
         """Returns the direction of ascent for every learnable parameter, of its shape.

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple, final
 
 from torch import Tensor
 
-from harmonium import _device, _random, matmul
-from harmonium.learning import Estimate, Parametrisation, Rule, Sharded, StepControl
+from harmonium import _checks, _device, _random, matmul
+from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
 from harmonium.training.batch_source import check_batch
 from harmonium.training.divergence import DivergenceMonitor, Problem
 from harmonium.training.optimizers import Ascent, find_direction, global_norm
@@ -115,15 +115,15 @@ class OneByOne(Updates):
             state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
         rounds = settings.precision != "float32"
         with matmul.precision(settings.precision) if rounds else nullcontext():
-            parameters, diagnostics, kept, *asked = self._estimate(v, each)
-        control = asked[0] if asked else StepControl()
+            estimate = self._estimate(v, each)
+        control, diagnostics = estimate.control, estimate.diagnostics
         scale = self.scale(state.step) * control.rate
         made = Made(self.climber.learning_rate * scale, 0.0, diagnostics, None, control.stop)
         if control.restart is not None:
             self.climber.restart([control.restart[name] for name in self.law.parameters])
         else:
             weight = 1.0 if each is None else float(each.mean())
-            gradients = find_direction(self.law.parameters, parameters, weight, self.pulls)
+            gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
             norm = global_norm(gradients)
             made = made._replace(norm=norm)
             problem = self.monitor.check_gradients(gradients, norm, diagnostics)
@@ -133,7 +133,7 @@ class OneByOne(Updates):
                 gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
             self.climber.step(gradients, scale)
         state.step += 1
-        state.rule_state = kept
+        state.rule_state = estimate.state
         state.history.add(made.norm, diagnostics)
         return made
 
@@ -146,6 +146,7 @@ class OneByOne(Updates):
             estimate: Estimate = worker.gradient(
                 state.machine, v, state=state.rule_state, seed=state.generator, **given
             )
+            _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
             return estimate
         row_weights: Tensor | None = None
         observed: bool | None = state.batches.observed or None
