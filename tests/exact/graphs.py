@@ -123,5 +123,5 @@ def holes(machine: hm.BoltzmannMachine, v: Tensor, seed: int = 3) -> Tensor:
         layer = machine.layers[l]
         missing = torch.rand(len(v), layer.n_units, generator=generator) < 0.5
         missing[0], missing[1] = False, True
-        parts.append(x.masked_fill(missing.repeat_interleave(layer.columns_per_unit, 1), torch.nan))
+        parts.append(x.masked_fill(missing.repeat_interleave(layer.width // layer.n_units, 1), torch.nan))
     return torch.cat(parts, -1)

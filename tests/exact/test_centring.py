@@ -198,7 +198,7 @@ def mean_field_offsets(description: oracle.Description, v: Array) -> list[Array]
 
 def means(layer: oracle.Layer, field: Array) -> Array:
     """E[x | field], (rows, width)."""
-    columns = layer.columns_per_unit
+    columns = layer.width // layer.n_units
     parts = [field[:, u * columns : (u + 1) * columns] for u in range(layer.n_units)]
     return np.hstack([oracle.unit_truth(layer, u, B, 0 * B).mean for u, B in enumerate(parts)])
 

@@ -215,7 +215,7 @@ def test_predictions(name: str) -> None:
                 continue
             found = hm.tasks.predict(machine, v, l)
             assert found.shape == (len(v), layer.n_units, layer.n_states)
-            columns = layer.columns_per_unit
+            columns = layer.width // layer.n_units
             for unit in range(layer.n_units):
                 rows = []
                 for value in layer.values():
@@ -237,7 +237,7 @@ def test_predictions_of_one_unit(name: str) -> None:
         layer = machine.layers[l]
         if not layer.discrete:
             continue
-        unit, columns = layer.n_units - 1, layer.columns_per_unit
+        unit, columns = layer.n_units - 1, layer.width // layer.n_units
         weights = []
         for value in layer.values():
             x = states[l].clone()

@@ -23,7 +23,7 @@ def conditionals(name: str, v: torch.Tensor) -> np.ndarray:
     machine, oracle = make(name), oracle_of(make(name))
     parts, first = [], 0
     for layer in (machine.layers[l] for l in machine.visible):
-        columns = layer.columns_per_unit
+        columns = layer.width // layer.n_units
         for _ in range(layer.n_units):
             without = v.clone()
             without[:, first : first + columns] = torch.nan

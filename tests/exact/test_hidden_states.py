@@ -214,7 +214,7 @@ def slow_rows(machine: hm.BoltzmannMachine, v: Tensor) -> Iterator[tuple[Tensor,
     """For every row ln Σ exp(-E) over what it lacks, and mean and second moment of every entry, by loops."""
     layer, hidden = machine.layers
     law = machine.hamiltonian()
-    J, size = law.J[0].detach(), layer.columns_per_unit
+    J, size = law.J[0].detach(), layer.width // layer.n_units
     grid, log_cell = grid_of(layer)
     for row in v:
         logs, firsts, seconds = [], [], []

@@ -51,7 +51,7 @@ def unit_moments(description: Description, layer: int, states: list[Array]) -> t
         field = field + states[layer - 1] @ description.couplings[layer - 1]
     if layer < len(description.couplings):
         field = field + states[layer + 1] @ description.couplings[layer].T
-    columns = kind.columns_per_unit
+    columns = kind.width // kind.n_units
     truths = []
     for unit in range(kind.n_units):
         own = field[:, unit * columns : (unit + 1) * columns]

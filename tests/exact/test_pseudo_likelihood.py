@@ -34,7 +34,7 @@ def conditionals(description: Description, states: Array) -> Array:
     layer = description.layers[0]
     every = oracle.support(layer)
     joint = oracle.log_probability(description, every)
-    columns = layer.columns_per_unit
+    columns = layer.width // layer.n_units
     result = np.empty((len(states), layer.n_units))
     for unit in range(layer.n_units):
         others = np.ones(layer.width, dtype=bool)

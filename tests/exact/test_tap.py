@@ -63,7 +63,7 @@ def test_the_solution_satisfies_the_equations(specification: Specification, clam
             if clamped and l == 0:
                 assert not bool(solution.variances[0].any())
                 continue
-            q = kind.columns_per_unit
+            q = kind.width // kind.n_units
             for unit in range(kind.n_units):
                 own = slice(unit * q, unit * q + q)
                 field, reaction = np.zeros(q), np.zeros((q, q))
@@ -72,7 +72,7 @@ def test_the_solution_satisfies_the_equations(specification: Specification, clam
                         continue
                     J = description.couplings[l].T if k > l else description.couplings[k]
                     other = description.layers[k]
-                    p = other.columns_per_unit
+                    p = other.width // other.n_units
                     field += a[k] @ J[:, own]
                     for unit_k in range(other.n_units):
                         theirs = slice(unit_k * p, unit_k * p + p)
@@ -171,7 +171,7 @@ def test_held_units_are_as_good_as_gone(name: str) -> None:
     """Some visible units held: the same as a machine without them and with their field in the biases."""
     machine = random_machine(name, 0, 1.0)
     layer = machine.layers[0]
-    q, keep = layer.columns_per_unit, layer.n_units // 2
+    q, keep = layer.width // layer.n_units, layer.n_units // 2
     start = noise(machine, 3)
     clamp = start.clone()
     clamp[:, : keep * q] = torch.nan

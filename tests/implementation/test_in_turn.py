@@ -183,7 +183,7 @@ def clamped(machine: hm.BoltzmannMachine, rows: int, generator: torch.Generator)
     for l, x in enumerate(machine.random_states(rows, seed=generator)):
         layer = machine.layers[l]
         free = torch.rand(rows, layer.n_units, generator=generator) < 0.5
-        clamp[l] = x.masked_fill(free.repeat_interleave(layer.columns_per_unit, 1), torch.nan)
+        clamp[l] = x.masked_fill(free.repeat_interleave(layer.width // layer.n_units, 1), torch.nan)
     return clamp
 
 
@@ -253,7 +253,7 @@ def test_held_units_stay_and_others_have_their_conditional_law(served, name):
     """The first unit of the first layer is held in every other row only, at its most probable state."""
     machine = make(name)
     states, probability = exact_law(machine)
-    columns = machine.layers[0].columns_per_unit
+    columns = machine.layers[0].width // machine.layers[0].n_units
     value = states[0][int(probability.argmax()), :columns]
     fits = (states[0][:, :columns] == value).all(-1)
     conditional = torch.where(fits, probability, 0.0)

@@ -52,7 +52,7 @@ def test_the_variational_bound_of_what_rows_show_is_below_its_likelihood(name):
     """Exact, and so without a failure rate; without couplings it is the likelihood."""
     built = made(name)
     v, constant = rows(built, 12), exact_log_partition(built)
-    width = built.layers[0].columns_per_unit
+    width = built.layers[0].width // built.layers[0].n_units
     hole = torch.rand(12, built.layers[0].n_units, generator=torch.Generator().manual_seed(3)) < 0.4
     v = v.masked_fill(hole.repeat_interleave(width, 1), torch.nan)
     assert bool(hole.any(1).all() or hole.any())

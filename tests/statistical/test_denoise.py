@@ -67,7 +67,7 @@ def posterior(
     seen = ~np.isnan(y)
     if layer.kind in ("bernoulli", "spin", "categorical"):
         q = 2 if layer.kind != "categorical" else layer.natural[0].shape[1]
-        columns = layer.columns_per_unit
+        columns = layer.width // layer.n_units
         for unit in range(layer.n_units):
             part = slice(unit * columns, (unit + 1) * columns)
             if seen[part].all():
@@ -91,7 +91,7 @@ def observations(specification: Specification, machine: hm.BoltzmannMachine) -> 
     else:
         channel, noise = GaussianChannel(DEVIATION), {"noise_deviation": DEVIATION}
     noisy = channel.corrupt(layer, clean, generator)
-    noisy[2, : layer.columns_per_unit] = torch.nan
+    noisy[2, : layer.width // layer.n_units] = torch.nan
     noisy[3] = torch.nan
     return noisy, noise
 
@@ -154,7 +154,7 @@ def test_what_is_certain_stays(specification: Specification) -> None:
     layer = machine.layers[0]
     data = machine.random_states(50, seed=torch.Generator().manual_seed(2))[0]
     noisy = data[:6].clone()
-    noisy[4:, : layer.columns_per_unit] = torch.nan
+    noisy[4:, : layer.width // layer.n_units] = torch.nan
     noise = {"flip_probability": 0.0} if layer.discrete else {"noise_deviation": 0.0}
     for method in hm.tasks.DENOISE_METHODS:
         found = denoise(machine, noisy, **noise, method=method, data=data, sweeps=20)

@@ -201,7 +201,7 @@ def test_chains_with_entries_held_follow_the_conditional_law(name):
     states, probability = oracle(name).probabilities()
     l = machine.visible[0]
     layer = machine.layers[l]
-    columns = layer.columns_per_unit
+    columns = layer.width // layer.n_units
     value = states[l][int(probability.argmax()), :columns]
     fits = (states[l][:, :columns] == value).all(-1)
     weights = torch.where(fits, probability, 0.0)

@@ -30,7 +30,7 @@ def test_chains_give_the_conditional_means(name):
     first = machine.layers[machine.visible[0]]
     v = data_for(machine, 1)
     missing = torch.ones_like(v, dtype=torch.bool)
-    missing[:, : first.columns_per_unit] = False
+    missing[:, : first.width // first.n_units] = False
     v = v.masked_fill(missing, torch.nan)
     states, probability = (x for x in oracle_of(machine).probabilities())
     grid = machine.hamiltonian().visible_states(states)

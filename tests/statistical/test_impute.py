@@ -24,7 +24,7 @@ def problem(name: str, scale: float) -> tuple[hm.BoltzmannMachine, torch.Tensor,
     layer = made.layers[0]
     row = made.random_states(1, seed=torch.Generator().manual_seed(4))[0]
     missing = torch.arange(layer.n_units).unsqueeze(0) != 1
-    columns = missing.repeat_interleave(layer.columns_per_unit, -1)
+    columns = missing.repeat_interleave(layer.width // layer.n_units, -1)
     if layer.discrete:
         grid = all_states(layer)
     else:
