@@ -1,6 +1,7 @@
 """Equilibrium training beside PCD at equal CPU time: likelihood by two ways, resampling, few rows, cost.
 
     python experiments/ladders.py                          # 8x8 digits, 64x100, one seed
+    python experiments/ladders.py --part mnist --seconds 120   # 784x500
     python experiments/ladders.py --part few --seeds 5     # 500 rows, the others held out
     python experiments/ladders.py --part table --seeds 5   # answers of a survey (pip install statsmodels)
     python experiments/ladders.py --part cost              # one update of each rule, in turns
@@ -27,7 +28,7 @@ from ucd_common import parser
 import harmonium as hm
 from harmonium.training.callbacks import STOP, Signal, Update
 
-HIDDEN, BATCH, FEW = 100, 100, 500
+HIDDEN, MNIST_HIDDEN, BATCH, FEW = 100, 500, 100, 500
 RATES = (0.05, 0.2)
 RULES = {
     "pcd": hm.rules.pcd(1, 100),
@@ -50,6 +51,9 @@ def survey() -> torch.Tensor:
 
 def rows(part: str, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Training and held-out rows: three quarters of all, or 500."""
+    if part == "mnist":
+        names = ("mnist", "mnist-test")
+        return tuple(torch.from_numpy(np.asarray(hm.data.read(x).samples) >= 128).float() for x in names)
     digits = torch.from_numpy(hm.data.threshold(hm.data.digits()[0])).float()
     X = survey() if part == "table" else digits
     X = X[torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))]
@@ -71,7 +75,10 @@ class Clock:
 
 
 def begun(train: torch.Tensor, seed: int) -> hm.BoltzmannMachine:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(train.shape[1]), hm.Bernoulli(HIDDEN)], seed=seed)
+    machine = hm.BoltzmannMachine(
+        [hm.Bernoulli(train.shape[1]), hm.Bernoulli(HIDDEN if train.shape[1] < 784 else MNIST_HIDDEN)],
+        seed=seed,
+    )
     hm.machine.init_visible_biases_(machine, hm.data.Rows.of(train))
     return machine
 
@@ -160,7 +167,7 @@ def table(records: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     made = parser(__doc__, "ladders")
-    made.add_argument("--part", choices=["full", "few", "table", "cost"], default="full")
+    made.add_argument("--part", choices=["full", "mnist", "few", "table", "cost"], default="full")
     made.add_argument("--seeds", type=int, default=1)
     made.add_argument("--seconds", type=float, default=15.0, help="CPU seconds of every training")
     arguments = made.parse_args()
@@ -189,7 +196,7 @@ def main() -> None:
         def result(name: str, rate: float, seed: int) -> dict[str, Any]:
             key = name, rate, seed
             if key not in done:
-                done[key] = keep(run(part, name, rate, seed, seconds, part == "full"))
+                done[key] = keep(run(part, name, rate, seed, seconds, part in ("full", "mnist")))
             return done[key]
 
         best = {
